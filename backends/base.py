@@ -1,0 +1,319 @@
+"""The contract between decoding methods and model runtimes: Model, Session, Scores.
+
+A runtime does one hard thing: it evaluates a *token tree* against a KV cache. Everything in `decoders/` is built on the few
+calls below, so that every method runs on every runtime. This module imports neither torch nor any runtime.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+ROOT = -1
+"""As a node's parent: the committed tail, that is, the node continues the committed tokens."""
+
+PREFILL_CHUNK = 512
+"""Most tokens of a prompt in one forward pass: bounds the attention mask, and how long a cancellation waits."""
+
+Progress = Callable[[int, int], None]
+"""Called with (done, total) units of work."""
+
+
+class UserError(Exception):
+    """What a user can mend. Its text is one clear sentence that says what happened and what to do; no traceback is shown."""
+
+
+class Cancelled(Exception):
+    """Raised out of long work (a load, a prefill) when its `cancelled` callback answers True."""
+
+
+class ContextFull(UserError):
+    """The tokens asked for do not fit in the model's context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the target picks a token from its logits. Filters apply in transformers' own order, as listed.
+
+    The pick is a pure function of logits, path, these settings and the absolute position (see `backends/choose.py`), so a seed
+    gives one text whichever identical method drafts it.
+    """
+
+    temperature: float = 0.0
+    """0 takes the most probable token (greedy); 1 samples the model's own distribution."""
+    top_k: int = 0
+    """Keep the k most probable tokens; 0 keeps all."""
+    top_p: float = 1.0
+    """Keep the smallest set of most probable tokens whose probabilities sum to at least top_p."""
+    min_p: float = 0.0
+    """Keep tokens at least min_p times as probable as the most probable one."""
+    repetition_penalty: float = 1.0
+    """Divide (multiply, where negative) the logits of tokens already on the path by this; 1 leaves them."""
+    seed: int = 0
+    """Key of the noise; the same seed gives the same text."""
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their ranges.
+
+        Raises:
+            UserError: naming the setting and its range.
+        """
+        checks = (
+            (self.temperature >= 0, "temperature must be 0 or more"),
+            (self.top_k >= 0, "top_k must be 0 (off) or more"),
+            (0 < self.top_p <= 1, "top_p must be above 0 and at most 1"),
+            (0 <= self.min_p <= 1, "min_p must be between 0 and 1"),
+            (self.repetition_penalty > 0, "repetition_penalty must be above 0"),
+        )
+        for holds, sentence in checks:
+            if not holds:
+                raise UserError(f"{sentence}.")
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the pick is the argmax."""
+        return self.temperature == 0
+
+    @property
+    def uses_history(self) -> bool:
+        """Whether the pick depends on the tokens before it (penalties)."""
+        return self.repetition_penalty != 1
+
+
+class Scores(ABC):
+    """The target's logits at some nodes. They stay in the runtime's memory; by default only integers leave it.
+
+    `nodes[i]` is the node of row i; `positions[i]` the absolute position of the token which that row predicts (the node's own
+    position + 1).
+    """
+
+    nodes: tuple[int, ...]
+    positions: tuple[int, ...]
+
+    @abstractmethod
+    def choose(self, sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[int]:
+        """The target's pick after each row's node.
+
+        Args:
+            sampling: the settings in force.
+            histories: for each row all tokens up to and including its node; needed only if `sampling.uses_history`.
+        """
+
+    @abstractmethod
+    def top(self, k: int) -> list[list[tuple[int, float]]]:
+        """For each row the k most probable (token id, natural log-probability), best first, before any filter."""
+
+    @abstractmethod
+    def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
+        """Probabilities [vocab] (numpy float32) of one row: the plain softmax, or after `sampling`'s filters if given."""
+
+    @abstractmethod
+    def gap(self, row: int, token: int) -> float:
+        """How far the logit of `token` lies below the row's highest (0 for the argmax itself): the size of a near tie."""
+
+
+class Session(ABC):
+    """One conversation's KV cache on one model. Not thread-safe.
+
+    *Committed* tokens form the prefix; *nodes* are tentative tokens that hang below it as a tree. A node sees the committed
+    prefix, its ancestors and itself; its position is `length` + its depth. Node ids count up from 0 in the order in which
+    nodes were evaluated; counting starts again at 0 after a commit that leaves no node alive.
+    """
+
+    nodes_evaluated: int = 0
+    """Nodes that have gone through the model since the session opened (prefill included)."""
+    forward_seconds: float = 0.0
+    """Seconds spent in `evaluate` since the session opened."""
+
+    @property
+    @abstractmethod
+    def tokens(self) -> Sequence[int]:
+        """The committed token ids (a live view: do not change it)."""
+
+    @property
+    def length(self) -> int:
+        """How many tokens are committed."""
+        return len(self.tokens)
+
+    @property
+    @abstractmethod
+    def context(self) -> int:
+        """Most tokens, committed and tentative together, that the cache can hold."""
+
+    @abstractmethod
+    def evaluate(
+        self,
+        tokens: Sequence[int],
+        parents: Sequence[int],
+        rows: Sequence[int] | None = None,
+        layers: int | None = None,
+    ) -> Scores:
+        """Add tentative nodes and run one forward pass over them.
+
+        Args:
+            tokens: token id of each new node [n].
+            parents: for each new node the id of a living node (which may be one of this call, earlier in it) or ROOT [n].
+            rows: ids of the nodes whose scores are wanted, in the order wanted; None for all that this pass completes, ()
+                for none.
+            layers: stop after this many layers and score with the final norm and LM head; the nodes' hidden states and K/V are
+                kept. The next full pass (`layers` None) takes every living node that stopped early on from its layer, together
+                with the new nodes, and `rows` may name it; `evaluate((), ())` completes them alone.
+
+        Raises:
+            ContextFull: the nodes do not fit; nothing was added.
+            UserError: out of memory; the session is as it was.
+        """
+
+    @abstractmethod
+    def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:
+        """Make `path` (node ids, a chain from ROOT) the committed tail; nodes in `keep` that descend from its end stay alive,
+        with their ids, every other node is freed."""
+
+    @abstractmethod
+    def drop(self, nodes: Iterable[int]) -> None:
+        """Free these nodes and their descendants."""
+
+    @abstractmethod
+    def rewind(self, length: int) -> None:
+        """Forget every node, and all committed tokens after the first `length`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free the cache."""
+
+    def prefill(
+        self,
+        tokens: Sequence[int],
+        progress: Progress | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> None:
+        """Commit `tokens` in chunks of at most PREFILL_CHUNK, without scores.
+
+        What was evaluated before a cancellation stays committed, so that a retry goes on from there.
+
+        Raises:
+            Cancelled: `cancelled` answered True between two chunks.
+            ContextFull: the tokens do not fit; nothing was evaluated.
+        """
+        if self.length + len(tokens) > self.context:
+            raise ContextFull(
+                f"The prompt takes {self.length + len(tokens):,} tokens and the context holds {self.context:,}: "
+                "shorten the prompt, start a new chat, or load the model with a larger context."
+            )
+        for start in range(0, len(tokens), PREFILL_CHUNK):
+            if cancelled is not None and cancelled():
+                raise Cancelled
+            chunk = tokens[start : start + PREFILL_CHUNK]
+            self.evaluate(chunk, range(ROOT, len(chunk) - 1), rows=())
+            self.commit(range(len(chunk)))
+            if progress is not None:
+                progress(start + len(chunk), len(tokens))
+
+    def align(self, tokens: Sequence[int]) -> int:
+        """Rewind to the longest common prefix with `tokens`; return its length (what a new turn need not prefill)."""
+        mine = self.tokens
+        limit = min(len(mine), len(tokens))
+        shared = next((i for i in range(limit) if mine[i] != tokens[i]), limit)
+        self.rewind(shared)
+        return shared
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a model can do here, proven at load by evaluating it, never assumed from its name."""
+
+    tree: bool = True
+    """Branching trees give the logits of their linear paths."""
+    chain: bool = True
+    """Several tokens a pass, and rewinding, work: chains can be verified."""
+    layers: bool = False
+    """`evaluate(layers=N)` works: the first N layers can draft."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """For each False above (by its name) one sentence that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What the interface tells about a loaded model. Plain data: it crosses to the drawing process as JSON."""
+
+    name: str
+    """As the user named it."""
+    backend: Literal["transformers", "llama.cpp", "recorded"]
+    device: str
+    dtype: str
+    architecture: str
+    parameters: int
+    layers: int
+    vocabulary: int
+    """Rows of the LM head (ids that can be chosen)."""
+    context: int
+    """Most tokens of a conversation."""
+    eos_ids: tuple[int, ...]
+    has_template: bool
+    """Whether a chat template is there; without one, prompts are plain completions."""
+    capabilities: Capabilities = Capabilities()
+    path: str = ""
+    """Folder or file that it was read from."""
+    load_seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    """Sentences worth showing: a fall back, a missing capability."""
+
+
+Message = Mapping[str, str]
+"""One chat message: {"role": "system" | "user" | "assistant", "content": text}."""
+
+
+class Model(ABC):
+    """Weights in memory, and the tokenizer that belongs to them. Several sessions may share one model."""
+
+    info: ModelInfo
+
+    @abstractmethod
+    def open_session(self, context: int | None = None) -> Session:
+        """A new, empty KV cache of at most `context` tokens (the model's own limit if None).
+
+        Raises:
+            UserError: there is not enough memory; says how much is missing and what to do.
+        """
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """Token ids of plain text, with the BOS token if the model wants one. Text that spells a special token stays text."""
+
+    @abstractmethod
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        """Token ids of a chat up to where the assistant's next answer starts.
+
+        Raises:
+            UserError: the model has no chat template, or its template refuses these messages.
+        """
+
+    @abstractmethod
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of token ids: special tokens left out, invalid UTF-8 as U+FFFD, no clean-up of spaces."""
+
+    @abstractmethod
+    def pieces(self) -> list[str]:
+        """For each id the text it shows as when alone (for trees and inspection; special tokens by name)."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free the weights."""
+
+
+class Stopwatch:
+    """Adds the seconds spent inside `with` to a session's `forward_seconds`."""
+
+    __slots__ = ("session", "start")
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(self, *exc: object) -> None:
+        self.session.forward_seconds += time.perf_counter() - self.start

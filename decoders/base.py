@@ -1,0 +1,206 @@
+"""What a decoding method is: a drafter that grows a token tree, and what it is told. Imports no runtime, so that listing the
+methods costs nothing."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, ClassVar, Literal
+
+from ..backends.base import ROOT, Sampling, Scores, Session, UserError
+
+Label = Literal["identical", "same distribution", "lossy"]
+"""*identical*: the plain method's own tokens; *same distribution*: other tokens, equally probable; *lossy*: neither."""
+
+
+@dataclass(slots=True)
+class Tree:
+    """A token tree: `tokens[n]` and `parents[n]`. Node 0 is the pending token (chosen already, not yet evaluated)."""
+
+    tokens: list[int]
+    parents: list[int]
+
+    @classmethod
+    def root(cls, pending: int) -> Tree:
+        """A tree of the pending token alone: plain decoding."""
+        return cls([pending], [ROOT])
+
+    @classmethod
+    def chain(cls, pending: int, draft: Sequence[int]) -> Tree:
+        """The pending token and one line of draft tokens."""
+        return cls([pending, *draft], list(range(ROOT, len(draft))))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def add(self, token: int, parent: int) -> int:
+        """Hang a node below `parent`; return its index."""
+        self.tokens.append(token)
+        self.parents.append(parent)
+        return len(self.tokens) - 1
+
+    def graft(self, line: Sequence[int], parent: int = 0, budget: int | None = None) -> int:
+        """Add a line of tokens below `parent`, sharing the nodes that are there already (the tree as a trie).
+
+        Args:
+            line: token ids [n].
+            parent: node to start from.
+            budget: most nodes the tree may have afterwards; the rest of the line is left out.
+
+        Returns:
+            how many nodes were new.
+        """
+        before = len(self.tokens)
+        for token in line:
+            child = next(
+                (i for i in range(parent + 1, len(self.tokens)) if self.parents[i] == parent and self.tokens[i] == token), None
+            )
+            if child is None:
+                if budget is not None and len(self.tokens) >= budget:
+                    break
+                child = self.add(token, parent)
+            parent = child
+        return len(self.tokens) - before
+
+    def depths(self) -> list[int]:
+        """Depth of each node; the pending token has 0."""
+        out: list[int] = []
+        for parent in self.parents:
+            out.append(0 if parent == ROOT else out[parent] + 1)
+        return out
+
+    def path(self, node: int) -> list[int]:
+        """Node indices from the pending token down to `node`."""
+        out = []
+        while node != ROOT:
+            out.append(node)
+            node = self.parents[node]
+        return out[::-1]
+
+
+@dataclass(slots=True)
+class Context:
+    """What a drafter sees before a step."""
+
+    tokens: Sequence[int]
+    """The prompt, the answer so far, and the pending token at the end. A live view; it grows between steps."""
+    session: Session
+    """The target's cache: holds `tokens[:-1]`."""
+    sampling: Sampling
+    room: int
+    """Most draft tokens below the pending one, in depth: within the token limit and the context. May be 0."""
+    eos_ids: frozenset[int]
+    """Never draft past one of these."""
+    branching: bool = True
+    """Whether the model verifies branching trees; if not, the tree must be a chain."""
+
+    @property
+    def pending(self) -> int:
+        """The token chosen last, not yet evaluated."""
+        return self.tokens[-1]
+
+
+def param(default: Any, doc: str, *, low: float | None = None, high: float | None = None, choices: Sequence[str] = ()) -> Any:
+    """A field of a method's `Params`: its default, one line of documentation and its range."""
+    return field(default=default, metadata={"doc": doc, "low": low, "high": high, "choices": tuple(choices)})
+
+
+@dataclass(frozen=True, slots=True)
+class NoParams:
+    """A method without settings."""
+
+
+class Drafter(ABC):
+    """One decoding method. Subclasses are one file each, named after the method, and state these class attributes.
+
+    An instance serves one conversation. It outlives switches to other methods and back, and later turns: `draft` must look at
+    `context.tokens` and catch up with what came in meanwhile (or start afresh if the tokens differ from those it has seen).
+    """
+
+    name: ClassVar[str]
+    label: ClassVar[Label] = "identical"
+    summary: ClassVar[str]
+    """One sentence: what it does."""
+    pays: ClassVar[str]
+    """One sentence: when it pays."""
+    paper: ClassVar[str] = ""
+    """Title, authors' first name and year; a link if there is one."""
+    needs_tree: ClassVar[bool] = False
+    """It cannot work without branching trees; others draft a chain where `Context.branching` is False."""
+    drafts: ClassVar[bool] = True
+    """False for the plain methods, which need neither."""
+    Params: ClassVar[type[Any]] = NoParams
+
+    def __init__(self, params: Any = None) -> None:
+        self.params = self.Params() if params is None else params
+
+    @abstractmethod
+    def draft(self, context: Context) -> Tree:
+        """The tree to verify in this step; node 0 is `context.pending`. Depth at most `context.room`."""
+
+    def learn(self, tree: Tree, chosen: Sequence[int], accepted: Sequence[int], scores: Scores) -> None:  # noqa: B027
+        """Told after each step that this drafter drafted.
+
+        Args:
+            tree: what was verified [n].
+            chosen: the target's choice after each node [n].
+            accepted: indices of the nodes on the accepted path, from node 0 down.
+            scores: of all n nodes, for `top(k)`; valid during this call only.
+        """
+
+
+def describe_params(method: type[Drafter]) -> list[dict[str, Any]]:
+    """Name, type, default, range and documentation of each setting of a method, as plain data."""
+    return [
+        {
+            "name": f.name,
+            "type": str(f.type),
+            "default": None if f.default is MISSING else f.default,
+            "low": f.metadata.get("low"),
+            "high": f.metadata.get("high"),
+            "choices": list(f.metadata.get("choices", ())),
+            "doc": f.metadata.get("doc", ""),
+        }
+        for f in fields(method.Params)
+    ]
+
+
+def parse_params(method: type[Drafter], settings: dict[str, Any]) -> Any:
+    """A method's `Params` from names and values (texts, as typed, or plain data).
+
+    Raises:
+        UserError: an unknown name (with the nearest known one), a value of the wrong type or out of its range.
+    """
+    known = {f.name: f for f in fields(method.Params)}
+    values: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'no settings'}."
+            raise UserError(f"Method {method.name} has no setting {name!r}: {hint}")
+        values[name] = _convert(method.name, known[name], value)
+    return method.Params(**values)
+
+
+def _convert(method: str, f: Any, value: Any) -> Any:
+    """One value in the type of its field, checked against the field's range."""
+    kind = {"int": int, "float": float, "bool": bool, "str": str}[str(f.type)]
+    if kind is bool and isinstance(value, str):
+        words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+        if value.lower() not in words:
+            raise UserError(f"{method}.{f.name} is on or off, not {value!r}.")
+        return words[value.lower()]
+    try:
+        out = kind(value)
+    except (TypeError, ValueError):
+        wanted = {int: "a whole number", float: "a number"}.get(kind, str(f.type))
+        raise UserError(f"{method}.{f.name} takes {wanted}, not {value!r}.") from None
+    low, high, choices = f.metadata.get("low"), f.metadata.get("high"), f.metadata.get("choices")
+    if choices and out not in choices:
+        raise UserError(f"{method}.{f.name} is one of {', '.join(choices)}, not {value!r}.")
+    if (low is not None and out < low) or (high is not None and out > high):
+        bounds = f"between {low} and {high}" if low is not None and high is not None else f"at least {low}"
+        raise UserError(f"{method}.{f.name} must be {bounds}, not {value}.")
+    return out

@@ -1,0 +1,91 @@
+"""All decoding methods by name: ours, and those that other packages offer through the entry point `specchat.drafters`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from ..backends.base import Capabilities, UserError
+from .base import Drafter, describe_params
+
+BUILT_IN = {
+    "greedy": "greedy:Greedy",
+    "recompute": "recompute:Recompute",
+    "lookup": "lookup:Lookup",
+}
+"""Method name → module and class in this package, in the order in which the interface shows them."""
+
+
+@cache
+def methods() -> Mapping[str, type[Drafter]]:
+    """Every method by name. A broken package of others is left out; `broken()` tells why."""
+    found = {name: _load_own(target) for name, target in BUILT_IN.items()}
+    for point in entry_points(group="specchat.drafters"):
+        try:
+            drafter = point.load()
+            if not (isinstance(drafter, type) and issubclass(drafter, Drafter)):
+                raise TypeError(f"{point.value} is not a subclass of specchat.decoders.Drafter")
+        except Exception as error:  # others' code may raise anything
+            _broken[point.name] = f"{type(error).__name__}: {error}"
+            continue
+        found.setdefault(drafter.name, drafter)
+    return found
+
+
+_broken: dict[str, str] = {}
+
+
+def broken() -> Mapping[str, str]:
+    """Entry points that could not be loaded, by name, with the reason."""
+    methods()
+    return _broken
+
+
+def _load_own(target: str) -> type[Drafter]:
+    module, name = target.split(":")
+    drafter: type[Drafter] = getattr(import_module(f".{module}", __package__), name)
+    return drafter
+
+
+def get(name: str) -> type[Drafter]:
+    """The method of this name.
+
+    Raises:
+        UserError: there is none; names the nearest.
+    """
+    known = methods()
+    if name in known:
+        return known[name]
+    near = get_close_matches(name, known, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}."
+    raise UserError(f"There is no method {name!r}. {hint}")
+
+
+def unavailable(method: type[Drafter], capabilities: Capabilities) -> str:
+    """Why a model with these capabilities cannot run `method`; empty if it can."""
+    if not method.drafts:
+        return ""
+    if not capabilities.chain:
+        return capabilities.reasons.get("chain", "This model verifies no drafts.")
+    if method.needs_tree and not capabilities.tree:
+        return capabilities.reasons.get("tree", "This model verifies no branching trees.")
+    return ""
+
+
+def describe() -> list[dict[str, Any]]:
+    """Every method as plain data: what `specchat methods --json` prints."""
+    return [
+        {
+            "name": method.name,
+            "label": method.label,
+            "summary": method.summary,
+            "pays": method.pays,
+            "paper": method.paper,
+            "params": describe_params(method),
+        }
+        for method in methods().values()
+    ]
