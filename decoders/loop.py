@@ -1,0 +1,310 @@
+"""The loop that every method shares: draft → evaluate → choose → walk → commit → learn.
+
+A Conversation owns the KV cache and the drafters' pools across turns; a Generation is one answer in it. The method may change
+between any two steps: cache and pools stay, and no token changes as long as the methods are labelled identical.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..backends.base import PREFILL_CHUNK, ContextFull, Message, Model, Sampling, UserError
+from . import registry
+from .base import Context, Drafter, Tree, parse_params
+from .stats import Totals
+from .text import Stops, TextStream
+from .verify import walk
+
+FinishReason = Literal["eos", "length", "context", "stop", "cancelled", "error"]
+"""eos: the model ended its answer; length: the token limit; context: the context is full; stop: a stop string or regex."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one verification pass produced."""
+
+    index: int
+    """Counts from 0 within an answer."""
+    method: str
+    tokens: tuple[int, ...]
+    """The tokens this pass produced: the accepted draft tokens and the target's own choice after them."""
+    text: str
+    """The text that these tokens completed; shorter or longer than the tokens' own where a character spans two steps."""
+    drafted: int
+    """Draft tokens that were up for verification."""
+    accepted: int
+    """How many of them were accepted."""
+    nodes: int
+    """Nodes that went through the model in this step."""
+    draft_seconds: float
+    forward_seconds: float
+    other_seconds: float
+    tree: Tree
+    """What was verified; node 0 is the token pending before this step."""
+    path: tuple[int, ...]
+    """Nodes of `tree` on the accepted path."""
+
+
+class Conversation:
+    """One chat on one model: the KV cache and the drafters' pools, which outlive answers and method switches."""
+
+    def __init__(self, model: Model, *, context: int | None = None) -> None:
+        self.model = model
+        self.session = model.open_session(context)
+        self._drafters: dict[str, Drafter] = {}
+
+    def drafter(self, name: str, settings: Mapping[str, Any] | None = None) -> Drafter:
+        """The drafter of this name, kept from earlier use, with these settings.
+
+        Raises:
+            UserError: no such method or setting, or the model cannot run it.
+        """
+        method = registry.get(name)
+        reason = registry.unavailable(method, self.model.info.capabilities)
+        if reason:
+            raise UserError(f"Method {name} is not available here: {reason}")
+        params = parse_params(method, dict(settings or {}))
+        drafter = self._drafters.get(name)
+        if drafter is None:
+            drafter = self._drafters[name] = method(params)
+        elif drafter.params != params:
+            drafter.params = params
+        return drafter
+
+    def generate(self, prompt: Sequence[int], method: str = "greedy", **options: Any) -> Generation:
+        """Start an answer to a prompt of token ids; options as Generation's."""
+        return Generation(self, prompt, method, **options)
+
+    def close(self) -> None:
+        """Free the KV cache."""
+        self.session.close()
+
+
+class Generation(Iterator[Step]):
+    """One answer. Iterate for its steps, or call `advance` for one forward pass at a time.
+
+    Args:
+        conversation: whose cache and pools to use; what the cache shares with the prompt is not evaluated again.
+        prompt: token ids, at least one.
+        method: name of the decoding method.
+        settings: of the method, by name.
+        sampling: of the target.
+        max_tokens: most tokens of the answer; None for as many as the context holds.
+        stops: where to end the answer besides EOS.
+
+    Raises:
+        UserError: unknown method or setting.
+        ContextFull: the prompt leaves no room for an answer.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        prompt: Sequence[int],
+        method: str = "greedy",
+        *,
+        settings: Mapping[str, Any] | None = None,
+        sampling: Sampling | None = None,
+        max_tokens: int | None = None,
+        stops: Stops | None = None,
+    ) -> None:
+        model, session = conversation.model, conversation.session
+        if not prompt:
+            raise UserError("The prompt is empty: type something to continue from.")
+        if max_tokens is not None and max_tokens < 1:
+            raise UserError(f"The token limit must be at least 1, not {max_tokens}.")
+        if len(prompt) >= session.context:
+            raise ContextFull(
+                f"The prompt takes {len(prompt):,} tokens and the context holds {session.context:,}: "
+                "shorten the prompt, start a new chat, or load the model with a larger context."
+            )
+        self.conversation = conversation
+        self.sampling = sampling or Sampling()
+        self.drafter = conversation.drafter(method, settings)
+        self.tokens = list(prompt)
+        """Prompt and answer."""
+        self.prompt_tokens = len(prompt)
+        self.max_tokens = max_tokens
+        self.finish_reason: FinishReason | None = None
+        self.totals = Totals()
+        self.reused = session.align(prompt[:-1])
+        """Prompt tokens that were in the cache already."""
+        self.prefill_seconds = 0.0
+        self._text = TextStream(model.decode, stops)
+        self._eos = frozenset(model.info.eos_ids)
+        self._branching = model.info.capabilities.tree
+        self._cancelled = False
+
+    def __iter__(self) -> Generation:
+        return self
+
+    def __next__(self) -> Step:
+        while self.finish_reason is None:
+            step = self.advance()
+            if step is not None:
+                return step
+        raise StopIteration
+
+    @property
+    def method(self) -> str:
+        """Name of the method in force."""
+        return self.drafter.name
+
+    @property
+    def answer(self) -> list[int]:
+        """Token ids produced so far (an EOS token included)."""
+        return self.tokens[self.prompt_tokens :]
+
+    @property
+    def prefilled(self) -> int:
+        """How many of the prompt's tokens are in the cache; the last one is evaluated by the first step."""
+        return min(self.conversation.session.length, self.prompt_tokens - 1)
+
+    def switch(self, method: str, settings: Mapping[str, Any] | None = None) -> None:
+        """Go on with another method (or other settings) from the next step on.
+
+        Raises:
+            UserError: as `Conversation.drafter`; the method in force stays.
+        """
+        self.drafter = self.conversation.drafter(method, settings)
+
+    def cancel(self) -> None:
+        """End the answer before the next pass; what is there stays."""
+        self._cancelled = True
+
+    def advance(self) -> Step | None:
+        """One forward pass: a chunk of the prompt (returns None), or a step.
+
+        Once `finish_reason` is set there is nothing left to do and None is returned.
+        """
+        if self.finish_reason is not None:
+            return None
+        if self._cancelled:
+            self.finish_reason = "cancelled"
+            return None
+        if self.conversation.session.length < self.prompt_tokens - 1:
+            self._prefill_chunk()
+            return None
+        return self._step()
+
+    def flush(self) -> str:
+        """The text that was held back (an unfinished character, a possible stop); call it once, at the end."""
+        return self._text.flush()
+
+    def _prefill_chunk(self) -> None:
+        session = self.conversation.session
+        start = time.perf_counter()
+        session.prefill(self.tokens[session.length : min(session.length + PREFILL_CHUNK, self.prompt_tokens - 1)])
+        self.prefill_seconds += time.perf_counter() - start
+
+    def _room(self) -> int:
+        """Most draft tokens below the pending one: a path of d of them yields d + 1 tokens and takes d + 1 slots."""
+        session = self.conversation.session
+        room = session.context - session.length - 1
+        if self.max_tokens is not None:
+            room = min(room, self.max_tokens - (len(self.tokens) - self.prompt_tokens) - 1)
+        return room
+
+    def _step(self) -> Step | None:
+        started = time.perf_counter()
+        session, drafter = self.conversation.session, self.drafter
+        nodes, forward = session.nodes_evaluated, session.forward_seconds
+        context = Context(self.tokens, session, self.sampling, self._room(), self._eos, self._branching)
+        tree = drafter.draft(context)
+        # Recompute and self-speculation run the target while they draft: those passes count as forward seconds.
+        draft_seconds = time.perf_counter() - started - (session.forward_seconds - forward)
+        scores = session.evaluate(tree.tokens, tree.parents)
+        histories = self._histories(tree) if self.sampling.uses_history else None
+        chosen = scores.choose(self.sampling, histories)
+        path = walk(tree, chosen)
+        session.commit(path)
+        new = self._produced(tree, chosen, path)
+        drafter.learn(tree, chosen, path, scores)
+        text = self._show(new)
+        self.tokens.extend(new)
+        forward_seconds = session.forward_seconds - forward
+        step = Step(
+            index=self.totals.steps,
+            method=drafter.name,
+            tokens=tuple(new),
+            text=text,
+            drafted=len(tree) - 1,
+            accepted=len(path) - 1,
+            nodes=session.nodes_evaluated - nodes,
+            draft_seconds=draft_seconds,
+            forward_seconds=forward_seconds,
+            other_seconds=time.perf_counter() - started - forward_seconds - draft_seconds,
+            tree=tree,
+            path=tuple(path),
+        )
+        self.totals.add(step)
+        return step
+
+    def _produced(self, tree: Tree, chosen: Sequence[int], path: Sequence[int]) -> list[int]:
+        """The tokens of this step, cut after an EOS or at the token limit."""
+        new = [tree.tokens[node] for node in path[1:]] + [chosen[path[-1]]]
+        for i, token in enumerate(new):
+            if token in self._eos:
+                self.finish_reason = "eos"
+                return new[: i + 1]
+        if self.max_tokens is not None:
+            left = self.max_tokens - (len(self.tokens) - self.prompt_tokens)
+            if len(new) >= left:
+                self.finish_reason = "length"
+                return new[:left]
+        if self.conversation.session.length >= self.conversation.session.context:
+            self.finish_reason = "context"
+        return new
+
+    def _show(self, new: list[int]) -> str:
+        """Feed the tokens to the text stream; at a stop, cut `new` after the token that completed it."""
+        text = ""
+        for i, token in enumerate(new):
+            text += self._text.push(token)
+            if self._text.stopped:
+                del new[i + 1 :]
+                self.finish_reason = "stop"
+                break
+        return text
+
+    def _histories(self, tree: Tree) -> list[list[int]]:
+        """For each node all tokens up to and including it."""
+        before = self.tokens[:-1]
+        return [before + [tree.tokens[i] for i in tree.path(node)] for node in range(len(tree))]
+
+
+def generate(
+    model: Model,
+    prompt: str | Sequence[Message] | Sequence[int],
+    method: str = "greedy",
+    **options: Any,
+) -> Generation:
+    """Answer a prompt: `for step in generate(load_model("builtin"), "Hello", method="lookup"): print(step.text, end="")`.
+
+    Args:
+        model: what `load_model` returned.
+        prompt: text (sent as a chat if the model has a template), chat messages, or token ids.
+        method: name of the decoding method.
+        options: as Generation's.
+
+    Raises:
+        UserError: unknown method or setting, or a prompt that does not fit.
+    """
+    return Conversation(model).generate(encode_prompt(model, prompt), method, **options)
+
+
+def encode_prompt(model: Model, prompt: str | Sequence[Message] | Sequence[int], *, raw: bool = False) -> list[int]:
+    """Token ids of a prompt. Text becomes a chat's first message, unless `raw` or the model has no chat template."""
+    if isinstance(prompt, str):
+        if raw or not model.info.has_template:
+            return model.encode(prompt)
+        return model.encode_chat([{"role": "user", "content": prompt}])
+    if prompt and isinstance(prompt[0], int):
+        return [token for token in prompt if isinstance(token, int)]
+    messages = [message for message in prompt if isinstance(message, Mapping)]
+    if model.info.has_template and not raw:
+        return model.encode_chat(messages)
+    return model.encode("\n\n".join(message["content"] for message in messages))

@@ -1,0 +1,241 @@
+"""What crosses between the drawing process and the engine: one JSON object a line, each a dataclass below.
+
+Commands go to the engine's standard input, events come from its standard output. Both sides import this module; it imports no
+runtime. A line is UTF-8 JSON with the class name under "kind"; unknown fields are ignored, so that a newer side can talk to
+an older one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+
+@dataclass(slots=True)
+class Load:
+    """Load a model in place of the loaded one. Answered by Loading…, then Loaded or Failed."""
+
+    id: int
+    model: str
+    device: str = "auto"
+    dtype: str = "auto"
+    context: int | None = None
+    threads: int | None = None
+    revision: str | None = None
+
+
+@dataclass(slots=True)
+class Generate:
+    """Answer a prompt on a lane. Answered by Started, Prefilling…, Steps…, then Finished or Failed.
+
+    Exactly one of `prompt` and `messages` is set. `prompt` is sent as a chat's first message if the model has a chat template
+    and `raw` is False.
+    """
+
+    id: int
+    lane: str = "main"
+    prompt: str | None = None
+    messages: list[dict[str, str]] | None = None
+    raw: bool = False
+    method: str = "greedy"
+    settings: dict[str, Any] = field(default_factory=dict)
+    sampling: dict[str, Any] = field(default_factory=dict)
+    max_tokens: int | None = None
+    stop: list[str] = field(default_factory=list)
+    stop_regex: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Switch:
+    """Go on with another method from the next step of the answer `id` on. Answered by Switched or Failed."""
+
+    id: int
+    method: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Cancel:
+    """Stop the load or answer `id`. Takes effect within one forward pass."""
+
+    id: int
+
+
+@dataclass(slots=True)
+class CloseLane:
+    """Free a lane's KV cache."""
+
+    lane: str
+
+
+@dataclass(slots=True)
+class Unload:
+    """Free the model. Answered by Unloaded."""
+
+    id: int = 0
+
+
+@dataclass(slots=True)
+class Quit:
+    """End the engine process."""
+
+
+@dataclass(slots=True)
+class Ready:
+    """The engine process runs and takes commands."""
+
+    pid: int
+    version: str
+
+
+@dataclass(slots=True)
+class Loading:
+    """Progress of a load; `total` is 0 where unknown. Stages: import, download (bytes), weights, check."""
+
+    id: int
+    stage: str
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A model is ready. `info` is ModelInfo as plain data; `unavailable` maps a method to the reason why it cannot run."""
+
+    id: int
+    info: dict[str, Any]
+    unavailable: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Started:
+    """An answer begins: `reused` of its `prompt_tokens` are in the KV cache already."""
+
+    id: int
+    lane: str
+    method: str
+    label: str
+    prompt_tokens: int
+    reused: int
+
+
+@dataclass(slots=True)
+class Prefilling:
+    """Prompt tokens evaluated so far."""
+
+    id: int
+    done: int
+    total: int
+
+
+@dataclass(slots=True)
+class StepRecord:
+    """One step of an answer (decoders.Step as it crosses). Tree fields are empty where nothing was drafted."""
+
+    method: str
+    tokens: list[int]
+    text: str
+    drafted: int = 0
+    accepted: int = 0
+    nodes: int = 1
+    draft_seconds: float = 0.0
+    forward_seconds: float = 0.0
+    other_seconds: float = 0.0
+    tree_tokens: list[int] = field(default_factory=list)
+    tree_parents: list[int] = field(default_factory=list)
+    path: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Steps:
+    """Steps since the last such event (about one event per 15 ms, more steps in each if the reader is slow)."""
+
+    id: int
+    steps: list[StepRecord]
+
+
+@dataclass(slots=True)
+class Switched:
+    """The method in force changed."""
+
+    id: int
+    method: str
+    label: str
+
+
+@dataclass(slots=True)
+class Finished:
+    """An answer ended. `tail` is text that had been held back; `totals` is `decoders.stats.Totals` as plain data."""
+
+    id: int
+    reason: str
+    tail: str
+    prefill_seconds: float
+    busy_seconds: float
+    """Seconds of this answer's own compute (prefill and decode), other lanes' turns left out."""
+    totals: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Unloaded:
+    """The model is gone, its memory with it."""
+
+    id: int = 0
+
+
+@dataclass(slots=True)
+class Failed:
+    """The command `id` failed (0: the engine as a whole). `sentence` says what happened and what to do.
+
+    Causes: user (can be mended as the sentence says), memory, bug (the log file has the traceback), died (the process ended;
+    made by the client, which can start a new one).
+    """
+
+    id: int
+    cause: str
+    sentence: str
+
+
+Command = Load | Generate | Switch | Cancel | CloseLane | Unload | Quit
+Event = Ready | Loading | Loaded | Started | Prefilling | Steps | Switched | Finished | Unloaded | Failed
+
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        *(Load, Generate, Switch, Cancel, CloseLane, Unload, Quit),
+        *(Ready, Loading, Loaded, Started, Prefilling, Steps, Switched, Finished, Unloaded, Failed),
+    )
+}
+_STEP_FIELDS = tuple(f.name for f in fields(StepRecord))
+
+
+def dump(message: Command | Event) -> bytes:
+    """One line, newline included. Lone surrogates survive as JSON escapes."""
+    if isinstance(message, Steps):
+        # The hot path: steps cross as arrays in field order, without a name per value.
+        body: dict[str, Any] = {
+            "kind": "Steps",
+            "id": message.id,
+            "steps": [[getattr(step, name) for name in _STEP_FIELDS] for step in message.steps],
+        }
+    else:
+        body = {"kind": type(message).__name__, **asdict(message)}
+    return json.dumps(body, separators=(",", ":")).encode() + b"\n"
+
+
+def parse(line: bytes) -> Any:
+    """The message of one line.
+
+    Raises:
+        ValueError: not JSON, or not a message.
+    """
+    body = json.loads(line)
+    kind = _KINDS.get(body.get("kind", "")) if isinstance(body, dict) else None
+    if kind is None:
+        raise ValueError(f"not a message: {line[:80]!r}")
+    known = {f.name for f in fields(kind)}
+    values = {name: value for name, value in body.items() if name in known}
+    if kind is Steps:
+        values["steps"] = [StepRecord(*step[: len(_STEP_FIELDS)]) for step in values["steps"]]
+    return kind(**values)
