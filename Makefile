@@ -1,0 +1,51 @@
+# Two commands do everything on a fresh machine: `make chat` and `make test`. Both set up .venv first, with the versions of
+# constraints.txt; later runs start at once.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip --disable-pip-version-check
+# What a chat imports must not be rebuilt for each edit: the install is editable, so only these files matter.
+SETUP = pyproject.toml constraints.txt
+
+.PHONY: chat test lint format types unit screenshots benchmarks clean
+
+chat: $(VENV)/.chat
+	@$(BIN)/specchat
+
+test: lint unit
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@# mypy finds the package under its own name whatever this folder is called.
+	@mkdir -p $(VENV)/src && ln -sfn "$(CURDIR)" $(VENV)/src/specchat
+	MYPYPATH=$(VENV)/src $(BIN)/mypy --strict -p specchat
+	MYPYPATH=$(VENV)/src $(BIN)/mypy --strict tests benchmarks screenshots
+
+# One process per core, one torch thread each: torch's own threads would fight over the same cores.
+unit: $(VENV)/.dev
+	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n auto
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+screenshots: $(VENV)/.dev
+	$(BIN)/python screenshots/make.py
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "specchat needs Python 3.11 or newer: make PYTHON=python3.12 chat"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.chat: $(VENV)/bin/python $(SETUP)
+	@echo "Setting up $(VENV): once, a few minutes with a fast connection (torch is large)."
+	$(PIP) install -q -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.chat
+	$(PIP) install -q -c constraints.txt -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
