@@ -1,0 +1,319 @@
+"""The target's choice: one token from one row of logits, as a pure function.
+
+A pick depends on the row's logits, the tokens before it, the sampling settings, the seed and the absolute position,
+and on nothing else: not on the batch that the row came in, not on the method that drafted the node. So a drafted token
+can be verified by exact match, for greedy decoding and for sampling alike, and one seed gives one text under every such
+method (Gumbel coupling: Daliri, Musco and Suresh, "Coupling without Communication and Drafter-Invariant Speculative
+Decoding", 2024).
+
+Filters keep the sets that transformers' logits processors keep, in transformers' order: repetition penalty,
+temperature, top-k, top-p, min-p. Where transformers leaves a tie to its sort, the lowest token id wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+from .base import Sampling
+
+MASK64 = 0xFFFFFFFFFFFFFFFF
+GOLDEN = 0x9E3779B97F4A7C15
+"""2^64 / the golden ratio: the step between two numbers of a SplitMix64 stream."""
+MIX_A, MIX_B = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+"""Multipliers of SplitMix64's finalizer (Stafford's mix 13), which passes BigCrush on a counter."""
+
+UNIFORM_BITS = 52
+"""Bits of a uniform number: (n + 1/2) / 2^52 is exact in float64, never 0 or 1; with 53 bits the last rounds to 1."""
+MASS_SCALE = float(1 << 42)
+"""Top-p adds probabilities as integers of this scale: integer sums do not depend on their order, so neither batch,
+device nor shortlist can move the cut. A vocabulary of 2^20 fills 62 bits; what is rounded away is below 3e-7 of the
+mass."""
+SHORTLIST = 1024
+"""Most probable tokens among which top-p and min-p look first; the whole vocabulary is sorted only where these fall
+short."""
+TIES = 32
+"""Spare candidates that top-k fetches: bfloat16 logits often tie at the k-th, and transformers keeps all that do."""
+BLOCK = 1 << 22
+"""Most logits worked on at once when the whole vocabulary takes part: keeps temporaries at 32 MB each."""
+
+
+class Purpose(IntEnum):
+    """What a number is drawn for; different purposes get independent numbers at the same position."""
+
+    CHOOSE = 0
+    """The target's own pick (shared with a drafter that samples under exact matching)."""
+    DRAFT = 1
+    """A drafter's sample under an acceptance rule."""
+    ACCEPT = 2
+    """The uniform number that an acceptance rule compares with p / q."""
+    RESIDUAL = 3
+    """The draw from what is left after a rejection."""
+
+
+# ---------------------------------------------------------------------------------------------------------------- noise
+
+
+def _mix(z: int) -> int:
+    """SplitMix64's finalizer on one 64-bit integer; `_mix_tensor` is its twin."""
+    z = ((z ^ (z >> 30)) * MIX_A) & MASK64
+    z = ((z ^ (z >> 27)) * MIX_B) & MASK64
+    return z ^ (z >> 31)
+
+
+def _signed(z: int) -> int:
+    """A 64-bit pattern as the int64 that holds it."""
+    return z - (1 << 64) if z >> 63 else z
+
+
+def _mix_tensor(z: Tensor) -> Tensor:
+    """SplitMix64's finalizer, elementwise on int64 (whose products wrap in two's complement). Overwrites `z`."""
+    for shift, factor in ((30, MIX_A), (27, MIX_B)):
+        # `>>` copies the sign bit down; the mask makes the shift logical.
+        z ^= (z >> shift).bitwise_and_((1 << (64 - shift)) - 1)
+        z *= _signed(factor)
+    z ^= (z >> 31).bitwise_and_((1 << 33) - 1)
+    return z
+
+
+def noise_key(seed: int, position: int, purpose: Purpose = Purpose.CHOOSE, attempt: int = 0) -> int:
+    """The 64-bit key of the stream of random numbers that belongs to these four.
+
+    Args:
+        seed: any integer; taken modulo 2^64.
+        position: absolute position of the token to pick.
+        purpose: what the numbers are for.
+        attempt: counts draws for one purpose at one position (the children of a node, say).
+    """
+    key = _mix((seed + GOLDEN) & MASK64)
+    for part in (position, int(purpose), attempt):
+        key = _mix(((key ^ (part & MASK64)) + GOLDEN) & MASK64)
+    return key
+
+
+def uniform(seed: int, position: int, purpose: Purpose, attempt: int = 0) -> float:
+    """One number of (0, 1) for each (seed, position, purpose, attempt), independent of the tokens' noise there."""
+    # Token t takes number t + 1 of the stream, so number 0 is free.
+    return ((_mix(noise_key(seed, position, purpose, attempt)) >> (64 - UNIFORM_BITS)) + 0.5) * 2.0**-UNIFORM_BITS
+
+
+def gumbel(keys: Sequence[int], ids: Tensor) -> Tensor:
+    """Standard Gumbel noise of each token in each stream.
+
+    Args:
+        keys: one `noise_key` per row [rows].
+        ids: token ids, int64 [rows, n] or [1, n] for the same ids in every row.
+
+    Returns:
+        float64 [rows, n] on the device of `ids`.
+    """
+    start = torch.tensor([_signed(key) for key in keys], dtype=torch.int64).to(ids.device)[:, None]
+    bits = _mix_tensor((ids + 1) * _signed(GOLDEN) + start)
+    high = (bits >> (64 - UNIFORM_BITS)).bitwise_and_((1 << UNIFORM_BITS) - 1)
+    u = high.double().add_(0.5).mul_(2.0**-UNIFORM_BITS)
+    return u.log_().neg_().log_().neg_()
+
+
+# -------------------------------------------------------------------------------------------------------------- filters
+
+
+def _argmax(logits: Tensor) -> Tensor:
+    """Index of the highest value of each row, the lowest index where several tie [rows]."""
+    if logits.device.type in ("cpu", "cuda"):
+        return logits.argmax(-1)  # documented to give the first
+    ids = torch.arange(logits.shape[-1], device=logits.device)
+    highest = logits.amax(-1, keepdim=True)
+    return torch.where(logits == highest, ids, logits.shape[-1] - 1).amin(-1)
+
+
+def _working_copy(logits: Tensor) -> Tensor:
+    """Float32 logits (what transformers filters), where float64 arithmetic exists: MPS has none."""
+    return (logits.cpu() if logits.device.type == "mps" else logits).float()
+
+
+def penalize(logits: Tensor, penalty: float, histories: Sequence[Sequence[int]]) -> Tensor:
+    """transformers' repetition penalty (CTRL, Keskar 2019), once per distinct token; ids beyond the vocabulary are ignored.
+
+    Args:
+        logits: float32 [rows, vocab]; not changed.
+        penalty: positive logits are divided by it, negative ones multiplied.
+        histories: the tokens before each row's pick [rows].
+    """
+    out = logits.clone()
+    vocab = logits.shape[-1]
+    for row, history in zip(out, histories, strict=True):
+        seen = torch.tensor([t for t in set(history) if t < vocab], dtype=torch.int64).to(out.device)
+        value = row[seen]
+        row[seen] = torch.where(value < 0, value * penalty, value / penalty)
+    return out
+
+
+def shortlist(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """For each row all tokens whose logit is at least the k-th highest (so more than k where several tie with it).
+
+    Returns:
+        values and int64 ids [rows, m], m ≥ k, by ascending id; candidates that only other rows needed are -inf.
+    """
+    vocab = logits.shape[-1]
+    values, ids = logits.topk(min(vocab, k + TIES), sorted=True)
+    threshold = values[:, k - 1 : k]
+    if values.shape[-1] < vocab and bool((values[:, -1:] == threshold).any()):
+        values, ids = logits.topk(int((logits >= threshold).sum(-1).max()), sorted=True)
+    ids, order = ids.sort(-1)
+    values = values.gather(-1, order)
+    return values.masked_fill(values < threshold, -torch.inf), ids
+
+
+def _scaled(values: Tensor, temperature: float) -> Tensor:
+    """(logit - highest) / temperature in float64: no temperature overflows it."""
+    values = values.double()
+    return values.sub_(values.amax(-1, keepdim=True)).div_(temperature)
+
+
+def _nucleus(scaled: Tensor, top_p: float, total: Tensor | None = None) -> Tensor:
+    """Which candidates top-p keeps: those that less than `top_p` of the mass lies above (Holtzman 2020).
+
+    Args:
+        scaled: float64 [rows, m] by ascending id, highest 0.
+        top_p: the mass to keep.
+        total: int64 [rows, 1] mass of the whole row, if the candidates are not all of it.
+    """
+    # Stable on ascending ids: among equals the lower id counts as the more probable.
+    ordered, order = scaled.sort(dim=-1, descending=True, stable=True)
+    mass = _mass(ordered)
+    upto = mass.cumsum(-1)
+    if total is None:
+        total = upto[:, -1:]
+    keep = (upto - mass).double() < top_p * total.double()
+    keep[:, :1] = True
+    return torch.zeros_like(keep).scatter_(-1, order, keep)
+
+
+def _mass(scaled: Tensor) -> Tensor:
+    """Unnormalised probabilities as integers of scale MASS_SCALE."""
+    return (scaled.exp() * MASS_SCALE).long()
+
+
+def _filtered(logits: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+    """Temperature, top-k, top-p, min-p.
+
+    Args:
+        logits: float32 [rows, vocab], penalties applied.
+        sampling: not greedy.
+
+    Returns:
+        scaled: float64 [rows, m]: unnormalised log-probabilities, 0 at the highest, -inf for what was filtered out;
+        ids: int64 [rows, m], or [1, vocab] if every token is a candidate; ascending.
+    """
+    vocab = logits.shape[-1]
+    everything = torch.arange(vocab, device=logits.device)[None]
+    total = None
+    if 0 < sampling.top_k < vocab:
+        values, ids = shortlist(logits, sampling.top_k)
+        scaled = _scaled(values, sampling.temperature)
+    elif (sampling.top_p < 1 or sampling.min_p > 0) and vocab > SHORTLIST:
+        values, ids = shortlist(logits, SHORTLIST)
+        scaled = _scaled(values, sampling.temperature)
+        # Both filters keep a set from the top down, so a row is done if either of them cuts above its lowest candidate.
+        lowest = scaled.masked_fill(scaled.isneginf(), torch.inf).amin(-1, keepdim=True)
+        done = lowest.exp() < sampling.min_p
+        if sampling.top_p < 1:
+            total = _mass(_scaled(logits, sampling.temperature)).sum(-1, keepdim=True)
+            above = _mass(scaled).masked_fill_(scaled <= lowest, 0).sum(-1, keepdim=True)
+            done |= above.double() >= sampling.top_p * total.double()
+        if not bool(done.all()):
+            scaled, ids, total = _scaled(logits, sampling.temperature), everything, None
+    else:
+        scaled, ids = _scaled(logits, sampling.temperature), everything
+    drop = scaled.exp() < sampling.min_p
+    if sampling.top_p < 1:
+        drop |= ~_nucleus(scaled, sampling.top_p, total)
+    return scaled.masked_fill_(drop, -torch.inf), ids
+
+
+# --------------------------------------------------------------------------------------------------------------- choice
+
+
+def draw(
+    logits: Tensor, sampling: Sampling, keys: Sequence[int], histories: Sequence[Sequence[int]] | None = None
+) -> list[int]:
+    """One token per row, the noise of row i from stream `keys[i]`.
+
+    Args:
+        logits: [rows, vocab], any float type and device; not changed.
+        sampling: the settings; its seed is not looked at.
+        keys: a `noise_key` per row [rows]; unused if greedy.
+        histories: the tokens before each pick [rows]; needed if `sampling.uses_history`.
+
+    Raises:
+        ValueError: the settings look at the history and none was given.
+    """
+    if sampling.uses_history:
+        if histories is None:
+            raise ValueError("a repetition penalty needs the tokens before each row")
+        logits = penalize(_working_copy(logits), sampling.repetition_penalty, histories)
+    if sampling.greedy:
+        return list(map(int, _argmax(logits).tolist()))
+    out: list[int] = []
+    rows = max(1, BLOCK // logits.shape[-1])
+    for start in range(0, logits.shape[0], rows):
+        scaled, ids = _filtered(_working_copy(logits[start : start + rows]), sampling)
+        best = (scaled + gumbel(keys[start : start + rows], ids)).argmax(-1, keepdim=True)
+        out += ids.expand_as(scaled).gather(-1, best)[:, 0].tolist()
+    return out
+
+
+def choose(
+    logits: Tensor,
+    sampling: Sampling,
+    positions: Sequence[int],
+    histories: Sequence[Sequence[int]] | None = None,
+) -> list[int]:
+    """The target's pick for each row: the argmax at temperature 0, else argmax(log p + Gumbel noise) over what the
+    filters keep, which is a sample of softmax (Gumbel 1954; Maddison 2014).
+
+    Args:
+        logits: [rows, vocab], any float type and device; not changed.
+        sampling: the settings in force.
+        positions: absolute position of the token that each row predicts [rows].
+        histories: all tokens before each pick [rows]; needed if `sampling.uses_history`.
+
+    Returns:
+        token ids [rows].
+
+    Raises:
+        ValueError: the settings look at the history and none was given.
+    """
+    keys = () if sampling.greedy else [noise_key(sampling.seed, position) for position in positions]
+    return draw(logits, sampling, keys, histories)
+
+
+def warp(logits: Tensor, sampling: Sampling, history: Sequence[int] | None = None) -> Tensor:
+    """Log-probabilities of one row after the filters: the distribution that `choose` samples.
+
+    Args:
+        logits: [vocab]; not changed.
+        sampling: the settings in force.
+        history: all tokens before the pick; needed if `sampling.uses_history`.
+
+    Returns:
+        float64 [vocab], -inf for tokens that cannot be picked; at temperature 0 all mass lies on the argmax.
+
+    Raises:
+        ValueError: the settings look at the history and none was given.
+    """
+    row = _working_copy(logits)[None]
+    if sampling.uses_history:
+        if history is None:
+            raise ValueError("a repetition penalty needs the tokens before the row")
+        row = penalize(row, sampling.repetition_penalty, [history])
+    out = torch.full(row.shape[-1:], -torch.inf, dtype=torch.float64, device=row.device)
+    if sampling.greedy:
+        out[_argmax(row)] = 0
+        return out
+    scaled, ids = _filtered(row, sampling)
+    out[ids[0]] = scaled[0].log_softmax(-1)
+    return out

@@ -1,0 +1,57 @@
+"""`Scores` over logits in a torch tensor: serves every runtime whose logits torch can see, on their own device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .base import Sampling, Scores
+from .choose import choose, shortlist, warp
+
+
+class TorchScores(Scores):
+    """The target's logits at some nodes.
+
+    Args:
+        logits: [rows, vocab], any float type, on any device. Never changed here; a runtime that reuses the buffer
+            invalidates these scores when it does.
+        nodes: node id of each row [rows].
+        positions: absolute position of the token that each row predicts [rows].
+    """
+
+    def __init__(self, logits: Tensor, nodes: tuple[int, ...], positions: tuple[int, ...]) -> None:
+        if not logits.shape[0] == len(nodes) == len(positions):
+            raise ValueError(f"{logits.shape[0]} rows of logits for {len(nodes)} nodes at {len(positions)} positions")
+        self.logits = logits
+        self.nodes = nodes
+        self.positions = positions
+
+    def choose(self, sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[int]:
+        """The target's pick after each row's node (see `choose.choose`)."""
+        return choose(self.logits, sampling, self.positions, histories)
+
+    def top(self, k: int) -> list[list[tuple[int, float]]]:
+        """For each row the k most probable (token id, natural log-probability), best first (among equals the lower id)."""
+        if k < 1 or not self.nodes:
+            return [[] for _ in self.nodes]
+        logits = self.logits.float()
+        k = min(k, logits.shape[-1])
+        values, ids = shortlist(logits, k)
+        values, order = values.sort(dim=-1, descending=True, stable=True)
+        ids = ids.gather(-1, order)[:, :k]
+        logp = values[:, :k] - logits.logsumexp(-1, keepdim=True)
+        return [list(zip(i, p, strict=True)) for i, p in zip(ids.tolist(), logp.tolist(), strict=True)]
+
+    def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
+        """Probabilities [vocab] (numpy float32) of one row: plain softmax, or after `sampling`'s filters if given."""
+        if sampling is None:
+            return self.logits[row].float().softmax(-1).cpu().numpy()
+        return warp(self.logits[row], sampling, history).exp().to(torch.float32).cpu().numpy()
+
+    def gap(self, row: int, token: int) -> float:
+        """How far the logit of `token` lies below the row's highest (0 for the argmax itself)."""
+        logits = self.logits[row]
+        return float(logits.max()) - float(logits[token])
