@@ -1,0 +1,383 @@
+"""A recorded transcript as a model: its choice after a recorded prompt is the recorded answer, token by token.
+
+It obeys the whole contract of `backends.base` without any weights, so that recorded answers can be replayed and
+watched, and that the engine and the app can be tested in milliseconds. Pure Python: neither torch nor (but for `probs`)
+numpy.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from .base import (
+    ROOT,
+    Capabilities,
+    ContextFull,
+    Message,
+    Model,
+    ModelInfo,
+    Sampling,
+    Scores,
+    Session,
+    Stopwatch,
+    UserError,
+)
+from .transcripts import FileTokenizer, TextTokenizer, Transcript, WordTokenizer, encode_transcript, read_transcripts
+
+CONTEXT = 131_072
+"""Tokens that a recorded model holds unless told otherwise: the usual limit of current models."""
+
+CERTAINTY = 0.9
+"""Probability given to the recorded token; a record tells nothing about the others, which share the rest evenly."""
+
+NODE_SLOPE = 0.02
+"""What each node after the first adds to a paced pass, as a share of a one-node pass: about that of a small model."""
+
+ECHOES = 3
+"""How often the answer to a prompt that is not on record repeats it: enough for every drafter to find matches."""
+
+Record = tuple[Sequence[int], Sequence[int]]
+"""(prompt tokens, response tokens without EOS)."""
+
+
+class RecordedModel(Model):
+    """Recorded (prompt, response) token sequences as the target.
+
+    After a path (committed tokens, then the node's ancestors and itself) that is a prefix of a record's prompt +
+    response the choice is the recorded next token; at the end of the response and anywhere off the record it is EOS.
+    Where several records agree with the path, the first one whose response it has reached decides, else the first one.
+    The sampling settings change nothing: what was recorded was chosen already.
+    """
+
+    def __init__(
+        self,
+        records: Iterable[Record],
+        *,
+        tokenizer: TextTokenizer | None = None,
+        cost: Callable[[int], float] | None = None,
+        context: int = CONTEXT,
+        name: str = "recorded",
+        path: str = "",
+    ) -> None:
+        """Make the model.
+
+        Args:
+            records: token ids of prompts and responses; EOS is added where a response does not end in it.
+            tokenizer: what the ids mean; by default UTF-8 bytes, with EOS above the highest id of the records.
+            cost: seconds that a pass over n nodes is made to take; None for as fast as it goes.
+            context: most tokens of a conversation.
+            name: as the user named it.
+            path: file that it was read from.
+        """
+        pairs = [(tuple(prompt), tuple(response)) for prompt, response in records]
+        if tokenizer is None:
+            highest = max((token for pair in pairs for part in pair for token in part), default=0)
+            tokenizer = WordTokenizer(eos_id=max(256, highest + 1))
+        self.tokenizer = tokenizer
+        self.cost = cost
+        self.lines: list[tuple[int, ...]] = []
+        """Each record's prompt + response, without EOS."""
+        self.starts: list[int] = []
+        """Where each record's response starts."""
+        self._by_prompt: dict[tuple[int, ...], int] = {}
+        self._answers: dict[str, tuple[int, ...]] = {}
+        for prompt, response in pairs:
+            self.add(prompt, response)
+        self.info = ModelInfo(
+            name=name,
+            backend="recorded",
+            device="none",
+            dtype="none",
+            architecture="recorded transcript",
+            parameters=0,
+            layers=0,
+            vocabulary=tokenizer.size,
+            context=context,
+            eos_ids=(tokenizer.eos_id,),
+            has_template=True,
+            capabilities=Capabilities(reasons={"layers": "A recorded transcript has no layers."}),
+            path=path,
+        )
+
+    def add(self, prompt: Sequence[int], response: Sequence[int], text: str | None = None) -> None:
+        """Record one more answer; the first answer to a prompt stays.
+
+        Args:
+            prompt: token ids.
+            response: token ids, with or without EOS at the end.
+            text: the prompt as a chat message would give it.
+        """
+        eos = self.tokenizer.eos_id
+        if response and response[-1] == eos:
+            response = response[:-1]
+        if self._by_prompt.setdefault(tuple(prompt), len(self.lines)) == len(self.lines):
+            self.lines.append((*prompt, *response))
+            self.starts.append(len(prompt))
+        if text is not None:
+            self._answers.setdefault(text.strip(), tuple(response))
+
+    def token_at(self, record: int, position: int) -> int:
+        """The token that a record holds at an absolute position; EOS after its end."""
+        line = self.lines[record]
+        return line[position] if position < len(line) else self.tokenizer.eos_id
+
+    def narrow(self, matching: tuple[int, ...], position: int, token: int) -> tuple[int, ...]:
+        """Of the records that agree with a path of `position` tokens, those that go on with `token`."""
+        if len(matching) == 1:  # the usual case, once a path has left the records' common start
+            return matching if self.token_at(matching[0], position) == token else ()
+        out = tuple(record for record in matching if self.token_at(record, position) == token)
+        return matching if len(out) == len(matching) else out  # shared, so that long prompts take no memory
+
+    def next_token(self, matching: tuple[int, ...], position: int) -> int | None:
+        """The choice after a path of `position` tokens that these records agree with; None off the record."""
+        for record in matching:
+            if position >= self.starts[record]:
+                return self.token_at(record, position)
+        return self.token_at(matching[0], position) if matching else None
+
+    def open_session(self, context: int | None = None) -> RecordedSession:
+        return RecordedSession(self, min(context or self.info.context, self.info.context))
+
+    def encode(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text)
+
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        """Token ids of a chat: the messages' texts, an assistant's closed by EOS.
+
+        The last user message decides the answer: the recorded one if a record's prompt is this text, else one made up
+        that repeats it, so that a test chat always answers. The chat is put on record as a prompt of its own.
+        """
+        asked = next((m["content"] for m in reversed(messages) if m["role"] == "user"), None)
+        if asked is None:
+            raise UserError("A recorded transcript answers a user's message, and this chat has none: write one.")
+        tokens: list[int] = []
+        for message in messages:
+            closed = message["content"] + ("\n" if message["role"] == "system" else "")
+            tokens += self.tokenizer.encode(closed, start=not tokens)
+            if message["role"] == "assistant":
+                tokens.append(self.tokenizer.eos_id)
+        answer = self._answers.get(asked.strip())
+        if answer is None:
+            echo = "\n".join([f"You said: {asked.strip()}"] * ECHOES)
+            answer = tuple(self.tokenizer.encode(echo, start=False))
+        self.add(tokens, answer)
+        return tokens
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return self.tokenizer.decode(tokens)
+
+    def pieces(self) -> list[str]:
+        return self.tokenizer.pieces()
+
+    def close(self) -> None:
+        self.lines, self.starts = [], []
+        self._by_prompt, self._answers = {}, {}
+
+
+class RecordedSession(Session):
+    """A cache that holds nothing but tokens, and which records agree with them."""
+
+    def __init__(self, model: RecordedModel, context: int) -> None:
+        self._model = model
+        self._context = context
+        self._tokens: list[int] = []
+        self._known = len(model.lines)
+        self._matching = [tuple(range(self._known))]  # [length + 1]: the records that agree with the first i tokens
+        # Living nodes by id, parents first: (token, parent id or ROOT, depth below the tail, records that agree).
+        self._nodes: dict[int, tuple[int, int, int, tuple[int, ...]]] = {}
+        self._next = 0
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        return self._tokens
+
+    @property
+    def context(self) -> int:
+        return self._context
+
+    def evaluate(
+        self,
+        tokens: Sequence[int],
+        parents: Sequence[int],
+        rows: Sequence[int] | None = None,
+        layers: int | None = None,
+    ) -> RecordedScores:
+        if layers is not None:
+            raise UserError("A recorded transcript has no layers to stop after: choose a method other than early-exit.")
+        if len(tokens) != len(parents):
+            raise ValueError(f"{len(tokens)} tokens and {len(parents)} parents")
+        needed = len(self._tokens) + len(self._nodes) + len(tokens)
+        if needed > self._context:
+            raise ContextFull(f"{needed:,} tokens do not fit in a context of {self._context:,}: start a new chat.")
+        first = self._next
+        wanted = range(first, first + len(tokens)) if rows is None else rows
+        for i, parent in enumerate(parents):
+            if parent != ROOT and parent not in self._nodes and not first <= parent < first + i:
+                raise ValueError(f"parent {parent} of node {first + i} is not a living node")
+        if any(not first <= row < first + len(tokens) for row in wanted):
+            raise ValueError(
+                f"rows {list(wanted)} are not all among this pass's nodes {first} … {first + len(tokens) - 1}"
+            )
+        with Stopwatch(self):
+            self._catch_up()
+            for i, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
+                self._nodes[first + i] = self._node(token, parent)
+            self._next += len(tokens)
+            self.nodes_evaluated += len(tokens)
+            if self._model.cost is not None and tokens:
+                time.sleep(self._model.cost(len(tokens)))
+        return RecordedScores(self._model, wanted, [self._place(node) for node in wanted])
+
+    def _node(self, token: int, parent: int) -> tuple[int, int, int, tuple[int, ...]]:
+        """A node below `parent`, with the records that agree with its path."""
+        depth = 0 if parent == ROOT else self._nodes[parent][2] + 1
+        above = self._matching[-1] if parent == ROOT else self._nodes[parent][3]
+        return token, parent, depth, self._model.narrow(above, len(self._tokens) + depth, token)
+
+    def _place(self, node: int) -> tuple[int, tuple[int, ...]]:
+        """Position of the token that a node predicts, and the records that agree up to there."""
+        _, _, depth, matching = self._nodes[node]
+        return len(self._tokens) + depth + 1, matching
+
+    def _catch_up(self) -> None:
+        """Match again if the model has new records (a chat puts its next prompt on record)."""
+        if self._known == len(self._model.lines):
+            return
+        self._known = len(self._model.lines)
+        self._matching = [tuple(range(self._known))]
+        for position, token in enumerate(self._tokens):
+            self._matching.append(self._model.narrow(self._matching[-1], position, token))
+        for node, (token, parent, _, _) in self._nodes.items():
+            self._nodes[node] = self._node(token, parent)
+
+    def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:
+        tail = ROOT
+        for node in path:
+            if node not in self._nodes or self._nodes[node][1] != tail:
+                raise ValueError(f"{list(path)} is not a chain of living nodes from the committed tail")
+            tail = node
+        wanted = set(keep)
+        kept: dict[int, tuple[int, int, int, tuple[int, ...]]] = {}
+        for node, (token, parent, depth, matching) in self._nodes.items():
+            # A kept node whose parent goes would see a branch that is no longer there: it goes too.
+            if node in wanted and node not in path and (parent == tail or parent in kept):
+                kept[node] = (token, ROOT if parent == tail else parent, depth - len(path), matching)
+        for node in path:
+            self._tokens.append(self._nodes[node][0])
+            self._matching.append(self._nodes[node][3])
+        self._nodes = kept
+        if not kept:
+            self._next = 0
+
+    def drop(self, nodes: Iterable[int]) -> None:
+        gone = set(nodes)
+        alive: dict[int, tuple[int, int, int, tuple[int, ...]]] = {}
+        for node, entry in self._nodes.items():
+            if node not in gone and (entry[1] == ROOT or entry[1] in alive):
+                alive[node] = entry
+        self._nodes = alive
+
+    def rewind(self, length: int) -> None:
+        if not 0 <= length <= len(self._tokens):
+            raise ValueError(f"cannot rewind {len(self._tokens)} tokens to {length}")
+        del self._tokens[length:]
+        del self._matching[length + 1 :]
+        self._nodes.clear()
+        self._next = 0
+
+    def close(self) -> None:
+        self.rewind(0)
+
+
+class RecordedScores(Scores):
+    """The record's choices. As probabilities: CERTAINTY for the recorded token, the rest spread evenly over the
+    others."""
+
+    def __init__(
+        self, model: RecordedModel, nodes: Sequence[int], places: Sequence[tuple[int, tuple[int, ...]]]
+    ) -> None:
+        self.nodes = tuple(nodes)
+        self.positions = tuple(position for position, _ in places)
+        found = [model.next_token(matching, position) for position, matching in places]
+        eos = model.tokenizer.eos_id
+        self._chosen = [eos if token is None else token for token in found]
+        self._size = model.info.vocabulary
+
+    @property
+    def _other(self) -> float:
+        """Natural log-probability of each token that is not the recorded one."""
+        return math.log((1 - CERTAINTY) / max(1, self._size - 1))
+
+    def choose(self, sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[int]:
+        return list(self._chosen)
+
+    def top(self, k: int) -> list[list[tuple[int, float]]]:
+        out = []
+        for token in self._chosen:
+            others = [other for other in range(min(k, self._size)) if other != token]
+            out.append([(token, math.log(CERTAINTY)), *((other, self._other) for other in others)][:k])
+        return out
+
+    def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
+        import numpy as np  # here alone: drafting and verifying by exact match need no arrays
+
+        token = self._chosen[row]
+        if sampling is not None:  # after any filter the record's choice is all there is
+            out = np.zeros(self._size, dtype=np.float32)
+            out[token] = 1
+            return out
+        out = np.full(self._size, math.exp(self._other), dtype=np.float32)
+        out[token] = CERTAINTY
+        return out
+
+    def gap(self, row: int, token: int) -> float:
+        return 0.0 if token == self._chosen[row] else math.log(CERTAINTY) - self._other
+
+
+def load_recorded(path: Path) -> RecordedModel:
+    """A model of the answers in a JSONL file, one {"prompt", "response"} a line.
+
+    Args:
+        path: the file; after a question mark may follow settings, joined by `&`, as in
+            `answers.jsonl?tokenizer=models/mistral&pace=0.03`. `tokenizer` is a folder with a tokenizer.json (by default
+            words and bytes); `pace` the seconds that a one-node pass is made to take (a pass over n nodes takes
+            NODE_SLOPE more for each node after the first); `context` the most tokens of a conversation.
+
+    Raises:
+        UserError: the file or the tokenizer cannot be read, or a setting is unknown.
+    """
+    name = str(path)
+    settings: dict[str, str] = {}
+    if not path.is_file() and "?" in name:
+        name, _, query = name.partition("?")
+        for part in filter(None, query.split("&")):
+            key, _, value = part.partition("=")
+            if key not in ("tokenizer", "pace", "context"):
+                raise UserError(f"A recorded model has no setting {key!r}: it takes tokenizer, pace and context.")
+            settings[key] = unquote(value)
+    try:
+        pace = float(settings.get("pace", "0"))
+        context = int(settings.get("context", str(CONTEXT)))
+    except ValueError:
+        raise UserError("pace is a number of seconds and context a number of tokens.") from None
+    if not 0 <= pace < math.inf or context < 1:
+        raise UserError("pace must be 0 or more seconds and context at least one token.")
+    records = read_transcripts(Path(name))
+    tokenizer: TextTokenizer
+    if "tokenizer" in settings:
+        tokenizer = FileTokenizer(Path(settings["tokenizer"]))
+    else:
+        tokenizer = WordTokenizer(text for record in records for text in (record.prompt, record.response))
+    cost = (lambda nodes: pace * (1 + NODE_SLOPE * (nodes - 1))) if pace else None
+    model = RecordedModel((), tokenizer=tokenizer, cost=cost, context=context, name=f"recorded:{path}", path=name)
+    for record in records:
+        model.add(*encode_transcript(tokenizer, record), text=record.prompt)
+    return model
+
+
+__all__ = ["Record", "RecordedModel", "RecordedScores", "RecordedSession", "Transcript", "load_recorded"]
