@@ -1,0 +1,28 @@
+"""Fixtures that several folders of tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from specchat.backends import LoadOptions, Model, load_model
+from specchat.backends.loading import builtin_path
+
+
+@pytest.fixture(scope="session")
+def builtin_model() -> Iterator[Model]:
+    """The model that ships with specchat, in float32 on the CPU."""
+    model = load_model("builtin", LoadOptions(device="cpu", dtype="float32"))
+    yield model
+    model.close()
+
+
+@pytest.fixture(scope="session")
+def reference_network() -> Any:
+    """The same weights as transformers itself loads them, in float32."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(builtin_path(), dtype=torch.float32)

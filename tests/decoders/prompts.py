@@ -1,0 +1,50 @@
+"""Prompts for tests of the decoding methods on the built-in model: fresh text, fixed by seed."""
+
+from __future__ import annotations
+
+import random
+
+NAMES = "Ada Bruno Clara Dmitri Elena Farid Greta Hugo Ines Jonas Kira Luis Maya Nils Olga Pavel Rosa Sven Tara Umar".split()
+THINGS = "lantern notebook kettle bicycle window garden letter ladder basket mirror pocket bridge carpet candle saddle".split()
+PLACES = "harbour library station market orchard bakery museum valley workshop theatre kitchen meadow".split()
+VERBS = "carried mended painted measured borrowed counted polished hid sold described".split()
+QUESTIONS = (
+    "What is prompt lookup?",
+    "Tell me a short story.",
+    "What is a KV cache?",
+    "Who are you?",
+    "What does temperature do?",
+    "Explain speculative decoding.",
+    "What is the acceptance rate?",
+    "What can you do?",
+    "What is beam search?",
+    "Write a story about a lighthouse.",
+)
+
+
+def passage(rng: random.Random, sentences: int) -> str:
+    """Plain sentences with unlikely pairings, so that copying them takes copying."""
+    out = []
+    for _ in range(sentences):
+        name, other = rng.sample(NAMES, 2)
+        out.append(
+            f"{name} {rng.choice(VERBS)} the {rng.choice(THINGS)} near the {rng.choice(PLACES)} "
+            f"before {other} {rng.choice(VERBS)} {rng.randint(2, 99)} {rng.choice(THINGS)}s."
+        )
+    return " ".join(out)
+
+
+def copy_prompts(count: int, seed: int = 7, sentences: int = 4) -> list[str]:
+    """Prompts whose answers repeat text of the prompt."""
+    rng = random.Random(seed)
+    return [f"Repeat this text exactly: {passage(rng, sentences)}" for _ in range(count)]
+
+
+def mixed_prompts(count: int, seed: int = 11) -> list[str]:
+    """Half copying, half questions and stories."""
+    rng = random.Random(seed)
+    copies = iter(copy_prompts(count, seed))
+    return [
+        next(copies) if i % 2 else rng.choice(QUESTIONS) + " " + rng.choice(("", "Please.", f"I am {rng.choice(NAMES)}."))
+        for i in range(count)
+    ]

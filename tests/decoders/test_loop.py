@@ -1,0 +1,113 @@
+"""The loop's own rules: limits, EOS, stops, cancellation, reuse between turns. The target is a recorded transcript."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from specchat.backends import ContextFull, Model, UserError, load_model
+from specchat.decoders import Conversation, Stops, encode_prompt, generate
+
+PROMPT = "Say it again: the cat sat on the mat and the cat sat on the mat."
+RESPONSE = "the cat sat on the mat and the cat sat on the mat. Then the dog came."
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Model:
+    path = tmp_path / "record.jsonl"
+    path.write_text(json.dumps({"prompt": PROMPT, "response": RESPONSE}) + "\n")
+    return load_model(f"recorded:{path}")
+
+
+def text_of(generation: object) -> str:
+    return "".join(step.text for step in generation) + generation.flush()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("method", ["greedy", "recompute", "lookup"])
+def test_the_record_comes_out_and_ends_with_eos(model: Model, method: str) -> None:
+    generation = generate(model, PROMPT, method)
+    assert text_of(generation) == RESPONSE
+    assert generation.finish_reason == "eos"
+    assert generation.answer[-1] in model.info.eos_ids
+    totals = generation.totals
+    assert totals.tokens == len(generation.answer) == sum(totals.runs)
+    assert totals.steps == len(totals.runs)
+    assert (totals.tokens_per_step > 1.5) == (method == "lookup")
+
+
+@pytest.mark.parametrize("limit", range(1, 9))
+@pytest.mark.parametrize("method", ["greedy", "lookup"])
+def test_the_token_limit_is_exact(model: Model, method: str, limit: int) -> None:
+    whole = [token for step in generate(model, PROMPT) for token in step.tokens]
+    generation = generate(model, PROMPT, method, max_tokens=limit)
+    assert [token for step in generation for token in step.tokens] == whole[:limit] == generation.answer
+    assert generation.finish_reason == "length"
+
+
+@pytest.mark.parametrize("method", ["greedy", "lookup"])
+@pytest.mark.parametrize("spare", range(1, 6))
+def test_the_context_may_fill_up(model: Model, method: str, spare: int) -> None:
+    prompt = encode_prompt(model, PROMPT)
+    whole = [token for step in generate(model, PROMPT) for token in step.tokens]
+    generation = Conversation(model, context=len(prompt) + spare).generate(prompt, method)
+    # The last token that was chosen needs no room: it is not evaluated.
+    assert [token for step in generation for token in step.tokens] == whole[: spare + 1]
+    assert generation.finish_reason == "context"
+
+
+def test_a_prompt_that_fills_the_context_is_refused(model: Model) -> None:
+    prompt = encode_prompt(model, PROMPT)
+    with pytest.raises(ContextFull, match="context"):
+        Conversation(model, context=len(prompt)).generate(prompt)
+
+
+def test_a_stop_string_ends_the_answer_and_is_not_shown(model: Model) -> None:
+    generation = generate(model, PROMPT, "lookup", stops=Stops(["mat and"]))
+    assert text_of(generation) == "the cat sat on the "
+    assert generation.finish_reason == "stop"
+    assert model.decode(generation.answer).startswith("the cat sat on the mat")
+    assert generation.totals.tokens == len(generation.answer)
+
+
+def test_cancel_keeps_what_is_there(model: Model) -> None:
+    generation = generate(model, PROMPT)
+    text = ""
+    for step in generation:
+        text += step.text
+        if step.index == 4:
+            generation.cancel()
+    assert generation.finish_reason == "cancelled"
+    assert generation.totals.steps == 5
+    assert RESPONSE.startswith(text + generation.flush())
+
+
+def test_a_second_turn_evaluates_only_what_is_new(model: Model) -> None:
+    conversation = Conversation(model)
+    first = conversation.generate(encode_prompt(model, PROMPT))
+    text = text_of(first)
+    before = conversation.session.nodes_evaluated
+    turns = [
+        {"role": "user", "content": PROMPT},
+        {"role": "assistant", "content": text},
+        {"role": "user", "content": "Once more, please."},
+    ]
+    prompt = encode_prompt(model, turns)
+    second = conversation.generate(prompt, max_tokens=1)
+    assert second.reused >= len(encode_prompt(model, PROMPT)) - 1
+    next(second)
+    assert conversation.session.nodes_evaluated - before == len(prompt) - second.reused
+
+
+def test_unknown_methods_and_settings_are_named(model: Model) -> None:
+    with pytest.raises(UserError, match="lookup"):
+        generate(model, PROMPT, "lokup")
+    with pytest.raises(UserError, match="no setting"):
+        generate(model, PROMPT, "lookup", settings={"colour": "red"})
+    generation = generate(model, PROMPT)
+    next(generation)
+    with pytest.raises(UserError):
+        generation.switch("nothing")
+    assert generation.method == "greedy"
+    assert model.decode(generation.answer) + text_of(generation)[0:0] in RESPONSE

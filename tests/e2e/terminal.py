@@ -1,0 +1,111 @@
+"""A real pseudo-terminal around a command, its screen kept by pyte."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import pyte
+
+
+class Terminal:
+    """Runs `command` on a pseudo-terminal of `columns` × `lines` cells.
+
+    Use as a context manager: the command is killed at the end.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, columns: int = 100, lines: int = 30, env: Mapping[str, str] | None = None
+    ) -> None:
+        self.screen = pyte.Screen(columns, lines)
+        self.stream = pyte.ByteStream(self.screen)
+        self.raw = bytearray()
+        """Everything the command wrote."""
+        self.started = time.monotonic()
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.process = subprocess.Popen(
+            command,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            close_fds=True,
+            env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})},
+        )
+        os.close(slave)
+        self.master = master
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        os.close(self.master)
+
+    def pump(self, seconds: float = 0.02) -> bool:
+        """Read what the command writes within `seconds`; False at its end."""
+        ready, _, _ = select.select([self.master], [], [], seconds)
+        if not ready:
+            return True
+        try:
+            data = os.read(self.master, 65536)
+        except OSError:
+            return False
+        self.raw += data
+        # pyte knows no DCS strings and no private CSI with '=' or '>': drop what it would print.
+        self.stream.feed(data)
+        return bool(data)
+
+    @property
+    def text(self) -> str:
+        """The screen's lines."""
+        return "\n".join(line.rstrip() for line in self.screen.display)
+
+    def wait(self, condition: str | Callable[[str], bool], timeout: float = 30) -> float:
+        """Pump until the screen shows a text (or satisfies a condition); seconds since the start.
+
+        Raises:
+            AssertionError: it did not in time; shows the screen.
+        """
+        holds: Callable[[str], bool] = (lambda text: condition in text) if isinstance(condition, str) else condition
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            alive = self.pump()
+            if holds(self.text):
+                return time.monotonic() - self.started
+            if not alive:
+                break
+        raise AssertionError(f"never saw {condition!r}; the screen was:\n{self.text}")
+
+    def send(self, keys: str) -> None:
+        """Type."""
+        os.write(self.master, keys.encode())
+
+    def settle(self, seconds: float = 0.3) -> None:
+        """Pump until nothing came for `seconds`."""
+        last, size = time.monotonic(), len(self.raw)
+        while time.monotonic() - last < seconds:
+            if not self.pump():
+                return
+            if len(self.raw) != size:
+                last, size = time.monotonic(), len(self.raw)
+
+    def exit_code(self, timeout: float = 10) -> int:
+        """Wait for the command's end."""
+        deadline = time.monotonic() + timeout
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self.pump()
+        return self.process.wait(timeout=0.1)
