@@ -124,6 +124,11 @@ def _argmax(logits: Tensor) -> Tensor:
     """Index of the highest value of each row, the lowest index where several tie [rows]."""
     if logits.device.type in ("cpu", "cuda"):
         return logits.argmax(-1)  # documented to give the first
+    return _lowest_argmax(logits)
+
+
+def _lowest_argmax(logits: Tensor) -> Tensor:
+    """`_argmax` out of operations that leave a device no choice (MPS has broken ties otherwise)."""
     ids = torch.arange(logits.shape[-1], device=logits.device)
     highest = logits.amax(-1, keepdim=True)
     return torch.where(logits == highest, ids, logits.shape[-1] - 1).amin(-1)

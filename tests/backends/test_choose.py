@@ -1,0 +1,329 @@
+"""The target's choice, tested as a sampler, as transformers' filters, and as a pure function."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare, kstest
+from torch import Tensor
+from transformers import (
+    LogitsProcessorList,
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+import specchat.backends.choose as module
+from specchat.backends.base import Sampling
+from specchat.backends.choose import Purpose, choose, draw, gumbel, noise_key, shortlist, uniform, warp
+
+SEEDS = range(20_000)
+PASSES, FAILS = 1e-3, 1e-6
+"""p-values that a right sampler stays above and a wrong one must fall below; the seeds are fixed, so neither can flicker."""
+
+
+def row(vocab: int, seed: int, spread: float = 2.0) -> Tensor:
+    return torch.randn(vocab, generator=torch.Generator().manual_seed(seed)) * spread
+
+
+def sample(logits: Tensor, sampling: Sampling, position: int, seeds: Sequence[int] = SEEDS) -> np.ndarray:
+    """Picks under many seeds, by the code that `choose` runs."""
+    keys = [noise_key(seed, position) for seed in seeds]
+    return np.array(draw(logits.expand(len(keys), -1), sampling, keys))
+
+
+def p_value(picks: np.ndarray, probs: np.ndarray) -> float:
+    """Chi-square of picks against probabilities; a pick of probability 0 is an outright failure."""
+    counts = np.bincount(picks, minlength=len(probs))
+    if counts[probs == 0].any():
+        return 0.0
+    live = probs > 0
+    expected = probs[live] / probs[live].sum() * len(picks)
+    assert expected.min() > 5, "too rare a token for a chi-square"
+    return float(chisquare(counts[live], expected).pvalue)
+
+
+FILTERS = [
+    Sampling(temperature=1),
+    Sampling(temperature=0.7),
+    Sampling(temperature=1.5, top_k=7),
+    Sampling(temperature=1, top_p=0.8),
+    Sampling(temperature=1, min_p=0.1),
+    Sampling(temperature=0.9, top_k=9, top_p=0.9, min_p=0.02),
+]
+
+
+@pytest.mark.parametrize("sampling", FILTERS, ids=str)
+def test_one_position_follows_softmax(sampling: Sampling) -> None:
+    logits = row(12, seed=1, spread=1.0)
+    probs = warp(logits, sampling).exp().numpy()
+    assert p_value(sample(logits, sampling, position=5), probs) > PASSES
+
+
+def test_draw_is_choose() -> None:
+    logits = row(12, seed=1)
+    one_by_one = [choose(logits[None], Sampling(temperature=1, seed=seed), [5])[0] for seed in range(200)]
+    assert one_by_one == sample(logits, Sampling(temperature=1), 5, range(200)).tolist()
+
+
+def joint_p_value(positions: tuple[int, int], sampling: Sampling) -> float:
+    first, second = row(6, seed=2, spread=1.0), row(6, seed=3, spread=1.0)
+    probs = np.outer(warp(first, sampling).exp(), warp(second, sampling).exp()).ravel()
+    picks = sample(first, sampling, positions[0]) * 6 + sample(second, sampling, positions[1])
+    return p_value(picks, probs)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(temperature=1), Sampling(temperature=1, top_k=5, top_p=0.95)], ids=str)
+def test_joint_of_two_positions_is_independent(sampling: Sampling) -> None:
+    assert joint_p_value((40, 41), sampling) > PASSES
+
+
+def test_noise_shared_between_positions_is_caught() -> None:
+    assert joint_p_value((40, 40), Sampling(temperature=1)) < FAILS
+
+
+def test_reused_seeds_are_caught() -> None:
+    logits = torch.zeros(128)
+    probs = np.full(128, 1 / 128)
+    assert p_value(sample(logits, Sampling(temperature=1), 5), probs) > PASSES
+    assert p_value(sample(logits, Sampling(temperature=1), 5, [s // 2 for s in SEEDS]), probs) < FAILS
+
+
+@pytest.mark.parametrize("scale", [0.9, 1.1])
+def test_noise_of_a_wrong_scale_is_caught(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = row(12, seed=1, spread=1.0)
+    monkeypatch.setattr(module, "gumbel", lambda keys, ids: scale * gumbel(keys, ids))
+    assert p_value(sample(logits, Sampling(temperature=1), 5), logits.double().softmax(-1).numpy()) < FAILS
+
+
+# ---------------------------------------------------------------------------------------------------------------- noise
+
+
+def test_uniform_numbers_are_uniform_and_apart() -> None:
+    by_purpose = {p: np.array([uniform(7, i, p) for i in range(4000)]) for p in Purpose}
+    by_purpose_attempt = [np.array([uniform(7, i, Purpose.ACCEPT, a) for i in range(4000)]) for a in range(3)]
+    series = [*by_purpose.values(), *by_purpose_attempt[1:]]
+    for values in series:
+        assert kstest(values, "uniform").pvalue > PASSES
+    for a, b in product(range(len(series)), repeat=2):
+        if a < b:
+            assert abs(np.corrcoef(series[a], series[b])[0, 1]) < 4 / math.sqrt(4000)
+
+
+@pytest.mark.parametrize("axis", ["tokens", "positions", "seeds"])
+def test_gumbel_noise_is_gumbel_along_every_axis(axis: str) -> None:
+    match axis:
+        case "tokens":
+            noise = gumbel([noise_key(3, 9)], torch.arange(20_000)[None])
+        case "positions":
+            noise = gumbel([noise_key(3, position) for position in range(20_000)], torch.tensor([[11]]))
+        case _:
+            noise = gumbel([noise_key(seed, 9) for seed in SEEDS], torch.tensor([[11]]))
+    assert kstest(noise.ravel().numpy(), "gumbel_r").pvalue > PASSES
+
+
+def test_extreme_hashes_give_finite_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    for bits in (0, -1, 1 << 62, -(1 << 63)):
+        monkeypatch.setattr(module, "_mix_tensor", lambda z, bits=bits: torch.full_like(z, bits))
+        assert gumbel([0], torch.tensor([[0, 5]])).isfinite().all()
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_both_mixers_agree(z: int) -> None:
+    mixed = module._mix_tensor(torch.tensor([module._signed(z)]))
+    assert int(mixed) & module.MASK64 == module._mix(z)
+
+
+def test_splitmix64_reference_values() -> None:
+    # The first numbers of SplitMix64 seeded with 1234567, as published with the generator (prng.di.unimi.it).
+    state, out = 1234567, []
+    for _ in range(3):
+        state = (state + module.GOLDEN) & module.MASK64
+        out.append(module._mix(state))
+    assert out == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+
+
+# -------------------------------------------------------------------------------------------------------------- filters
+
+
+def reference(logits: Tensor, sampling: Sampling, history: Sequence[int]) -> Tensor:
+    """transformers' processors in its own order; in float64, so that rounding decides less."""
+    ids = torch.tensor([list(history)], dtype=torch.int64)
+    scores = logits[None]
+    if sampling.repetition_penalty != 1:  # in float32 as in generate(): it makes ties of its own
+        scores = RepetitionPenaltyLogitsProcessor(float(sampling.repetition_penalty))(ids, scores)
+    steps = LogitsProcessorList([TemperatureLogitsWarper(float(sampling.temperature))])
+    if sampling.top_k:
+        steps.append(TopKLogitsWarper(sampling.top_k))
+    if sampling.top_p < 1:
+        steps.append(TopPLogitsWarper(sampling.top_p))
+    if sampling.min_p > 0:
+        steps.append(MinPLogitsWarper(sampling.min_p))
+    return steps(ids, scores.double())[0]
+
+
+def near_a_cut(logits: Tensor, sampling: Sampling) -> bool:
+    """Whether rounding decides what top-p or min-p keeps."""
+    probs = logits.double().softmax(-1).sort(descending=True).values
+    above = probs.cumsum(-1) - probs
+    return bool(
+        ((above - sampling.top_p).abs() < 1e-5).any() or ((probs / probs[0] / (sampling.min_p or 2) - 1).abs() < 1e-5).any()
+    )
+
+
+samplings = st.builds(
+    Sampling,
+    temperature=st.sampled_from([0.1, 0.7, 1.0, 1.9]),
+    top_k=st.sampled_from([0, 1, 3, 50, 10_000]),
+    top_p=st.sampled_from([1.0, 0.95, 0.5, 0.011]),
+    min_p=st.sampled_from([0.0, 0.051, 0.3, 1.0]),
+    repetition_penalty=st.sampled_from([1.0, 1.3, 0.6]),
+)
+
+
+@given(st.integers(0, 2**32), st.sampled_from([1, 2, 7, 300, 3000]), samplings, st.booleans(), st.sampled_from([0.3, 3.0]))
+@settings(max_examples=200, deadline=None)
+def test_filters_are_those_of_transformers(seed: int, vocab: int, sampling: Sampling, coarse: bool, spread: float) -> None:
+    logits = row(vocab, seed, spread)
+    if coarse:
+        logits = logits.bfloat16().float()  # many ties
+    # One id lies beyond the vocabulary, as in models whose embedding is larger than their head.
+    history = np.random.default_rng(seed).integers(0, vocab + 1, 20).tolist()
+    expected = reference(logits, sampling, history)
+    without_cuts = Sampling(sampling.temperature, sampling.top_k, repetition_penalty=sampling.repetition_penalty)
+    assume(not near_a_cut(reference(logits, without_cuts, history), sampling))
+    got = warp(logits, sampling, history)
+    values = module.penalize(logits[None], sampling.repetition_penalty, [history])[0]
+    # Which of several equal logits top-p keeps, transformers leaves open; how many it keeps, and which values, it does not.
+    assert values[got.isfinite()].sort().values.tolist() == values[expected.isfinite()].sort().values.tolist()
+    torch.testing.assert_close(got[got.isfinite()].sort().values, expected.log_softmax(-1)[expected.isfinite()].sort().values)
+    if sampling.top_p == 1:
+        assert torch.equal(got.isfinite(), expected.isfinite())
+    dropped = ~got.isfinite()
+    for value in values[dropped].unique():
+        kept = (got.isfinite() & (values == value)).nonzero().ravel().tolist()
+        out = (dropped & (values == value)).nonzero().ravel().tolist()
+        assert not kept or max(kept) < min(out)
+
+
+@given(st.integers(0, 2**32), samplings, st.booleans(), st.sampled_from([0.5, 4.0]))
+@settings(max_examples=150, deadline=None)
+def test_the_shortlist_changes_nothing(seed: int, sampling: Sampling, coarse: bool, spread: float) -> None:
+    logits = row(2000, seed, spread)
+    if coarse:
+        logits = logits.bfloat16().float()
+    history = list(range(0, 2000, 3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SHORTLIST", 16)
+        short = warp(logits, sampling, history)
+        patch.setattr(module, "SHORTLIST", 10**6)
+        full = warp(logits, sampling, history)
+    assert torch.equal(short.isfinite(), full.isfinite())
+    torch.testing.assert_close(short, full)
+
+
+def test_settings_at_their_limits() -> None:
+    logits = row(50, 4)
+    for temperature in (1e-300, 1e-5):
+        picks = sample(logits, Sampling(temperature=temperature), 0, range(20))
+        assert set(picks.tolist()) == {int(logits.argmax())}
+    assert warp(logits, Sampling(temperature=1e300)).isfinite().all()
+    assert warp(logits, Sampling()).exp().nonzero().ravel().tolist() == [int(logits.argmax())]
+    masked = logits.masked_fill(torch.arange(50) >= 10, -torch.inf)
+    for sampling in (Sampling(temperature=1), Sampling(temperature=1, top_k=20), Sampling(temperature=1, top_p=0.999)):
+        assert sample(masked, sampling, 0, range(2000)).max() < 10
+    with pytest.raises(ValueError, match="penalty"):
+        choose(logits[None], Sampling(repetition_penalty=2), [0])
+
+
+def test_the_penalty_reaches_greedy_and_leaves_the_logits() -> None:
+    logits = torch.tensor([[3.0, 2.0, -1.0]])
+    assert choose(logits, Sampling(repetition_penalty=2), [0], [[0, 0, 9]]) == [1]
+    assert logits.tolist() == [[3.0, 2.0, -1.0]]
+
+
+# ----------------------------------------------------------------------------------------------------------------- ties
+
+
+@given(
+    st.integers(0, 2**32), st.sampled_from([1, 3, 40, 1000]), st.sampled_from([torch.float32, torch.bfloat16, torch.float16])
+)
+@settings(max_examples=100, deadline=None)
+def test_greedy_ties_go_to_the_lowest_id(seed: int, vocab: int, dtype: torch.dtype) -> None:
+    logits = torch.randint(0, 3, (4, vocab), generator=torch.Generator().manual_seed(seed)).to(dtype)
+    lowest = [line.index(max(line)) for line in logits.tolist()]
+    assert choose(logits, Sampling(), range(4)) == lowest
+    assert module._lowest_argmax(logits).tolist() == lowest
+
+
+def test_top_k_keeps_all_that_tie_with_the_kth() -> None:
+    logits = torch.zeros(200)
+    logits[100] = 1
+    values, ids = shortlist(logits[None], 5)
+    assert ids.tolist() == [list(range(200))]
+    assert values.isfinite().all()
+    logits[50:] -= 1  # now 50 tie at the second place
+    kept = warp(logits, Sampling(temperature=1, top_k=2)).isfinite().nonzero().ravel().tolist()
+    assert kept == [*range(50), 100]
+
+
+def test_top_p_keeps_the_lowest_of_equals() -> None:
+    kept = warp(torch.zeros(3000), Sampling(temperature=1, top_p=0.01)).isfinite().nonzero().ravel().tolist()
+    assert kept == list(range(30))
+
+
+# --------------------------------------------------------------------------------------------------------------- purity
+
+
+@given(st.integers(0, 2**32), st.lists(st.integers(0, 7), min_size=1, max_size=20), samplings, st.sampled_from([20, 1500]))
+@settings(max_examples=100, deadline=None)
+def test_a_row_gives_one_choice_in_any_batch(seed: int, rows: list[int], sampling: Sampling, vocab: int) -> None:
+    logits = torch.randn(8, vocab, generator=torch.Generator().manual_seed(seed)).bfloat16()
+    histories = [list(range(i, i + 9)) for i in range(8)]
+    positions = [100 + i for i in range(8)]
+    alone = [choose(logits[i : i + 1], sampling, positions[i : i + 1], histories[i : i + 1])[0] for i in range(8)]
+    batch = choose(logits[rows], sampling, [positions[i] for i in rows], [histories[i] for i in rows])
+    assert batch == [alone[i] for i in rows]
+
+
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = torch.randn(9, 100, generator=torch.Generator().manual_seed(0))
+    whole = choose(logits, Sampling(temperature=1), range(9))
+    monkeypatch.setattr(module, "BLOCK", 250)
+    assert choose(logits, Sampling(temperature=1), range(9)) == whole
+
+
+CODE = """
+import torch
+from specchat.backends.base import Sampling
+from specchat.backends.choose import choose, noise_key
+logits = torch.sin(torch.arange(4 * 5000, dtype=torch.float64) ** 2).view(4, 5000) * 9
+for sampling in (Sampling(1.0, seed=1), Sampling(0.8, 50, 0.9, 0.01, seed=-5), Sampling(1.2, 0, 0.7, seed=2**70)):
+    print(*choose(logits, sampling, range(4)))
+print(noise_key(1, 2))
+"""
+
+
+def test_other_processes_choose_the_same() -> None:
+    outputs = []
+    for threads in (1, 2):
+        code = f"import torch; torch.set_num_threads({threads})\n{CODE}"
+        outputs.append(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    one, other = outputs
+    assert one == other
+    # Written down so that another machine, or a later version, that chooses otherwise is noticed.
+    assert one.split() == EXPECTED
+
+
+EXPECTED = "4499 1568 2502 1962 1201 3964 956 1945 4229 1264 520 588 8460352000482166300".split()
