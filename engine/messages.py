@@ -14,7 +14,11 @@ from typing import Any
 
 @dataclass(slots=True)
 class Load:
-    """Load a model in place of the loaded one. Answered by Loading…, then Loaded or Failed."""
+    """Load a model in place of the loaded one. Answered by Loading…, then Loaded or Failed.
+
+    Running answers are cancelled first. The old model stays until the new one's weights are about to be read (two never sit
+    in memory together, and a wrong name costs nothing); when it goes, Unloaded is sent with id 0.
+    """
 
     id: int
     model: str
@@ -48,7 +52,8 @@ class Generate:
 
 @dataclass(slots=True)
 class Switch:
-    """Go on with another method from the next step of the answer `id` on. Answered by Switched or Failed."""
+    """Go on with another method from the next step of the answer `id` on. Answered by Switched, or by Failed with `ended`
+    False."""
 
     id: int
     method: str
@@ -57,21 +62,22 @@ class Switch:
 
 @dataclass(slots=True)
 class Cancel:
-    """Stop the load or answer `id`. Takes effect within one forward pass."""
+    """Stop the load or answer `id` within one forward pass: an answer gets Finished with reason "cancelled", a load Failed with
+    cause "cancelled". An id that has ended is ignored."""
 
     id: int
 
 
 @dataclass(slots=True)
 class CloseLane:
-    """Free a lane's KV cache."""
+    """Free a lane's KV cache; an answer that runs in it is cancelled."""
 
     lane: str
 
 
 @dataclass(slots=True)
 class Unload:
-    """Free the model. Answered by Unloaded."""
+    """Cancel every answer and free the model. Answered by Unloaded."""
 
     id: int = 0
 
@@ -122,7 +128,7 @@ class Started:
 
 @dataclass(slots=True)
 class Prefilling:
-    """Prompt tokens evaluated so far."""
+    """Prompt tokens evaluated so far, of `total`: all of the prompt but its last token, which the first step evaluates."""
 
     id: int
     done: int
@@ -179,7 +185,7 @@ class Finished:
 
 @dataclass(slots=True)
 class Unloaded:
-    """The model is gone, its memory with it."""
+    """The model is gone, its memory with it. `id` is that of the Unload; 0 if a Load takes its place."""
 
     id: int = 0
 
@@ -188,13 +194,18 @@ class Unloaded:
 class Failed:
     """The command `id` failed (0: the engine as a whole). `sentence` says what happened and what to do.
 
-    Causes: user (can be mended as the sentence says), memory, bug (the log file has the traceback), died (the process ended;
-    made by the client, which can start a new one).
+    Causes: user (can be mended as the sentence says), memory, cancelled (a load), bug (the log file has the traceback), died
+    (the process ended, and with it every answer and load that ran; made by the client, which starts a new one at the next
+    Load or Generate).
     """
 
     id: int
     cause: str
     sentence: str
+    ended: bool = True
+    """False: only a Switch was refused, the answer `id` goes on."""
+    others: list[int] = field(default_factory=list)
+    """With cause died: the other answers and loads that ended with it."""
 
 
 Command = Load | Generate | Switch | Cancel | CloseLane | Unload | Quit
@@ -230,12 +241,13 @@ def parse(line: bytes) -> Any:
     Raises:
         ValueError: not JSON, or not a message.
     """
-    body = json.loads(line)
-    kind = _KINDS.get(body.get("kind", "")) if isinstance(body, dict) else None
-    if kind is None:
-        raise ValueError(f"not a message: {line[:80]!r}")
-    known = {f.name for f in fields(kind)}
-    values = {name: value for name, value in body.items() if name in known}
-    if kind is Steps:
-        values["steps"] = [StepRecord(*step[: len(_STEP_FIELDS)]) for step in values["steps"]]
-    return kind(**values)
+    try:
+        body = json.loads(line)
+        kind = _KINDS[body["kind"]]
+        known = {f.name for f in fields(kind)}
+        values = {name: value for name, value in body.items() if name in known}
+        if kind is Steps:
+            values["steps"] = [StepRecord(*step[: len(_STEP_FIELDS)]) for step in values["steps"]]
+        return kind(**values)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"not a message: {line[:80]!r}") from error

@@ -1,0 +1,8 @@
+"""The methods there are, for the process that draws: no runtime is imported, so asking costs milliseconds."""
+
+from __future__ import annotations
+
+from ..decoders.base import parse_params
+from ..decoders.registry import broken, describe, get, methods
+
+__all__ = ["broken", "describe", "get", "methods", "parse_params"]

@@ -1,0 +1,364 @@
+"""The client: starts the engine process, talks to it, survives its end. Imports nothing heavy, never blocks its caller."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import io
+import itertools
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+from .ending import ending
+from .logfile import LOG_VARIABLE, log_path, open_log
+from .messages import (
+    Cancel,
+    CloseLane,
+    Command,
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    Load,
+    Loaded,
+    Quit,
+    Switch,
+    Unload,
+    Unloaded,
+    dump,
+    parse,
+)
+
+QUIT_SECONDS = 1.0
+"""How long `close` lets the engine end by itself."""
+
+
+class EngineClient:
+    """One engine process at a time, started at the first command (or by `start`) and again when a prompt needs it.
+
+    All methods may be called from any thread and return at once, but for `wait`, `stream` and `close`. When the process
+    ends unasked, the events that it had sent are delivered, then exactly one Failed with cause "died": its `id` is that of
+    the oldest running answer, else of the load, else 0, and `others` names what else ended with it. The next Load or
+    Generate starts a new process; before a Generate the last model is loaded again (its events carry the id of its Load).
+    """
+
+    def __init__(
+        self,
+        *,
+        wake: Callable[[], None] | None = None,
+        auto_restart: bool = True,
+        log: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make a client; no process yet.
+
+        Args:
+            wake: called from the reading thread when events wait that were none before; must return at once.
+            auto_restart: False: after an unasked end only `restart` starts a new process.
+            log: the engine's log file; None for the usual one.
+            environment: variables set in the engine process in addition to ours.
+        """
+        self._log = log
+        self._wake = wake
+        self._auto_restart = auto_restart
+        self._environment = dict(environment or {})
+        self._ids = itertools.count(1)
+        self._events: deque[Event] = deque()
+        self._changed = threading.Condition()
+        """Guards everything below; notified when events arrive and when the client closes."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+        self._started_once = False
+        self._running: dict[int, Command] = {}
+        """Answers and loads that were sent to the living process and have not ended, oldest first."""
+        self._model: Load | None = None
+        """What to load again in a new process."""
+        self._closed = False
+        self._outgoing: queue.SimpleQueue[Command | Callable[[], object] | None] = queue.SimpleQueue()
+        self._quit_sent = threading.Event()
+        self._writer = threading.Thread(target=self._write_all, name="engine-writer", daemon=True)
+        self._writer.start()
+        atexit.register(self.close)
+
+    def __enter__(self) -> EngineClient:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the engine; None while there is none."""
+        process = self._process
+        return process.pid if process else None
+
+    @property
+    def log_path(self) -> Path:
+        """The engine's log file."""
+        return self._log or log_path()
+
+    # Commands
+
+    def next_id(self) -> int:
+        """A fresh id for a command."""
+        return next(self._ids)
+
+    def start(self) -> None:
+        """Start the process ahead of the first command, so that the two load side by side."""
+        self._outgoing.put(self._spawn)
+
+    def restart(self) -> None:
+        """Start a new process in place of the running one, if any, with the last model; nothing is reported as failed."""
+        self._outgoing.put(self._respawn)
+
+    def send(self, command: Command) -> None:
+        """Send a command; without a process Load and Generate start one, and the others have nothing to do."""
+        self._outgoing.put(command)
+
+    def load(self, model: str, **options: Any) -> int:
+        """Send a Load; options are its fields. Returns its id."""
+        command = Load(self.next_id(), model, **options)
+        self.send(command)
+        return command.id
+
+    def generate(
+        self, prompt: str | None = None, *, messages: Sequence[Mapping[str, str]] | None = None, **options: Any
+    ) -> int:
+        """Send a Generate for a text or a chat; options are its fields. Returns its id."""
+        chat = None if messages is None else [dict(message) for message in messages]
+        command = Generate(self.next_id(), prompt=prompt, messages=chat, **options)
+        self.send(command)
+        return command.id
+
+    def switch(self, id: int, method: str, settings: Mapping[str, Any] | None = None) -> None:
+        """Send a Switch for the answer `id`."""
+        self.send(Switch(id, method, dict(settings or {})))
+
+    def cancel(self, id: int) -> None:
+        """Send a Cancel for the load or answer `id`."""
+        self.send(Cancel(id))
+
+    def close_lane(self, lane: str) -> None:
+        """Send a CloseLane."""
+        self.send(CloseLane(lane))
+
+    def unload(self) -> int:
+        """Send an Unload. Returns its id."""
+        command = Unload(self.next_id())
+        self.send(command)
+        return command.id
+
+    # Events
+
+    def drain(self) -> list[Event]:
+        """All events that have come in since the last call."""
+        with self._changed:
+            events = list(self._events)
+            self._events.clear()
+        return events
+
+    def wait(self, timeout: float | None = None) -> Event | None:
+        """The next event; None after `timeout` seconds without one, or once the client is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._events or self._closed, timeout)
+            return self._events.popleft() if self._events else None
+
+    def stream(self, id: int) -> Iterator[Event]:
+        """Events (of every id) up to the one that ends the load or answer `id`, or up to the end of the process."""
+        while (event := self.wait()) is not None:
+            yield event
+            if ends(event) and (getattr(event, "id", 0) == id or (isinstance(event, Failed) and id in event.others)):
+                return
+
+    # The end
+
+    def close(self) -> None:
+        """End the process, by force if it takes more than QUIT_SECONDS, and the client with it. May be called again."""
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            self._changed.notify_all()
+        atexit.unregister(self.close)
+        deadline = time.monotonic() + QUIT_SECONDS
+        self._outgoing.put(Quit())
+        # Not before the writer has had its turn: it may be starting a process at this moment.
+        self._quit_sent.wait(QUIT_SECONDS)
+        process, reader = self._process, self._reader
+        if process is not None:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+        if reader is not None:
+            reader.join(QUIT_SECONDS)
+        self._outgoing.put(None)
+        self._writer.join(QUIT_SECONDS)
+
+    # The writing thread. It also starts the processes: Linux ties a child's life (PR_SET_PDEATHSIG) to the thread that
+    # started it, and this one lives as long as the client.
+
+    def _write_all(self) -> None:
+        while (item := self._outgoing.get()) is not None:
+            if not isinstance(item, Command):
+                item()
+            elif isinstance(item, Quit):
+                if self._process is not None:
+                    self._write(self._process, item)
+                if self._closed:
+                    self._quit_sent.set()
+            elif not self._closed:
+                self._send_now(item)
+
+    def _send_now(self, command: Command) -> None:
+        process = self._register(command)
+        if process is None:
+            if isinstance(command, Unload):
+                self._model = None
+                self._deliver(Unloaded(command.id))
+            if not isinstance(command, Load | Generate):
+                return
+            if self._started_once and not self._auto_restart:
+                self._deliver(Failed(command.id, "died", "The engine is not running: restart it first."))
+                return
+            if not self._spawn(reload=isinstance(command, Generate), wanted_by=command.id):
+                return
+            process = self._register(command)
+        if process is not None:
+            self._write(process, command)
+        elif isinstance(command, Load | Generate):  # it ended as soon as it had started
+            self._deliver(Failed(command.id, "died", f"The engine does not stay up: {self.log_path} says why."))
+
+    def _register(self, command: Command) -> subprocess.Popen[bytes] | None:
+        """The process to write the command to. From here on the command ends with the process, if that ends first."""
+        with self._changed:
+            if self._process is not None and isinstance(command, Load | Generate | Unload):
+                self._running[command.id] = command
+            return self._process
+
+    def _write(self, process: subprocess.Popen[bytes], command: Command) -> None:
+        assert process.stdin is not None
+        # A broken pipe is the end of the process: the reading thread reports it.
+        with contextlib.suppress(OSError):
+            view = memoryview(dump(command))
+            while view:
+                view = view[process.stdin.write(view) :]
+
+    def _spawn(self, reload: bool = False, wanted_by: int = 0) -> bool:
+        """Start a process unless one runs; whether one runs now."""
+        if self._process is not None or self._closed:
+            return not self._closed
+        stderr = open_log(self.log_path)
+        try:
+            process = subprocess.Popen(
+                # -P: never import from the working folder, where anything may lie under the name of a library.
+                [sys.executable, "-P", "-m", "specchat.engine"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                bufsize=0,
+                env={**os.environ, **self._environment, LOG_VARIABLE: str(self.log_path)},
+                # Out of the terminal's foreground group: Ctrl-C and Ctrl-Z are the app's.
+                process_group=0,
+            )
+        except OSError as error:
+            self._deliver(Failed(wanted_by, "died", f"The engine could not be started: {error}."))
+            return False
+        finally:
+            os.close(stderr)
+        reader = threading.Thread(target=self._read_all, args=(process,), name="engine-reader", daemon=True)
+        with self._changed:
+            self._process, self._reader, self._started_once = process, reader, True
+        reader.start()
+        if reload and self._model is not None:
+            self._send_now(self._model)
+        return True
+
+    def _respawn(self) -> None:
+        with self._changed:
+            process, self._process = self._process, None
+            self._running.clear()
+        if process is not None:
+            process.kill()
+        self._spawn(reload=True)
+
+    # The reading thread, one for each process
+
+    def _read_all(self, process: subprocess.Popen[bytes]) -> None:
+        ready = False
+        with io.BufferedReader(cast(io.RawIOBase, process.stdout)) as lines:
+            for line in lines:
+                try:
+                    event = parse(line)
+                except ValueError:
+                    continue  # the last line of a killed process may be cut
+                ready = True
+                self._deliver(event, process)
+        try:
+            code = process.wait(QUIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        assert process.stdin is not None
+        self._outgoing.put(process.stdin.close)  # there, so that no write can meet a closed descriptor
+        self._report_end(process, code, ready)
+
+    def _report_end(self, process: subprocess.Popen[bytes], code: int, ready: bool) -> None:
+        with self._changed:
+            if self._process is not process:  # replaced on purpose
+                return
+            self._process = None
+            lost = dict(self._running)
+            self._running.clear()
+            if self._model is None:  # the load that it ended in: the next prompt tries it again
+                self._model = next((command for command in lost.values() if isinstance(command, Load)), None)
+            if self._closed:
+                return
+            answers = [id for id, command in lost.items() if isinstance(command, Generate)]
+            id = next(iter([*answers, *lost]), 0)
+            others = [other for other in lost if other != id]
+            # Under the lock, so that nothing of the next process can come before it.
+            was_empty = self._append(Failed(id, "died", ending(code, ready, self.log_path), others=others))
+        self._rouse(was_empty)
+
+    def _deliver(self, event: Event, process: subprocess.Popen[bytes] | None = None) -> None:
+        """Hand an event on, unless it is from a process that was replaced."""
+        with self._changed:
+            if process is not None and self._process is not process:
+                return
+            if ends(event):
+                match event, self._running.pop(getattr(event, "id", 0), None):
+                    case Loaded(), Load() as command:
+                        self._model = command
+                    case Unloaded(), Unload():
+                        self._model = None
+            was_empty = self._append(event)
+        self._rouse(was_empty)
+
+    def _append(self, event: Event) -> bool:
+        """Add an event; whether none waited before. Call with the lock held."""
+        was_empty = not self._events
+        self._events.append(event)
+        self._changed.notify_all()
+        return was_empty
+
+    def _rouse(self, was_empty: bool) -> None:
+        if was_empty and self._wake is not None:
+            # Somebody else's code, often at the end of its life (a closed event loop): reading must go on.
+            with contextlib.suppress(Exception):
+                self._wake()
+
+
+def ends(event: Event) -> bool:
+    """Whether nothing more comes for the event's id."""
+    return isinstance(event, Loaded | Finished | Unloaded) or (isinstance(event, Failed) and event.ended)

@@ -1,0 +1,47 @@
+"""From an exception to the one sentence that a person reads."""
+
+from __future__ import annotations
+
+import sys
+
+from ..backends.base import Cancelled, UserError
+from .logfile import log_path, log_traceback
+from .messages import Failed
+
+OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory")
+"""How torch's CPU allocator and drivers word it: they raise a plain RuntimeError."""
+
+
+def failure(id: int, error: BaseException, loading: str = "") -> Failed:
+    """The event for an error in the command `id`; whatever is not the user's own goes to the log with its traceback.
+
+    Callers catch BaseException on purpose: a Rust panic (tokenizers, safetensors) and a library's SystemExit derive from it,
+    and neither may cost the engine.
+
+    Args:
+        id: of the command.
+        error: what was raised.
+        loading: name of the model, if it was being loaded.
+    """
+    if isinstance(error, Cancelled):
+        return Failed(id, "cancelled", f"Loading {loading} was cancelled." if loading else "Cancelled.")
+    if isinstance(error, UserError):
+        return Failed(id, "user", str(error))
+    log_traceback(f"command {id} failed" + (f" loading {loading}" if loading else ""), error)
+    if _is_memory(error):
+        what = f"There is not enough memory for {loading}" if loading else "There was not enough memory for this answer"
+        return Failed(id, "memory", f"{what}: choose a smaller model or dtype, a smaller context, or close other programs.")
+    kind = f"{type(error).__name__}: {error}".splitlines()[0][:200].rstrip(".")
+    if isinstance(error, ImportError):
+        return Failed(id, "bug", f"A package is missing or broken ({kind}): `specchat doctor` says how to mend it.")
+    what = f"{loading} could not be loaded" if loading else "This answer broke off"
+    return Failed(id, "bug", f"{what} ({kind}). The details are in {log_path()}; you can go on.")
+
+
+def _is_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError):
+        return True
+    torch = sys.modules.get("torch")  # never imported for this: without torch there is no torch error
+    if torch is not None and isinstance(error, getattr(torch, "OutOfMemoryError", ())):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in OUT_OF_MEMORY)

@@ -1,0 +1,207 @@
+"""Lanes: conversations that share one device, one forward pass at a time, so that a race is fair."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from ..backends.base import Model, UserError
+from ..decoders.loop import Conversation, Generation, Step
+from ..decoders.loop import encode_prompt as encode
+from .failures import failure
+from .messages import Event, Failed, Finished, Generate, Prefilling, Started, StepRecord, Steps, Switch, Switched
+from .requests import sampling_of, stops_of
+
+Post = Callable[[Event], None]
+
+
+class Lane:
+    """One conversation's KV cache and drafters, and the answer that runs in it."""
+
+    def __init__(self, name: str, model: Model) -> None:
+        self.name = name
+        self.conversation = Conversation(model)
+        self.id = 0
+        """Of the answer that runs."""
+        self.generation: Generation | None = None
+        self.clock = 0.0
+        """What the turns go by: seconds of own compute, counted from the clock of the race that the answer joined."""
+        self.busy_seconds = 0.0
+        """Seconds of the running answer's own compute."""
+
+    def close(self) -> None:
+        """Free the KV cache."""
+        self.conversation.close()
+
+
+class Lanes:
+    """All lanes of a model. `advance` gives one forward pass to the lane that has computed least.
+
+    Every method posts events rather than raising: what goes wrong in one answer costs that answer alone.
+    """
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+        self._lanes: dict[str, Lane] = {}
+        self._running: list[Lane] = []
+
+    @property
+    def running(self) -> bool:
+        """Whether any answer is being written."""
+        return bool(self._running)
+
+    def start(self, model: Model | None, request: Generate) -> None:
+        """Begin an answer; the lane's cache keeps what it shares with the prompt."""
+        lane = self._lanes.get(request.lane)
+        if lane is not None and lane.generation is not None:
+            sentence = "An answer is still being written here: wait for it or cancel it first."
+            self._post(Failed(request.id, "user", sentence))
+            return
+        try:
+            if model is None:
+                raise UserError("No model is loaded: load one first.")
+            prompt = encode(model, request.prompt if request.messages is None else request.messages, raw=request.raw)
+            if lane is None:
+                lane = self._lanes[request.lane] = Lane(request.lane, model)
+            generation = lane.conversation.generate(
+                prompt,
+                request.method,
+                settings=request.settings,
+                sampling=sampling_of(request.sampling),
+                max_tokens=request.max_tokens,
+                stops=stops_of(request.stop, request.stop_regex),
+            )
+        except BaseException as error:  # see `failure`
+            self._fail(lane, request.id, error)
+            return
+        lane.id, lane.generation, lane.busy_seconds = request.id, generation, 0.0
+        # A lane that joins late starts level with the one furthest behind, else it would have the device to itself.
+        lane.clock = min((other.clock for other in self._running), default=0.0)
+        self._running.append(lane)
+        label = generation.drafter.label
+        self._post(Started(lane.id, lane.name, generation.method, label, generation.prompt_tokens, generation.reused))
+
+    def switch(self, request: Switch) -> None:
+        """Change the method of a running answer between two steps."""
+        lane = self._find(request.id)
+        if lane is None or lane.generation is None:
+            sentence = "That answer has ended already: the method counts from the next one on."
+            self._post(Failed(request.id, "user", sentence, ended=False))
+            return
+        try:
+            lane.generation.switch(request.method, request.settings)
+        except BaseException as error:  # see `failure`
+            failed = failure(request.id, error)
+            failed.ended = False
+            self._post(failed)
+            return
+        self._post(Switched(request.id, lane.generation.method, lane.generation.drafter.label))
+
+    def cancel(self, id: int) -> bool:
+        """End a running answer at once, keeping what is there; whether there was one."""
+        lane = self._find(id)
+        if lane is None or lane.generation is None:
+            return False
+        lane.generation.cancel()
+        self._turn(lane, lane.generation)
+        return True
+
+    def close_lane(self, name: str) -> None:
+        """Free a lane, its answer cancelled."""
+        if lane := self._lanes.get(name):
+            self.cancel(lane.id)
+            self._discard(lane)
+
+    def cancel_all(self) -> None:
+        """End every running answer."""
+        for lane in tuple(self._running):
+            self.cancel(lane.id)
+
+    def clear(self) -> None:
+        """Free every lane."""
+        for name in tuple(self._lanes):
+            self.close_lane(name)
+
+    def advance(self) -> None:
+        """One forward pass for the lane that has computed least."""
+        lane = min(self._running, key=lambda lane: lane.clock)
+        assert lane.generation is not None
+        self._turn(lane, lane.generation)
+
+    def _find(self, id: int) -> Lane | None:
+        return next((lane for lane in self._running if lane.id == id), None)
+
+    def _turn(self, lane: Lane, generation: Generation) -> None:
+        """One `advance` on the lane's own clock, and the events that follow from it."""
+        before = generation.prefill_seconds
+        start = time.perf_counter()
+        try:
+            step = generation.advance()
+        except BaseException as error:  # see `failure`
+            self._end(lane)
+            self._fail(lane, lane.id, error)
+            return
+        seconds = time.perf_counter() - start
+        lane.clock += seconds
+        lane.busy_seconds += seconds
+        if step is not None:
+            self._post(Steps(lane.id, [record(step)]))
+        elif generation.prefill_seconds > before:
+            self._post(Prefilling(lane.id, generation.prefilled, generation.prompt_tokens - 1))
+        if generation.finish_reason is not None:
+            self._end(lane)
+            self._post(_finished(lane, generation))
+
+    def _end(self, lane: Lane) -> None:
+        self._running.remove(lane)
+        lane.generation = None
+
+    def _fail(self, lane: Lane | None, id: int, error: BaseException) -> None:
+        """Report what ended an answer; after anything but a user's mistake the lane's cache is not trusted any more."""
+        failed = failure(id, error)
+        if lane is not None and failed.cause != "user":
+            self._discard(lane)
+        self._post(failed)
+
+    def _discard(self, lane: Lane) -> None:
+        del self._lanes[lane.name]
+        try:
+            lane.close()
+        except BaseException as error:  # a session in an unknown state; its memory goes with the last reference
+            failure(lane.id, error)
+
+
+def _finished(lane: Lane, generation: Generation) -> Finished:
+    return Finished(
+        id=lane.id,
+        reason=generation.finish_reason or "error",
+        tail=generation.flush(),
+        prefill_seconds=generation.prefill_seconds,
+        busy_seconds=lane.busy_seconds,
+        totals=totals_of(generation),
+    )
+
+
+def totals_of(generation: Generation) -> dict[str, Any]:
+    """The answer's totals as plain data."""
+    return asdict(generation.totals)
+
+
+def record(step: Step) -> StepRecord:
+    """A step as it crosses; the tree only where something was drafted, a plain step is all in its tokens."""
+    out = StepRecord(
+        step.method,
+        list(step.tokens),
+        step.text,
+        step.drafted,
+        step.accepted,
+        step.nodes,
+        step.draft_seconds,
+        step.forward_seconds,
+        step.other_seconds,
+    )
+    if step.drafted:
+        out.tree_tokens, out.tree_parents, out.path = step.tree.tokens, step.tree.parents, list(step.path)
+    return out

@@ -1,0 +1,58 @@
+"""The engine's log file: everything that native libraries print, and the tracebacks of bugs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+
+LOG_VARIABLE = "SPECCHAT_LOG"
+"""Environment variable that names another log file."""
+
+MOST_BYTES = 4_000_000
+"""A log longer than this is moved aside, so that the two together stay below 8 MB plus one session's output."""
+
+
+def log_path() -> Path:
+    """Where the engine logs: $SPECCHAT_LOG, else engine.log in the user's log folder."""
+    if named := os.environ.get(LOG_VARIABLE):
+        return Path(named)
+    # Deferred: the drawing process needs it only to start the engine and to name the file in a message.
+    from platformdirs import user_log_path
+
+    return user_log_path("specchat", appauthor=False) / "engine.log"
+
+
+def open_log(path: Path) -> int:
+    """A descriptor that appends to the log, after moving a full one aside; the null device if the folder cannot be written.
+
+    Several engines may share the file: each write is appended whole, and one that holds a moved file goes on in it.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > MOST_BYTES:
+            path.replace(path.with_name(path.name + ".1"))
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+
+
+def redirect(path: Path) -> None:
+    """Point descriptors 1 and 2 at the log: nothing that any library prints can reach the protocol or the terminal."""
+    log = open_log(path)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+
+
+def log(text: str) -> None:
+    """Write one entry with time and process id (several engines share the file)."""
+    sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} [{os.getpid()}] {text.rstrip()}\n")
+    sys.stderr.flush()
+
+
+def log_traceback(what: str, error: BaseException) -> None:
+    """Write an entry with the error's traceback."""
+    log(f"{what}\n{''.join(traceback.format_exception(error))}")

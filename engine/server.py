@@ -1,0 +1,159 @@
+"""The engine's main loop: commands come in on one thread, events leave on another, models run on the main one."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from .logfile import log, log_path, redirect
+from .messages import Cancel, CloseLane, Failed, Generate, Load, Loaded, Loading, Quit, Ready, Switch, Unload, Unloaded
+from .messages import parse as parse_message
+from .outbox import Outbox
+
+if TYPE_CHECKING:
+    from ..backends.base import Model
+    from .lanes import Lanes
+
+PARENT_POLL_SECONDS = 0.5
+"""How often to look whether the parent lives, where the kernel cannot be asked to tell."""
+
+
+class Server:
+    """Serves one client over two descriptors until it goes."""
+
+    def __init__(self, commands: int, events: int) -> None:
+        self._input = commands
+        self._outbox = Outbox(events)
+        self._commands: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._cancelled: set[int] = set()
+        """Ids whose Cancel has come in and has not had its turn yet: seen by a load at once, and by answers that queue."""
+        self._model: Model | None = None
+        self._lanes: Lanes | None = None
+
+    def run(self) -> None:
+        """Serve for ever; the process ends from the reading thread."""
+        self._outbox.post(Ready(os.getpid(), __version__))
+        threading.Thread(target=self._read, name="commands", daemon=True).start()
+        die_with_parent()
+        # Deferred: everything above has to be up within a tenth of a second, and this imports the decoders.
+        from .lanes import Lanes
+
+        self._lanes = lanes = Lanes(self._outbox.post)
+        while True:
+            # One pass at most lies between a command's arrival and its effect.
+            if not lanes.running or not self._commands.empty():
+                self._serve(self._commands.get(), lanes)
+            else:
+                lanes.advance()
+
+    def _read(self) -> None:
+        """Take in commands. The end of the stream ends the process, whatever the main thread is doing."""
+        with os.fdopen(self._input, "rb", closefd=False) as lines:
+            for line in lines:
+                try:
+                    command = parse_message(line)
+                except ValueError as error:
+                    log(f"ignored a line: {error}")
+                    continue
+                if isinstance(command, Quit):
+                    break
+                if isinstance(command, Cancel):
+                    self._cancelled.add(command.id)
+                self._commands.put(command)
+        # Not sys.exit: it would wait for the main thread, which may be in the middle of a long pass.
+        os._exit(0)
+
+    def _serve(self, command: Any, lanes: Lanes) -> None:
+        match command:
+            case Load():
+                self._load(command, lanes)
+            case Generate() if command.id in self._cancelled:
+                lanes.start(self._model, command)
+                lanes.cancel(command.id)
+            case Generate():
+                lanes.start(self._model, command)
+            case Switch():
+                lanes.switch(command)
+            case Cancel():
+                lanes.cancel(command.id)
+                self._cancelled.discard(command.id)
+            case CloseLane():
+                lanes.close_lane(command.lane)
+            case Unload():
+                self._free(command.id, lanes, always=True)
+            case _:
+                log(f"ignored a message that is no command: {command!r}")
+
+    def _load(self, command: Load, lanes: Lanes) -> None:
+        from ..backends.loading import LoadOptions, load_model
+        from ..decoders import registry
+        from .failures import failure
+
+        redirect(log_path())  # a long-lived engine's log is moved aside here too, once it is full
+        lanes.cancel_all()
+        self._outbox.post(Loading(command.id, "import"))
+        options = LoadOptions(command.device, command.dtype, command.context, command.threads, command.revision)
+
+        def progress(stage: str, done: int, total: int) -> None:
+            if stage == "weights":
+                self._free(0, lanes)
+            self._outbox.post(Loading(command.id, stage, done, total))
+
+        start = time.perf_counter()
+        try:
+            model = load_model(command.model, options, progress=progress, cancelled=lambda: command.id in self._cancelled)
+            self._free(0, lanes)
+        except BaseException as error:  # see `failure`
+            self._outbox.post(failure(command.id, error, loading=command.model))
+            return
+        self._model = model
+        unavailable = {
+            name: reason
+            for name, method in registry.methods().items()
+            if (reason := registry.unavailable(method, model.info.capabilities))
+        }
+        info = asdict(model.info)
+        info["load_seconds"] = info["load_seconds"] or time.perf_counter() - start
+        self._outbox.post(Loaded(command.id, info, unavailable))
+
+    def _free(self, id: int, lanes: Lanes, always: bool = False) -> None:
+        """Free the loaded model and its lanes, and say so; nothing to do (or say, unless `always`) without one."""
+        model, self._model = self._model, None
+        lanes.clear()
+        if model is not None:
+            try:
+                model.close()
+            except BaseException as error:
+                from .failures import failure
+
+                self._outbox.post(Failed(0, "bug", failure(id, error).sentence))
+        if model is not None or always:
+            self._outbox.post(Unloaded(id))
+
+
+def die_with_parent() -> None:
+    """End with the parent even while a library holds the GIL, when the reading thread could not.
+
+    Linux kills us itself. Elsewhere a thread watches for a new parent (the end of the command stream tells sooner; this is
+    for a stream that somebody else still holds open).
+    """
+    if sys.platform == "linux":
+        PR_SET_PDEATHSIG = 1
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        return
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_POLL_SECONDS)
+        os._exit(0)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
