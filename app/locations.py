@@ -10,6 +10,7 @@ import platformdirs
 
 from ..backends.base import UserError
 from ..backends.loading import builtin_path
+from ..engine.logfile import log_path
 
 APP = "specchat"
 
@@ -22,7 +23,7 @@ def _folder(variable: str, default: Path) -> Path:
 
 def settings_file() -> Path:
     """The settings. SPECCHAT_CONFIG names the file itself if it ends in .toml, else the folder that holds settings.toml."""
-    named = _folder("SPECCHAT_CONFIG", platformdirs.user_config_path(APP))
+    named = _folder("SPECCHAT_CONFIG", platformdirs.user_config_path(APP, appauthor=False))
     return named if named.suffix == ".toml" else named / "settings.toml"
 
 
@@ -33,22 +34,17 @@ def config_folder() -> Path:
 
 def data_folder() -> Path:
     """Holds what must not be lost; SPECCHAT_DATA names another."""
-    return _folder("SPECCHAT_DATA", platformdirs.user_data_path(APP))
+    return _folder("SPECCHAT_DATA", platformdirs.user_data_path(APP, appauthor=False))
 
 
 def cache_folder() -> Path:
     """Holds what can be made again; SPECCHAT_CACHE names another."""
-    return _folder("SPECCHAT_CACHE", platformdirs.user_cache_path(APP))
+    return _folder("SPECCHAT_CACHE", platformdirs.user_cache_path(APP, appauthor=False))
 
 
-def log_folder() -> Path:
-    """Holds the logs; SPECCHAT_LOGS names another."""
-    return _folder("SPECCHAT_LOGS", platformdirs.user_log_path(APP))
-
-
-def engine_log() -> Path:
-    """What the engine and the native libraries below it print."""
-    return log_folder() / "engine.log"
+def package_folder() -> Path:
+    """Where specchat itself is: a clone's root, or the installed package."""
+    return Path(__file__).resolve().parent.parent
 
 
 def hub_cache() -> Path:
@@ -66,10 +62,9 @@ def everything() -> Mapping[str, Path]:
         "config": config_folder(),
         "data": data_folder(),
         "cache": cache_folder(),
-        "logs": log_folder(),
-        "engine-log": engine_log(),
+        "log": log_path(),
         "builtin": builtin_path(),
-        "hub": hub_cache(),
+        "models": hub_cache(),
     }
 
 

@@ -1,0 +1,245 @@
+"""The command line: what each command takes. What a command does is imported when it runs, so that help comes at once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from ..backends.base import UserError
+from .settings import DTYPES, Settings, changed, load_settings, read_settings
+
+# Rich's help and tracebacks would cost 60 ms at every start.
+app = typer.Typer(
+    name="specchat",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="A chat in the terminal that shows how a local language model decodes. Without a command it opens the chat.",
+)
+
+OPTIONS = {
+    "model": "--model",
+    "draft_model": "--draft-model",
+    "device": "--device",
+    "dtype": "--dtype",
+    "context": "--context",
+    "threads": "--threads",
+    "method": "--method",
+    "theme": "--theme",
+    "system": "--system",
+    "max_tokens": "--max-tokens",
+    "stop": "--stop",
+    "sampling.temperature": "--temperature",
+    "sampling.top_k": "--top-k",
+    "sampling.top_p": "--top-p",
+    "sampling.min_p": "--min-p",
+    "sampling.repetition_penalty": "--repetition-penalty",
+    "sampling.seed": "--seed",
+}
+"""Setting → the option that sets it for one run."""
+
+
+class When(StrEnum):
+    """When to colour."""
+
+    auto = "auto"
+    always = "always"
+    never = "never"
+
+
+def _option(name: str, help_text: str, metavar: str) -> Any:
+    return typer.Option(name, help=help_text, metavar=metavar, show_default=False)
+
+
+def _flag(name: str, help_text: str) -> Any:
+    return typer.Option(name, help=help_text, show_default=False)
+
+
+_MODEL_HELP = "Target model: builtin, a folder with safetensors weights, or OWNER/NAME on the Hub."
+Model = Annotated[str | None, _option("--model", _MODEL_HELP, "MODEL")]
+DraftModel = Annotated[str | None, _option("--draft-model", "Model that drafts for the target.", "MODEL")]
+Device = Annotated[str | None, _option("--device", "auto, cpu, cuda, cuda:N or mps.", "DEVICE")]
+Dtype = Annotated[str | None, _option("--dtype", f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}.", "DTYPE")]
+ContextSize = Annotated[int | None, _option("--context", "Most tokens of a conversation.", "N")]
+Threads = Annotated[int | None, _option("--threads", "CPU threads.", "N")]
+Method = Annotated[str | None, _option("--method", "Decoding method; `specchat methods` lists them.", "NAME")]
+System = Annotated[str | None, _option("--system", "System prompt.", "TEXT")]
+AsJson = Annotated[bool, _flag("--json", "Print one JSON object.")]
+
+
+@app.callback(invoke_without_command=True)
+def chat(
+    context: typer.Context,
+    model: Model = None,
+    draft_model: DraftModel = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    context_size: ContextSize = None,
+    threads: Threads = None,
+    method: Method = None,
+    theme: Annotated[str | None, _option("--theme", "Colour theme.", "NAME")] = None,
+    system: System = None,
+    version: Annotated[bool, _flag("--version", "Print the version.")] = False,
+) -> None:
+    """Open the chat."""
+    given = _given(
+        model=model,
+        draft_model=draft_model,
+        device=device,
+        dtype=dtype,
+        context=context_size,
+        threads=threads,
+        method=method,
+        theme=theme,
+        system=system,
+    )
+    if version:
+        from .. import __version__
+
+        typer.echo(f"specchat {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is not None:
+        context.obj = given  # `specchat --model X run …` means the same as `specchat run --model X …`
+        return
+    from .launch import open_chat
+
+    settings, notice = load_settings()
+    raise typer.Exit(open_chat(_with(settings, given), notice))
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    prompt: Annotated[str, typer.Argument(help="What to answer; - reads it from standard input.", show_default=False)],
+    model: Model = None,
+    draft_model: DraftModel = None,
+    method: Method = None,
+    set_: Annotated[
+        list[str] | None, _option("--set", "A setting of the method; may be given several times.", "NAME=VALUE")
+    ] = None,
+    max_tokens: Annotated[int | None, _option("--max-tokens", "Most tokens of the answer.", "N")] = None,
+    temperature: Annotated[float | None, _option("--temperature", "0 takes the most probable token.", "X")] = None,
+    top_k: Annotated[int | None, _option("--top-k", "Keep the K most probable tokens; 0 keeps all.", "K")] = None,
+    top_p: Annotated[float | None, _option("--top-p", "Keep tokens that make up this share of probability.", "X")] = None,
+    min_p: Annotated[float | None, _option("--min-p", "Keep tokens this probable relative to the best.", "X")] = None,
+    repetition_penalty: Annotated[
+        float | None, _option("--repetition-penalty", "Above 1 avoids tokens that were there already.", "X")
+    ] = None,
+    seed: Annotated[int | None, _option("--seed", "The same seed gives the same text.", "N")] = None,
+    stop: Annotated[list[str] | None, _option("--stop", "End at this text; may be given several times.", "TEXT")] = None,
+    stop_regex: Annotated[
+        list[str] | None, _option("--stop-regex", "End at a match; may be given several times.", "REGEX")
+    ] = None,
+    raw: Annotated[bool, _flag("--raw", "Continue the prompt as it is: no chat template.")] = False,
+    json: AsJson = False,
+    threads: Threads = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    context_size: ContextSize = None,
+    system: System = None,
+    color: Annotated[
+        When, typer.Option("--color", help="Colour the tokens by forward pass: auto, always or never.", show_default=False)
+    ] = When.auto,
+) -> None:
+    """Print one answer: coloured by run on a terminal, plain text when piped.
+
+    Exit codes: 0 answered, 1 the engine failed, 2 something that the message says how to mend, 130 cancelled with Ctrl-C.
+    """
+    from .run import Request, run_once
+
+    given = (context.obj or {}) | _given(
+        model=model,
+        draft_model=draft_model,
+        method=method,
+        max_tokens=max_tokens,
+        stop=tuple(stop) if stop else None,
+        threads=threads,
+        device=device,
+        dtype=dtype,
+        context=context_size,
+        system=system,
+    )
+    given |= {
+        f"sampling.{name}": value
+        for name, value in _given(
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
+            seed=seed,
+        ).items()
+    }
+    request = Request(
+        prompt=prompt,
+        settings=_with(read_settings(), given),
+        explicit=frozenset(given),
+        method_settings=_pairs(set_ or ()),
+        stop_regex=tuple(stop_regex or ()),
+        raw=raw,
+        as_json=json,
+        color=color.value,
+    )
+    raise typer.Exit(run_once(request))
+
+
+@app.command()
+def methods(json: AsJson = False) -> None:
+    """List the decoding methods, what each does, when it pays, and its settings."""
+    from .listing import print_methods
+
+    print_methods(as_json=json)
+
+
+@app.command()
+def doctor(json: AsJson = False) -> None:
+    """Tell versions, devices and paths, what is missing, and the command that mends it."""
+    from . import doctor as checks
+
+    report = checks.examine()
+    typer.echo(checks.as_json(report) if json else checks.as_text(report))
+    raise typer.Exit(1 if any(problem.serious for problem in report.problems) else 0)
+
+
+@app.command()
+def locate(
+    name: Annotated[str | None, typer.Argument(help="Print this path alone.", show_default=False)] = None,
+) -> None:
+    """Print where settings, data, cache, log and models are."""
+    from .listing import print_locations
+
+    print_locations(name)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _with(settings: Settings, given: dict[str, Any]) -> Settings:
+    return changed(settings, given, OPTIONS)
+
+
+def _pairs(texts: Sequence[str]) -> dict[str, str]:
+    """`--set name=value …` as a table."""
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise UserError(f"--set takes NAME=VALUE, not {text!r}: `specchat methods` lists each method's settings.")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def main() -> NoReturn:
+    """The console entry point."""
+    try:
+        app(prog_name="specchat")
+    except UserError as error:
+        print(f"specchat: {error}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(0)
