@@ -9,10 +9,9 @@ from typing import Any
 
 from ..backends.base import Model, UserError
 from ..decoders.loop import Conversation, Generation, Step
-from ..decoders.loop import encode_prompt as encode
 from .failures import failure
 from .messages import Event, Failed, Finished, Generate, Prefilling, Started, StepRecord, Steps, Switch, Switched
-from .requests import sampling_of, stops_of
+from .requests import prompt_of, sampling_of, stops_of
 
 Post = Callable[[Event], None]
 
@@ -62,7 +61,7 @@ class Lanes:
         try:
             if model is None:
                 raise UserError("No model is loaded: load one first.")
-            prompt = encode(model, request.prompt if request.messages is None else request.messages, raw=request.raw)
+            prompt = prompt_of(model, request)
             if lane is None:
                 lane = self._lanes[request.lane] = Lane(request.lane, model)
             generation = lane.conversation.generate(

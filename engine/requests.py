@@ -7,8 +7,24 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
-from ..backends.base import Sampling, UserError
+from ..backends.base import Model, Sampling, UserError
+from ..decoders.loop import encode_prompt
 from ..decoders.text import Stops
+from .messages import Generate
+
+
+def prompt_of(model: Model, request: Generate) -> list[int]:
+    """Token ids of what is to be answered.
+
+    Raises:
+        UserError: neither or both of prompt and messages are there, or the model's template refuses them.
+    """
+    match request.prompt, request.messages:
+        case str() as prompt, None:
+            return encode_prompt(model, prompt, raw=request.raw)
+        case None, list() as messages:
+            return encode_prompt(model, messages, raw=request.raw)
+    raise UserError("A request needs a prompt or a chat's messages, one of the two.")
 
 
 def sampling_of(settings: Mapping[str, Any]) -> Sampling:
