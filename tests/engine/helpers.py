@@ -1,0 +1,128 @@
+"""Recorded answers for the engine's tests, and an engine without the client in front of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from specchat.engine.client import EngineClient
+from specchat.engine.messages import Command, Event, Failed, Finished, Started, StepRecord, Steps, dump, parse
+
+ANSWER = " ".join(f"wort{i % 50} 🤷🏽‍♀️{i}" for i in range(60))
+"""Text whose characters span several tokens."""
+LONG = " ".join(f"{'alpha beta gamma delta'.split()[i % 4]} {i % 100}" for i in range(2000))
+
+
+def recorded(folder: Path, pace: float = 0.0, **records: str) -> str:
+    """A model's name: prompts are the names of the keyword arguments; `hello` and `long` are there anyway."""
+    path = folder / "answers.jsonl"
+    rows = {"hello": ANSWER, "long": LONG, **records}
+    path.write_text("".join(json.dumps({"prompt": key, "response": text}) + "\n" for key, text in rows.items()))
+    return f"recorded:{path}?pace={pace}"
+
+
+def steps_of(events: Iterable[Event], id: int) -> list[StepRecord]:
+    """All steps of an answer."""
+    return [step for event in events if isinstance(event, Steps) and event.id == id for step in event.steps]
+
+
+def text_of(events: list[Event], id: int) -> str:
+    """An answer's text as it was streamed, tail included."""
+    tail = "".join(event.tail for event in events if isinstance(event, Finished) and event.id == id)
+    return "".join(step.text for step in steps_of(events, id)) + tail
+
+
+def answer(client: EngineClient, id: int) -> list[Event]:
+    """Events up to the end of an answer or load."""
+    return list(client.stream(id))
+
+
+def until(client: EngineClient, seen: list[Event], enough: Callable[[list[Event]], bool], seconds: float = 20) -> None:
+    """Collect events into `seen` until there are enough."""
+    deadline = time.monotonic() + seconds
+    while not enough(seen):
+        event = client.wait(max(0.0, deadline - time.monotonic()))
+        assert event is not None, f"not within {seconds} s; the last were {seen[-3:]}"
+        seen.append(event)
+
+
+def started(id: int) -> Callable[[list[Event]], bool]:
+    return lambda seen: any(isinstance(event, Started) and event.id == id for event in seen)
+
+
+def ended(*ids: int) -> Callable[[list[Event]], bool]:
+    """Whether all these answers have ended."""
+
+    def check(seen: list[Event]) -> bool:
+        over = {event.id for event in seen if isinstance(event, Finished) or (isinstance(event, Failed) and event.ended)}
+        return over >= set(ids)
+
+    return check
+
+
+def failures(events: Iterable[Event]) -> list[Failed]:
+    return [event for event in events if isinstance(event, Failed)]
+
+
+class BareEngine:
+    """An engine process on two pipes that the test holds itself."""
+
+    def __init__(self, log: Path, code: str | None = None) -> None:
+        how = ["-m", "specchat.engine"] if code is None else ["-c", code]
+        self.process = subprocess.Popen(
+            [sys.executable, *how],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "SPECCHAT_LOG": str(log)},
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+
+    def send(self, *lines: Command | bytes) -> None:
+        for line in lines:
+            self.stdin.write(line if isinstance(line, bytes) else dump(line))
+        self.stdin.flush()
+
+    def events(self) -> Iterator[Event]:
+        for line in self.stdout:
+            yield parse(line)
+
+    def until(self, id: int, *kinds: type[Event]) -> list[Event]:
+        """Events up to the first of one of these kinds for `id`."""
+        out = []
+        for event in self.events():
+            out.append(event)
+            if isinstance(event, kinds) and getattr(event, "id", 0) == id:
+                return out
+        raise AssertionError(f"the engine ended after {out[-3:]}")
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.stdin.close()
+        self.stdout.close()
+
+
+def wait_gone(pid: int, seconds: float) -> float:
+    """Seconds until no process has this id any more (a zombie counts as gone); fails after `seconds`."""
+    begin = time.monotonic()
+    while time.monotonic() < begin + seconds:
+        if not alive(pid):
+            return time.monotonic() - begin
+        time.sleep(0.01)
+    raise AssertionError(f"process {pid} lives after {seconds} s")
+
+
+def alive(pid: int) -> bool:
+    import psutil
+
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

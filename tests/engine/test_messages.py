@@ -1,0 +1,80 @@
+"""Whatever the fields hold comes out as it went in, and nothing else passes for a message."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded, StepRecord, Steps, Switch, dump, parse
+
+# All of Unicode, lone surrogates and control characters included.
+texts = st.text(st.characters(codec=None, exclude_categories=()), max_size=200)
+numbers = st.integers(-(2**63), 2**63)
+seconds = st.floats(allow_nan=False)
+plain = st.recursive(st.none() | st.booleans() | numbers | seconds | texts, lambda inner: st.lists(inner, max_size=3))
+names = st.dictionaries(texts, plain, max_size=4)
+steps = st.builds(
+    StepRecord,
+    method=texts,
+    tokens=st.lists(numbers, max_size=8),
+    text=texts,
+    drafted=numbers,
+    accepted=numbers,
+    nodes=numbers,
+    draft_seconds=seconds,
+    forward_seconds=seconds,
+    other_seconds=seconds,
+    tree_tokens=st.lists(numbers, max_size=8),
+    tree_parents=st.lists(numbers, max_size=8),
+    path=st.lists(numbers, max_size=8),
+)
+messages = st.one_of(
+    st.builds(Load, id=numbers, model=texts, context=st.none() | numbers),
+    st.builds(Generate, id=numbers, prompt=st.none() | texts, settings=names, sampling=names, stop=st.lists(texts)),
+    st.builds(
+        Generate, id=numbers, messages=st.lists(st.fixed_dictionaries({"role": texts, "content": texts}), max_size=3)
+    ),
+    st.builds(Switch, id=numbers, method=texts, settings=names),
+    st.builds(Loaded, id=numbers, info=names, unavailable=st.dictionaries(texts, texts, max_size=3)),
+    st.builds(Steps, id=numbers, steps=st.lists(steps, max_size=4)),
+    st.builds(Finished, id=numbers, reason=texts, tail=texts, prefill_seconds=seconds, busy_seconds=seconds, totals=names),
+    st.builds(Failed, id=numbers, cause=texts, sentence=texts, ended=st.booleans(), others=st.lists(numbers, max_size=3)),
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(messages)
+def test_round_trip(message: Any) -> None:
+    line = dump(message)
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+    assert parse(line) == message
+
+
+def test_a_huge_text_survives() -> None:
+    message = Generate(1, prompt="\x00\ud800🤷🏽‍♀️\u2028\r\n" * 500_000)
+    assert parse(dump(message)) == message
+
+
+def test_unknown_fields_are_ignored() -> None:
+    body = {"kind": "Switch", **asdict(Switch(3, "lookup")), "tomorrow": 1}
+    assert parse(json.dumps(body).encode()) == Switch(3, "lookup")
+    wide = StepRecord("greedy", [1], "a")
+    assert parse(dump(Steps(1, [wide])).replace(b"[]]]", b"[],9]]")) == Steps(1, [wide])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b"", b"\n", b"null", b"[]", b"7", b'"Load"', b"{}", b"{", b"\xff\xfe", b"llama_model_loader: loaded"),
+        *(b'{"kind":"Nothing"}', b'{"kind":[]}', b'{"kind":{}}', b'{"kind":"Load"}', b'{"kind":"StepRecord"}'),
+        *(b'{"kind":"Steps","id":1,"steps":7}', b'{"kind":"Steps","id":1,"steps":[7]}', b"[" * 100_000),
+    ],
+)
+def test_anything_else_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError, match="not a message"):
+        parse(line)

@@ -1,0 +1,112 @@
+"""The outbox merges what waits, keeps the order of each id, and never makes its caller wait."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from specchat.engine.messages import Event, Finished, Loading, Prefilling, Started, StepRecord, Steps, Switched, parse
+from specchat.engine.outbox import Outbox
+
+
+class Pipe:
+    def __init__(self) -> None:
+        self.read_end, self.write_end = os.pipe()
+        self.outbox = Outbox(self.write_end)
+        self.lines = os.fdopen(self.read_end, "rb")
+
+    def read(self, last: Event) -> list[Any]:
+        out: list[Any] = []
+        while not out or out[-1] != last:
+            out.append(parse(self.lines.readline()))
+        return out
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    pipe = Pipe()
+    yield pipe
+    # The write end stays open: the sender ends its process when nobody reads.
+    threading.Thread(target=lambda: list(pipe.lines), daemon=True).start()
+
+
+def step(i: int) -> StepRecord:
+    return StepRecord("greedy", [i], f"{i} ")
+
+
+END = Finished(1, "eos", "", 0.0, 0.0)
+
+
+def test_steps_are_merged_and_none_is_lost(pipe: Pipe) -> None:
+    pipe.outbox.post(Started(1, "main", "greedy", "identical", 5, 0))
+    for i in range(2000):
+        pipe.outbox.post(Steps(1, [step(i)]))
+    pipe.outbox.post(END)
+    events = pipe.read(END)
+    steps = [event for event in events if isinstance(event, Steps)]
+    assert [one for event in steps for one in event.steps] == [step(i) for i in range(2000)]
+    assert len(steps) < 50
+    assert isinstance(events[0], Started)
+
+
+def test_about_one_message_per_interval(pipe: Pipe) -> None:
+    for i in range(100):
+        pipe.outbox.post(Steps(1, [step(i)]))
+        time.sleep(0.002)
+    pipe.outbox.post(END)
+    # 0.2 s (more on a busy machine) in intervals of 15 ms.
+    assert 5 <= len(pipe.read(END)) <= 60
+
+
+def test_order_within_an_id_survives_merging(pipe: Pipe) -> None:
+    filler = Switched(99, "x" * 70_000, "identical")  # fills the pipe: everything after it waits together
+    end = Finished(2, "eos", "", 0.0, 0.0)
+    pipe.outbox.post(filler)
+    time.sleep(0.05)
+    posted: list[Event] = [
+        *(Steps(1, [step(0)]), Steps(2, [step(10)]), Steps(1, [step(1)]), Switched(1, "lookup", "identical")),
+        *(Steps(1, [step(2)]), Steps(2, [step(11)]), Steps(1, [step(3)]), end),
+    ]
+    for event in posted:
+        pipe.outbox.post(event)
+    assert pipe.read(end) == [
+        filler,
+        Steps(1, [step(0), step(1)]),
+        Steps(2, [step(10), step(11)]),
+        Switched(1, "lookup", "identical"),
+        Steps(1, [step(2), step(3)]),
+        end,
+    ]
+
+
+def test_progress_shows_its_latest_state(pipe: Pipe) -> None:
+    filler = Switched(99, "x" * 70_000, "identical")
+    pipe.outbox.post(filler)
+    time.sleep(0.05)
+    for done in range(100):
+        pipe.outbox.post(Prefilling(1, done, 100))
+        pipe.outbox.post(Loading(7, "weights" if done < 50 else "check", done, 100))
+    pipe.outbox.post(END)
+    assert pipe.read(END)[1:-1] == [Prefilling(1, 99, 100), Loading(7, "weights", 49, 100), Loading(7, "check", 99, 100)]
+
+
+def test_a_full_pipe_makes_nobody_wait(pipe: Pipe) -> None:
+    slowest = 0.0
+    for i in range(20_000):
+        start = time.perf_counter()
+        pipe.outbox.post(Steps(1, [StepRecord("greedy", [i], "text" * 10)]))
+        slowest = max(slowest, time.perf_counter() - start)
+    pipe.outbox.post(END)
+    assert slowest < 0.5
+    assert [t for event in pipe.read(END)[:-1] for one in event.steps for t in one.tokens] == list(range(20_000))
+
+
+def test_what_json_cannot_hold_becomes_a_failure(pipe: Pipe) -> None:
+    pipe.outbox.post(Finished(4, "eos", "", 0.0, 0.0, totals={"x": object()}))
+    pipe.outbox.post(END)
+    failed = pipe.read(END)[0]
+    assert (failed.id, failed.cause) == (4, "bug")
