@@ -85,7 +85,7 @@ class RecordedModel(Model):
         self.starts: list[int] = []
         """Where each record's response starts."""
         self._by_prompt: dict[tuple[int, ...], int] = {}
-        self._answers: dict[str, tuple[int, ...]] = {}
+        self._texts: dict[str, Record] = {}
         for prompt, response in pairs:
             self.add(prompt, response)
         self.info = ModelInfo(
@@ -119,7 +119,7 @@ class RecordedModel(Model):
             self.lines.append((*prompt, *response))
             self.starts.append(len(prompt))
         if text is not None:
-            self._answers.setdefault(text.strip(), tuple(response))
+            self._texts.setdefault(text.strip(), (tuple(prompt), tuple(response)))
 
     def token_at(self, record: int, position: int) -> int:
         """The token that a record holds at an absolute position; EOS after its end."""
@@ -144,7 +144,9 @@ class RecordedModel(Model):
         return RecordedSession(self, min(context or self.info.context, self.info.context))
 
     def encode(self, text: str) -> list[int]:
-        return self.tokenizer.encode(text)
+        """Token ids of plain text, or of a recorded prompt (in which special tokens are tokens) if the text is one."""
+        known = self._texts.get(text.strip())
+        return list(known[0]) if known else self.tokenizer.encode(text)
 
     def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a chat: the messages' texts, an assistant's closed by EOS.
@@ -157,15 +159,13 @@ class RecordedModel(Model):
             raise UserError("A recorded transcript answers a user's message, and this chat has none: write one.")
         tokens: list[int] = []
         for message in messages:
-            closed = message["content"] + ("\n" if message["role"] == "system" else "")
-            tokens += self.tokenizer.encode(closed, start=not tokens)
+            text = message["content"] + ("\n" if message["role"] == "system" else "")
+            tokens += self.tokenizer.encode(text, start=False) if tokens else self.encode(text)
             if message["role"] == "assistant":
                 tokens.append(self.tokenizer.eos_id)
-        answer = self._answers.get(asked.strip())
-        if answer is None:
-            echo = "\n".join([f"You said: {asked.strip()}"] * ECHOES)
-            answer = tuple(self.tokenizer.encode(echo, start=False))
-        self.add(tokens, answer)
+        known = self._texts.get(asked.strip())
+        echo = "\n".join([f"You said: {asked.strip()}"] * ECHOES)
+        self.add(tokens, known[1] if known else self.tokenizer.encode(echo, start=False))
         return tokens
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -176,7 +176,7 @@ class RecordedModel(Model):
 
     def close(self) -> None:
         self.lines, self.starts = [], []
-        self._by_prompt, self._answers = {}, {}
+        self._by_prompt, self._texts = {}, {}
 
 
 class RecordedSession(Session):
@@ -220,9 +220,7 @@ class RecordedSession(Session):
             if parent != ROOT and parent not in self._nodes and not first <= parent < first + i:
                 raise ValueError(f"parent {parent} of node {first + i} is not a living node")
         if any(not first <= row < first + len(tokens) for row in wanted):
-            raise ValueError(
-                f"rows {list(wanted)} are not all among this pass's nodes {first} … {first + len(tokens) - 1}"
-            )
+            raise ValueError(f"rows {list(wanted)} are not all among this pass's nodes {first} … {first + len(tokens) - 1}")
         with Stopwatch(self):
             self._catch_up()
             for i, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
@@ -298,9 +296,7 @@ class RecordedScores(Scores):
     """The record's choices. As probabilities: CERTAINTY for the recorded token, the rest spread evenly over the
     others."""
 
-    def __init__(
-        self, model: RecordedModel, nodes: Sequence[int], places: Sequence[tuple[int, tuple[int, ...]]]
-    ) -> None:
+    def __init__(self, model: RecordedModel, nodes: Sequence[int], places: Sequence[tuple[int, tuple[int, ...]]]) -> None:
         self.nodes = tuple(nodes)
         self.positions = tuple(position for position, _ in places)
         found = [model.next_token(matching, position) for position, matching in places]
@@ -344,8 +340,8 @@ def load_recorded(path: Path) -> RecordedModel:
 
     Args:
         path: the file; after a question mark may follow settings, joined by `&`, as in
-            `answers.jsonl?tokenizer=models/mistral&pace=0.03`. `tokenizer` is a folder with a tokenizer.json (by default
-            words and bytes); `pace` the seconds that a one-node pass is made to take (a pass over n nodes takes
+            `answers.jsonl?tokenizer=models/mistral&pace=0.03`. `tokenizer` is a folder with a tokenizer.json (by
+            default words and bytes); `pace` the seconds that a one-node pass is made to take (a pass over n nodes takes
             NODE_SLOPE more for each node after the first); `context` the most tokens of a conversation.
 
     Raises:

@@ -58,8 +58,9 @@ class TextTokenizer(Protocol):
     size: int
     """Ids run from 0 to size - 1."""
 
-    def encode(self, text: str, start: bool = True) -> list[int]:
-        """Token ids; with the BOS token in front, if there is one, where `start` is True."""
+    def encode(self, text: str, start: bool = True, special: bool = False) -> list[int]:
+        """Token ids; with the BOS token in front, if there is one, where `start` is True. Text that spells a special
+        token becomes that token where `special` is True, and stays text elsewhere."""
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text; special tokens left out, invalid UTF-8 as U+FFFD."""
@@ -86,7 +87,7 @@ class WordTokenizer:
         self._bytes.update((i, word.encode()) for word, i in self._ids.items())
         self.size = eos_id + 1 + len(words)
 
-    def encode(self, text: str, start: bool = True) -> list[int]:
+    def encode(self, text: str, start: bool = True, special: bool = False) -> list[int]:
         out: list[int] = []
         end = 0
         for match in self.WORD.finditer(text):
@@ -129,7 +130,6 @@ class FileTokenizer:
             self._tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the package raises bare Exception
             raise UserError(f"{path} is not a tokenizer that can be read: {error}.") from None
-        self._tokenizer.encode_special_tokens = True  # text that spells a special token stays text
         self.size = self._tokenizer.get_vocab_size()
         self.eos_id = self._find_eos(path)
 
@@ -146,7 +146,8 @@ class FileTokenizer:
                 return found
         raise UserError(f"{path} names no EOS token: put a tokenizer_config.json with an eos_token beside it.")
 
-    def encode(self, text: str, start: bool = True) -> list[int]:
+    def encode(self, text: str, start: bool = True, special: bool = False) -> list[int]:
+        self._tokenizer.encode_special_tokens = not special
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=start).ids
         return ids
 
@@ -169,10 +170,11 @@ def encode_transcript(tokenizer: TextTokenizer, record: Transcript) -> tuple[lis
     """Tokens of a record's prompt and response.
 
     The two are encoded as one text, as the model wrote them (an answer encoded alone may start with a space too many),
-    unless a token spans the border between them: then each alone.
+    unless a token spans the border between them: then each alone. The prompt went through a chat template, so special
+    tokens in it are tokens.
     """
-    prompt = tokenizer.encode(record.prompt)
-    both = tokenizer.encode(record.prompt + record.response)
+    prompt = tokenizer.encode(record.prompt, special=True)
+    both = tokenizer.encode(record.prompt + record.response, special=True)
     if both[: len(prompt)] == prompt:
         return prompt, both[len(prompt) :]
-    return prompt, tokenizer.encode(record.response, start=False)
+    return prompt, tokenizer.encode(record.response, start=False, special=True)

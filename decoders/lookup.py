@@ -1,0 +1,144 @@
+"""Prompt lookup: what followed the last time these tokens occurred is drafted. No draft model, nothing to train.
+
+Saxena, "Prompt Lookup Decoding" (2023), https://github.com/apoorvumang/prompt-lookup-decoding, is the variant `reference`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from ..backends.base import UserError
+from .base import Context, Drafter, Tree, param
+from .ngram_index import LONGEST, ORDERS, FirstOccurrences, NgramIndex
+
+REFERENCE_NGRAM = 3
+"""Longest n-gram of the published method."""
+
+DOUBT = 3
+"""After a match of m tokens the next token is taken to be right with m / (m + DOUBT): 1/4 after one token, 8/11 after 8."""
+
+DEEPEST = 256
+"""Longest line of draft tokens: no pass verifies more."""
+
+RELIABILITY = [m / (m + DOUBT) for m in range(LONGEST + DEEPEST + 1)]
+"""By length of the match."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookupParams:
+    """Settings of prompt lookup."""
+
+    variant: str = param(
+        "ours", "ours: many matches merged into one tree; reference: as published", choices=("ours", "reference")
+    )
+    max_ngram: int = param(0, "Longest n-gram to look up; 0 is 8 for ours and 3 for reference", low=0, high=ORDERS)
+    min_ngram: int = param(1, "Shortest n-gram to look up", low=1, high=ORDERS)
+    tokens: int = param(10, "reference: draft tokens K", low=1, high=DEEPEST)
+    nodes: int = param(16, "ours: most nodes of the tree, the pending token included", low=1, high=DEEPEST)
+    matches: int = param(8, "ours: most earlier occurrences to draft from", low=1, high=256)
+    floor: float = param(0.0, "ours: least probability of a draft token; raise it where nodes are dear", low=0, high=1)
+
+    def __post_init__(self) -> None:
+        """Refuse a range of n-grams that is empty.
+
+        Raises:
+            UserError: min_ngram is above max_ngram.
+        """
+        if self.min_ngram > self.longest:
+            raise UserError(f"lookup.min_ngram ({self.min_ngram}) must be at most max_ngram ({self.longest}).")
+
+    @property
+    def longest(self) -> int:
+        """The longest n-gram to look up, the variant's own if `max_ngram` leaves it open."""
+        return self.max_ngram or (REFERENCE_NGRAM if self.variant == "reference" else ORDERS)
+
+
+class Lookup(Drafter):
+    """Prompt lookup.
+
+    `reference`: the leftmost occurrence of the longest n-gram (n = 3, 2, 1) that has K tokens after it; those K are the draft.
+
+    `ours`: the occurrences with the longest matches, latest first, each propose the line of tokens that followed. The lines
+    share one tree, grown best first within the node budget. A line's next token is taken to be right with m / (m + 3), m the
+    length of its match so far, so a long match drafts far and a short one a token or two; lines that agree share their
+    nodes, and where they part each takes its share of the probability that those before it leave. A line that reaches the
+    end of the text goes on copying itself, as LZ77 does: text that has begun to loop is drafted as a loop.
+    """
+
+    name = "lookup"
+    summary = "Prompt lookup: drafts what followed the last tokens where they occurred before."
+    pays = "Where the answer repeats the prompt or itself: summaries, questions about a text, editing, code."
+    paper = "Prompt Lookup Decoding, Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding"
+    Params = LookupParams
+    params: LookupParams
+
+    def __init__(self, params: LookupParams | None = None) -> None:
+        super().__init__(params)
+        self._index = NgramIndex()
+        self._first = FirstOccurrences(REFERENCE_NGRAM)
+
+    def draft(self, context: Context) -> Tree:
+        if self.params.variant == "reference":
+            return Tree.chain(context.pending, self._reference(context))
+        self._index.follow(context.tokens)
+        return self._grow(context)
+
+    def _reference(self, context: Context) -> list[int]:
+        """The published `find_candidate_pred_tokens`, cut to the room there is and after EOS.
+
+        Where the first occurrence has too little text after it, every later one has less.
+        """
+        params = self.params
+        if self._first.orders != params.longest:
+            self._first = FirstOccurrences(params.longest)
+        first = self._first
+        first.follow(context.tokens)
+        length = len(first)
+        for n in range(params.longest, params.min_ngram - 1, -1):
+            start = first.follows(n)
+            if start is None or start + params.tokens > length or start >= length - n:
+                continue
+            draft = first.tokens[start : start + min(params.tokens, context.room)].tolist()
+            eos = next((i for i, token in enumerate(draft) if token in context.eos_ids), len(draft))
+            return draft[: eos + 1]
+        return []
+
+    def _grow(self, context: Context) -> Tree:
+        """The tree of all lines, best first."""
+        params, eos, room = self.params, context.eos_ids, min(context.room, DEEPEST)
+        matches = self._index.matches(params.matches if context.branching else 1, params.longest, params.min_ngram)
+        text, length = self._index.tokens, len(self._index)
+        tree = Tree.root(context.pending)
+        tokens, parents = tree.tokens, tree.parents
+        children: dict[tuple[int, int], int] = {}
+        left = [1.0]  # by node: the probability that it is reached and none of its children is right
+        # By falling bound on the next token's probability: (-bound, rank, where the line starts, match, depth, node).
+        lines = [(-RELIABILITY[m], rank, start, m, 0, 0) for rank, (start, m) in enumerate(matches)]
+        heapify(lines)
+        while lines and len(tokens) < params.nodes:
+            _, rank, start, match, depth, node = heappop(lines)
+            period = length - start
+            # Down the nodes that other lines have put there.
+            while depth < room:
+                token = text[start + depth % period]
+                child = children.get((node, token))
+                if child is None:
+                    break
+                node = child
+                depth += 1
+            if depth >= room or (node and tokens[node] in eos):
+                continue
+            probability = left[node] * RELIABILITY[match + depth]
+            if probability < params.floor:
+                continue
+            if lines and probability < -lines[0][0]:  # the bound was too high: its turn comes later
+                heappush(lines, (-probability, rank, start, match, depth, node))
+                continue
+            left[node] -= probability
+            left.append(probability)
+            child = children[node, token] = len(tokens)
+            tokens.append(token)
+            parents.append(node)
+            heappush(lines, (-probability * RELIABILITY[match + depth + 1], rank, start, match, depth + 1, child))
+        return tree

@@ -1,0 +1,173 @@
+"""Where did the last n tokens occur before? Two indexes that follow a growing text, O(1) amortised per token.
+
+Both are exact: an n-gram is known by the position where it first ended, and the (n+1)-gram by that name and the token in
+front of it, so there are no hash collisions to check for. Positions are indices into the text.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Sequence
+
+ORDERS = 8
+"""Longest n-gram indexed. Longer matches are measured by comparing; on recorded answers 16 orders found what 8 find."""
+
+STRIDE = 8
+"""Tokens compared at a time when a match longer than ORDERS is measured."""
+
+LONGEST = 32
+"""Where measuring a match stops: nothing is surer than a match of 32 tokens."""
+
+
+class TokenIndex(ABC):
+    """A text of token ids that grows at its end, and something known about it."""
+
+    def __init__(self) -> None:
+        self.tokens = array("i")
+        """The text as indexed so far."""
+        self._source: Sequence[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @abstractmethod
+    def append(self, token: int) -> None:
+        """Take in the next token."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget everything."""
+
+    def follow(self, tokens: Sequence[int]) -> None:
+        """Catch up with a text.
+
+        A sequence object seen before is taken to have only grown, as `Context.tokens` does. Another one (a new turn) is
+        compared once; where it differs from what is indexed the index is built again, O(n).
+        """
+        known = len(self.tokens)
+        same = tokens is self._source and len(tokens) >= known and (not known or tokens[known - 1] == self.tokens[-1])
+        if not same:
+            self._source = tokens
+            if array("i", tokens[:known]) != self.tokens:
+                self.clear()
+                known = 0
+        for token in tokens[known:]:
+            self.append(token)
+
+
+class NgramIndex(TokenIndex):
+    """Every earlier occurrence of the text's last 1 … ORDERS tokens, latest first: a context tree.
+
+    A context is extended by the token in front of it only once it has occurred twice: what occurred once has no
+    occurrence to find, and so texts that never repeat take the least memory.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._blank = array("i", [-1] * ORDERS)
+        self.clear()
+
+    def clear(self) -> None:
+        self.tokens = array("i")
+        # [ORDERS] of {name of the context's last n - 1 tokens << 32 | token in front of them: where it first ended}.
+        self._first: list[dict[int, int]] = [{} for _ in range(ORDERS)]
+        # [len(self) * ORDERS], by where an n-gram ends: where it ended the time before; -1 for none.
+        self._before = array("i")
+        # [len(self) * ORDERS], by where an n-gram first ended: where it ended last; -1 where it occurred once.
+        self._last = array("i")
+
+    def append(self, token: int) -> None:
+        tokens, before, last = self.tokens, self._before, self._last
+        end = len(tokens)
+        tokens.append(token)
+        before.extend(self._blank)
+        last.extend(self._blank)
+        name = 0
+        for n in range(min(ORDERS, end + 1)):
+            contexts = self._first[n]
+            key = name << 32 | tokens[end - n]
+            first = contexts.get(key)
+            if first is None:
+                contexts[key] = end
+                return
+            previous = last[first * ORDERS + n]
+            if previous < 0:  # its second time: from now on longer contexts tell the two apart
+                previous = first
+                if n + 1 < ORDERS and first > n:
+                    self._first[n + 1][first << 32 | tokens[first - n - 1]] = first
+            before[end * ORDERS + n] = previous
+            last[first * ORDERS + n] = end
+            name = first
+
+    def matches(self, limit: int, longest: int = ORDERS, shortest: int = 1) -> list[tuple[int, int]]:
+        """Earlier occurrences of the text's last tokens: the longest match first, among equals the latest.
+
+        Args:
+            limit: most occurrences.
+            longest: the n-gram to begin with, at most ORDERS.
+            shortest: the n-gram to end with, at least 1.
+
+        Returns:
+            (index of the token that followed, length of the match); a match longer than ORDERS is measured in steps of
+            STRIDE up to LONGEST.
+        """
+        out: list[tuple[int, int]] = []
+        if not self.tokens:
+            return out
+        before, seen = self._before, set()
+        end = len(self.tokens) - 1
+        for n in range(min(longest, ORDERS) - 1, shortest - 2, -1):
+            at = before[end * ORDERS + n]
+            while at >= 0:
+                if at not in seen:  # else it was met as part of a longer match
+                    seen.add(at)
+                    out.append((at + 1, n + 1))
+                    if len(out) >= limit:
+                        break
+                at = before[at * ORDERS + n]
+            if n == ORDERS - 1:
+                out = [(follows, self._measure(follows)) for follows, _ in out]
+                out.sort(key=lambda match: -match[1])  # stable: the latest stays first among equals
+            if len(out) >= limit:
+                break
+        return out
+
+    def _measure(self, follows: int) -> int:
+        """Length of a match of at least ORDERS tokens whose next token is at `follows`, rounded down."""
+        tokens, end, length = self.tokens, len(self.tokens), ORDERS
+        while length < LONGEST and follows - length >= STRIDE:
+            here, there = end - length, follows - length
+            if tokens[here - STRIDE : here] != tokens[there - STRIDE : there]:
+                break
+            length += STRIDE
+        return length
+
+
+class FirstOccurrences(TokenIndex):
+    """Where the text's last 1 … n tokens occurred first: all that published prompt lookup needs."""
+
+    def __init__(self, orders: int) -> None:
+        super().__init__()
+        self.orders = orders
+        self.clear()
+
+    def clear(self) -> None:
+        self.tokens = array("i")
+        self._first: list[dict[int, int]] = [{} for _ in range(self.orders)]
+        self._names: list[int] = []
+
+    def append(self, token: int) -> None:
+        tokens = self.tokens
+        end = len(tokens)
+        tokens.append(token)
+        name, names = 0, []
+        for n in range(min(self.orders, end + 1)):
+            name = self._first[n].setdefault(name << 32 | tokens[end - n], end)
+            names.append(name)
+        self._names = names
+
+    def follows(self, n: int) -> int | None:
+        """Index of the token after the first occurrence of the last n tokens (which may be themselves: then the length);
+        None where the text is shorter."""
+        return self._names[n - 1] + 1 if n <= len(self._names) else None
