@@ -1,0 +1,265 @@
+"""Lanes share the device fairly, and what goes wrong in one costs that one alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from specchat.backends import ContextFull, UserError
+from specchat.backends.recorded import RecordedModel, RecordedSession
+from specchat.engine.lanes import Lanes
+from specchat.engine.messages import Event, Failed, Finished, Generate, Prefilling, Started, Steps, Switch, Switched
+
+from .helpers import failures, steps_of, text_of
+
+TEXT = "the quick brown fox jumps over the lazy dog " * 8
+
+
+class Desk:
+    """Lanes, with what they posted."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.lanes = Lanes(self.events.append)
+
+    def run(self, turns: int | None = None) -> None:
+        while self.lanes.running and turns != 0:
+            self.lanes.advance()
+            turns = None if turns is None else turns - 1
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def model(pace: float = 0.0, prompt: str = "hi", answer: str = TEXT, **options: Any) -> RecordedModel:
+    """A model over bytes; every pass takes `pace` seconds."""
+    out = RecordedModel([], cost=(lambda nodes: pace) if pace else None, **options)
+    out.add(out.encode(prompt), out.encode(answer), text=prompt)
+    return out
+
+
+def test_an_answer_from_start_to_finish(desk: Desk) -> None:
+    desk.lanes.start(model(), Generate(5, prompt="hi"))
+    desk.run()
+    first, *_, last = desk.events
+    assert first == Started(5, "main", "greedy", "identical", 2, 0)
+    assert isinstance(last, Finished)
+    assert last.reason == "eos"
+    assert text_of(desk.events, 5) == TEXT
+    assert last.totals["tokens"] == sum(len(step.tokens) for step in steps_of(desk.events, 5))
+    assert last.totals["runs"] == [len(step.tokens) for step in steps_of(desk.events, 5)]
+
+
+def test_busy_time_is_shared_evenly(desk: Desk) -> None:
+    """Passes of 1 ms and of 4 ms: the quick lane gets four turns to the slow one's one, and both the same time."""
+    desk.lanes.start(model(0.001), Generate(1, lane="a", prompt="hi"))
+    desk.lanes.start(model(0.004), Generate(2, lane="b", prompt="hi"))
+    desk.run(turns=120)
+    desk.lanes.cancel_all()
+    quick, slow = [event for event in desk.events if isinstance(event, Finished)]
+    assert quick.busy_seconds == pytest.approx(slow.busy_seconds, rel=0.1, abs=0.006)
+    assert len(steps_of(desk.events, 1)) > 2 * len(steps_of(desk.events, 2))
+
+
+def test_a_late_lane_does_not_hog(desk: Desk) -> None:
+    desk.lanes.start(model(0.002), Generate(1, lane="a", prompt="hi"))
+    desk.run(turns=30)
+    desk.lanes.start(model(0.002), Generate(2, lane="b", prompt="hi"))
+    desk.run(turns=20)
+    early, late = (len(steps_of(desk.events, id)) for id in (1, 2))
+    assert early - 29 == pytest.approx(10, abs=3)  # one of its first turns was the prefill
+    assert late == pytest.approx(9, abs=3)
+
+
+def test_prefill_progress_and_reuse(desk: Desk) -> None:
+    target = model(prompt="x" * 1500)
+    desk.lanes.start(target, Generate(1, prompt="x" * 1500, max_tokens=3))
+    desk.run()
+    assert [event for event in desk.events if isinstance(event, Prefilling)] == [
+        *(Prefilling(1, 512, 1499), Prefilling(1, 1024, 1499), Prefilling(1, 1499, 1499)),
+    ]
+    desk.events.clear()
+    desk.lanes.start(target, Generate(2, prompt="x" * 1500, max_tokens=3))
+    desk.run()
+    assert desk.events[0] == Started(2, "main", "greedy", "identical", 1500, 1499)
+    assert not any(isinstance(event, Prefilling) for event in desk.events)
+
+
+def test_cancel_keeps_what_is_there(desk: Desk) -> None:
+    desk.lanes.start(model(), Generate(1, prompt="hi"))
+    desk.run(turns=10)
+    before = len(desk.events)
+    assert desk.lanes.cancel(1)
+    (finished,) = desk.events[before:]
+    assert isinstance(finished, Finished)
+    assert finished.reason == "cancelled"
+    assert TEXT.startswith(text_of(desk.events, 1))
+    assert not desk.lanes.running
+    assert not desk.lanes.cancel(1)
+
+
+def test_switch_changes_the_method_and_no_token(desk: Desk) -> None:
+    desk.lanes.start(model(), Generate(1, prompt="hi"))
+    desk.run(turns=10)
+    desk.lanes.switch(Switch(1, "recompute"))
+    assert desk.events[-1] == Switched(1, "recompute", "identical")
+    desk.run(turns=10)
+    desk.lanes.switch(Switch(1, "greedy"))
+    desk.run()
+    methods = [step.method for step in steps_of(desk.events, 1)]
+    assert methods == ["greedy"] * 9 + ["recompute"] * 10 + ["greedy"] * (len(methods) - 19)
+    assert text_of(desk.events, 1) == TEXT
+
+
+def test_a_refused_switch_ends_nothing(desk: Desk) -> None:
+    desk.lanes.start(model(), Generate(1, prompt="hi"))
+    desk.run(turns=5)
+    desk.lanes.switch(Switch(1, "greedi"))
+    desk.lanes.switch(Switch(1, "greedy", {"k": 3}))
+    assert [(f.cause, f.ended) for f in failures(desk.events)] == [("user", False)] * 2
+    assert "Did you mean greedy?" in failures(desk.events)[0].sentence
+    desk.run()
+    assert text_of(desk.events, 1) == TEXT
+    desk.lanes.switch(Switch(1, "recompute"))
+    assert failures(desk.events)[-1].ended is False
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (Generate(2, prompt="hi", method="lokup"), "lookup"),
+        (Generate(2, prompt="hi", settings={"k": 3}), "no setting 'k'"),
+        (Generate(2, prompt="hi", sampling={"temprature": 1}), "did you mean temperature?"),
+        (Generate(2, prompt="hi", sampling={"top_k": "many"}), "top_k takes a whole number"),
+        (Generate(2, prompt="hi", sampling={"top_p": 3}), "top_p must be"),
+        (Generate(2, prompt="hi", max_tokens=0), "at least 1"),
+        (Generate(2, prompt=""), "empty"),
+        (Generate(2), "a prompt or a chat's messages"),
+        (Generate(2, prompt="a", messages=[]), "one of the two"),
+        (Generate(2, messages=[{"role": "system", "content": "x"}]), "user's message"),
+        (Generate(2, prompt="x" * 300), "context"),
+        (Generate(2, prompt="hi", stop_regex=["("]), "("),
+    ],
+)
+def test_bad_requests_are_sentences(desk: Desk, request_: Generate, words: str) -> None:
+    target = model(context=200)
+    desk.lanes.start(target, request_)
+    (failed,) = failures(desk.events)
+    assert (failed.id, failed.cause) == (2, "user")
+    assert words in failed.sentence
+    desk.lanes.start(target, Generate(3, prompt="hi", max_tokens=4))
+    desk.run()
+    assert isinstance(desk.events[-1], Finished)
+
+
+def test_no_model(desk: Desk) -> None:
+    desk.lanes.start(None, Generate(1, prompt="hi"))
+    assert desk.events == [Failed(1, "user", "No model is loaded: load one first.")]
+
+
+def test_one_answer_a_lane(desk: Desk) -> None:
+    target = model()
+    desk.lanes.start(target, Generate(1, prompt="hi"))
+    desk.lanes.start(target, Generate(2, prompt="hi"))
+    assert failures(desk.events)[0].id == 2
+    desk.run()
+    assert text_of(desk.events, 1) == TEXT
+
+
+class Breaking(RecordedModel):
+    """Raises `error` at the twentieth pass of a session."""
+
+    error: BaseException
+
+    def open_session(self, context: int | None = None) -> RecordedSession:
+        outer = self
+
+        class Session(RecordedSession):
+            passes = 0
+
+            def evaluate(self, *args: Any, **options: Any) -> Any:
+                Session.passes += 1
+                if Session.passes == 20:
+                    raise outer.error
+                return super().evaluate(*args, **options)
+
+        return Session(self, 10_000)
+
+
+class RustPanic(BaseException):
+    """As pyo3 raises them."""
+
+
+def breaking(error: BaseException) -> Breaking:
+    out = Breaking([])
+    out.error = error
+    out.add(out.encode("hi"), out.encode(TEXT), text="hi")
+    return out
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (UserError("Do this."), "user"),
+        (ContextFull("Do that."), "user"),
+        (MemoryError(), "memory"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "memory"),
+        (ZeroDivisionError("x"), "bug"),
+        (RustPanic("index out of bounds\nsecond line"), "bug"),
+        (SystemExit(3), "bug"),
+    ],
+)
+def test_errors_end_one_answer(
+    desk: Desk, error: BaseException, cause: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECCHAT_LOG", "/var/log/here.log")
+    desk.lanes.start(breaking(error), Generate(1, lane="a", prompt="hi"))
+    desk.lanes.start(model(), Generate(2, lane="b", prompt="hi"))
+    desk.run()
+    (failed,) = failures(desk.events)
+    assert (failed.id, failed.cause) == (1, cause)
+    assert failed.sentence.count("\n") == 0
+    assert text_of(desk.events, 2) == TEXT
+    assert TEXT.startswith(text_of(desk.events, 1))
+    logged = capsys.readouterr().err
+    assert ("Traceback" in logged) == (cause != "user")
+    if cause == "bug":
+        assert "/var/log/here.log" in failed.sentence
+    # The lane is there again, with a new cache if the old one cannot be trusted.
+    desk.events.clear()
+    desk.lanes.start(model(), Generate(3, lane="a", prompt="hi"))
+    assert isinstance(desk.events[0], Started)
+    assert desk.events[0].reused == (1 if cause == "user" else 0)
+    desk.run()
+    assert text_of(desk.events, 3) == TEXT
+
+
+def test_closing_a_lane_cancels_its_answer(desk: Desk) -> None:
+    target = model()
+    desk.lanes.start(target, Generate(1, lane="a", prompt="hi"))
+    desk.run(turns=5)
+    desk.lanes.close_lane("a")
+    desk.lanes.close_lane("never")
+    assert isinstance(desk.events[-1], Finished)
+    desk.lanes.start(target, Generate(2, lane="a", prompt="hi"))
+    assert desk.events[-1] == Started(2, "a", "greedy", "identical", 2, 0)
+    desk.lanes.clear()
+    assert not desk.lanes.running
+
+
+def test_trees_cross_only_where_something_was_drafted(desk: Desk) -> None:
+    target = model()
+    desk.lanes.start(target, Generate(1, prompt="hi", method="lookup"))
+    desk.run()
+    steps: Sequence[Any] = [step for event in desk.events if isinstance(event, Steps) for step in event.steps]
+    assert any(step.drafted for step in steps)
+    for step in steps:
+        if step.drafted:
+            assert len(step.tree_tokens) == len(step.tree_parents) == step.drafted + 1
+            assert [step.tree_tokens[node] for node in step.path[1:]] == step.tokens[: step.accepted]
+        else:
+            assert not step.tree_tokens
+            assert not step.path
