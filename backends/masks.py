@@ -1,0 +1,145 @@
+"""Attention masks of a token tree, one per layer type, and which of them a model takes.
+
+A node sees the committed prefix, its ancestors and itself. transformers takes a 4-D mask as it is, so sliding windows have to be
+in it, and they go by *position*: two nodes in neighbouring slots may stand at the same position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .attention import NAME as ATTENTION
+
+FULL = "full_attention"
+SLIDING = "sliding_attention"
+CHUNKED = "chunked_attention"
+KNOWN = frozenset((FULL, SLIDING, CHUNKED))
+
+Style = Literal["mapping", "single", "native"]
+"""mapping: the model takes a dict of masks by layer type; single: one mask; native: it makes its own, so chains only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far back a layer type sees: all of it, the last `window` positions, or its own chunk of `chunk` positions."""
+
+    window: int | None = None
+    chunk: int | None = None
+
+    def first(self, position: int) -> int:
+        """The oldest position that a query at `position` sees."""
+        if self.window is not None:
+            return max(0, position - self.window + 1)
+        if self.chunk is not None:
+            return position - position % self.chunk
+        return 0
+
+    @property
+    def full(self) -> bool:
+        """Whether it sees everything."""
+        return self.window is None and self.chunk is None
+
+
+@dataclass(frozen=True, slots=True)
+class MaskPlan:
+    """How to give a model its masks."""
+
+    style: Style
+    reaches: dict[str, Reach]
+    """By layer type."""
+    layer_types: tuple[str, ...]
+    """Of each layer."""
+    causal_without: bool
+    """A chain on an empty cache needs no mask (not so with transformers' eager attention)."""
+    group: int = 1
+    """Times each mask row is repeated: query heads per K/V head for our attention function, 1 for transformers' own."""
+
+    @property
+    def full(self) -> bool:
+        """Whether every layer sees everything."""
+        return all(reach.full for reach in self.reaches.values())
+
+
+def plans_for(config: Any) -> list[MaskPlan]:
+    """The ways to give a model of this (text) configuration its masks, likeliest first; loading proves which one is right."""
+    name = config._attn_implementation
+    causal_without = name in ("sdpa", ATTENTION)
+    layers = int(config.num_hidden_layers)
+    window = getattr(config, "sliding_window", None)
+    group = 1
+    if name == ATTENTION:
+        group = config.num_attention_heads // (getattr(config, "num_key_value_heads", None) or config.num_attention_heads)
+    plans = []
+    types = getattr(config, "layer_types", None)
+    if types and set(types) <= KNOWN:
+        # Models look up FULL and SLIDING by name whether or not a layer uses them.
+        reaches = {FULL: Reach(), SLIDING: Reach(window=window)}
+        if CHUNKED in types:
+            reaches[CHUNKED] = Reach(chunk=config.attention_chunk_size)
+        plans.append(MaskPlan("mapping", reaches, tuple(types), causal_without, group))
+    one = FULL if window is None else SLIDING
+    plans.append(MaskPlan("single", {one: Reach(window=window)}, (one,) * layers, causal_without, group))
+    return plans
+
+
+def native_plan(config: Any) -> MaskPlan:
+    """The model makes its own masks."""
+    return MaskPlan("native", {FULL: Reach()}, (FULL,) * int(config.num_hidden_layers), True)
+
+
+def unpack(bits: Sequence[int], width: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Integers as rows of booleans [n, width], lowest bit first."""
+    size = (width + 7) // 8
+    raw = np.frombuffer(b"".join(b.to_bytes(size, "little") for b in bits), dtype=np.uint8).reshape(len(bits), size)
+    return np.unpackbits(raw, axis=1, count=width, bitorder="little").view(np.bool_)
+
+
+def tree_mask(
+    bits: Sequence[int],
+    positions: Sequence[int],
+    slot_positions: Sequence[int],
+    length: int,
+    reach: Reach,
+    first: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    group: int = 1,
+) -> Tensor:
+    """Additive mask of new nodes: 0 where they see, the type's lowest value where not.
+
+    Args:
+        bits: for each new node its ancestors and itself as bits over the tentative slots [n].
+        positions: absolute position of each new node [n].
+        slot_positions: absolute position of what each tentative slot holds [m].
+        length: committed tokens; their slots are their positions.
+        reach: how far back this layer type sees.
+        first: the oldest slot in view.
+        dtype: of the attention scores.
+        device: where the mask goes.
+        group: times the rows are repeated.
+
+    Returns:
+        [1, 1, group × n, length - first + m]
+    """
+    n, m = len(bits), len(slot_positions)
+    low = torch.finfo(dtype).min
+    seen = unpack(bits, m)
+    if group > 1:
+        seen = np.tile(seen, (group, 1))
+    if reach.full:
+        # Only the small tentative part is made on the CPU; the prefix, seen by all, is filled where it is needed.
+        tail = torch.zeros((group * n, m), dtype=dtype).masked_fill_(torch.from_numpy(~seen), low)
+        mask = torch.zeros((group * n, length - first + m), dtype=dtype, device=device)
+        mask[:, length - first :] = tail
+        return mask[None, None]
+    oldest = np.tile([reach.first(p) for p in positions], group)[:, None]
+    seen &= np.asarray(slot_positions)[None, :] >= oldest
+    prefix = np.arange(first, length)[None, :] >= oldest
+    visible = torch.from_numpy(np.concatenate((prefix, seen), axis=1))
+    return torch.zeros(visible.shape, dtype=dtype).masked_fill_(~visible, low).to(device)[None, None]

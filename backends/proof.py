@@ -1,0 +1,230 @@
+"""What a transformers model can do, proven at load: a five-node tree against its linear paths, chains, rewinding.
+
+The linear paths go through the model in its own way (its own masks and attention, no cache), so that whatever we assume of its
+masks is tested. Sliding windows are narrowed to `PROOF_WINDOW` meanwhile: a real one is longer than any text worth testing with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import DynamicCache
+
+from . import attention
+from .base import ROOT, Cancelled, Capabilities, UserError
+from .masks import MaskPlan, Reach, native_plan, plans_for
+from .plain_session import PlainSession
+from .slot_cache import KVSpec
+from .transformers_session import Runner, TransformersSession, out_of_memory
+
+PREFIX = 6
+"""Tokens before the tree: more than PROOF_WINDOW, so that windows matter."""
+PROOF_WINDOW = 4
+PARENTS = (ROOT, 0, 0, 1, 2)
+"""The tree: one root, two children, one grandchild below each."""
+PATHS = ((0, 1, 3), (0, 2, 4))
+
+TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.03, torch.bfloat16: 0.15}
+"""Greatest root-mean-square difference of logits, in units of their standard deviation. A wrong mask costs some 0.5; what a
+half type loses depends on the order of its sums, about 0.005 and 0.03."""
+
+PASSES = 7
+"""Forward passes of a proof that succeeds at once (what `progress` counts up to)."""
+
+Tick = Callable[[], None]
+
+
+@contextmanager
+def narrowed(config: Any) -> Iterator[None]:
+    """Sliding windows of PROOF_WINDOW in this configuration."""
+    window = getattr(config, "sliding_window", None)
+    if window is None:
+        yield
+        return
+    config.sliding_window = PROOF_WINDOW
+    try:
+        yield
+    finally:
+        config.sliding_window = window
+
+
+def proof_tokens(vocabulary: int) -> list[int]:
+    """Token ids of the prefix and the five nodes: spread over the vocabulary, the same every time."""
+    return [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(PREFIX + len(PARENTS))]
+
+
+def differs(found: Tensor, wanted: Tensor, dtype: torch.dtype) -> bool:
+    """Whether logits [rows, vocab] are further apart than rounding explains."""
+    found, wanted = found.float(), wanted.to(found.device).float()
+    error = (found - wanted).square().mean().sqrt() / wanted.std().clamp_min(1e-6)
+    return not bool(error <= TOLERANCE.get(dtype, 0.15))
+
+
+class Proof:
+    """The passes of a proof on one model.
+
+    Args:
+        runner: the model, with any plan.
+        config: its text configuration.
+        vocabulary: how many token ids its embedding has.
+        tick: told after each pass; may raise Cancelled.
+    """
+
+    def __init__(self, runner: Runner, config: Any, vocabulary: int, tick: Tick) -> None:
+        self.runner, self.config, self.tick = runner, config, tick
+        tokens = proof_tokens(vocabulary)
+        self.prefix, self.tree = tokens[:PREFIX], tokens[PREFIX:]
+        paths = [self.prefix + [self.tree[node] for node in path] for path in PATHS]
+        with torch.inference_mode(), narrowed(config):
+            # [2 paths, PREFIX + 3, vocab]
+            self.wanted: Tensor = runner.module(input_ids=torch.tensor(paths, device=runner.device), use_cache=False).logits
+        tick()
+
+    def row(self, node: int) -> Tensor:
+        """The linear logits at one node [vocab]."""
+        path, at = next((p, line.index(node)) for p, line in enumerate(PATHS) if node in line)
+        return self.wanted[path, PREFIX + at]
+
+    def rows(self, nodes: tuple[int, ...]) -> Tensor:
+        """The linear logits at some nodes [nodes, vocab]."""
+        return torch.stack([self.row(node) for node in nodes])
+
+    def specs(self) -> tuple[KVSpec | None, ...]:
+        """What each layer caches, from a pass of one token."""
+        run = self.runner
+        cache = DynamicCache(config=run.module.config)
+        with torch.inference_mode():
+            run.module(input_ids=torch.tensor([self.prefix[:1]], device=run.device), past_key_values=cache, use_cache=True)
+        self.tick()
+        out: list[KVSpec | None] = []
+        for layer in cache.layers:
+            keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
+            if not isinstance(keys, Tensor) or not isinstance(values, Tensor) or keys.ndim != 4:
+                out.append(None)
+                continue
+            key, value = (keys.shape[1], keys.shape[3]), (values.shape[1], values.shape[3])
+            out.append(KVSpec(key, value, keys.dtype, keys.device))
+        return tuple(out)
+
+    def _open(self, runner: Runner, plan: MaskPlan) -> TransformersSession:
+        reaches = {k: r if r.window is None else Reach(window=PROOF_WINDOW) for k, r in plan.reaches.items()}
+        session = TransformersSession(replace(runner, plan=replace(plan, reaches=reaches)), PREFIX + 16)
+        session.prefill(self.prefix)
+        self.tick()
+        return session
+
+    def tree_works(self, runner: Runner, plan: MaskPlan) -> bool:
+        """Whether the branching tree, grown in two passes, has its linear paths' logits."""
+        with narrowed(self.config):
+            session = self._open(runner, plan)
+            top = session.evaluate(self.tree[:3], PARENTS[:3]).logits
+            self.tick()
+            low = session.evaluate(self.tree[3:], PARENTS[3:]).logits
+            self.tick()
+        return not differs(torch.cat((top, low)), self.rows((0, 1, 2, 3, 4)), runner.dtype)
+
+    def chain_works(self, runner: Runner, plan: MaskPlan) -> bool:
+        """Whether a chain, a commit of its first node, and a plain step after a rewind have the linear logits."""
+        with narrowed(self.config):
+            session = self._open(runner, plan)
+            first, second = PATHS
+            chain = session.evaluate([self.tree[node] for node in first], (ROOT, 0, 1)).logits
+            session.commit((0, 1))
+            self.tick()
+            session.rewind(PREFIX + 1)
+            plain = session.evaluate((self.tree[second[1]],), (ROOT,)).logits
+            self.tick()
+        return not differs(torch.cat((chain, plain)), self.rows((*first, second[1])), runner.dtype)
+
+    def plain_works(self) -> bool:
+        """Whether passes of several tokens after others give a recurrent model's linear logits (else it takes one at a time)."""
+        session = PlainSession(self.runner, PREFIX + 16, several=True)
+        path = PATHS[0]
+        session.prefill(self.prefix[:2])
+        session.prefill(self.prefix[2:])
+        found = session.evaluate([self.tree[node] for node in path], (ROOT, 0, 1)).logits
+        return not differs(found, self.rows(path), self.runner.dtype)
+
+
+def attempt(check: Callable[[], bool]) -> bool:
+    """A check's answer; what fails inside the model counts as a no.
+
+    Raises:
+        Cancelled, and whatever is not the model's fault (out of memory).
+    """
+    try:
+        return check()
+    except Cancelled:
+        raise
+    except UserError as error:
+        if "memory" in str(error):
+            raise
+        return False
+    except Exception as error:  # noqa: BLE001 - models fail in every way there is; a failure is an answer here
+        if out_of_memory(error):
+            raise
+        return False
+
+
+def prove(runner: Runner, config: Any, vocabulary: int, tick: Tick) -> tuple[Runner, Capabilities, bool]:
+    """Find how this model takes trees.
+
+    Args:
+        runner: the model; its plan and specs are filled in here.
+        config: its text configuration.
+        vocabulary: how many token ids its embedding has.
+        tick: told after each pass.
+
+    Returns:
+        the runner to open sessions with, what the model can do, and whether it takes several tokens a pass.
+    """
+    model: Any = runner.module
+    proof = Proof(runner, config, vocabulary, tick)
+    reasons: dict[str, str] = {}
+    if recurrent(model, config):
+        why = "This model is recurrent: its state cannot branch or go back, so it decodes plainly."
+    else:
+        own = config._attn_implementation
+        try:
+            runner = replace(runner, specs=proof.specs())
+        except Exception as error:
+            if out_of_memory(error):
+                raise
+        if any(runner.specs):
+            attention.register()
+            for name in dict.fromkeys((attention.NAME, own)):
+                if not attempt(lambda name=name: switched(model, name)):
+                    continue
+                for plan in plans_for(config):
+                    if attempt(lambda plan=plan: proof.tree_works(runner, plan) and proof.chain_works(runner, plan)):
+                        return replace(runner, plan=plan), Capabilities(reasons=NO_LAYERS), True
+            switched(model, own)
+            plan = native_plan(config)
+            if attempt(lambda: proof.chain_works(runner, plan)):
+                reasons["tree"] = "A branching tree did not give this model's linear logits, so methods draft chains only."
+                return replace(runner, plan=plan), Capabilities(tree=False, reasons=reasons | NO_LAYERS), True
+        why = "Neither trees nor chains gave this model's linear logits, so it decodes plainly."
+    several = attempt(proof.plain_works)
+    reasons = {"tree": why, "chain": why} | NO_LAYERS
+    return runner, Capabilities(tree=False, chain=False, reasons=reasons), several
+
+
+NO_LAYERS = {"layers": "Stopping after some of the layers is not there yet."}
+
+
+def switched(model: Any, name: str) -> bool:
+    """Tell the model to use an attention function; whether it does."""
+    model.set_attn_implementation(name)
+    return bool(model.config.get_text_config(decoder=True)._attn_implementation == name)
+
+
+def recurrent(model: Any, config: Any) -> bool:
+    """Whether the model keeps a state that a token overwrites."""
+    types = set(getattr(config, "layer_types", None) or ())
+    stateful = {"linear_attention", "conv", "mamba", "mamba2", "recurrent", "hybrid", "hybrid_sliding"}
+    return bool(getattr(model, "_is_stateful", False)) or bool(types & stateful)

@@ -1,0 +1,215 @@
+"""A preallocated KV cache for transformers models: K and V are written in place into slots.
+
+transformers' `DynamicCache` concatenates at every step, which copies the whole context for each token. Here a pass writes its
+new K/V behind those in use and attention reads a view, so a step costs what its own tokens cost. Sliding-window layers keep the
+full history too: tree nodes and rewinding need what a ring buffer would have overwritten; the window is a view or a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+FIRST_CAPACITY = 256
+"""Slots of a new cache; it doubles when full, up to the session's context."""
+
+ARENA_BYTES = 256 << 20
+"""Layers share one tensor up to this size at full context: moving K/V is then one copy for all of them (on a model of 8 small
+layers 32 copies cost as much as 5 % of a step), while growing never holds more than this twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class KVSpec:
+    """What one layer caches, as seen in a first pass over the model."""
+
+    key: tuple[int, int]
+    """(K/V heads, width of a head)."""
+    value: tuple[int, int]
+    """The same for V; latent attention has another width here."""
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of one token's K and V in this layer."""
+        return (self.key[0] * self.key[1] + self.value[0] * self.value[1]) * self.dtype.itemsize
+
+
+class Arena:
+    """K and V of neighbouring layers with one shape, each in one tensor [layers, 1, K/V heads, slots, width]."""
+
+    keys: Tensor
+    values: Tensor
+
+    def __init__(self, spec: KVSpec) -> None:
+        self.spec = spec
+        self.layers = 0
+        self.slots = 0
+
+    def _empty(self, shape: tuple[int, int], slots: int) -> Tensor:
+        heads, width = shape
+        return torch.empty((self.layers, 1, heads, slots, width), dtype=self.spec.dtype, device=self.spec.device)
+
+    def resize(self, slots: int, used: int) -> None:
+        """Reallocate for `slots`, keeping the first `used`; nothing has changed if the memory is not there."""
+        keys, values = self._empty(self.spec.key, slots), self._empty(self.spec.value, slots)
+        if used:
+            keys[..., :used, :] = self.keys[..., :used, :]
+            values[..., :used, :] = self.values[..., :used, :]
+        self.keys, self.values, self.slots = keys, values, slots
+
+    def move(self, source: Tensor, start: int) -> None:
+        """Copy the slots `source` [n] to `start` … `start` + n; the ranges may overlap, for the gather makes a copy first."""
+        source = source.to(self.spec.device)
+        for tensor in (self.keys, self.values):
+            tensor.narrow(3, start, len(source)).copy_(tensor.index_select(3, source))
+
+
+class SlotLayer(CacheLayerMixin):
+    """One layer's view of the cache. `first` is the oldest slot that the next pass reads (its window's edge)."""
+
+    is_sliding = False
+    keys: Tensor
+    values: Tensor
+
+    def __init__(self, cache: SlotCache) -> None:
+        super().__init__()
+        self.cache = cache
+        self.first = 0
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Nothing to do: the cache allocates before the pass."""
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Write the pass's K and V [1, heads, n, width]; return what its queries may read, from `first` on."""
+        cache = self.cache
+        start, count = cache.start, cache.count
+        self.keys.narrow(2, start, count).copy_(key_states)
+        self.values.narrow(2, start, count).copy_(value_states)
+        first = self.first
+        length = start + count - first
+        return self.keys.narrow(2, first, length), self.values.narrow(2, first, length)
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """(keys that the queries see, position of the first of them)."""
+        return self.cache.start + query_length - self.first, self.first
+
+    def get_seq_length(self) -> int:
+        """Slots in use before this pass."""
+        return self.cache.start
+
+    def get_max_length(self) -> int:
+        """Most slots."""
+        return self.cache.context
+
+
+class SlotCache(Cache):
+    """All layers' slots. The session says which slots a pass writes (`begin`); the layers write when the model calls them.
+
+    Args:
+        specs: per layer what it caches; None for a layer without K/V of its own.
+        context: most slots.
+    """
+
+    def __init__(self, specs: Sequence[KVSpec | None], context: int) -> None:
+        self.context = context
+        self.capacity = 0
+        self.start = 0
+        self.count = 0
+        self.slots = [SlotLayer(self) for _ in specs]
+        super().__init__(layers=list(self.slots))
+        self._none_sliding = [False] * len(specs)
+        self.arenas: list[Arena] = []
+        self._places: list[tuple[SlotLayer, Arena, int]] = []
+        for index, spec in enumerate(specs):
+            if spec is None:
+                continue
+            arena = self.arenas[-1] if self.arenas else None
+            if arena is None or arena.spec != spec or (arena.layers + 1) * spec.slot_bytes * context > ARENA_BYTES:
+                arena = Arena(spec)
+                self.arenas.append(arena)
+            self._places.append((self.slots[index], arena, arena.layers))
+            arena.layers += 1
+        self.reserve(min(FIRST_CAPACITY, context), used=0)
+
+    def reserve(self, slots: int, used: int) -> None:
+        """Make room for `slots` slots, of which the first `used` hold something.
+
+        Raises:
+            RuntimeError: torch's out of memory; what was there still is.
+        """
+        if slots <= self.capacity:
+            return
+        capacity = max(slots, min(2 * self.capacity, self.context))
+        for arena in self.arenas:
+            if arena.slots < capacity:
+                arena.resize(capacity, used)
+        for layer, arena, index in self._places:
+            layer.keys, layer.values = arena.keys[index], arena.values[index]
+        self.capacity = capacity
+
+    def begin(self, start: int, count: int) -> None:
+        """The next pass writes slots `start` … `start` + `count`."""
+        self.start, self.count = start, count
+
+    def look_from(self, firsts: Sequence[int]) -> None:
+        """Per layer the oldest slot that the next pass reads."""
+        for layer, first in zip(self.slots, firsts, strict=True):
+            layer.first = first
+
+    def move(self, source: Sequence[int], start: int) -> None:
+        """Copy slots `source` to `start` onwards, in all layers."""
+        index = torch.tensor(source)
+        for arena in self.arenas:
+            arena.move(index, start)
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Bytes of one token in all layers."""
+        return sum(arena.spec.slot_bytes * arena.layers for arena in self.arenas)
+
+    # What models and transformers' mask functions ask at every pass, without the general case's loops over the layers.
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Write one layer's new K and V; return all that its queries may read."""
+        return self.slots[layer_idx].update(key_states, value_states)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Slots in use before this pass."""
+        return self.start
+
+    def get_query_offset(self, layer_idx: int = 0) -> int:
+        """Slot of the pass's first query."""
+        return self.start
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
+        """(keys that this layer's queries see, position of the first of them)."""
+        return self.slots[layer_idx].get_mask_sizes(query_length)
+
+    @property
+    def is_sliding(self) -> list[bool]:
+        """No layer forgets."""
+        return self._none_sliding
+
+    @property
+    def is_linear(self) -> list[bool]:
+        """No layer is recurrent."""
+        return self._none_sliding
+
+    @property
+    def is_dummy(self) -> list[bool]:
+        """Layers without K/V never ask."""
+        return self._none_sliding
+
+    @property
+    def is_compileable(self) -> bool:
+        """Capacity grows and slots are Python integers."""
+        return False

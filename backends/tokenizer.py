@@ -1,0 +1,147 @@
+"""Text to token ids and back for transformers models. What people and models write is text, never a control token."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .base import Message, UserError
+
+MARK = "\U000f0000"
+"""Private-use character set around special tokens that a message spells, while the chat template runs."""
+
+
+class TextCodec:
+    """The tokenizer of one model.
+
+    Args:
+        folder: where the tokenizer's files are.
+        vocabulary: rows of the model's LM head; `pieces` has as many.
+
+    Raises:
+        UserError: there is no tokenizer, or it cannot be read.
+    """
+
+    def __init__(self, folder: Path, vocabulary: int) -> None:
+        self._tokenizer = open_tokenizer(folder)
+        self.vocabulary = vocabulary
+        self._pieces: list[str] | None = None
+        special = {str(token) for token in self._tokenizer.all_special_tokens}
+        special |= {t.content for t in self._tokenizer.added_tokens_decoder.values() if t.special}
+        longest_first = sorted(filter(None, special), key=len, reverse=True)
+        self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+    @property
+    def has_template(self) -> bool:
+        """Whether there is a chat template."""
+        return bool(self._tokenizer.chat_template)
+
+    @property
+    def eos_id(self) -> int | None:
+        """The tokenizer's own end-of-sequence token."""
+        eos = self._tokenizer.eos_token_id
+        return eos if isinstance(eos, int) else None
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of plain text, with BOS if the tokenizer adds one, never with EOS."""
+        ids: list[int] = self._tokenizer.encode(text, split_special_tokens=True)
+        # Some tokenizers close what they encode; a prompt goes on.
+        if ids and ids[-1] == self._tokenizer.eos_token_id and ids[-1] != self._tokenizer.bos_token_id:
+            ids.pop()
+        return ids
+
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        """Token ids of a chat up to where the next answer starts. Special tokens spelled in a message become text.
+
+        Raises:
+            UserError: no template, or it refuses these messages.
+        """
+        if not self.has_template:
+            raise UserError("This model has no chat template: use plain completion (--raw).")
+        marked = [
+            {name: self._special.sub(rf"{MARK}\g<0>{MARK}", value.replace(MARK, "")) for name, value in message.items()}
+            for message in messages
+        ]
+        text = self._render(marked)
+        if MARK not in text:
+            return list(self._tokenizer.encode(text, add_special_tokens=False))
+        ids: list[int] = []
+        # Text, token, text, token … text. A mark that the template separated from its other one still parts the text.
+        for index, part in enumerate(re.split(rf"{MARK}({self._special.pattern}){MARK}|{MARK}", text)):
+            if part:
+                ids += self._encode_part(part, as_text=index % 2 == 1, first=not ids)
+        return ids
+
+    def _encode_part(self, part: str, *, as_text: bool, first: bool) -> list[int]:
+        """Ids of a part of a chat. SentencePiece puts a space before what starts a string; behind a newline it does not."""
+        if not first:
+            newline = self._tokenizer.encode("\n", add_special_tokens=False)
+            ids = list(self._tokenizer.encode("\n" + part, add_special_tokens=False, split_special_tokens=as_text))
+            if ids[: len(newline)] == newline:
+                return ids[len(newline) :]
+        return list(self._tokenizer.encode(part, add_special_tokens=False, split_special_tokens=as_text))
+
+    def _render(self, messages: Sequence[Message]) -> str:
+        from jinja2.exceptions import TemplateError
+
+        if not messages:
+            raise UserError("A chat needs at least one message.")
+        try:
+            text = self._tokenizer.apply_chat_template(
+                [dict(message) for message in messages], tokenize=False, add_generation_prompt=True
+            )
+        except (TemplateError, ValueError, TypeError, KeyError, IndexError) as error:
+            said = str(error).strip().splitlines()
+            raise UserError(
+                f"The model's chat template refuses this conversation ({said[0] if said else type(error).__name__}): "
+                "leave out the system message, or use plain completion (--raw)."
+            ) from None
+        return str(text)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of token ids, without special tokens, spaces as they are."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+    def pieces(self) -> list[str]:
+        """The text of each id when alone; special tokens by name, ids without a token as <id>."""
+        if self._pieces is None:
+            known = min(self.vocabulary, len(self._tokenizer))
+            names = self._tokenizer.convert_ids_to_tokens(range(known))
+            texts = self._tokenizer.batch_decode([[i] for i in range(known)], clean_up_tokenization_spaces=False)
+            self._pieces = [self._piece(i, name, text) for i, (name, text) in enumerate(zip(names, texts, strict=True))]
+            self._pieces += [f"<{i}>" for i in range(known, self.vocabulary)]
+        return self._pieces
+
+    @staticmethod
+    def _piece(index: int, name: str | None, text: str) -> str:
+        if name is None:
+            return f"<{index}>"
+        # SentencePiece writes a leading space as ▁ and drops it where a text starts.
+        if name.startswith("▁") and not text.startswith(" "):
+            return " " * (len(name) - len(name.lstrip("▁"))) + text.lstrip(" ")
+        return text
+
+
+def open_tokenizer(folder: Path) -> Any:
+    """The tokenizer in a folder.
+
+    Raises:
+        UserError: there is none, or it cannot be read.
+    """
+    from transformers import AutoTokenizer
+
+    files = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json", "merges.txt")
+    if not any((folder / name).is_file() for name in files):
+        raise UserError(
+            f"{folder} holds no tokenizer (tokenizer.json or tokenizer.model): copy the files of the tokenizer that the "
+            "model was trained with into it."
+        )
+    try:
+        return AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+    except Exception as error:
+        said = str(error).strip().splitlines()
+        raise UserError(
+            f"The tokenizer in {folder} cannot be read ({said[0] if said else type(error).__name__}): copy its files again."
+        ) from None

@@ -1,0 +1,337 @@
+"""A session on a transformers model: the tree's nodes in the slots of a preallocated KV cache."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .base import ROOT, ContextFull, Session, UserError
+from .masks import MaskPlan, tree_mask
+from .scores import TorchScores
+from .slot_cache import KVSpec, SlotCache
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """What a session needs to know of a loaded model."""
+
+    module: torch.nn.Module
+    plan: MaskPlan
+    specs: tuple[KVSpec | None, ...]
+    dtype: torch.dtype
+    device: torch.device
+    """Where the model takes its token ids."""
+    takes_positions: bool
+    takes_rows: bool
+    """Whether `forward` has `logits_to_keep`; without it the LM head runs over every node."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A tentative token in the cache."""
+
+    token: int
+    parent: int
+    position: int
+    slot: int
+    bits: int
+    """Its ancestors and itself, bit i for slot length + i."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether torch could not get memory, on whatever device."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and ("not enough memory" in text or "out of memory" in text)
+
+
+class TransformersSession(Session):
+    """One conversation's KV cache on a transformers model.
+
+    Committed token i is in slot i, so slots and positions agree; nodes take the slots behind. Between calls no slot behind
+    `_end` means anything, which is why a pass that fails, or a rewind, needs no undoing.
+    """
+
+    def __init__(self, runner: Runner, context: int) -> None:
+        self._run = runner
+        self._forward: Callable[..., Any] = runner.module.forward
+        self._plan = runner.plan
+        self._context = context
+        self._tokens: list[int] = []
+        self._nodes: dict[int, Node] = {}
+        self._next = 0
+        self._end = 0
+        try:
+            with torch.inference_mode():
+                self._cache = SlotCache(runner.specs, context)
+                self._arange = torch.arange(context, device=runner.device)[None]
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            raise UserError(
+                f"There is not enough memory on {runner.device} for a KV cache: close other sessions, load a smaller model "
+                "or one in a smaller dtype."
+            ) from None
+        self._reach_of = [self._plan.reaches[t] for t in self._plan.layer_types]
+        self._bounded = not self._plan.full
+        self._cuda = runner.device.type == "cuda"
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """The committed token ids (live)."""
+        return self._tokens
+
+    @property
+    def context(self) -> int:
+        """Most tokens that the cache can hold."""
+        return self._context
+
+    def evaluate(
+        self,
+        tokens: Sequence[int],
+        parents: Sequence[int],
+        rows: Sequence[int] | None = None,
+        layers: int | None = None,
+    ) -> TorchScores:
+        """Add nodes and run one forward pass over them (see `Session.evaluate`)."""
+        if layers is not None:
+            raise UserError("This model cannot stop after some of its layers.")
+        begun = time.perf_counter()
+        if len(tokens) != len(parents):
+            raise ValueError(f"{len(tokens)} tokens with {len(parents)} parents")
+        new = self._hang(tokens, parents)
+        first_id = self._next
+        wanted = range(first_id, first_id + len(new)) if rows is None else rows
+        if not new:
+            if wanted:
+                raise ValueError(f"no pass completes the rows {list(wanted)}")
+            return TorchScores(torch.empty((0, 0)), (), ())
+        picks: list[int] | None = None
+        if rows is not None:
+            picks = [row - first_id for row in rows]
+            if any(not 0 <= pick < len(new) for pick in picks):
+                raise ValueError(f"rows {list(rows)} are not all of this pass's nodes {first_id} to {first_id + len(new) - 1}")
+        with torch.inference_mode():
+            try:
+                logits = self._pass(new, picks)
+                if self._cuda:
+                    # Without this the seconds would be those of launching; whoever reads the scores waits here anyway.
+                    torch.cuda.synchronize(self._run.device)
+            except Exception as error:
+                if not out_of_memory(error):
+                    raise
+                raise self._no_memory(len(new)) from None
+        for number, node in enumerate(new, first_id):
+            self._nodes[number] = node
+        self._next = first_id + len(new)
+        self._end += len(new)
+        self.nodes_evaluated += len(new)
+        self.forward_seconds += time.perf_counter() - begun
+        if picks is None:
+            return TorchScores(logits, tuple(wanted), tuple([node.position + 1 for node in new]))
+        return TorchScores(logits, tuple(wanted), tuple([new[pick].position + 1 for pick in picks]))
+
+    def _hang(self, tokens: Sequence[int], parents: Sequence[int]) -> list[Node]:
+        """The new nodes, placed behind the slots in use; nothing is changed but that holes may be closed."""
+        length = len(self._tokens)
+        if self._end + len(tokens) > self._context and self._end - length > len(self._nodes):
+            self._compact(0, [])
+        slot = self._end
+        if slot + len(tokens) > self._context:
+            raise ContextFull(
+                f"{length:,} tokens and {slot - length + len(tokens):,} tentative ones do not fit in the context of "
+                f"{self._context:,}: start a new chat, or load the model with a larger context."
+            )
+        new: list[Node] = []
+        living = self._nodes
+        first_id = self._next
+        for token, parent in zip(tokens, parents, strict=True):
+            bit = 1 << (slot - length)
+            if parent == ROOT:
+                node = Node(token, ROOT, length, slot, bit)
+            else:
+                above = living.get(parent)
+                if above is None:
+                    if not first_id <= parent < first_id + len(new):
+                        raise ValueError(f"parent {parent} is not alive")
+                    above = new[parent - first_id]
+                node = Node(token, parent, above.position + 1, slot, above.bits | bit)
+            new.append(node)
+            slot += 1
+        return new
+
+    def _pass(self, new: list[Node], picks: list[int] | None) -> Tensor:
+        """Run the model over the new nodes; logits of the picked ones [rows, vocab]."""
+        run, cache = self._run, self._cache
+        n = len(new)
+        start, end = self._end, self._end + n
+        if end > cache.capacity:
+            cache.reserve(end, used=start)
+        cache.begin(start, n)
+        # A chain from the committed tail on: every slot holds its own position, and each node sees all before it.
+        chain = new[0].position == start and new[-1].position == end - 1 and self._is_chain(new)
+        kwargs: dict[str, Any] = {
+            "input_ids": torch.tensor([[node.token for node in new]], device=run.device),
+            "past_key_values": cache,
+            "attention_mask": self._masks(new, chain),
+            "use_cache": True,
+        }
+        if run.takes_positions:
+            if chain:
+                kwargs["position_ids"] = self._arange[:, start:end]
+            else:
+                kwargs["position_ids"] = torch.tensor([[node.position for node in new]], device=run.device)
+        if picks is None:
+            return self._forward(**kwargs).logits[0]  # type: ignore[no-any-return]
+        index = torch.tensor(picks, dtype=torch.long, device=run.device)
+        if run.takes_rows:
+            return self._forward(**kwargs, logits_to_keep=index).logits[0]  # type: ignore[no-any-return]
+        logits = self._forward(**kwargs).logits[0]
+        return logits[index.to(logits.device)]  # type: ignore[no-any-return]
+
+    def _is_chain(self, new: list[Node]) -> bool:
+        """Whether each node sees every slot before its own."""
+        length = len(self._tokens)
+        return all(node.bits + 1 == 1 << (node.slot - length + 1) for node in new)
+
+    def _masks(self, new: list[Node], chain: bool) -> Any:
+        """What to pass as `attention_mask`; also tells the layers where their view starts."""
+        plan = self._plan
+        n, length, start = len(new), len(self._tokens), self._end
+        if plan.style == "native":
+            if not chain:
+                raise UserError("This model evaluates chains only, no branching trees.")
+            return None
+        lowest = min(node.position for node in new)
+        # One node that sees all before it needs no mask: a window is then just a shorter view.
+        bare = chain and n == 1
+        if chain and start == 0 and plan.causal_without:
+            bare = all(reach.first(n - 1) == 0 for reach in plan.reaches.values())
+        firsts = {}
+        for kind, reach in plan.reaches.items():
+            first = reach.first(lowest)
+            firsts[kind] = first if bare else min(first, length)
+        if self._bounded:
+            self._cache.look_from([firsts[kind] for kind in plan.layer_types])
+        if bare:
+            return dict.fromkeys(plan.reaches) if plan.style == "mapping" else None
+        # What the tentative slots hold; those of dropped nodes are seen by none.
+        slot_positions = [length] * (start - length + n)
+        for node in (*self._nodes.values(), *new):
+            slot_positions[node.slot - length] = node.position
+        bits, positions = [node.bits for node in new], [node.position for node in new]
+        masks: dict[Any, Tensor] = {}
+        out = {}
+        for kind, reach in plan.reaches.items():
+            # A window that nothing falls out of is a full mask; they share one tensor.
+            key = None if reach.first(max(positions)) == 0 else reach
+            if key not in masks:
+                masks[key] = tree_mask(
+                    bits, positions, slot_positions, length, reach, firsts[kind], self._run.dtype, self._run.device, plan.group
+                )
+            out[kind] = masks[key]
+        if plan.style == "mapping":
+            return out
+        return next(iter(out.values()))
+
+    def _no_memory(self, nodes: int) -> UserError:
+        """The sentence for a pass that did not fit in memory."""
+        if self._cuda:
+            torch.cuda.empty_cache()
+        return UserError(
+            f"There was not enough memory on {self._run.device} to evaluate {nodes:,} tokens after {self._end:,}: the conversation "
+            "is as it was; use shorter drafts, a smaller context or a smaller model."
+        )
+
+    def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:
+        """Make `path` the committed tail (see `Session.commit`). Kept nodes bring the nodes between them and the path's end."""
+        parent = ROOT
+        for number in path:
+            node = self._nodes.get(number)
+            if node is None or node.parent != parent:
+                raise ValueError(f"{list(path)} is not a chain of living nodes from the committed tail")
+            parent = number
+        kept: set[int] = set()
+        for number in keep:
+            line = []
+            while number != parent and number not in kept:
+                if number not in self._nodes:
+                    raise ValueError(f"kept nodes must be alive and descend from the path's end, {number} does not")
+                line.append(number)
+                number = self._nodes[number].parent
+            kept.update(line)
+        self._commit(path, kept)
+
+    def _commit(self, path: Sequence[int], kept: set[int]) -> None:
+        nodes, length = self._nodes, len(self._tokens)
+        tokens = [nodes[number].token for number in path]
+        slots = [nodes[number].slot for number in path]
+        if not kept:
+            self._move(slots, length)
+            self._tokens.extend(tokens)
+            nodes.clear()
+            self._next = 0
+            self._end = len(self._tokens)
+            return
+        end = path[-1] if len(path) else ROOT
+        self._nodes = {number: nodes[number] for number in sorted(kept)}
+        for node in self._nodes.values():
+            if node.parent == end:
+                node.parent = ROOT
+        self._tokens.extend(tokens)
+        self._compact(len(tokens), slots)
+
+    def _compact(self, committed: int, path_slots: list[int]) -> None:
+        """Close the holes: the last `committed` tokens come from `path_slots`, the living nodes follow in their order."""
+        length = len(self._tokens)
+        self._move(path_slots + [node.slot for node in self._nodes.values()], length - committed)
+        slot = length
+        for node in self._nodes.values():
+            node.slot = slot
+            node.bits = 1 << (slot - length)
+            if node.parent != ROOT:
+                node.bits |= self._nodes[node.parent].bits
+            slot += 1
+        self._end = slot
+
+    def _move(self, source: list[int], start: int) -> None:
+        """Move the slots `source` to `start` onwards; what is in place already stays."""
+        done = 0
+        while done < len(source) and source[done] == start + done:
+            done += 1
+        if done < len(source):
+            with torch.inference_mode():
+                self._cache.move(source[done:], start + done)
+
+    def drop(self, nodes: Iterable[int]) -> None:
+        """Free these nodes and their descendants."""
+        gone = {number for number in nodes if number in self._nodes}
+        if not gone:
+            return
+        # Parents have lower ids than their children.
+        for number, node in self._nodes.items():
+            if node.parent in gone:
+                gone.add(number)
+        for number in gone:
+            del self._nodes[number]
+        self._end = max((node.slot + 1 for node in self._nodes.values()), default=len(self._tokens))
+
+    def rewind(self, length: int) -> None:
+        """Forget every node, and all committed tokens after the first `length`."""
+        if not 0 <= length <= len(self._tokens):
+            raise ValueError(f"cannot rewind to {length} of {len(self._tokens)} tokens")
+        del self._tokens[length:]
+        self._nodes.clear()
+        self._next = 0
+        self._end = length
+
+    def close(self) -> None:
+        """Free the cache."""
+        self.rewind(0)
+        self._cache = SlotCache((), 0)
