@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -237,9 +238,19 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
 
 def main() -> NoReturn:
     """The console entry point."""
+    code: Any = 0
     try:
         app(prog_name="specchat")
+    except SystemExit as ended:
+        code = ended.code
     except UserError as error:
         print(f"specchat: {error}", file=sys.stderr)
-        sys.exit(2)
-    sys.exit(0)
+        code = 2
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        # Nobody reads any more (`| head`). The interpreter's own last flush must not complain about it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = code or 1
+    sys.exit(code)

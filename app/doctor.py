@@ -12,17 +12,19 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from .. import __version__
 from ..backends.loading import builtin_path
+from ..engine.logfile import log_path
 from . import locations
 from .ansi import colour_depth
 from .settings import load_settings
 
 REQUIRED = ("torch", "transformers", "textual", "safetensors", "huggingface-hub", "accelerate", "numpy", "tomlkit", "typer")
-OPTIONAL = {"llama-cpp-python": "GGUF models cannot be loaded"}
-"""Package → what does not work without it."""
+OPTIONAL = ("llama-cpp-python",)
+"""Told, but not missed."""
 
 PROBE_SECONDS = 60
 """How long the devices are waited for: importing torch from a cold disk takes many seconds."""
@@ -90,7 +92,7 @@ def as_text(report: Report) -> str:
 def _lines(report: Report) -> Iterator[str]:
     yield "Versions"
     for name, version in report.versions.items():
-        yield f"  {name:18} {version or 'missing'}"
+        yield f"  {name:18} {version or ('not installed (optional)' if name in OPTIONAL else 'missing')}"
     machine = report.machine
     yield "Machine"
     yield f"  {'system':18} {machine['system']}"
@@ -135,11 +137,7 @@ def _versions(problems: list[Problem]) -> dict[str, str | None]:
         versions[name] = _version(name)
         if versions[name] is None:
             problems.append(Problem(f"The package {name} is missing.", f"{_pip()} install {name}"))
-    for name, without in OPTIONAL.items():
-        versions[name] = _version(name)
-        if versions[name] is None:
-            what = f"The optional package {name} is not installed: {without}."
-            problems.append(Problem(what, f"{_pip()} install {name}", serious=False))
+    versions.update((name, _version(name)) for name in OPTIONAL)
     return versions
 
 
@@ -151,7 +149,7 @@ def _version(name: str) -> str | None:
 
 
 def _pip() -> str:
-    return f"{sys.executable} -m pip"
+    return f"{quote(sys.executable)} -m pip"
 
 
 def _machine() -> dict[str, Any]:
@@ -227,7 +225,7 @@ def _settings(problems: list[Problem]) -> str:
     _, sentence = load_settings()
     if sentence is None:
         return "ok"
-    problems.append(Problem(sentence, f"{os.environ.get('EDITOR', 'nano')} '{locations.settings_file()}'"))
+    problems.append(Problem(sentence, f"{os.environ.get('EDITOR', 'nano')} {quote(str(locations.settings_file()))}"))
     return sentence
 
 
@@ -238,19 +236,23 @@ def _builtin(problems: list[Problem]) -> bool:
         clone = locations.package_folder()
         mend = f"{_pip()} install --force-reinstall specchat"
         if (clone / ".git").exists():
-            mend = f"git -C '{clone}' checkout -- builtin"
+            mend = f"git -C {quote(str(clone))} checkout -- builtin"
         problems.append(Problem(f"The built-in model is missing from {folder}.", mend))
     return here
 
 
 def _writable(problems: list[Problem]) -> None:
     """The folders that specchat writes to: the nearest existing one above each must let it."""
-    for name in ("config", "data", "cache", "log"):
-        path = locations.everything()[name]
-        folder = path.parent if name == "log" else path
+    folders = {
+        "settings": locations.config_folder(),
+        "data": locations.data_folder(),
+        "cache": locations.cache_folder(),
+        "log": log_path().parent,
+    }
+    for name, folder in folders.items():
         above = next(parent for parent in (folder, *folder.parents) if parent.exists())
         if not os.access(above, os.W_OK):
-            problems.append(Problem(f"The folder {above} ({name}) cannot be written to.", f"chmod u+w '{above}'"))
+            problems.append(Problem(f"The folder {above} ({name}) cannot be written to.", f"chmod u+w {quote(str(above))}"))
 
 
 def _gigabytes(size: int) -> str:

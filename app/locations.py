@@ -32,6 +32,11 @@ def config_folder() -> Path:
     return settings_file().parent
 
 
+def themes_folder() -> Path:
+    """Holds the user's own themes, one TOML file each."""
+    return config_folder() / "themes"
+
+
 def data_folder() -> Path:
     """Holds what must not be lost; SPECCHAT_DATA names another."""
     return _folder("SPECCHAT_DATA", platformdirs.user_data_path(APP, appauthor=False))
@@ -59,7 +64,7 @@ def everything() -> Mapping[str, Path]:
     """Every location by the name that `specchat locate` knows it by."""
     return {
         "settings": settings_file(),
-        "config": config_folder(),
+        "themes": themes_folder(),
         "data": data_folder(),
         "cache": cache_folder(),
         "log": log_path(),

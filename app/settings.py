@@ -16,10 +16,11 @@ from typing import Any
 
 from ..backends.base import Sampling, UserError
 from . import locations
+from .keymap import ALL as KEYS
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
-THEMES = Path(__file__).resolve().parent.parent / "themes"
+THEMES = locations.package_folder() / "themes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def changed(settings: Settings, changes: Mapping[str, Any], names: Mapping[str, 
                 methods.setdefault(method, {})[name] = value
                 _check_method(called, method, {name: value})
             case ("keymap", binding):
-                keymap[binding] = _keys(called, value)
+                keymap[binding] = _keys(called, binding, value)
             case (name,):
                 values[name] = _value(called, name, value)
             case _:
@@ -149,12 +150,12 @@ def save(changes: Mapping[str, Any], path: Path | None = None) -> Settings:
 
 def theme_names() -> list[str]:
     """Every theme that `theme` may name: those that ship, and the user's own in the config folder."""
-    folders = (THEMES, locations.config_folder() / "themes")
+    folders = (THEMES, locations.themes_folder())
     return sorted({file.stem for folder in folders for file in folder.glob("*.toml")})
 
 
 def _split(key: str) -> tuple[str, ...]:
-    """A dotted key in parts; () if there is no such setting. A binding's id may hold dots itself."""
+    """A dotted key in parts; () if there is no such setting."""
     head, _, rest = key.partition(".")
     match head:
         case "sampling":
@@ -235,7 +236,12 @@ def _number(called: str, kind: str, value: Any) -> Any:
     return value if whole else float(value)
 
 
-def _keys(called: str, value: Any) -> str:
+def _keys(called: str, binding: str, value: Any) -> str:
+    known = [key.id for key in KEYS]
+    if binding not in known:
+        near = get_close_matches(binding, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise UserError(f"there is no binding {called}: {hint}")
     keys = [value] if isinstance(value, str) else value
     if not isinstance(keys, list | tuple) or not keys or not all(isinstance(key, str) and key for key in keys):
         raise UserError(f'{called} takes keys such as "ctrl+n" or ["f2", "ctrl+n"], not {value!r}.')

@@ -35,7 +35,7 @@ def test_every_kind_of_value(file: Path) -> None:
         seed = 7
         [keymap]
         next_method = "ctrl+n,f2"
-        chat.cancel = ["escape", "ctrl+g"]
+        cancel = ["escape", "ctrl+g"]
         """
     )
     settings = read_settings(file)
@@ -44,7 +44,7 @@ def test_every_kind_of_value(file: Path) -> None:
     assert settings.stop == ("END", "###")
     assert settings.sampling.temperature == 1.0
     assert settings.sampling.seed == 7
-    assert settings.keymap == {"next_method": "ctrl+n,f2", "chat.cancel": "escape,ctrl+g"}
+    assert settings.keymap == {"next_method": "ctrl+n,f2", "cancel": "escape,ctrl+g"}
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,7 @@ def test_every_kind_of_value(file: Path) -> None:
         ("[sampling]\ntemperature = nan", ["sampling.temperature"]),
         ("[model]\nname = 'x'", ["no setting model.name"]),
         ("[keymap]\nsend = 3", ["keymap.send takes keys"]),
+        ("[keymap]\nnext_methd = 'f9'", ["no binding keymap.next_methd", "did you mean next_method?"]),
         ("method = 'lokup'", ["method", "lokup"]),
         ("[methods.lokup]\nk = 1", ["methods.lokup", "lokup"]),
         ("[methods.greedy]\nk = 1", ["greedy", "'k'"]),
@@ -101,13 +102,13 @@ def test_not_text_and_not_a_file(tmp_path: Path, file: Path) -> None:
 
 def test_saving_keeps_comments_and_order(file: Path) -> None:
     file.write_text('# mine\nmodel = "a"  # the small one\n\n[sampling]\n# warm\ntemperature = 0.5\n')
-    settings = save({"theme": None, "max_tokens": 9, "sampling.temperature": 0.7, "keymap.a.b": "f2"}, file)
+    settings = save({"theme": None, "max_tokens": 9, "sampling.temperature": 0.7, "keymap.quit": "f2"}, file)
     assert (settings.model, settings.max_tokens, settings.sampling.temperature) == ("a", 9, 0.7)
-    assert settings.keymap == {"a.b": "f2"}
+    assert settings.keymap == {"quit": "f2"}
     text = file.read_text()
     assert '# mine\nmodel = "a"  # the small one\n' in text
     assert "# warm\ntemperature = 0.7\n" in text
-    assert save({"max_tokens": None, "keymap.a.b": None, "sampling.top_k": None}, file).max_tokens is None
+    assert save({"max_tokens": None, "keymap.quit": None, "sampling.top_k": None}, file).max_tokens is None
     assert "max_tokens" not in file.read_text()
 
 

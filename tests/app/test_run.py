@@ -1,0 +1,275 @@
+"""`specchat run` with a recorded model: output, figures, colours, mistakes. The engine is real, torch is not needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app import cli
+
+ANSWER = "one two three one two three one two three \x1b[31mred [bold] 👩‍👩‍👧 end"
+SAFE = ANSWER.replace("\x1b", "␛")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.fixture(autouse=True)
+def no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    monkeypatch.setenv("SPECCHAT_LOG", str(tmp_path / "engine.log"))
+    for name in ("NO_COLOR", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    file = tmp_path / "answers.jsonl"
+    file.write_text(json.dumps({"prompt": "hello", "response": ANSWER}) + "\n", encoding="utf-8")
+    return f"recorded:{file}"
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a command in this process; gives exit code, output and error output."""
+
+    def called(*args: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["specchat", "run", *args])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return called
+
+
+def command(*args: str) -> list[str]:
+    return [sys.executable, "-m", "specchat", "run", *args]
+
+
+def test_piped_is_the_text_and_nothing_else(call: Any, model: str) -> None:
+    assert call("hello", "--model", model) == (0, f"{ANSWER}\n", "")
+
+
+@pytest.mark.parametrize("method", ["greedy", "lookup"])
+def test_json_has_every_figure(call: Any, model: str, method: str) -> None:
+    code, out, err = call("hello", "--model", model, "--method", method, "--json")
+    assert (code, err) == (0, "")
+    data = json.loads(out)
+    assert list(data) == (
+        "model backend device method prompt_tokens tokens steps tokens_per_step draft_tokens accepted_tokens acceptance_rate "
+        "prefill_seconds decode_seconds tokens_per_second finish_reason text token_ids runs"
+    ).split(" ")
+    assert data["model"] == model
+    assert (data["backend"], data["method"], data["finish_reason"]) == ("recorded", method, "eos")
+    assert data["text"] == ANSWER
+    assert data["prompt_tokens"] >= 1
+    assert len(data["token_ids"]) == data["tokens"] == sum(data["runs"])
+    assert len(data["runs"]) == data["steps"]
+    assert data["tokens_per_step"] == pytest.approx(data["tokens"] / data["steps"])
+    assert data["tokens_per_second"] == pytest.approx(data["tokens"] / data["decode_seconds"])
+    if method == "greedy":
+        assert set(data["runs"]) == {1}
+        assert (data["draft_tokens"], data["acceptance_rate"]) == (0, 0)
+    else:
+        assert max(data["runs"]) > 1
+        assert data["acceptance_rate"] == pytest.approx(data["accepted_tokens"] / data["draft_tokens"])
+
+
+def test_limits_and_stops(call: Any, model: str) -> None:
+    data = json.loads(call("hello", "--model", model, "--max-tokens", "3", "--json")[1])
+    assert (data["tokens"], data["finish_reason"]) == (3, "length")
+    data = json.loads(call("hello", "--model", model, "--stop", "three one", "--stop", "zzz", "--json")[1])
+    assert data["finish_reason"] == "stop"
+    assert data["text"].rstrip() == "one two"
+    data = json.loads(call("hello", "--model", model, "--stop-regex", r"\[b.ld\]", "--json")[1])
+    assert data["finish_reason"] == "stop"
+    assert "bold" not in data["text"]
+
+
+def test_settings_of_the_method_count(call: Any, model: str, tmp_path: Path) -> None:
+    greedy = ("--set", "nodes=1")  # a tree of the pending token alone drafts nothing
+    data = json.loads(call("hello", "--model", model, "--method", "lookup", *greedy, "--json")[1])
+    assert set(data["runs"]) == {1}
+    (tmp_path / "settings.toml").write_text("[methods.lookup]\nnodes = 1\n")
+    assert set(json.loads(call("hello", "--model", model, "--json")[1])["runs"]) == {1}
+    again = ("--set", "nodes=16")  # what is typed comes before what is written
+    assert max(json.loads(call("hello", "--model", model, *again, "--json")[1])["runs"]) > 1
+
+
+def test_the_prompt_may_come_from_standard_input(model: str) -> None:
+    def answer(*args: str, given: str) -> str:
+        done = subprocess.run(
+            command("-", "--model", model, *args), input=given, capture_output=True, text=True, timeout=60, check=True
+        )
+        return done.stdout
+
+    assert answer(given="hello\n") == f"{ANSWER}\n"
+
+
+def test_options_before_the_command_count(call: Any, model: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(sys, "argv", ["specchat", "--model", model, "run", "hello"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert capsys.readouterr().out == f"{ANSWER}\n"
+
+
+def test_forced_colours_are_harmless_and_differ(call: Any, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    _, out, _ = call("hello", "--model", model, "--color", "always")
+    assert COLOUR.sub("", out) == f"{SAFE}\n"
+    colours = re.findall(r"\x1b\[(38;2;[0-9;]+)m", out)
+    assert len(colours) > 5
+    assert all(one != other for one, other in zip(colours, colours[1:], strict=False))
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([" "], "The prompt is empty"),
+        (["x", "--method", "lokup"], "Did you mean lookup?"),
+        (["x", "--set", "foo"], "--set takes NAME=VALUE, not 'foo'"),
+        (["x", "--set", "zzz=3"], "has no setting 'zzz'"),
+        (["x", "--temperature", "-1"], "--temperature must be 0 or more"),
+        (["x", "--top-p", "0"], "--top-p must be above 0"),
+        (["x", "--max-tokens", "0"], "--max-tokens must be at least 1"),
+        (["x", "--threads", "0"], "--threads must be at least 1"),
+        (["x", "--device", "gpu"], "--device is one of"),
+        (["x", "--dtype", "int4"], "--dtype is one of"),
+        (["x", "--model", ""], "--model is empty"),
+        (["x", "--raw", "--system", "y"], "leave out --raw or --system"),
+        (["x", "--model", "recorded:/no/such"], "There is no file /no/such"),
+    ],
+)
+def test_mistakes_are_one_sentence(call: Any, args: list[str], said: str) -> None:
+    code, out, err = call(*args)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.startswith("specchat: ")
+    assert err.count("\n") == 1
+
+
+def test_mistakes_that_the_engine_sees(call: Any, model: str) -> None:
+    code, out, err = call("hello", "--model", f"{model}?context=1")
+    assert (code, out) == (2, "")
+    assert "the context holds 1" in err
+    code, out, err = call("hello", "--model", model, "--stop-regex", "(")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_a_bad_settings_file_stops_it(call: Any, tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text("\n\nmodel = \n")
+    code, out, err = call("hello")
+    assert (code, out) == (2, "")
+    assert "settings.toml, line 3" in err
+
+
+def test_a_draft_model_that_nothing_uses_is_told(call: Any, model: str) -> None:
+    code, out, err = call("hello", "--model", model, "--draft-model", "builtin")
+    assert (code, out) == (0, f"{ANSWER}\n")
+    assert err.startswith("specchat: --draft-model is not used")
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(model: str) -> None:
+    with subprocess.Popen(
+        command("hello", "--model", f"{model}?pace=0.05"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(3) == b"one"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_one_sentence(model: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command("hello", "--model", model), stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr == "specchat: The answer cannot be written (No space left on device).\n"
+
+
+def _child(pid: int) -> int:
+    """The engine that a run has started."""
+    import psutil
+
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        for child in psutil.Process(pid).children():
+            if "specchat.engine" in child.cmdline():
+                return int(child.pid)
+        time.sleep(0.02)
+    raise AssertionError("the engine did not start")
+
+
+def test_an_engine_that_dies_is_one_sentence(model: str) -> None:
+    with subprocess.Popen(
+        command("hello", "--model", f"{model}?pace=0.2"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        start = os.read(process.stdout.fileno(), 3)
+        os.kill(_child(process.pid), signal.SIGKILL)
+        rest, err = process.stdout.read(), process.stderr.read()
+    assert process.returncode == 1
+    assert start == b"one"
+    assert ANSWER.startswith((start.decode() + rest).rstrip("\n"))
+    assert re.fullmatch(r"specchat: The engine was killed .*\n", err)
+    assert "send again" not in err
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_ctrl_c_keeps_what_is_there(model: str, as_json: bool) -> None:
+    flags = ["--json"] if as_json else []
+    with subprocess.Popen(
+        command("hello", "--model", f"{model}?pace=0.2", *flags), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        if as_json:
+            _child(process.pid)
+            time.sleep(1.5)
+            start = ""
+        else:
+            start = os.read(process.stdout.fileno(), 3).decode()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err == ""
+    if as_json:
+        data = json.loads(out)
+        assert data["finish_reason"] == "cancelled"
+        assert ANSWER.startswith(data["text"])
+        assert sum(data["runs"]) == data["tokens"]
+    else:
+        assert ANSWER.startswith((start + out).removesuffix("\n"))
+        assert out.endswith("\n")
+
+
+def test_a_second_ctrl_c_ends_even_a_stuck_engine(model: str) -> None:
+    import psutil
+
+    # Each pass takes ten minutes: nothing but a kill ends it.
+    with subprocess.Popen(
+        command("hello", "--model", f"{model}?pace=600"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        engine = _child(process.pid)
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(5) == 130
+    deadline = time.monotonic() + 5
+    while psutil.pid_exists(engine) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not psutil.pid_exists(engine)
