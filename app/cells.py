@@ -1,0 +1,101 @@
+"""Model text made safe to draw, and measured in terminal cells.
+
+Text from a model is data: whatever could move the cursor, change colours or reorder a line is shown as visible characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+TAB = 4
+"""Cells between tab stops, counted from the start of a line."""
+
+_HOSTILE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f"  # C0 controls but tab and newline; escape starts ANSI and OSC sequences
+    "\x80-\x9f"  # C1: single-character CSI, OSC and friends
+    "\xad\u061c\u180e\u200e\u200f\u202a-\u202e\u2060-\u206f"  # soft hyphen, bidi marks, overrides and isolates
+    "\u2028\u2029\ufeff\ufff9-\ufffb"  # separators that some terminals take as a newline; byte-order mark; annotations
+    "\ud800-\udfff]"  # lone surrogates cannot be encoded for the terminal
+)
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x20:
+        return chr(0x2400 + code)  # Unicode's control pictures: ␛ for escape
+    if code == 0x7F:
+        return "␡"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def sanitise(text: str) -> str:
+    """`text` with control characters, bidi controls and lone surrogates as visible text; tabs and newlines stay."""
+    if "\r\n" in text:
+        text = text.replace("\r\n", "\n")
+    return _HOSTILE.sub(_visible, text)
+
+
+def one_line(text: str) -> str:
+    """`text` for a label: sanitised, on one line."""
+    return " ".join(sanitise(text).split())
+
+
+@lru_cache(1)
+def _clusters() -> re.Pattern[str]:
+    # Imported at the first character outside ASCII: 10 ms that the first frame need not wait for.
+    import regex
+
+    pattern: re.Pattern[str] = regex.compile(r"\X")
+    return pattern
+
+
+def graphemes(text: str) -> Iterator[tuple[int, int]]:
+    """Start and end of each grapheme cluster (what a reader sees as one character)."""
+    if text.isascii():
+        return ((i, i + 1) for i in range(len(text)))
+    return (match.span() for match in _clusters().finditer(text))
+
+
+@lru_cache(8192)
+def cluster_width(cluster: str) -> int:
+    """Cells that one grapheme cluster takes, by the table that Textual lays out with."""
+    from rich.cells import cell_len
+
+    return cell_len(cluster)
+
+
+def width(text: str) -> int:
+    """Cells that `text` (one line, no tabs) takes."""
+    if text.isascii():
+        return len(text)
+    return sum(cluster_width(text[start:end]) for start, end in graphemes(text))
+
+
+def fit(text: str, cells: int) -> str:
+    """`text` cut to at most `cells`, ending in an ellipsis if anything was left out."""
+    if width(text) <= cells:
+        return text
+    used, end = 0, 0
+    for start, stop in graphemes(text):
+        used += cluster_width(text[start:stop])
+        if used > cells - 1:
+            break
+        end = stop
+    return text[:end] + "…" if cells > 0 else ""
+
+
+def expand_tabs(text: str, column: int) -> str:
+    """`text` with tabs as spaces up to the next tab stop; it starts at `column` of its line."""
+    if "\t" not in text:
+        return text
+    parts = []
+    for i, part in enumerate(text.split("\t")):
+        if i:
+            gap = TAB - column % TAB
+            parts.append(" " * gap)
+            column += gap
+        parts.append(part)
+        column += width(part)
+    return "".join(parts)

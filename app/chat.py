@@ -1,0 +1,248 @@
+"""The chat in the terminal: the Textual app around one dialogue with the engine.
+
+The engine is another process; this one draws. It never imports a model runtime (a test asserts it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Literal
+
+from textual.app import App, SystemCommand
+from textual.screen import Screen
+from textual.timer import Timer
+
+from . import clipboard
+from .catalog import known_methods
+from .commands import Commands
+from .dialogue import Dialogue, Engine, Method
+from .keymap import ALL
+from .locations import config_folder
+from .settings import Settings
+from .themes import Palette, load_themes
+from .widgets.chat_screen import ChatScreen
+
+FRAME_SECONDS = 1 / 30
+"""Between looks at the engine's events while there are some to expect: what an eye can follow, at half the cost of 60 Hz."""
+
+IDLE_SECONDS = 0.25
+"""Between looks while nothing is under way (only the engine's end can come), and of the sign of life while it is."""
+
+
+class SpecchatApp(App[None]):
+    """The chat.
+
+    Args:
+        settings: what to start with.
+        client: the engine's client; a load has been sent.
+        notice: a sentence to show at the start.
+        methods: the decoding methods; those of the catalog if None.
+    """
+
+    TITLE = "specchat"
+    CSS_PATH = "chat.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    # The screen binds the palette's key, so that it can be remapped like any other.
+    COMMAND_PALETTE_BINDING = "f24"
+    BINDINGS: ClassVar = []
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: Engine,
+        notice: str | None = None,
+        methods: Mapping[str, Method] | None = None,
+    ) -> None:
+        super().__init__()
+        self.animation_level = "none"
+        self.settings = settings
+        self.palettes: Mapping[str, Palette]
+        self.palettes, wrong = load_themes(config_folder() / "themes")
+        for palette in self.palettes.values():
+            self.register_theme(palette.theme())
+        self.theme = settings.theme if settings.theme in self.palettes else "dark"
+        known = known_methods() if methods is None else methods
+        self.dialogue = Dialogue(
+            client,
+            settings.model,
+            known,
+            settings.method if settings.method in known else next(iter(known)),
+            {name: dict(table) for name, table in settings.methods.items()},
+            load={
+                "device": settings.device,
+                "dtype": settings.dtype,
+                "context": settings.context,
+                "threads": settings.threads,
+            },
+        )
+        self.apply_settings()
+        self.commands = Commands(self)
+        unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
+        self._notices = [text for text in (notice, *wrong) if text]
+        if unknown:
+            ids = ", ".join(key.id for key in ALL)
+            self._notices.append(f"The settings map keys to {', '.join(unknown)}, which the chat does not have: it has {ids}.")
+        self.set_keymap(dict(settings.keymap))
+        self._frames: Timer | None = None
+        self._previous = self.dialogue.transcript
+
+    def get_default_screen(self) -> ChatScreen:
+        """The chat."""
+        return ChatScreen(self.dialogue, self.settings.keymap)
+
+    @property
+    def chat_screen(self) -> ChatScreen:
+        """The chat's screen, below any menu."""
+        screen = self.screen_stack[0]
+        assert isinstance(screen, ChatScreen)
+        return screen
+
+    def on_mount(self) -> None:
+        """Begin to look for events."""
+        for text in self._notices:
+            self.dialogue.notice(text, "warning")
+        self._frames = self.set_interval(FRAME_SECONDS, self.take_events)
+        self.set_interval(IDLE_SECONDS, self._idle)
+
+    def stir(self) -> None:
+        """Something is under way: look for events at every frame."""
+        if self._frames is not None:
+            self._frames.resume()
+
+    def take_events(self) -> None:
+        """Take in what the engine sent and show it, once a frame."""
+        if self.dialogue.drain():
+            self.changed()
+            self.stir()
+        elif self._frames is not None and self.dialogue.phase in ("ready", "unloaded"):
+            self._frames.pause()
+
+    def _idle(self) -> None:
+        dialogue = self.dialogue
+        if dialogue.phase in ("ready", "unloaded"):
+            self.take_events()
+        elif isinstance(self.screen, ChatScreen):
+            from .widgets.status import StatusLine
+
+            self.screen.query_one(StatusLine).pulse()
+
+    def changed(self) -> None:
+        """Show what changed in the dialogue."""
+        self.chat_screen.refresh_dialogue()
+
+    def apply_settings(self) -> None:
+        """Hand settings that may change during a chat on to the dialogue."""
+        settings, dialogue = self.settings, self.dialogue
+        dialogue.sampling, dialogue.max_tokens, dialogue.stop = settings.sampling, settings.max_tokens, settings.stop
+        dialogue.transcript.system = settings.system
+
+    def tell(self, text: str, severity: Literal["information", "warning", "error"] = "information") -> None:
+        """Say something beside the chat."""
+        self.notify(text, severity=severity, markup=False, timeout=4 if severity == "information" else 6)
+
+    # What keys, commands and the palette share
+
+    def choose_method(self) -> None:
+        """Open the menu of methods."""
+        from .widgets.header import LABEL_STYLES
+        from .widgets.menu import Item, Menu
+
+        dialogue = self.dialogue
+        items = [
+            Item(
+                method.name,
+                method.name,
+                method.label,
+                LABEL_STYLES.get(method.label, "$quiet"),
+                method.summary,
+                dialogue.unavailable.get(method.name, ""),
+            )
+            for method in dialogue.methods.values()
+        ]
+
+        def chosen(name: str | None) -> None:
+            if name is not None:
+                dialogue.switch(name)
+                self.changed()
+
+        self.push_screen(Menu("Decoding method", items, dialogue.switching or dialogue.method), chosen)
+
+    def choose_theme(self) -> None:
+        """Open the menu of themes; the one under the cursor shows at once."""
+        from .widgets.menu import Item, Menu
+
+        before = self.theme
+
+        def preview(name: str) -> None:
+            self.theme = name
+
+        def chosen(name: str | None) -> None:
+            self.theme = name or before
+
+        items = [Item(name, name, "dark" if palette.dark else "light") for name, palette in self.palettes.items()]
+        self.push_screen(Menu("Theme", items, before, preview), chosen)
+
+    def show_help(self) -> None:
+        """Open the help."""
+        from .widgets.help_screen import HelpScreen
+
+        self.push_screen(
+            HelpScreen(self.settings.keymap, self.dialogue.methods.values(), self.dialogue.unavailable)
+        )
+
+    def copy_answer(self) -> None:
+        """Copy the last answer that has text."""
+        answer = next((a for a in reversed(self.dialogue.transcript.answers()) if a.text), None)
+        if answer is None:
+            self.tell("There is no answer to copy yet.")
+            return
+        self.copy(answer.text, "the answer" if answer.done else "the answer so far")
+
+    def copy(self, text: str, what: str) -> None:
+        """Copy, and say truly what was done."""
+        self.copy_to_clipboard(text)
+        self.tell(clipboard.told(what, clipboard.copy_with_tool(text)))
+
+    def new_chat(self) -> None:
+        """Start afresh; in a chat that is empty already, bring the one before back."""
+        dialogue = self.dialogue
+        if dialogue.transcript.entries:
+            self._previous = dialogue.transcript
+            if dialogue.answer is not None:
+                dialogue.answer.finish("cancelled")
+            dialogue.clear()
+            self.tell("New chat. Pressed again here, the key brings the last one back.")
+        elif self._previous.entries:
+            dialogue.transcript = self._previous
+        self.chat_screen.view.show(dialogue.transcript)
+        self.changed()
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """What the palette offers."""
+        for title, help_text, callback in self.commands.entries():
+            yield SystemCommand(title, help_text, callback)
+
+
+def run_chat(
+    settings: Settings, client: Engine | None = None, *, load: int = 0, notice: str | None = None
+) -> int:
+    """Run the chat until it is left; the exit code.
+
+    Args:
+        settings: what to start with.
+        client: a client that has been told to load the model; a new one if None.
+        load: id of that load.
+        notice: a sentence to show at the start.
+    """
+    if client is None:
+        from ..engine.client import EngineClient
+
+        own = EngineClient()
+        own.load(
+            settings.model, device=settings.device, dtype=settings.dtype, context=settings.context, threads=settings.threads
+        )
+        with own:
+            return run_chat(settings, own, notice=notice)
+    app = SpecchatApp(settings, client, notice)
+    app.run()
+    return app.return_code or 0

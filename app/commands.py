@@ -1,0 +1,132 @@
+"""What slash commands and the palette do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from ..backends.base import UserError
+from .settings import changed
+from .slash import pairs, parse, typed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .chat import SpecchatApp
+
+SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
+"""Names that /set takes without their table's name."""
+
+
+class Commands:
+    """Runs commands on a chat."""
+
+    def __init__(self, chat: SpecchatApp) -> None:
+        self.chat = chat
+
+    def run(self, text: str) -> None:
+        """Run a slash command.
+
+        Raises:
+            UserError: it cannot be done; nothing has changed.
+        """
+        name, arguments = parse(text)
+        match name, arguments:
+            case "help", _:
+                self.chat.show_help()
+            case "method", []:
+                self.chat.choose_method()
+            case "method", [method, *rest]:
+                self.method(method, rest)
+            case "model", [spec]:
+                self.model(spec)
+            case "model", _:
+                raise UserError("/model takes one name: builtin, a folder, or owner/name on the Hub.")
+            case "set", []:
+                self.chat.tell(self.settings())
+            case "set", _:
+                self.set(arguments)
+            case "theme", []:
+                self.chat.choose_theme()
+            case "theme", [theme, *_]:
+                self.theme(theme)
+            case "copy", _:
+                self.chat.copy_answer()
+            case "clear", _:
+                self.chat.new_chat()
+            case "quit", _:
+                self.chat.exit()
+
+    def method(self, name: str, arguments: list[str]) -> None:
+        """Switch the method, with settings or without."""
+        from ..engine.catalog import get, parse_params
+
+        dialogue = self.chat.dialogue
+        given = pairs(arguments, "/method NAME key=value …")
+        if name not in dialogue.methods:
+            get(name)  # raises with the nearest name
+        if reason := dialogue.unavailable.get(name):
+            raise UserError(f"{name} cannot run on this model: {reason}")
+        if given:
+            parse_params(get(name), {**dialogue.settings.get(name, {}), **given})
+        dialogue.switch(name, {**dialogue.settings.get(name, {}), **given} if given else None)
+        self.chat.changed()
+
+    def model(self, spec: str) -> None:
+        """Load another model."""
+        dialogue = self.chat.dialogue
+        if dialogue.busy:
+            raise UserError("An answer is being written: stop it with esc, then load another model.")
+        dialogue.load_model(spec)
+        self.chat.stir()
+        self.chat.changed()
+
+    def set(self, arguments: list[str]) -> None:
+        """Change sampling or limits from the next answer on."""
+        chat = self.chat
+        given = pairs(arguments, "/set temperature=0.7")
+        allowed = (*SAMPLING, "max_tokens", "stop", "system")
+        for key in given:
+            if key not in allowed:
+                near = get_close_matches(key, allowed, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(allowed)}."
+                raise UserError(f"/set knows no {key}: {hint}")
+        dotted = {f"sampling.{key}" if key in SAMPLING else key: value for key, value in given.items()}
+        names = {f"sampling.{key}": key for key in SAMPLING}
+        texts = ("stop", "system")
+        chat.settings = changed(
+            chat.settings, {key: value if key in texts else typed(value) for key, value in dotted.items()}, names
+        )
+        chat.apply_settings()
+        chat.tell(self.settings())
+
+    def settings(self) -> str:
+        """The sampling settings in force, in a line."""
+        sampling = self.chat.settings.sampling
+        parts = [f"{name}={getattr(sampling, name)}" for name in SAMPLING]
+        parts.append(f"max_tokens={self.chat.settings.max_tokens or 'as many as fit'}")
+        return "From the next answer on: " + "  ".join(parts)
+
+    def theme(self, name: str) -> None:
+        """Change the colours."""
+        known = self.chat.palettes
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
+            raise UserError(f"There is no theme {name}: {hint}")
+        self.chat.theme = name
+
+    def entries(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
+        """Everything for the palette: title, help, what to call."""
+        chat, dialogue = self.chat, self.chat.dialogue
+        for method in dialogue.methods.values():
+            if method.name not in dialogue.unavailable:
+                name = method.name
+                yield f"Method: {name}", method.summary, lambda name=name: self.method(name, [])  # type: ignore[misc]
+        for theme in chat.palettes:
+            yield f"Theme: {theme}", "Change the colours", lambda theme=theme: self.theme(theme)  # type: ignore[misc]
+        yield "Copy the last answer", "To the clipboard", chat.copy_answer
+        yield "New chat", "Start afresh; the model stays loaded", chat.new_chat
+        yield "Help", "Keys, commands and methods", chat.show_help
+        yield "Quit", "Leave specchat", chat.exit

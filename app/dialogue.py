@@ -1,0 +1,281 @@
+"""Between the person and the engine: what was asked for, what came back, and what may be done next. Knows nothing of widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
+
+from ..backends.base import Sampling
+from ..engine.messages import (
+    Cancel,
+    Command,
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    Loaded,
+    Loading,
+    Prefilling,
+    Started,
+    Steps,
+    Switch,
+    Switched,
+)
+from .transcript import Answer, Notice, Prompt, Transcript
+
+Phase = Literal["loading", "unloaded", "ready", "prefill", "writing", "stopping"]
+
+
+class Engine(Protocol):
+    """The part of the engine's client that a dialogue uses."""
+
+    def drain(self) -> list[Event]:
+        """Events since the last call."""
+
+    def send(self, command: Command) -> None:
+        """Send a command."""
+
+    def next_id(self) -> int:
+        """A fresh id for a command."""
+
+    def load(self, model: str, **options: Any) -> int:
+        """Load a model; returns the command's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A decoding method as the interface knows it."""
+
+    name: str
+    label: str = "identical"
+    summary: str = ""
+    pays: str = ""
+    paper: str = ""
+    params: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(slots=True)
+class Dialogue:
+    """One chat with one model.
+
+    Args:
+        engine: the client.
+        model: what is loaded or being loaded, as the user named it.
+        methods: every method there is, by name, in the order in which they are shown.
+        method: the one in force.
+        settings: method → its settings.
+        load: options of a load besides the model (device, dtype, context, threads).
+    """
+
+    engine: Engine
+    model: str
+    methods: Mapping[str, Method]
+    method: str
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sampling: Sampling = field(default_factory=Sampling)
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    load: Mapping[str, Any] = field(default_factory=dict)
+    transcript: Transcript = field(default_factory=Transcript)
+    phase: Phase = "loading"
+    loading: Loading | None = None
+    info: dict[str, Any] = field(default_factory=dict)
+    unavailable: dict[str, str] = field(default_factory=dict)
+    prefill: tuple[int, int] = (0, 0)
+    answer: Answer | None = None
+    """The one being written."""
+    queued: str | None = None
+    """A prompt that waits for the model, or for the end of a cancelled answer."""
+    switching: str | None = None
+    """A method asked for in mid-answer, until the engine has it in force."""
+    _answer_id: int = 0
+    _switch_id: int = 0
+
+    @property
+    def busy(self) -> bool:
+        """An answer is being written or stopped."""
+        return self.phase in ("prefill", "writing", "stopping")
+
+    @property
+    def label(self) -> str:
+        """Label of the method in force."""
+        method = self.methods.get(self.method)
+        return method.label if method else ""
+
+    # What the person does
+
+    def submit(self, text: str) -> bool:
+        """Ask; False if that must wait until the answer under way has ended (nothing happened, keep the draft)."""
+        if self.phase in ("prefill", "writing") or self.queued is not None:
+            return False
+        if self.phase == "unloaded":
+            self.load_model(self.model)
+        if self.phase in ("loading", "stopping"):
+            self.queued = text
+            return True
+        self._ask(text)
+        return True
+
+    def cancel(self) -> bool:
+        """Stop the answer under way; a queued prompt is handed back by `take_queued`. False if there is none."""
+        if self.phase not in ("prefill", "writing"):
+            return False
+        self.engine.send(Cancel(self._answer_id))
+        self.phase = "stopping"
+        return True
+
+    def take_queued(self) -> str:
+        """The queued prompt, no longer queued."""
+        text, self.queued = self.queued or "", None
+        return text
+
+    def switch(self, name: str, settings: dict[str, Any] | None = None) -> None:
+        """Use a method from the next step on, or, when idle, from the next answer on."""
+        if settings is not None:
+            self.settings[name] = settings
+        if self.phase in ("prefill", "writing"):
+            # `Switch` bears the answer's id; the chip changes when the engine says that the method is in force.
+            self.engine.send(Switch(self._answer_id, name, dict(self.settings.get(name, {}))))
+            self.switching = name
+            return
+        self.method = name
+
+    def next_method(self) -> str | None:
+        """Switch to the next method that this model can run; its name, or None if there is no other."""
+        names = [name for name in self.methods if name not in self.unavailable]
+        current = self.switching or self.method
+        if not names or names == [current]:
+            return None
+        name = names[(names.index(current) + 1) % len(names)] if current in names else names[0]
+        self.switch(name)
+        return name
+
+    def load_model(self, spec: str) -> None:
+        """Load a model in place of this one."""
+        self.model, self.info, self.unavailable = spec, {}, {}
+        self.phase, self.loading = "loading", None
+        self.engine.load(spec, **self.load)
+
+    def clear(self) -> None:
+        """A new chat. What the engine still sends of the old one is ignored."""
+        if self.busy:
+            self.engine.send(Cancel(self._answer_id))
+            self.phase = "ready"
+        self.transcript = Transcript(system=self.transcript.system)
+        self.answer, self.queued, self.switching, self._answer_id = None, None, None, 0
+
+    def notice(self, text: str, severity: Literal["information", "warning", "error"] = "information") -> None:
+        """Put a sentence into the transcript."""
+        self.transcript.entries.append(Notice(text, severity))
+
+    def _ask(self, text: str) -> None:
+        self.transcript.entries.append(Prompt(text))
+        messages = self.transcript.messages()
+        self.answer = Answer(self.method, self.label)
+        self.transcript.entries.append(self.answer)
+        self._answer_id = self.engine.next_id()
+        self.phase, self.prefill = "prefill", (0, 0)
+        self.engine.send(
+            Generate(
+                self._answer_id,
+                messages=messages,
+                method=self.method,
+                settings=dict(self.settings.get(self.method, {})),
+                sampling=asdict(self.sampling),
+                max_tokens=self.max_tokens,
+                stop=list(self.stop),
+            )
+        )
+
+    # What the engine says
+
+    def drain(self) -> bool:
+        """Take in what the engine sent; whether there was anything."""
+        events = self.engine.drain()
+        for event in events:
+            self.handle(event)
+        return bool(events)
+
+    def handle(self, event: Event) -> None:
+        """Take in one event."""
+        match event:
+            case Loading():
+                # After a crash a prompt makes the client load the model again: then the answer is what is waited for.
+                self.loading = event
+                if self.answer is None:
+                    self.phase = "loading"
+            case Loaded():
+                self._loaded(event)
+            case Failed():
+                self._failed(event)
+            case Started() | Prefilling() | Steps() | Switched() | Finished():
+                if event.id == self._answer_id and self.answer is not None:
+                    self._progress(self.answer, event)
+
+    def _progress(self, answer: Answer, event: Started | Prefilling | Steps | Switched | Finished) -> None:
+        match event:
+            case Started():
+                self.method, answer.method, answer.label = event.method, event.method, event.label
+                answer.figures.prompt_tokens, answer.figures.reused = event.prompt_tokens, event.reused
+            case Prefilling():
+                self.prefill = (event.done, event.total)
+            case Steps():
+                if self.phase == "prefill":
+                    self.phase = "writing"
+                for step in event.steps:
+                    answer.add(step)
+            case Switched():
+                self.method, answer.label = event.method, event.label
+                self.switching = None
+            case Finished():
+                answer.finish(event.reason, event.tail)
+                answer.figures.prefill_seconds = event.prefill_seconds
+                if event.busy_seconds > event.prefill_seconds:
+                    answer.figures.decode_seconds = event.busy_seconds - event.prefill_seconds
+                self._end()
+
+    def _loaded(self, event: Loaded) -> None:
+        known = self.info
+        self.info, self.unavailable, self.loading = event.info, event.unavailable, None
+        if known or self.answer is not None:  # a reload: said before
+            return
+        self.phase = "ready"
+        for note in event.info.get("notes", ()):
+            self.notice(note, "warning")
+        if reason := self.unavailable.get(self.method):
+            plain = next((name for name in self.methods if name not in self.unavailable), self.method)
+            self.notice(f"{self.method} cannot run on this model: {reason} Using {plain}.", "warning")
+            self.method = plain
+        self._send_queued()
+
+    def _failed(self, event: Failed) -> None:
+        if event.cause != "cancelled":
+            self.notice(event.sentence, "error")
+        self.loading = None
+        if event.cause == "died":
+            # The client starts a new engine, with the same model, at the next prompt.
+            if self.answer is not None:
+                self.answer.finish("died")
+            self._end(send=False)
+            self.phase = "ready" if self.info else "unloaded"
+        elif event.id == self._answer_id and self.answer is not None:
+            if not event.ended:
+                self.switching = None
+                return
+            self.answer.finish("error")
+            self._end(send=False)
+        elif self.phase == "loading":
+            self.phase = "unloaded"
+
+    def _end(self, send: bool = True) -> None:
+        if self.switching is not None:
+            self.method, self.switching = self.switching, None
+        self.answer, self._answer_id = None, 0
+        self.phase = "ready"
+        if send:
+            self._send_queued()
+
+    def _send_queued(self) -> None:
+        if self.queued is not None:
+            self._ask(self.take_queued())

@@ -1,0 +1,178 @@
+"""Text that grows at its end, wrapped by cell width. Appending re-wraps only the last lines, whatever the length before them.
+
+The text comes in segments (a run of tokens, a mark), each with an owner, so that a line knows which part of it is whose.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .cells import TAB, cluster_width, graphemes
+
+OPEN_LINES = 4
+"""Last lines of a paragraph that are wrapped anew at each append. Two would do (a word moves down when it grows too long);
+a combining mark or a variation selector may still change the width of the character that caused the last break."""
+
+_NO_START = frozenset("、。，．：；！？）」』】〉》〕］｝ー…‥・々ぁぃぅぇぉっゃゅょァィゥェォッャュョ%)]}.,:;!?")
+"""Must not begin a line (the common core of the Japanese and Chinese rules)."""
+_NO_END = frozenset("（「『【〈《〔［｛([{")
+"""Must not end a line."""
+
+
+class Line(NamedTuple):
+    """One wrapped line. `segment` is the segment that it begins in; `cuts` are offsets in `text` where each next one begins."""
+
+    text: str
+    segment: int
+    cuts: tuple[int, ...]
+
+    def pieces(self) -> Iterator[tuple[str, int]]:
+        """The line's parts with their segment numbers; the newline at the end is left out."""
+        text = self.text.removesuffix("\n")
+        start = 0
+        for i, cut in enumerate(self.cuts):
+            if cut > start:
+                yield text[start:cut], self.segment + i
+            start = cut
+        if start < len(text):
+            yield text[start:], self.segment + len(self.cuts)
+
+
+class Flow:
+    """Wrapped text that can be appended to.
+
+    Args:
+        width: cells per line, at least 2.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = max(2, width)
+        self.owners = array("q")
+        """Owner of each segment, as given to `append`."""
+        self.lines: list[Line] = []
+        self.revision = 0
+        """Counts changes of the lines from `settled` on."""
+        self.settled = 0
+        """Lines before this one will not change any more."""
+        self._tail = ""  # the text of the lines from `settled` on
+        self._segment = 0  # the segment that the tail begins in
+        self._cuts: list[int] = []  # offsets in the tail where each next segment begins
+        self._dirty = False
+
+    def append(self, text: str, owner: int) -> None:
+        """Add a segment at the end; `wrap` brings the lines up to date, once for many appends."""
+        if self.owners:
+            self._cuts.append(len(self._tail))
+        self.owners.append(owner)
+        self._tail += text
+        self._dirty = True
+
+    def wrap(self) -> int:
+        """Bring `lines` up to date; return the index of the first line that may have changed."""
+        first = self.settled
+        if not self._dirty:
+            return len(self.lines)
+        self._dirty = False
+        self.revision += 1
+        del self.lines[first:]
+        start = 0
+        for end in line_ends(self._tail, self.width):
+            lo, hi = bisect_right(self._cuts, start), bisect_right(self._cuts, end - 1)
+            cuts = tuple(cut - start for cut in self._cuts[lo:hi])
+            self.lines.append(Line(self._tail[start:end], self._segment + lo, cuts))
+            start = end
+        self._settle()
+        return first
+
+    def _settle(self) -> None:
+        """Keep only the text of the lines that may still change."""
+        count = len(self.lines)
+        keep = count
+        while keep > self.settled and count - keep < OPEN_LINES and not self.lines[keep - 1].text.endswith("\n"):
+            keep -= 1
+        if keep == self.settled:
+            return
+        offset = sum(len(line.text) for line in self.lines[self.settled : keep])
+        passed = bisect_right(self._cuts, offset)
+        self._tail = self._tail[offset:]
+        self._cuts = [cut - offset for cut in self._cuts[passed:]]
+        self._segment += passed
+        self.settled = keep
+
+
+def line_ends(text: str, width: int) -> list[int]:
+    """Where each line of `text` ends. Spaces hang over the edge rather than begin a line; no character is lost."""
+    ends: list[int] = []
+    start = 0
+    while start < len(text):
+        newline = text.find("\n", start)
+        stop = len(text) if newline < 0 else newline
+        paragraph = text[start:stop]
+        if len(paragraph) <= width and paragraph.isascii() and "\t" not in paragraph:
+            inner: list[int] = []
+        elif paragraph.isascii() and "\t" not in paragraph:
+            inner = _ascii_breaks(paragraph, width)
+        else:
+            inner = _wide_breaks(paragraph, width)
+        ends.extend(start + end for end in inner)
+        start = stop + (newline >= 0)
+        ends.append(start)
+    return ends
+
+
+def _ascii_breaks(text: str, width: int) -> list[int]:
+    """Breaks inside a paragraph where every character is one cell."""
+    breaks: list[int] = []
+    start, stop = 0, len(text)
+    while stop - start > width:
+        edge = start + width
+        if text[edge] == " ":
+            end = edge
+            while end < stop and text[end] == " ":
+                end += 1
+            if end == stop:
+                break
+        else:
+            end = text.rfind(" ", start, edge) + 1
+            # Indentation alone is no place to break: the word would not gain a cell worth having.
+            if end <= start or text[start:end].isspace():
+                end = edge
+        breaks.append(end)
+        start = end
+    return breaks
+
+
+def _wide_breaks(text: str, width: int) -> list[int]:
+    """Breaks inside a paragraph with wide characters, clusters or tabs."""
+    breaks: list[int] = []
+    line, column = 0, 0
+    last_break = -1  # best place to break in this line
+    carried = 0  # cells after it
+    ink = False  # whether the line has more than spaces so far
+    before, before_width = "", 0
+    for start, end in graphemes(text):
+        cluster = text[start:end]
+        if cluster in (" ", "\t", "\u3000"):
+            column += TAB - column % TAB if cluster == "\t" else cluster_width(cluster)
+            if ink:
+                last_break, carried = end, 0
+            before, before_width = cluster, 0
+            continue
+        cells = cluster_width(cluster)
+        if ink and (cells > 1 or before_width > 1) and cluster not in _NO_START and before not in _NO_END and before_width:
+            last_break, carried = start, 0
+        while column + cells > width and start > line:
+            if last_break > line:
+                line, column = last_break, carried
+            else:
+                line, column, carried = start, 0, 0
+            breaks.append(line)
+            last_break = -1
+        column += cells
+        carried += cells
+        ink = True
+        before, before_width = cluster, cells
+    return breaks

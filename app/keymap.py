@@ -1,0 +1,67 @@
+"""Every key of the chat in one table: id, default keys, what it does. The settings' `[keymap]` remaps by id.
+
+All defaults reach the app on legacy terminals, where ctrl+i is tab, ctrl+m is enter, ctrl+h is backspace, and shift is lost on
+most keys. None is a bare letter, digit or space: those always type.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Key(NamedTuple):
+    """One binding. `short` is its name in the bar at the bottom; empty keeps it off the bar."""
+
+    id: str
+    keys: str
+    action: str
+    what: str
+    short: str = ""
+
+
+CHAT = (
+    Key("cancel", "escape", "cancel", "Stop the answer; what is there stays", "stop"),
+    Key("next_method", "ctrl+n", "next_method", "Next decoding method, also in the middle of an answer", "next method"),
+    Key("method_menu", "f2,ctrl+o", "method_menu", "Choose a decoding method; digits pick", "methods"),
+    Key("theme_menu", "f3,ctrl+t", "theme_menu", "Choose a colour theme, with a live preview", "theme"),
+    Key("help", "f1", "help", "This help", "help"),
+    Key("palette", "ctrl+p", "app.command_palette", "Search every command", "commands"),
+    Key("copy_answer", "ctrl+y", "copy_answer", "Copy the last answer", "copy"),
+    Key("new_chat", "ctrl+l", "new_chat", "Start a new chat; pressed again in the empty one, bring the old one back"),
+    Key("scroll_up", "pageup", "scroll_page(-1)", "Scroll the transcript up by a page"),
+    Key("scroll_down", "pagedown", "scroll_page(1)", "Scroll the transcript down by a page"),
+    Key("scroll_top", "ctrl+home", "scroll_top", "Scroll to the beginning"),
+    Key("scroll_end", "ctrl+end", "scroll_end", "Scroll to the end and follow new text"),
+    Key("interrupt", "ctrl+c", "interrupt", "Copy what is selected, else stop the answer, else (twice) quit"),
+    Key("quit", "ctrl+q", "app.quit", "Quit", "quit"),
+)
+"""Keys of the chat screen. They come before the input box's own, so they work while it has the focus."""
+
+INPUT = (
+    Key("send", "enter", "send", "Send the message, or run a /command"),
+    Key("newline", "ctrl+j,shift+enter,alt+enter", "newline", "New line (shift+enter where the terminal can tell it apart)"),
+    Key("history_back", "up", "history(-1)", "On the first line: the message before"),
+    Key("history_forward", "down", "history(1)", "On the last line: the message after"),
+    Key("follow", "end", "line_end", "End of the line; on an empty input: the end of the transcript"),
+    Key("redo", "alt+z", "redo", "Redo (ctrl+z undoes)"),
+)
+"""Keys of the input box, besides those of any text field."""
+
+ALL = CHAT + INPUT
+
+_SYMBOLS = {"escape": "esc", "pageup": "pgup", "pagedown": "pgdn"}
+
+
+def display(keys: str) -> str:
+    """The first of some keys as the bar shows it: `^n`, `F2`, `esc`."""
+    key = keys.split(",")[0].strip()
+    if key.startswith("ctrl+") and len(key) == 6:
+        return f"^{key[-1]}"
+    if key[0] == "f" and key[1:].isdigit():
+        return key.upper()
+    return _SYMBOLS.get(key, key)
+
+
+def spell(keys: str) -> str:
+    """All of some keys for the help: `ctrl+j · shift+enter`."""
+    return " · ".join(_SYMBOLS.get(key.strip(), key.strip()) for key in keys.split(","))

@@ -1,0 +1,94 @@
+"""Slash commands: their table, and how a line is read. What they do is the screen's business."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from ..backends.base import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class SlashCommand:
+    """One command: its name without the slash, its arguments as shown, and what it does."""
+
+    name: str
+    arguments: str
+    what: str
+
+
+COMMANDS = (
+    SlashCommand("help", "", "keys, commands and methods"),
+    SlashCommand("method", "NAME key=value …", "switch the decoding method, also in the middle of an answer"),
+    SlashCommand("model", "NAME", "load another model: builtin, a folder, or owner/name on the Hub"),
+    SlashCommand("set", "temperature=0.7 …", "sampling and limits: temperature, top_k, top_p, min_p, seed, max_tokens, …"),
+    SlashCommand("theme", "NAME", "change the colours"),
+    SlashCommand("copy", "", "copy the last answer"),
+    SlashCommand("clear", "", "start a new chat"),
+    SlashCommand("quit", "", "leave"),
+)
+
+_NAMES = {command.name: command for command in COMMANDS}
+
+# `/etc/passwd` and `/ hello` are messages, not commands.
+_COMMAND = re.compile(r"/([A-Za-z][\w-]*)?(?:\s+(.*))?", re.DOTALL)
+
+
+def is_command(text: str) -> bool:
+    """Whether a message is meant as a command."""
+    return text.startswith("/") and "\n" not in text.strip() and _COMMAND.fullmatch(text.strip()) is not None
+
+
+def parse(text: str) -> tuple[str, list[str]]:
+    """Name and arguments of a command.
+
+    Raises:
+        UserError: there is no such command (with the nearest), or a quote is not closed.
+    """
+    match = _COMMAND.fullmatch(text.strip())
+    assert match is not None, "ask is_command first"
+    name, rest = match[1] or "", match[2] or ""
+    if name not in _NAMES:
+        near = get_close_matches(name, _NAMES, n=1) or [known for known in _NAMES if name and known.startswith(name)]
+        hint = f"did you mean /{near[0]}?" if near else f"there are {', '.join('/' + known for known in _NAMES)}."
+        raise UserError(f"There is no command /{name}: {hint}")
+    try:
+        return name, shlex.split(rest)
+    except ValueError:
+        raise UserError(f"A quote is not closed in {text.strip()}.") from None
+
+
+def matching(text: str) -> list[SlashCommand]:
+    """Commands that a line beginning with a slash may become."""
+    if not is_command(text) and text != "/":
+        return []
+    name, space, _ = text[1:].partition(" ")
+    return [command for command in COMMANDS if (command.name == name if space else command.name.startswith(name))]
+
+
+def pairs(arguments: list[str], usage: str) -> dict[str, str]:
+    """`key=value …` as a table.
+
+    Raises:
+        UserError: something is not of that form.
+    """
+    out = {}
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if not equals or not key:
+            raise UserError(f"{argument!r} is not of the form key=value: {usage}")
+        out[key] = value
+    return out
+
+
+def typed(value: str) -> Any:
+    """A typed value as TOML would give it: a number where it is one, else the text."""
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    return value

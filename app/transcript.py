@@ -1,0 +1,183 @@
+"""What was said: prompts, answers as runs of tokens, and notices. Plain data; the widget that draws it keeps its own lines."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..engine.messages import StepRecord
+
+SHADES = 6
+"""Colours that runs cycle through; neighbours differ with any number from two."""
+
+WINDOW_SECONDS = 1.0
+"""The live tokens/s looks back this far, so that a method switch shows at once."""
+
+REASONS = {
+    "eos": "finished",
+    "length": "token limit",
+    "context": "context full",
+    "stop": "stop text",
+    "cancelled": "cancelled",
+    "error": "error",
+    "died": "engine stopped",
+}
+"""Finish reason → what a reader is told. `died` is ours: the engine's process ended."""
+
+
+@dataclass(slots=True)
+class Run:
+    """The tokens that one forward pass produced together."""
+
+    text: str
+    tokens: int
+    method: str
+    shade: int
+    """Which of the run colours, from 0; −1 and −2 take turns where the pass produced a single token."""
+    drafted: int = 0
+    accepted: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Figures:
+    """What an answer cost and how well its drafts did."""
+
+    prompt_tokens: int = 0
+    reused: int = 0
+    tokens: int = 0
+    steps: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    recent: deque[tuple[int, float]] = field(default_factory=deque)
+    """(tokens, seconds) of the last steps."""
+    recent_seconds: float = 0.0
+
+    def add(self, tokens: int, drafted: int, accepted: int, seconds: float) -> None:
+        """Count one step."""
+        self.tokens += tokens
+        self.steps += 1
+        self.drafted += drafted
+        self.accepted += accepted
+        self.decode_seconds += seconds
+        self.recent.append((tokens, seconds))
+        self.recent_seconds += seconds
+        while len(self.recent) > 1 and self.recent_seconds - self.recent[0][1] > WINDOW_SECONDS:
+            self.recent_seconds -= self.recent.popleft()[1]
+
+    @property
+    def tokens_per_step(self) -> float:
+        return self.tokens / self.steps if self.steps else 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Over the whole answer, prefill left out."""
+        return self.tokens / self.decode_seconds if self.decode_seconds > 0 else 0.0
+
+    @property
+    def recent_tokens_per_second(self) -> float:
+        """Over the last WINDOW_SECONDS of compute."""
+        return sum(n for n, _ in self.recent) / self.recent_seconds if self.recent_seconds > 0 else 0.0
+
+    @property
+    def acceptance(self) -> float | None:
+        """Accepted / drafted; None where nothing was drafted."""
+        return self.accepted / self.drafted if self.drafted else None
+
+
+@dataclass(slots=True, eq=False)
+class Prompt:
+    """What the user asked."""
+
+    text: str
+
+
+@dataclass(slots=True, eq=False)
+class Notice:
+    """A sentence from specchat itself."""
+
+    text: str
+    severity: Literal["information", "warning", "error"] = "information"
+
+
+@dataclass(slots=True, eq=False)
+class Answer:
+    """What the model wrote, run by run. `reason` is None while it is being written."""
+
+    method: str
+    label: str
+    runs: list[Run] = field(default_factory=list)
+    figures: Figures = field(default_factory=Figures)
+    reason: str | None = None
+    methods: list[str] = field(default_factory=list)
+    """Every method that wrote a part, in order of first use."""
+    _shade: int = -1
+    _plain: int = -2
+
+    @property
+    def text(self) -> str:
+        return "".join(run.text for run in self.runs)
+
+    @property
+    def done(self) -> bool:
+        return self.reason is not None
+
+    def add(self, step: StepRecord) -> Run:
+        """Append what one step produced."""
+        seconds = step.draft_seconds + step.forward_seconds + step.other_seconds
+        count = len(step.tokens)
+        shade = self._next_shade(count, bool(step.text))
+        run = Run(step.text, count, step.method, shade, step.drafted, step.accepted, seconds)
+        self.runs.append(run)
+        self.figures.add(count, step.drafted, step.accepted, seconds)
+        if step.method not in self.methods:
+            self.methods.append(step.method)
+        return run
+
+    def finish(self, reason: str, tail: str = "") -> None:
+        """End the answer; `tail` is text that had been held back."""
+        if tail:
+            last = self.runs[-1] if self.runs else None
+            self.runs.append(Run(tail, 0, last.method if last else self.method, last.shade if last else -1))
+        self.reason = reason
+
+    def _next_shade(self, tokens: int, visible: bool) -> int:
+        if tokens > 1:
+            # A run that shows nothing yet leaves its colour to the next, so that visible neighbours always differ.
+            shade = (self._shade + 1) % SHADES
+            if visible:
+                self._shade = shade
+            return shade
+        self._plain = -3 - self._plain
+        return self._plain
+
+
+Entry = Prompt | Answer | Notice
+
+
+@dataclass(slots=True)
+class Transcript:
+    """A chat, oldest entry first."""
+
+    entries: list[Entry] = field(default_factory=list)
+    system: str | None = None
+
+    def answers(self) -> list[Answer]:
+        return [entry for entry in self.entries if isinstance(entry, Answer)]
+
+    def messages(self) -> list[dict[str, str]]:
+        """The chat as the model is told it. A prompt that got no text in answer is left out, unless it is the last."""
+        out = [{"role": "system", "content": self.system}] if self.system else []
+        talk = [entry for entry in self.entries if not isinstance(entry, Notice)]
+        for i, entry in enumerate(talk):
+            match entry:
+                case Prompt(text):
+                    follower = talk[i + 1] if i + 1 < len(talk) else None
+                    if follower is None or (isinstance(follower, Answer) and follower.text):
+                        out.append({"role": "user", "content": text})
+                case Answer() if entry.text:
+                    out.append({"role": "assistant", "content": entry.text})
+        return out

@@ -1,0 +1,154 @@
+"""The transcript's entries as rows: how many there are, and what each says. No styles and no screen: those are the view's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from ..cells import expand_tabs, fit, sanitise, width
+from ..flow import Flow
+from ..transcript import REASONS, Answer, Entry, Notice, Prompt
+
+Kind = Literal["blank", "prompt", "answer", "figures", "information", "warning", "error"]
+
+MARK = -1
+"""Owner of a flow's segment that is no run: the mark where the method changed."""
+
+
+class Piece(NamedTuple):
+    """Text of a row; `run` is the index of the run it shows, or MARK."""
+
+    text: str
+    run: int
+
+
+class Row(NamedTuple):
+    """One row of the transcript."""
+
+    kind: Kind
+    pieces: tuple[Piece, ...] = ()
+    first: bool = False
+    """First row of its entry (bears the glyph in the margin)."""
+    last: bool = False
+    """Last row of text of an answer that is being written (bears the cursor)."""
+    continued: bool = False
+    """Goes on in the next row without a line break in the text."""
+
+    @property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
+
+class Block:
+    """One entry, wrapped.
+
+    Args:
+        entry: what it shows; an answer may grow.
+        cells: width of a line.
+    """
+
+    def __init__(self, entry: Entry, cells: int) -> None:
+        self.entry = entry
+        self.cells = cells
+        self.flow = Flow(cells)
+        self.closed = False
+        """Its rows will not change any more."""
+        self._runs = 0  # runs taken in
+        self._method = ""
+        self._figures: list[str] = []
+        if not isinstance(entry, Answer):
+            self.flow.append(sanitise(entry.text.strip("\n") if isinstance(entry, Prompt) else entry.text), 0)
+            self.closed = True
+        self.flow.wrap()
+
+    @property
+    def height(self) -> int:
+        """Rows, with the blank one below."""
+        match self.entry:
+            case Answer() as answer:
+                return max(len(self.flow.lines), 0 if answer.done else 1) + len(self._figures) + 1
+            case _:
+                return len(self.flow.lines) + 1
+
+    def update(self) -> int | None:
+        """Take in what the entry gained; the first row that changed, None if none did."""
+        if self.closed or not isinstance(self.entry, Answer):
+            return None
+        answer = self.entry
+        before = len(self.flow.lines)
+        for index in range(self._runs, len(answer.runs)):
+            run = answer.runs[index]
+            if run.method != self._method:
+                if self._method:
+                    gap = "" if run.text[:1].isspace() else "\u00a0"
+                    self.flow.append(f"◆{run.method}{gap}", MARK)
+                self._method = run.method
+            if run.text:
+                self.flow.append(sanitise(run.text), index)
+        grown = len(answer.runs) > self._runs
+        self._runs = len(answer.runs)
+        first = self.flow.wrap() if grown else before
+        if answer.done:
+            self._figures = figures_lines(answer, self.cells)
+            self.closed = True
+            return min(first, max(0, before - 1))
+        return min(first, max(0, before - 1)) if grown else None
+
+    def row(self, index: int) -> Row:
+        """The row at an index below `height`."""
+        lines = self.flow.lines
+        match self.entry:
+            case Answer() as answer:
+                shown = max(len(lines), 0 if answer.done else 1)
+                if index < shown:
+                    writing = not answer.done and index == shown - 1
+                    pieces = tuple(self._pieces(index)) if lines else ()
+                    return Row("answer", pieces, index == 0, writing, self._continued(index))
+                if index - shown < len(self._figures):
+                    return Row("figures", (Piece(self._figures[index - shown], MARK),))
+                return Row("blank")
+            case Prompt() | Notice() as entry:
+                if index >= len(lines):
+                    return Row("blank")
+                kind: Kind = "prompt" if isinstance(entry, Prompt) else entry.severity
+                return Row(kind, tuple(self._pieces(index)), index == 0, continued=self._continued(index))
+
+    def version(self, index: int) -> int:
+        """Changes whenever the row at `index` may have changed."""
+        return -1 if index < self.flow.settled else self.flow.revision * 2 + self.closed
+
+    def _continued(self, index: int) -> bool:
+        lines = self.flow.lines
+        return index < len(lines) - 1 and not lines[index].text.endswith("\n")
+
+    def _pieces(self, index: int) -> Iterator[Piece]:
+        column = 0
+        for text, segment in self.flow.lines[index].pieces():
+            shown = expand_tabs(text, column)
+            room = self.cells - column
+            if width(shown) > room:  # spaces that hang over the edge
+                shown = fit(shown, room + 1).removesuffix("…") if room > 0 else ""
+            column += width(shown)
+            if shown:
+                yield Piece(shown, self.flow.owners[segment])
+
+
+def figures_lines(answer: Answer, cells: int) -> list[str]:
+    """The figures below a finished answer, in as many lines as they need."""
+    figures = answer.figures
+    parts = [" → ".join(answer.methods) or answer.method]
+    if figures.tokens:
+        parts.append(f"{figures.tokens:,} token{'s' * (figures.tokens != 1)}")
+        parts.append(f"{figures.tokens_per_second:,.1f} tokens/s")
+        parts.append(f"{figures.tokens_per_step:.2f} tokens/step")
+    if figures.acceptance is not None:
+        parts.append(f"{figures.acceptance:.0%} accepted ({figures.accepted:,}/{figures.drafted:,})")
+    parts.append(REASONS.get(answer.reason or "", answer.reason or ""))
+    lines = [""]
+    for part in parts:
+        joined = f"{lines[-1]} · {part}" if lines[-1] else part
+        if width(joined) > cells and lines[-1]:
+            lines.append(part)
+        else:
+            lines[-1] = joined
+    return [fit(line, cells) for line in lines]

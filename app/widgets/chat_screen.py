@@ -1,0 +1,235 @@
+"""The chat's screen: header, transcript, figures, input box, keys; and what the keys do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Horizontal
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static
+
+from ...backends.base import UserError
+from ..dialogue import Dialogue
+from ..keymap import CHAT
+from ..slash import is_command, matching
+from .header import Header
+from .keybar import KeyBar
+from .prompt_input import PromptInput
+from .status import StatusLine
+from .transcript_view import TranscriptView
+from .welcome import Welcome
+
+if TYPE_CHECKING:
+    from ..chat import SpecchatApp
+
+
+class ChatScreen(Screen[None]):
+    """One chat."""
+
+    AUTO_FOCUS = "#input"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(key.keys, key.action, key.what, show=False, priority=True, id=key.id, tooltip=key.what) for key in CHAT
+    ]
+
+    def __init__(self, dialogue: Dialogue, keymap: Mapping[str, str]) -> None:
+        super().__init__()
+        self.dialogue = dialogue
+        self._keymap = keymap
+        self._quit_armed = False
+
+    @property
+    def chat(self) -> SpecchatApp:
+        """The app, by its own type."""
+        return cast("SpecchatApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom."""
+        yield Header(self.dialogue, id="header")
+        with Container(id="stage"):
+            yield Welcome(id="welcome")
+            yield TranscriptView(self.dialogue.transcript, id="transcript")
+            yield Static(Content.assemble("↓ new text  ", ("ctrl+end", "bold")), id="below")
+        yield StatusLine(self.dialogue, id="status")
+        with Horizontal(id="composer"):
+            yield Static("›", id="glyph")
+            yield PromptInput(id="input")
+        yield KeyBar(self._keymap, id="keys")
+
+    def on_mount(self) -> None:
+        """What is there already (a notice about the settings file) shows in the first frame."""
+        self.refresh_dialogue()
+
+    @property
+    def input(self) -> PromptInput:
+        """The input box."""
+        return self.query_one("#input", PromptInput)
+
+    @property
+    def view(self) -> TranscriptView:
+        """The transcript."""
+        return self.query_one("#transcript", TranscriptView)
+
+    def refresh_dialogue(self) -> None:
+        """Show what changed in the dialogue."""
+        empty = not self.dialogue.transcript.entries
+        self.query_one("#welcome").display = empty
+        self.view.display = not empty
+        self.view.update_text()
+        self.query_one("#header").refresh()
+        self.query_one("#status").refresh()
+
+    # The input box
+
+    @on(PromptInput.Sent)
+    def _sent(self, event: PromptInput.Sent) -> None:
+        text = event.text
+        if is_command(text):
+            try:
+                self.chat.commands.run(text)
+            except UserError as error:
+                self.chat.tell(str(error), "warning")
+                return
+            self.input.take()
+            return
+        if not self.dialogue.submit(text):
+            self.chat.tell("An answer is being written: esc stops it. Your draft stays here.", "warning")
+            return
+        self.input.take()
+        self.refresh_dialogue()
+        self.view.follow()
+        self.chat.stir()
+
+    @on(PromptInput.Changed)
+    def _typed(self, event: PromptInput.Changed) -> None:
+        status = self.query_one(StatusLine)
+        found = matching(event.text_area.text)
+        if not found:
+            status.hint(None)
+            return
+        if len(found) == 1:
+            only = found[0]
+            usage = Content.assemble((f"/{only.name} ", "bold $primary"), (only.arguments, "$foreground"))
+            status.hint(Content.assemble(usage, "  " if only.arguments else " ", (only.what, "$quiet")))
+            return
+        status.hint(Content("  ").join(Content.styled(f"/{command.name}", "$primary") for command in found))
+
+    @on(PromptInput.Unused)
+    def _unused(self, event: PromptInput.Unused) -> None:
+        if event.key == "end":
+            self.view.follow()
+        elif self.query_one("#welcome").display:
+            self.query_one("#starters").focus()
+
+    @on(Welcome.Chosen)
+    def _starter(self, event: Welcome.Chosen) -> None:
+        draft = self.input.text
+        self.input.focus()
+        if draft.strip() or not self.dialogue.submit(event.text):
+            return
+        self.refresh_dialogue()
+        self.chat.stir()
+
+    @on(TranscriptView.Followed)
+    def _followed(self, event: TranscriptView.Followed) -> None:
+        self.query_one("#below").set_class(not event.following, "-shown")
+
+    def on_click(self, event: events.Click) -> None:
+        """The hint about new text leads to it."""
+        if event.widget is not None and event.widget.id == "below":
+            self.view.follow()
+
+    def on_key(self, event: events.Key) -> None:
+        """Typing works from everywhere: what is no key of the focused widget goes to the input box."""
+        if self.focused is self.input:
+            if event.key == "tab" and self._complete():
+                event.stop()
+                event.prevent_default()
+            return
+        if event.is_printable and event.character:
+            event.stop()
+            event.prevent_default()
+            self.input.focus()
+            self.input.insert(event.character)
+
+    def _complete(self) -> bool:
+        """Complete a command's name; False if there is nothing to complete."""
+        text = self.input.text
+        found = matching(text)
+        if not found or " " in text:
+            return False
+        if len(found) == 1:
+            self.input.put(f"/{found[0].name} ")
+        return True
+
+    # Keys
+
+    def action_cancel(self) -> None:
+        """Stop the answer, or take back a message that waits."""
+        if self.focused is not self.input:
+            self.input.focus()
+        if self.dialogue.queued is not None and not self.input.text:
+            self.input.put(self.dialogue.take_queued())
+        elif self.dialogue.cancel():
+            self.chat.stir()
+        self.refresh_dialogue()
+
+    def action_interrupt(self) -> None:
+        """Ctrl+C: copy a selection, else stop the answer, else quit at the second press."""
+        selected = self.input.selected_text or self.get_selected_text()
+        if selected:
+            self.chat.copy(selected, "the selection")
+        elif self.dialogue.cancel():
+            self.refresh_dialogue()
+        elif self._quit_armed:
+            self.app.exit()
+        else:
+            self._quit_armed = True
+            self.chat.tell("Press ctrl+c again to quit.")
+            self.set_timer(2.0, self._disarm)
+
+    def _disarm(self) -> None:
+        self._quit_armed = False
+
+    def action_next_method(self) -> None:
+        """The next method that this model can run."""
+        if self.dialogue.next_method() is None:
+            self.chat.tell("There is no other method for this model.")
+        self.refresh_dialogue()
+
+    def action_method_menu(self) -> None:
+        """Choose a method."""
+        self.chat.choose_method()
+
+    def action_theme_menu(self) -> None:
+        """Choose a theme."""
+        self.chat.choose_theme()
+
+    def action_help(self) -> None:
+        """Show the help."""
+        self.chat.show_help()
+
+    def action_copy_answer(self) -> None:
+        """Copy the last answer."""
+        self.chat.copy_answer()
+
+    def action_new_chat(self) -> None:
+        """Start afresh, or go back."""
+        self.chat.new_chat()
+
+    def action_scroll_page(self, direction: int) -> None:
+        """Scroll by a page less two rows, so that the eye finds its place."""
+        rows = max(1, self.view.size.height - 2)
+        self.view.scroll_relative(y=direction * rows, animate=False)
+
+    def action_scroll_top(self) -> None:
+        """To the beginning."""
+        self.view.scroll_home(animate=False)
+
+    def action_scroll_end(self) -> None:
+        """To the end, and follow it."""
+        self.view.follow()

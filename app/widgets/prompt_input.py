@@ -1,0 +1,128 @@
+"""The input box: grows with the message, sends on enter, keeps every draft."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import TextArea
+
+from ..keymap import INPUT
+
+
+class PromptInput(TextArea):
+    """A multi-line message."""
+
+    DEFAULT_CSS = """
+    PromptInput {
+        height: auto;
+        max-height: 8;
+        width: 1fr;
+        border: none;
+        padding: 0;
+        background: $background;
+        color: $foreground;
+        scrollbar-size-vertical: 1;
+        &:focus { border: none; }
+        & .text-area--cursor-line { background: $background; }
+        & .text-area--placeholder { color: $faint; }
+        &:nocolor .text-area--cursor { text-style: reverse; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(key.keys, key.action, key.what, show=False, id=key.id, tooltip=key.what) for key in INPUT
+    ]
+
+    @dataclass
+    class Sent(Message):
+        """Enter was pressed. Whoever takes the text clears the box: nothing typed is ever lost."""
+
+        text: str
+
+    @dataclass
+    class Unused(Message):
+        """Up or End was pressed where it has nothing to do in the box."""
+
+        key: str
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(
+            id=id,
+            soft_wrap=True,
+            show_line_numbers=False,
+            tab_behavior="focus",
+            highlight_cursor_line=False,
+            placeholder="Ask something, or / for commands",
+        )
+        # A steady cursor: a blinking one would repaint the screen twice a second for nothing.
+        self.cursor_blink = False
+        self.sent: list[str] = []
+        self._at: int | None = None  # place in the history; None: the draft itself
+        self._draft = ""
+
+    def take(self) -> str:
+        """The message, now out of the box and in the history."""
+        text = self.text
+        if text.strip() and (not self.sent or self.sent[-1] != text):
+            self.sent.append(text)
+        self.put("")
+        return text
+
+    def put(self, text: str) -> None:
+        """Replace the draft; the cursor goes to its end."""
+        self._at = None
+        self.text = text
+        self.move_cursor(self.document.end)
+
+    def action_send(self) -> None:
+        """Offer the message."""
+        if self.text.strip():
+            self.post_message(self.Sent(self.text))
+
+    def action_newline(self) -> None:
+        """Begin a new line."""
+        self._replace_via_keyboard("\n", *self.selection)
+
+    def action_history(self, step: int) -> None:
+        """Go through earlier messages at the box's edges; inside it the cursor moves."""
+        edge = self.cursor_at_first_line if step < 0 else self.cursor_at_last_line
+        if not edge:
+            (self.action_cursor_up if step < 0 else self.action_cursor_down)()
+            return
+        at = len(self.sent) if self._at is None else self._at
+        to = at + step
+        if self._at is None and (step > 0 or not self.sent):
+            if step < 0 and not self.text:
+                self.post_message(self.Unused("up"))
+            return
+        if to < 0:
+            return
+        if self._at is None:
+            self._draft = self.text
+        if to >= len(self.sent):
+            self.put(self._draft)
+            return
+        self.put(self.sent[to])
+        self._at = to
+
+    def action_line_end(self) -> None:
+        """End of the line, or of the transcript if there is no line."""
+        if not self.text:
+            self.post_message(self.Unused("end"))
+            return
+        self.action_cursor_line_end()
+
+    async def _on_key(self, event: events.Key) -> None:
+        # Enter is a binding here; TextArea would put a newline.
+        if event.key == "enter":
+            event.prevent_default()
+            return
+        await super()._on_key(event)
+
+    def on_text_area_changed(self) -> None:
+        """An edited message from the history is a draft of its own."""
+        if self._at is not None and self.text != self.sent[self._at]:
+            self._at = None

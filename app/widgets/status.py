@@ -1,0 +1,148 @@
+"""The line of live figures between the transcript and the input box."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.widget import Widget
+
+from ..cells import fit
+from ..dialogue import Dialogue
+from ..transcript import REASONS, Answer, Figures
+
+STAGES = {
+    "import": "starting the runtime",
+    "download": "downloading",
+    "weights": "loading the weights",
+    "check": "checking what this model can verify",
+}
+"""Stage of a load → what a reader is told."""
+
+BAR_CELLS = 16
+
+
+class StatusLine(Widget):
+    """What goes on right now. `hint`, if set, is shown instead."""
+
+    DEFAULT_CSS = """
+    StatusLine { height: 1; padding: 0 3; color: $quiet; }
+    """
+
+    def __init__(self, dialogue: Dialogue, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.dialogue = dialogue
+        self._hint: Content | None = None
+        self._pulse = 0
+
+    def hint(self, content: Content | None) -> None:
+        """Show this instead of the figures; None takes it away."""
+        if content != self._hint:
+            self._hint = content
+            self.refresh()
+
+    def pulse(self) -> None:
+        """Show a sign of life while nothing can be counted."""
+        self._pulse += 1
+        self.refresh()
+
+    def render(self) -> Content:
+        """One line that fits."""
+        if self._hint is not None:
+            return self._hint.truncate(self.size.width, ellipsis=True)
+        dialogue = self.dialogue
+        match dialogue.phase:
+            case "loading":
+                parts = self._loading()
+            case "unloaded":
+                parts = [Content.styled("no model is loaded", "$warning"), Content("/model NAME loads one")]
+            case "prefill":
+                parts = self._prefill()
+            case "writing" | "stopping":
+                assert dialogue.answer is not None
+                parts = [self._lively("stopping" if dialogue.phase == "stopping" else "writing")]
+                parts += figure_parts(dialogue.answer.figures, live=True)
+            case _:
+                parts = self._ready()
+        return self._joined(parts)
+
+    def _joined(self, parts: list[Content]) -> Content:
+        """As many parts as fit; the first always is there."""
+        line = parts[0]
+        for part in parts[1:]:
+            if line.cell_length + 3 + part.cell_length > self.size.width:
+                break
+            line = Content.assemble(line, ("   ", ""), part)
+        return line.truncate(self.size.width, ellipsis=True)
+
+    def _lively(self, word: str) -> Content:
+        return Content.assemble(("● ", "$success" if self._pulse % 2 == 0 else "$faint"), (word, "$foreground"))
+
+    def _loading(self) -> list[Content]:
+        loading = self.dialogue.loading
+        if loading is None:
+            parts = [self._lively("starting the engine")]
+        else:
+            parts = [self._lively(STAGES.get(loading.stage, loading.stage))]
+            if loading.total:
+                parts.append(bar(loading.done, loading.total))
+                amount = _megabytes(loading.done, loading.total) if loading.stage == "download" else ""
+                parts.append(Content(amount or f"{loading.done / loading.total:.0%}"))
+        if self.dialogue.queued is not None:
+            parts.append(Content.styled("your message goes out when it is ready", "$accent"))
+        return parts
+
+    def _prefill(self) -> list[Content]:
+        done, total = self.dialogue.prefill
+        loading = self.dialogue.loading
+        if loading is not None:
+            return self._loading()
+        parts = [self._lively("reading the prompt")]
+        if total:
+            parts += [bar(done, total), Content(f"{done:,} / {total:,} tokens")]
+        return parts
+
+    def _ready(self) -> list[Content]:
+        last = next((e for e in reversed(self.dialogue.transcript.entries) if isinstance(e, Answer)), None)
+        if last is None:
+            context = self.dialogue.info.get("context")
+            ready = Content.assemble(("● ", "$success"), ("ready", "$foreground"))
+            return [ready, Content(f"{context:,} tokens of context")] if context else [ready]
+        word = REASONS.get(last.reason or "", last.reason or "")
+        colour = {"finished": "$success", "engine stopped": "$error", "error": "$error"}.get(word, "$warning")
+        return [Content.assemble(("● ", colour), (word, "$foreground")), *figure_parts(last.figures, live=False)]
+
+
+def figure_parts(figures: Figures, live: bool) -> list[Content]:
+    """The figures, most telling first."""
+
+    def figure(value: str, unit: str) -> Content:
+        return Content.assemble((value, "bold $foreground"), (f" {unit}", "$quiet"))
+
+    if not figures.steps:
+        return []
+    speed = figures.recent_tokens_per_second if live else figures.tokens_per_second
+    parts = [figure(f"{speed:,.1f}", "tokens/s"), figure(f"{figures.tokens_per_step:.2f}", "tokens/step")]
+    if figures.acceptance is not None:
+        parts.append(figure(f"{figures.acceptance:.0%}", "accepted"))
+        parts.append(Content(f"{figures.accepted:,} of {figures.drafted:,} drafted"))
+    parts.append(Content(f"{figures.tokens:,} tokens"))
+    if not live and figures.prefill_seconds:
+        reused = f", {figures.reused:,} reused" if figures.reused else ""
+        parts.append(Content(f"prompt {figures.prompt_tokens:,}{reused} in {figures.prefill_seconds:.2f} s"))
+    return parts
+
+
+def bar(done: int, total: int, cells: int = BAR_CELLS) -> Content:
+    """A progress bar with eighths of a cell."""
+    eighths = round(min(1.0, done / total) * cells * 8)
+    full, part = divmod(eighths, 8)
+    filled = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
+    return Content.styled(filled.ljust(cells), "$primary on $panel")
+
+
+def _megabytes(done: int, total: int) -> str:
+    return f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB"
+
+
+def shortened(text: str, cells: int) -> str:
+    """For a hint: one line of at most `cells`."""
+    return fit(text, cells)
