@@ -10,18 +10,22 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import pytest
+
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Command, Event, Failed, Finished, Started, StepRecord, Steps, dump, parse
 
 ANSWER = " ".join(f"wort{i % 50} 🤷🏽‍♀️{i}" for i in range(60))
 """Text whose characters span several tokens."""
-LONG = " ".join(f"{'alpha beta gamma delta'.split()[i % 4]} {i % 100}" for i in range(2000))
+SHORT = "A short answer 🙂"
+LONG = " ".join(f"{'alpha beta gamma delta'.split()[i % 4]} {i % 12}" for i in range(2000))
+"""4,000 tokens that a lookup finds again soon."""
 
 
-def recorded(folder: Path, pace: float = 0.0, **records: str) -> str:
-    """A model's name: prompts are the names of the keyword arguments; `hello` and `long` are there anyway."""
+def recorded(folder: Path, pace: float = 0.0, more: dict[str, str] | None = None) -> str:
+    """A model's name: the prompts `hello`, `short` and `long` have their answers, and so do those in `more`."""
     path = folder / "answers.jsonl"
-    rows = {"hello": ANSWER, "long": LONG, **records}
+    rows = {"hello": ANSWER, "short": SHORT, "long": LONG, **(more or {})}
     path.write_text("".join(json.dumps({"prompt": key, "response": text}) + "\n" for key, text in rows.items()))
     return f"recorded:{path}?pace={pace}"
 
@@ -120,8 +124,7 @@ def wait_gone(pid: int, seconds: float) -> float:
 
 
 def alive(pid: int) -> bool:
-    import psutil
-
+    psutil = pytest.importorskip("psutil")  # which has no types of its own
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded, StepRecord, Steps, Switch, dump, parse
 
 # All of Unicode, lone surrogates and control characters included.
@@ -35,9 +36,7 @@ steps = st.builds(
 messages = st.one_of(
     st.builds(Load, id=numbers, model=texts, context=st.none() | numbers),
     st.builds(Generate, id=numbers, prompt=st.none() | texts, settings=names, sampling=names, stop=st.lists(texts)),
-    st.builds(
-        Generate, id=numbers, messages=st.lists(st.fixed_dictionaries({"role": texts, "content": texts}), max_size=3)
-    ),
+    st.builds(Generate, id=numbers, messages=st.lists(st.fixed_dictionaries({"role": texts, "content": texts}), max_size=3)),
     st.builds(Switch, id=numbers, method=texts, settings=names),
     st.builds(Loaded, id=numbers, info=names, unavailable=st.dictionaries(texts, texts, max_size=3)),
     st.builds(Steps, id=numbers, steps=st.lists(steps, max_size=4)),

@@ -1,0 +1,290 @@
+"""The client: light to import, never in its caller's way, and over the end of an engine in one sentence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from specchat.engine.client import EngineClient
+from specchat.engine.messages import Event, Failed, Finished, Load, Loaded, Ready, Started, Steps, Switched, Unloaded
+
+from .helpers import ANSWER, LONG, SHORT, alive, answer, ended, failures, recorded, started, steps_of, text_of, until, wait_gone
+
+HEAVY = ("torch", "transformers", "numpy", "textual", "typer", "rich", "safetensors", "llama_cpp", "huggingface_hub")
+
+
+@pytest.mark.parametrize("module", ["client", "catalog", "messages"])
+def test_importing_it_imports_nothing_heavy(module: str) -> None:
+    code = f"import sys, specchat.engine.{module} as m; getattr(m, 'describe', list)(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {name.partition(".")[0] for name in done.stdout.split()} & set(HEAVY)
+
+
+def test_load_generate_finish(client: EngineClient, tmp_path: Path) -> None:
+    *_, loaded = answer(client, client.load(recorded(tmp_path)))
+    assert isinstance(loaded, Loaded)
+    for method in ("greedy", "lookup", "recompute"):
+        id = client.generate("hello", method=method)
+        events = answer(client, id)
+        assert text_of(events, id) == ANSWER
+        assert isinstance(events[0], Started)
+        assert events[0].method == method
+        last = events[-1]
+        assert isinstance(last, Finished)
+        assert last.totals["tokens"] == sum(len(step.tokens) for step in steps_of(events, id))
+    chat = [{"role": "user", "content": "long"}]
+    id = client.generate(messages=chat, max_tokens=5)
+    events = answer(client, id)
+    assert isinstance(events[-1], Finished)
+    assert events[-1].reason == "length"
+    assert text_of(events, id) == "alpha 0 beta 1 gamma"
+
+
+def test_commands_before_the_process_is_up_are_served(tmp_path: Path, log: Path) -> None:
+    client = EngineClient(log=log)
+    client.load(recorded(tmp_path))
+    id = client.generate("hello")
+    assert text_of(answer(client, id), id) == ANSWER
+    client.close()
+
+
+def test_drain_and_wake(tmp_path: Path, log: Path) -> None:
+    woken = threading.Event()
+
+    def wake() -> None:
+        woken.set()
+        raise RuntimeError("a closed loop")
+
+    with EngineClient(log=log, wake=wake) as client:
+        client.load(recorded(tmp_path))
+        id = client.generate("hello")
+        seen: list[Event] = []
+        while not any(isinstance(event, Finished) for event in seen):
+            assert woken.wait(10)
+            woken.clear()
+            seen += client.drain()
+        assert text_of(seen, id) == ANSWER
+        assert client.drain() == []
+        assert client.wait(0.01) is None
+
+
+def test_switch_in_the_middle_of_an_answer(client: EngineClient, tmp_path: Path) -> None:
+    """The switch takes effect at the next step and changes no token."""
+    answer(client, client.load(recorded(tmp_path, pace=0.002)))
+    plain = client.generate("long", max_tokens=400)
+    expected = [token for step in steps_of(answer(client, plain), plain) for token in step.tokens]
+
+    id = client.generate("long", max_tokens=400)
+    seen: list[Event] = []
+    until(client, seen, lambda seen: len(steps_of(seen, id)) >= 20)
+    client.switch(id, "lookup")
+    until(client, seen, ended(id))
+    at = next(i for i, event in enumerate(seen) if isinstance(event, Switched))
+    assert seen[at] == Switched(id, "lookup", "identical")
+    before, after = steps_of(seen[:at], id), steps_of(seen[at:], id)
+    assert {step.method for step in before} == {"greedy"}
+    assert {step.method for step in after} == {"lookup"}
+    assert max(len(step.tokens) for step in after[:30]) > 1
+    assert [token for step in before + after for token in step.tokens] == expected
+
+
+def test_two_lanes_share_the_device(client: EngineClient, tmp_path: Path) -> None:
+    """Recompute's passes take ever longer than greedy's; both lanes get the same time, each on its own clock."""
+    answer(client, client.load(recorded(tmp_path, pace=0.002)))
+    a = client.generate("long", lane="a", max_tokens=500)
+    b = client.generate("long", lane="b", method="recompute", max_tokens=500)
+    seen: list[Event] = []
+    until(client, seen, lambda seen: len(steps_of(seen, a)) >= 120)
+    client.cancel(a)
+    client.cancel(b)
+    until(client, seen, ended(a, b))
+    first, second = (event for event in seen if isinstance(event, Finished))
+    assert first.busy_seconds == pytest.approx(second.busy_seconds, rel=0.15, abs=0.03)
+    assert len(steps_of(seen, a)) > 1.2 * len(steps_of(seen, b))
+
+
+def test_a_kill_costs_one_answer(client: EngineClient, tmp_path: Path) -> None:
+    load = client.load(recorded(tmp_path, pace=0.005))
+    answer(client, load)
+    id = client.generate("long")
+    seen: list[Event] = []
+    until(client, seen, lambda seen: len(steps_of(seen, id)) >= 10)
+    pid = client.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    until(client, seen, ended(id))
+    (failed,) = failures(seen)
+    assert seen[-1] is failed
+    assert (failed.id, failed.cause, failed.others) == (id, "died", [])
+    assert "signal 9" in failed.sentence
+    assert "chat is kept" in failed.sentence
+    assert LONG.startswith(text_of(seen, id))
+    assert client.wait(0.2) is None  # once, and nothing starts by itself
+
+    again = client.generate("short")
+    events = answer(client, again)
+    assert text_of(events, again) == SHORT
+    assert [event.id for event in events if isinstance(event, Loaded)] == [load]
+    assert client.pid != pid
+
+
+def test_a_kill_in_a_race_names_all_lanes(client: EngineClient, tmp_path: Path) -> None:
+    answer(client, client.load(recorded(tmp_path, pace=0.005)))
+    a, b = client.generate("long", lane="a"), client.generate("long", lane="b")
+    seen: list[Event] = []
+    until(client, seen, started(b))
+    assert client.pid is not None
+    os.kill(client.pid, signal.SIGSEGV)
+    until(client, seen, ended(a))
+    (failed,) = failures(seen)
+    assert (failed.id, failed.others) == (a, [b])
+    assert str(client.log_path) in failed.sentence
+    assert list(client.stream(client.generate("short")))  # and `stream` of the next answer is not ended by it
+
+
+def test_a_kill_while_nothing_runs(client: EngineClient, tmp_path: Path) -> None:
+    answer(client, client.load(recorded(tmp_path)))
+    assert client.pid is not None
+    os.kill(client.pid, signal.SIGTERM)
+    failed = client.wait(5)
+    assert isinstance(failed, Failed)
+    assert (failed.id, failed.cause) == (0, "died")
+    client.cancel(99)  # nothing to cancel: starts nothing
+    client.switch(99, "greedy")
+    id = client.generate("short")
+    assert text_of(answer(client, id), id) == SHORT
+
+
+def test_a_kill_at_once_is_tried_again_by_the_next_prompt(tmp_path: Path, log: Path) -> None:
+    client = EngineClient(log=log)
+    client.start()
+    ready = client.wait(10)
+    assert isinstance(ready, Ready)
+    os.kill(ready.pid, signal.SIGSTOP)
+    load = client.load(recorded(tmp_path))
+    time.sleep(0.1)
+    os.kill(ready.pid, signal.SIGKILL)
+    failed = client.wait(5)
+    assert isinstance(failed, Failed)
+    assert failed.id == load
+    id = client.generate("short")
+    assert text_of(answer(client, id), id) == SHORT
+    client.close()
+
+
+def test_unload_and_restart(client: EngineClient, tmp_path: Path) -> None:
+    answer(client, client.load(recorded(tmp_path)))
+    pid = client.pid
+    client.restart()
+    id = client.generate("short")
+    events = answer(client, id)
+    assert not failures(events)
+    assert text_of(events, id) == SHORT
+    assert client.pid != pid
+    id = client.unload()
+    assert answer(client, id) == [Unloaded(id)]
+    client.restart()
+    (failed,) = failures(answer(client, client.generate("short")))
+    assert "No model is loaded" in failed.sentence
+
+
+def test_without_restarts(tmp_path: Path, log: Path) -> None:
+    with EngineClient(log=log, auto_restart=False) as client:
+        answer(client, client.load(recorded(tmp_path)))
+        assert client.pid is not None
+        os.kill(client.pid, signal.SIGKILL)
+        assert isinstance(client.wait(5), Failed)
+        id = client.generate("short")
+        (failed,) = answer(client, id)
+        assert isinstance(failed, Failed)
+        assert (failed.id, failed.cause) == (id, "died")
+
+
+def test_an_engine_that_cannot_start_is_a_sentence(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with EngineClient(log=log, environment={"PYTHONHOME": str(tmp_path)}) as client:
+        id = client.load(recorded(tmp_path))
+        sentences = [failed.sentence for failed in failures(client.stream(id))]
+        assert any("could not start" in sentence or "stay up" in sentence for sentence in sentences)
+    assert "encodings" in log.read_text()  # what Python said on its standard error
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
+    with EngineClient(log=log) as client:
+        (failed,) = answer(client, client.load("builtin"))[-1:]
+        assert isinstance(failed, Failed)
+        assert "could not be started" in failed.sentence
+
+
+def test_close_is_quick_even_in_the_middle_of_a_step(tmp_path: Path, log: Path) -> None:
+    client = EngineClient(log=log)
+    client.load(recorded(tmp_path, pace=30))
+    id = client.generate("hello")
+    until(client, [], started(id))
+    pid = client.pid
+    assert pid is not None
+    begin = time.monotonic()
+    client.close()
+    client.close()
+    assert time.monotonic() - begin < 1
+    assert not alive(pid)
+    client.generate("hello")  # goes nowhere, harms nothing
+
+
+def test_close_kills_an_engine_that_hangs(tmp_path: Path, log: Path) -> None:
+    client = EngineClient(log=log)
+    answer(client, client.load(recorded(tmp_path)))
+    pid = client.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    client.generate("x" * 1_000_000)  # more than the pipe holds: the writer is stuck in it
+    time.sleep(0.1)
+    begin = time.monotonic()
+    client.close()
+    assert time.monotonic() - begin < 3
+    assert not alive(pid)
+
+
+def test_an_exit_without_close_leaves_nothing_behind(tmp_path: Path, log: Path) -> None:
+    code = "import sys; from specchat.engine.client import EngineClient; c = EngineClient(); c.load(sys.argv[1]);"
+    code += "[print(c.pid) for e in c.stream(1) if type(e).__name__ == 'Loaded']"
+    done = subprocess.run(
+        [sys.executable, "-c", code, recorded(tmp_path)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        env={**os.environ, "SPECCHAT_LOG": str(log)},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    wait_gone(int(done.stdout), 2)
+
+
+def test_the_working_folder_is_not_imported_from(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("json", "torch", "platformdirs", "specchat"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+    with EngineClient(log=log) as client:
+        assert isinstance(answer(client, client.load(recorded(tmp_path)))[-1], Loaded)
+
+
+def test_ids_are_fresh(tmp_path: Path, log: Path) -> None:
+    client = EngineClient(log=log)
+    assert [client.next_id() for _ in range(3)] == [1, 2, 3]
+    client.close()
+    assert client.pid is None
+    assert Load(1, "x") == Load(1, "x")
+
+
+def test_steps_reach_the_client_in_few_messages(client: EngineClient, tmp_path: Path) -> None:
+    answer(client, client.load(recorded(tmp_path)))
+    id = client.generate("long")
+    begin = time.monotonic()
+    events = answer(client, id)
+    seconds = time.monotonic() - begin
+    assert text_of(events, id) == LONG
+    assert sum(isinstance(event, Steps) for event in events) < 2 + seconds / 0.015

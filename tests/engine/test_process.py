@@ -1,0 +1,262 @@
+"""The engine process: what reaches its pipes, what does not, and when it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from specchat.engine import logfile
+from specchat.engine.messages import (
+    Cancel,
+    CloseLane,
+    Failed,
+    Finished,
+    Generate,
+    Load,
+    Loaded,
+    Quit,
+    Ready,
+    Started,
+    Steps,
+    Switched,
+    Unload,
+    Unloaded,
+    dump,
+)
+
+from .helpers import ANSWER, LONG, BareEngine, recorded, text_of, wait_gone
+
+
+@pytest.fixture
+def engine(log: Path) -> Iterator[BareEngine]:
+    engine = BareEngine(log)
+    yield engine
+    engine.close()
+
+
+def test_loads_answers_and_unloads(engine: BareEngine, tmp_path: Path) -> None:
+    engine.send(Load(1, recorded(tmp_path)), Generate(2, prompt="hello"))
+    ready, *events = engine.until(2, Finished)
+    assert isinstance(ready, Ready)
+    assert ready.pid == engine.process.pid
+    loaded = next(event for event in events if isinstance(event, Loaded))
+    assert loaded.info["backend"] == "recorded"
+    assert loaded.info["load_seconds"] > 0
+    assert "greedy" not in loaded.unavailable
+    assert text_of(events, 2) == ANSWER
+    engine.send(Unload(3), Generate(4, prompt="hello"))
+    unloaded, failed = engine.until(4, Failed)
+    assert unloaded == Unloaded(3)
+    assert failed == Failed(4, "user", "No model is loaded: load one first.")
+
+
+def test_garbage_is_ignored_and_logged(engine: BareEngine, tmp_path: Path, log: Path) -> None:
+    engine.send(b"hello?\n", b"\xff\xfe\n", b"[]\n", b"\n", b'{"kind":[]}\n', b'{"kind":"Cancel"}\n', b"[" * 99_999 + b"\n")
+    engine.send(dump(Switched(1, "not", "a command")), Cancel(77), CloseLane("none"))
+    engine.send(Load(1, recorded(tmp_path)), Generate(2, prompt="hello"))
+    assert text_of(engine.until(2, Finished), 2) == ANSWER
+    assert "hello?" in log.read_text()
+    assert "no command" in log.read_text()
+
+
+def test_a_wrong_name_costs_nothing(engine: BareEngine, tmp_path: Path) -> None:
+    engine.send(Load(1, f"recorded:{tmp_path}/none.jsonl"), Load(2, recorded(tmp_path, more={"hello there": ANSWER})))
+    failed = engine.until(2, Loaded)[-3]
+    assert isinstance(failed, Failed)
+    assert (failed.id, failed.cause) == (1, "user")
+    assert "none.jsonl" in failed.sentence
+    # The model that was there before answers on, from its cache.
+    engine.send(Generate(3, prompt="hello there"))
+    engine.until(3, Finished)
+    engine.send(Load(4, f"recorded:{tmp_path}/none.jsonl"), Generate(5, prompt="hello there"))
+    events = engine.until(5, Finished)
+    assert not any(isinstance(event, Unloaded) for event in events)
+    assert text_of(events, 5) == ANSWER
+    assert next(event.reused for event in events if isinstance(event, Started) and event.id == 5) > 0
+
+
+def test_a_load_takes_the_place_of_the_model_and_ends_its_answers(engine: BareEngine, tmp_path: Path) -> None:
+    engine.send(Load(1, recorded(tmp_path, pace=0.01)), Generate(2, prompt="long"))
+    engine.until(2, Steps)
+    engine.send(Load(3, recorded(tmp_path)))
+    events = engine.until(3, Loaded)
+    assert [event.reason for event in events if isinstance(event, Finished)] == ["cancelled"]
+    assert Unloaded(0) in events
+
+
+def test_an_answer_cancelled_in_the_queue_never_starts_computing(engine: BareEngine, tmp_path: Path) -> None:
+    engine.send(Load(1, recorded(tmp_path, pace=5)), Generate(2, prompt="long"), Cancel(2), Generate(3, prompt="hi"))
+    events = engine.until(3, Started)
+    finished = [event for event in events if isinstance(event, Finished)]
+    assert [event.reason for event in finished] == ["cancelled"]
+    assert finished[0].busy_seconds < 1
+
+
+def test_cancel_takes_one_step(engine: BareEngine, tmp_path: Path) -> None:
+    engine.send(Load(1, recorded(tmp_path, pace=0.25)), Generate(2, prompt="long"))
+    engine.until(2, Steps)
+    engine.send(Cancel(2))
+    start = time.monotonic()
+    events = engine.until(2, Finished)
+    assert time.monotonic() - start < 0.25 * 2 + 0.5
+    assert sum(len(event.steps) for event in events if isinstance(event, Steps)) <= 2
+
+
+CHATTER = """
+import os
+from specchat.engine import __main__, server
+
+run = server.Server.run
+
+def chatty(self):
+    os.write(1, b"native to stdout\\n"); os.write(2, b"native to stderr\\n")
+    print("python \\ud800 print"); print(os.read(0, 10))
+    os.system("echo from a child; echo child error >&2")
+    run(self)
+
+server.Server.run = chatty
+__main__.main()
+"""
+
+
+def test_what_libraries_print_goes_to_the_log(log: Path, tmp_path: Path) -> None:
+    engine = BareEngine(log, CHATTER)
+    engine.send(Load(1, recorded(tmp_path)), Generate(2, prompt="hello"))
+    assert text_of(engine.until(2, Finished), 2) == ANSWER
+    engine.close()
+    logged = log.read_text()
+    for words in ("native to stdout", "native to stderr", r"python \ud800 print", "from a child", "child error", "b''"):
+        assert words in logged
+
+
+def test_a_reader_that_stops_holds_nothing_up(engine: BareEngine, tmp_path: Path) -> None:
+    """Nobody reads while some 4,000 steps (far more than a pipe holds) are made: none is lost, and none had to wait."""
+    engine.send(Load(1, recorded(tmp_path)))
+    engine.until(1, Loaded)
+    engine.send(Generate(2, prompt="long"))
+    engine.until(2, Started)
+    cpu = busy_until_idle(engine.process.pid)
+    begin = time.monotonic()
+    events = engine.until(2, Finished)
+    assert time.monotonic() - begin < 2  # it was all done before anybody read
+    assert text_of(events, 2) == LONG
+    assert len(events) < 40  # merged while nobody read
+    assert cpu > 0
+
+
+def busy_until_idle(pid: int) -> float:
+    """Wait until a process has stopped using the CPU; return the seconds it used."""
+    psutil = pytest.importorskip("psutil")
+    process = psutil.Process(pid)
+    last, quiet, deadline = -1.0, 0, time.monotonic() + 30
+    while quiet < 4 and time.monotonic() < deadline:
+        times = process.cpu_times()
+        used = times.user + times.system
+        quiet = quiet + 1 if used == last else 0
+        last = used
+        time.sleep(0.15)
+    return last
+
+
+def test_quit_and_the_end_of_input_end_it(log: Path, tmp_path: Path) -> None:
+    for last in (Quit(), None):
+        engine = BareEngine(log)
+        engine.send(Load(1, recorded(tmp_path, pace=30)), Generate(2, prompt="hello"))
+        engine.until(2, Started)  # in the middle of a pass of 30 s now
+        if last is None:
+            engine.stdin.close()
+        else:
+            engine.send(last)
+        assert engine.process.wait(2) == 0
+        engine.close()
+
+
+PARENT = """
+import sys, time
+from specchat.engine.client import EngineClient
+from specchat.engine.messages import Started
+client = EngineClient()
+client.load(sys.argv[1])
+for event in client.stream(client.generate("hello")):
+    if isinstance(event, Started):
+        print(client.pid, flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_it_goes_with_its_parent_in_the_middle_of_a_step(how: signal.Signals, log: Path, tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, recorded(tmp_path, pace=30)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "SPECCHAT_LOG": str(log)},
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    time.sleep(0.2)
+    parent.send_signal(how)
+    assert wait_gone(pid, 2) < 2
+    parent.wait(2)
+    parent.stdout.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs prctl")
+def test_it_goes_with_its_parent_even_while_a_library_holds_the_gil() -> None:
+    child = "import ctypes; from specchat.engine.server import die_with_parent as d; d(); print(1, flush=True); "
+    child += "ctypes.PyDLL(None).sleep(30)"
+    code = f"""
+        import subprocess, sys, time
+        child = subprocess.Popen([sys.executable, "-c", {child!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        child.stdout.readline()
+        print(child.pid, flush=True)
+        time.sleep(30)
+    """
+    parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    parent.kill()
+    wait_gone(pid, 2)
+    parent.wait(2)
+    parent.stdout.close()
+
+
+def test_ctrl_c_is_the_apps_affair(engine: BareEngine, tmp_path: Path) -> None:
+    engine.send(Load(1, recorded(tmp_path, pace=0.01)), Generate(2, prompt="long", max_tokens=30))
+    engine.until(2, Started)
+    engine.process.send_signal(signal.SIGINT)
+    assert isinstance(engine.until(2, Finished)[-1], Finished)
+
+
+def test_a_crash_leaves_its_traceback(engine: BareEngine, tmp_path: Path, log: Path) -> None:
+    engine.send(Load(1, recorded(tmp_path, pace=30)), Generate(2, prompt="long"))
+    engine.until(2, Started)
+    engine.process.send_signal(signal.SIGSEGV)
+    engine.process.wait(5)
+    assert "Segmentation fault" in log.read_text()
+    assert "recorded.py" in log.read_text()
+
+
+def test_a_full_log_is_moved_aside(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logfile, "MOST_BYTES", 100)
+    for i in range(3):
+        fd = logfile.open_log(log)
+        os.write(fd, f"{i}".encode() * 150)
+        os.close(fd)
+    assert log.read_text() == "2" * 150
+    assert log.with_name("engine.log.1").read_text() == "1" * 150
+
+
+def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    engine = BareEngine(tmp_path / "file" / "engine.log")
+    engine.send(Load(1, recorded(tmp_path)))
+    assert isinstance(engine.until(1, Loaded)[-1], Loaded)
+    engine.close()
