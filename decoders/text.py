@@ -1,0 +1,189 @@
+"""What of an answer's text may be shown: whole grapheme clusters, and never half of a stop string."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import regex  # type: ignore[import-untyped]
+
+from ..backends.base import UserError
+from .detokenize import Decode, Detokenizer
+
+CLUSTER = 64
+"""Characters of a grapheme cluster that are held back at most (the longest emoji sequence in Unicode 16 has 10): endless
+combining marks must not hold the text for ever."""
+STOP = 1024
+"""Characters held back at most because a stop regex may match them, `a.*z` say; a longer match is not found."""
+CONTEXT = 64
+"""Shown characters that a stop regex can look behind at."""
+REGEX_SECONDS = 1.0
+"""Longest search for one stop regex: those that backtrack without end are refused when they show it."""
+
+_GRAPHEME = regex.compile(r"\X")
+_SENTINELS = "a0 \n."
+"""Continuations tried to see whether a match depends on being at the end of the text; the regex's own characters besides."""
+
+
+class Stops:
+    """Where an answer ends besides EOS: at the earliest match of any string or regex, which is not shown itself.
+
+    Args:
+        strings: texts that stop, taken literally.
+        patterns: regexes in the `regex` module's syntax.
+
+    Raises:
+        UserError: a string is empty, or a regex is malformed, matches nothing at all ("") or runs backwards.
+    """
+
+    def __init__(self, strings: Sequence[str] = (), patterns: Sequence[str] = ()) -> None:
+        if "" in strings:
+            raise UserError("A stop string is empty: give the text to stop at.")
+        self._patterns = [regex.compile(regex.escape(string)) for string in strings] + [_compile(p) for p in patterns]
+        # A literal string is never let go half-way, however long.
+        self._limit = max([STOP, *map(len, strings)])
+
+    def __bool__(self) -> bool:
+        return bool(self._patterns)
+
+    def find(self, text: str, start: int, final: bool = False) -> tuple[int | None, int]:
+        """Look for a stop in text that is still growing.
+
+        Args:
+            text: some text shown already, as context, and the text in question.
+            start: where the text in question starts; no stop starts before it.
+            final: the text will not grow any more.
+
+        Returns:
+            where the earliest stop starts, None if there is none or an earlier one may yet come;
+            where the first possible start of a stop is: the text before it is safe to show.
+
+        Raises:
+            UserError: a regex takes too long.
+        """
+        earliest, hold = len(text), len(text)
+        stopped = False
+        for pattern in self._patterns:
+            # `regex` reports a partial match only where there is no full match anywhere in the text.
+            found = _search(pattern, text, start, not final)
+            if found is None:
+                continue
+            if found.partial:
+                hold = min(hold, found.start())
+                continue
+            if final or _settled(pattern, text, found.start()):
+                stopped = True
+                earliest = min(earliest, found.start())
+            else:
+                hold = min(hold, found.start())
+            if not final:
+                before = (i for i in range(start, found.start()) if _search(pattern, text, i, partial=True, here=True))
+                hold = min(hold, next(before, hold))
+        hold = max(hold, len(text) - self._limit)
+        if stopped and earliest <= hold:
+            return earliest, earliest
+        return None, hold
+
+
+def _compile(pattern: str) -> regex.Pattern[str]:
+    try:
+        compiled = regex.compile(pattern)
+    except regex.error as error:
+        raise UserError(f"The stop regex {pattern!r} is malformed: {error}.") from None
+    if compiled.flags & regex.REVERSE:
+        raise UserError(f"The stop regex {pattern!r} searches backwards, which a growing text cannot: leave out (?r).")
+    if _search(compiled, "", 0):
+        raise UserError(
+            f"The stop regex {pattern!r} matches the empty text, so it would stop at once: make it match something."
+        )
+    return compiled
+
+
+def _search(
+    pattern: regex.Pattern[str], text: str, start: int, partial: bool = False, here: bool = False
+) -> regex.Match[str] | None:
+    """Search from `start`, or `here`: match exactly there."""
+    method = pattern.match if here else pattern.search
+    try:
+        return method(text, start, partial=partial, timeout=REGEX_SECONDS)
+    except TimeoutError:
+        sentence = f"The stop regex {pattern.pattern!r} takes too long: write it without repeats inside repeats."
+        raise UserError(sentence) from None
+
+
+def _settled(pattern: regex.Pattern[str], text: str, start: int) -> bool:
+    """Whether the match at `start` stays one whatever follows (`end$`, `end\\b` and `a(?!b)` may not)."""
+    return all(_search(pattern, text + char, start, here=True) for char in {*_SENTINELS, *pattern.pattern[:STOP]})
+
+
+class TextStream:
+    """Turns an answer's tokens into pieces of text that are right when shown.
+
+    The pieces concatenate to decode(all tokens), cut at the earliest stop. A piece ends between grapheme clusters. As any
+    character may be followed by a combining mark, the last cluster waits for the next one to begin.
+
+    Args:
+        decode: token ids to text (`Model.decode`).
+        stops: where to end besides EOS.
+    """
+
+    def __init__(self, decode: Decode, stops: Stops | None = None) -> None:
+        self.stopped = False
+        """A stop has matched: the text ends before it, and further tokens give nothing."""
+        self._detokenizer = Detokenizer(decode)
+        self._stops = stops or None
+        self._text = ""
+        """The end of the shown text, and what is held back."""
+        self._pos = 0
+        """Where in it the text held back begins."""
+
+    @property
+    def held(self) -> str:
+        """Decoded text that is held back. It leads the next piece, so that many characters of it belong to earlier tokens."""
+        return self._text[self._pos :]
+
+    def push(self, token: int) -> str:
+        """Take a token; return the text that may be shown now, often "".
+
+        Raises:
+            UserError: a stop regex takes too long.
+        """
+        if self.stopped:
+            return ""
+        new = self._detokenizer.push(token)
+        return self._release(new, final=False) if new else ""
+
+    def flush(self) -> str:
+        """The rest of the text, at the end of the answer. May find that a stop has matched (`stopped`)."""
+        if self.stopped:
+            return ""
+        return self._release(self._detokenizer.flush(), final=True)
+
+    def _release(self, new: str, final: bool) -> str:
+        self._text += new
+        start, end = self._pos, len(self._text)
+        if self._stops:
+            stop, end = self._stops.find(self._text, start, final)
+            self.stopped = stop is not None
+        if self.stopped:
+            piece = self._text[start:end]
+            self._text, self._pos = "", 0
+            return piece
+        if final:
+            end = len(self._text)
+        else:
+            end = self._boundary(start, end)
+        piece = self._text[start:end]
+        cut = max(0, end - CONTEXT) if end > 8 * CONTEXT else 0  # seldom, as it copies
+        self._text, self._pos = self._text[cut:], end - cut
+        return piece
+
+    def _boundary(self, start: int, end: int) -> int:
+        """The last end of a finished grapheme cluster in the text from `start` to `end`."""
+        rest = self._text[start:]  # a slice: flags pair up from here on, whatever of the shown text is still there
+        last = 0
+        for cluster in _GRAPHEME.finditer(rest):
+            unfinished = cluster.end() == len(rest) and rest[-1] != "\n" and len(cluster[0]) < CLUSTER
+            if start + cluster.end() > end or unfinished:
+                break
+            last = cluster.end()
+        return start + last
