@@ -190,7 +190,7 @@ class Session(ABC):
         progress: Progress | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> None:
-        """Commit `tokens` in chunks of at most PREFILL_CHUNK, without scores.
+        """Commit `tokens` in chunks of at most PREFILL_CHUNK, without scores. Nodes that are alive are freed.
 
         What was evaluated before a cancellation stays committed, so that a retry goes on from there.
 
@@ -203,6 +203,8 @@ class Session(ABC):
                 f"The prompt takes {self.length + len(tokens):,} tokens and the context holds {self.context:,}: "
                 "shorten the prompt, start a new chat, or load the model with a larger context."
             )
+        # With no node alive the ids below count from 0.
+        self.commit(())
         for start in range(0, len(tokens), PREFILL_CHUNK):
             if cancelled is not None and cancelled():
                 raise Cancelled

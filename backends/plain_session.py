@@ -99,13 +99,11 @@ class PlainSession(Session):
         return out.logits[0]  # type: ignore[no-any-return]
 
     def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:
-        """Make the first nodes of the chain the committed tail."""
+        """Make the first nodes of the chain the committed tail. No node outlives a commit here: `keep` is not for models that
+        decode plainly."""
         if list(path) != list(range(len(path))) or len(path) > len(self._chain):
             raise ValueError(f"{list(path)} is not a chain of living nodes from the committed tail")
-        kept = [number for number in keep if number >= len(path)]
         self._tokens.extend(self._chain[: len(path)])
-        if kept:
-            raise UserError("This model decodes plainly: no nodes outlive a commit.")
         self._chain.clear()
 
     def drop(self, nodes: Iterable[int]) -> None:

@@ -250,22 +250,19 @@ class TransformersSession(Session):
         )
 
     def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:
-        """Make `path` the committed tail (see `Session.commit`). Kept nodes bring the nodes between them and the path's end."""
-        parent = ROOT
+        """Make `path` the committed tail (see `Session.commit`). A kept node whose parent goes would see what is no longer
+        there: it goes too."""
+        tail = ROOT
         for number in path:
             node = self._nodes.get(number)
-            if node is None or node.parent != parent:
+            if node is None or node.parent != tail:
                 raise ValueError(f"{list(path)} is not a chain of living nodes from the committed tail")
-            parent = number
+            tail = number
         kept: set[int] = set()
-        for number in keep:
-            line = []
-            while number != parent and number not in kept:
-                if number not in self._nodes:
-                    raise ValueError(f"kept nodes must be alive and descend from the path's end, {number} does not")
-                line.append(number)
-                number = self._nodes[number].parent
-            kept.update(line)
+        for number in sorted(set(keep).difference(path)):
+            node = self._nodes.get(number)
+            if node is not None and (node.parent == tail or node.parent in kept):
+                kept.add(number)
         self._commit(path, kept)
 
     def _commit(self, path: Sequence[int], kept: set[int]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from specchat.backends.loading import LoadOptions
 from specchat.backends.transformers_model import TransformersModel, load_transformers
 
@@ -31,6 +32,8 @@ _SIZES: dict[str, Any] = {
     "bos_token_id": 0,
     "eos_token_id": 1,
     "pad_token_id": None,
+    # Tied, Gemma's scaled embeddings make every token predict itself.
+    "tie_word_embeddings": False,
 }
 
 

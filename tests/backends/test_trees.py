@@ -1,0 +1,206 @@
+"""Token trees evaluate to the logits of the linear sequence through each node, whatever happened to the cache before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from specchat.backends import ROOT, Sampling, UserError
+from specchat.backends.transformers_session import TransformersSession
+
+from .tiny import TREES, VOCAB, WINDOW, reference, tiny_model
+
+GREEDY = Sampling()
+tokens = st.integers(4, VOCAB - 1)
+
+
+def linear(kind: str, ids: Sequence[int]) -> torch.Tensor:
+    """Logits [len(ids), vocab] of a fresh plain pass by transformers itself."""
+    with torch.inference_mode():
+        return reference(kind)(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0]  # type: ignore[no-any-return]
+
+
+class Mirror:
+    """A session beside a plain record of what it should hold."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.session: Any = tiny_model(kind).open_session()
+        self.committed: list[int] = []
+        self.nodes: dict[int, tuple[int, int]] = {}
+        """id → (token, parent)."""
+        self.next = 0
+
+    def line(self, node: int) -> list[int]:
+        """Ids from the top down to a node."""
+        out = []
+        while node != ROOT:
+            out.append(node)
+            node = self.nodes[node][1]
+        return out[::-1]
+
+    def text(self, node: int) -> list[int]:
+        return self.committed + [self.nodes[i][0] for i in self.line(node)]
+
+    def prefill(self, ids: list[int]) -> None:
+        self.session.prefill(ids)
+        self.committed += ids
+        self.nodes, self.next = {}, 0
+
+    def evaluate(self, ids: list[int], parents: list[int], rows: list[int] | None) -> None:
+        first = self.next
+        scores = self.session.evaluate(ids, parents, rows)
+        for token, parent in zip(ids, parents, strict=True):
+            self.nodes[self.next] = (token, parent)
+            self.next += 1
+        wanted = list(range(first, self.next)) if rows is None else rows
+        assert scores.nodes == tuple(wanted)
+        assert scores.positions == tuple(len(self.text(node)) for node in wanted)
+        for row, node in enumerate(wanted):
+            expected = linear(self.kind, self.text(node))[-1]
+            torch.testing.assert_close(scores.logits[row], expected, atol=1e-4, rtol=1e-4)
+
+    def commit(self, path: list[int], keep: list[int]) -> None:
+        self.session.commit(path, keep)
+        end = path[-1] if path else ROOT
+        alive: set[int] = set()
+        for node in sorted(set(keep) - set(path)):
+            if self.nodes[node][1] == end or self.nodes[node][1] in alive:
+                alive.add(node)
+        self.committed += [self.nodes[i][0] for i in path]
+        self.nodes = {i: (t, ROOT if p == end else p) for i, (t, p) in self.nodes.items() if i in alive}
+        if not self.nodes:
+            self.next = 0
+
+    def drop(self, gone: list[int]) -> None:
+        self.session.drop(gone)
+        self.nodes = {i: n for i, n in self.nodes.items() if not set(self.line(i)) & set(gone)} if gone else self.nodes
+
+    def rewind(self, length: int) -> None:
+        self.session.rewind(length)
+        del self.committed[length:]
+        self.nodes, self.next = {}, 0
+
+
+@pytest.mark.parametrize("kind", TREES)
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(data=st.data())
+def test_random_trees_have_their_linear_paths_logits(kind: str, data: st.DataObject) -> None:
+    mirror = Mirror(kind)
+    # Often longer than the window, sometimes nothing at all.
+    mirror.prefill(data.draw(st.lists(tokens, max_size=WINDOW + 16)))
+    for _ in range(data.draw(st.integers(2, 7))):
+        living = sorted(mirror.nodes)
+        match data.draw(st.sampled_from(("grow", "grow", "grow", "commit", "drop", "rewind", "prefill"))):
+            case "grow":
+                size = data.draw(st.integers(1, 8))
+                parents: list[int] = []
+                for i in range(size):
+                    parents.append(data.draw(st.sampled_from([ROOT, *living, *range(mirror.next, mirror.next + i)])))
+                new = range(mirror.next, mirror.next + size)
+                rows = data.draw(st.none() | st.lists(st.sampled_from(new), unique=True, max_size=size))
+                mirror.evaluate(data.draw(st.lists(tokens, min_size=size, max_size=size)), parents, rows)
+            case "commit" if living:
+                path = mirror.line(data.draw(st.sampled_from(living)))
+                path = path[: data.draw(st.integers(0, len(path)))]
+                mirror.commit(path, data.draw(st.lists(st.sampled_from(living), unique=True)))
+            case "drop" if living:
+                mirror.drop(data.draw(st.lists(st.sampled_from(living), unique=True)))
+            case "rewind":
+                mirror.rewind(data.draw(st.integers(0, len(mirror.committed))))
+            case "prefill":
+                mirror.prefill(data.draw(st.lists(tokens, max_size=20)))
+        assert list(mirror.session.tokens) == mirror.committed
+        assert mirror.session.length == len(mirror.committed)
+    # Whatever happened, the next plain step is right.
+    mirror.commit([], [])
+    mirror.evaluate([9], [ROOT], None)
+
+
+@pytest.mark.parametrize("kind", TREES)
+def test_greedy_is_transformers_own_beyond_the_window(kind: str) -> None:
+    prompt = [(17 * i + 5) % (VOCAB - 4) + 4 for i in range(20)]
+    count = 3 * WINDOW
+    with torch.inference_mode():
+        wanted = reference(kind).generate(
+            torch.tensor([prompt]), do_sample=False, max_new_tokens=count, min_new_tokens=count, eos_token_id=None, pad_token_id=0
+        )[0, len(prompt) :]
+    assert len(set(wanted.tolist())) > 8, "the model loops, so this proves little"
+    session = tiny_model(kind).open_session()
+    session.prefill(prompt[:-1])
+    found = [prompt[-1]]
+    for _ in range(count):
+        scores = session.evaluate(found[-1:], (ROOT,))
+        session.commit((0,))
+        found += scores.choose(GREEDY)
+    assert found[1:] == wanted.tolist()
+
+
+@pytest.mark.parametrize("kind", TREES)
+def test_chunked_prefill_is_one_pass(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specchat.backends.base.PREFILL_CHUNK", 13)
+    ids = [(31 * i + 7) % (VOCAB - 4) + 4 for i in range(3 * WINDOW)]
+    session = tiny_model(kind).open_session()
+    session.prefill(ids[:-1])
+    scores: Any = session.evaluate(ids[-1:], (ROOT,))
+    torch.testing.assert_close(scores.logits[0], linear(kind, ids)[-1], atol=1e-4, rtol=1e-4)
+
+
+def test_models_that_refuse_masks_draft_chains() -> None:
+    model = tiny_model("bloom")
+    assert not model.info.capabilities.tree
+    assert model.info.capabilities.chain
+    assert model.info.capabilities.reasons["tree"] in model.info.notes
+    session: Any = model.open_session()
+    ids = list(range(10, 30))
+    session.prefill(ids)
+    scores = session.evaluate([30, 31, 32], (ROOT, 0, 1))
+    torch.testing.assert_close(scores.logits, linear("bloom", [*ids, 30, 31, 32])[-3:], atol=1e-4, rtol=1e-4)
+    session.commit((0,))
+    scores = session.evaluate([40], (ROOT,))
+    torch.testing.assert_close(scores.logits[0], linear("bloom", [*ids, 30, 40])[-1], atol=1e-4, rtol=1e-4)
+    with pytest.raises(UserError, match="chains only"):
+        session.evaluate([1, 2], (ROOT, ROOT))
+    assert list(session.tokens) == [*ids, 30]
+
+
+def test_recurrent_models_decode_plainly() -> None:
+    model = tiny_model("mamba")
+    assert not model.info.capabilities.tree
+    assert not model.info.capabilities.chain
+    assert "recurrent" in model.info.capabilities.reasons["chain"]
+    session: Any = model.open_session()
+    ids = list(range(10, 40))
+    session.prefill(ids)
+    scores = session.evaluate([40], (ROOT,))
+    torch.testing.assert_close(scores.logits[0], linear("mamba", [*ids, 40])[-1], atol=1e-4, rtol=1e-4)
+    session.commit((0,))
+    # Going back means starting over, unseen from here.
+    assert session.align([*ids[:20], 50]) == 20
+    scores = session.evaluate([50], (ROOT,))
+    torch.testing.assert_close(scores.logits[0], linear("mamba", [*ids[:20], 50])[-1], atol=1e-4, rtol=1e-4)
+    with pytest.raises(UserError, match="plainly"):
+        session.evaluate([1, 2], (ROOT, ROOT))
+
+
+def test_committing_a_fully_accepted_chain_copies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = tiny_model("llama").open_session()
+    assert isinstance(session, TransformersSession)
+    session.prefill(range(10, 20))
+    moved: list[list[int]] = []
+    monkeypatch.setattr(session._cache, "move", lambda source, start: moved.append(source))
+    session.evaluate([20, 21, 22], (ROOT, 0, 1))
+    session.commit((0, 1, 2))
+    session.evaluate([23, 24, 25], (ROOT, 0, 1))
+    session.commit((0, 1))
+    session.evaluate([26], (ROOT,))
+    session.commit((0,))
+    assert not moved
+    session.evaluate([30, 31, 32], (ROOT, 0, 0))
+    session.commit((0, 2))
+    assert moved == [[18]]
