@@ -5,6 +5,8 @@ Saxena, "Prompt Lookup Decoding" (2023), https://github.com/apoorvumang/prompt-l
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
@@ -36,7 +38,7 @@ class LookupParams:
     min_ngram: int = param(1, "Shortest n-gram to look up", low=1, high=ORDERS)
     tokens: int = param(10, "reference: draft tokens K", low=1, high=DEEPEST)
     nodes: int = param(16, "ours: most nodes of the tree, the pending token included", low=1, high=DEEPEST)
-    matches: int = param(8, "ours: most earlier occurrences to draft from", low=1, high=256)
+    matches: int = param(0, "ours: most earlier occurrences to draft from; 0 is half of nodes", low=0, high=256)
     floor: float = param(0.0, "ours: least probability of a draft token; raise it where nodes are dear", low=0, high=1)
 
     def __post_init__(self) -> None:
@@ -52,6 +54,11 @@ class LookupParams:
     def longest(self) -> int:
         """The longest n-gram to look up, the variant's own if `max_ngram` leaves it open."""
         return self.max_ngram or (REFERENCE_NGRAM if self.variant == "reference" else ORDERS)
+
+    @property
+    def most(self) -> int:
+        """The number of occurrences to draft from. More than half as many as there are nodes find no room for a token."""
+        return self.matches or (self.nodes + 1) // 2
 
 
 class Lookup(Drafter):
@@ -106,39 +113,53 @@ class Lookup(Drafter):
 
     def _grow(self, context: Context) -> Tree:
         """The tree of all lines, best first."""
-        params, eos, room = self.params, context.eos_ids, min(context.room, DEEPEST)
-        matches = self._index.matches(params.matches if context.branching else 1, params.longest, params.min_ngram)
-        text, length = self._index.tokens, len(self._index)
+        params, eos = self.params, context.eos_ids
+        reach = min(context.room, params.nodes - 1)
         tree = Tree.root(context.pending)
+        if reach <= 0:
+            return tree
         tokens, parents = tree.tokens, tree.parents
         children: dict[tuple[int, int], int] = {}
         left = [1.0]  # by node: the probability that it is reached and none of its children is right
-        # By falling bound on the next token's probability: (-bound, rank, where the line starts, match, depth, node).
-        lines = [(-RELIABILITY[m], rank, start, m, 0, 0) for rank, (start, m) in enumerate(matches)]
+        # By falling bound on the next token's probability: (-bound, rank, match so far, depth, node, line).
+        lines = [
+            (-RELIABILITY[match], rank, match, 0, 0, line)
+            for rank, (line, match) in enumerate(self._lines(reach, params.most if context.branching else 1))
+        ]
         heapify(lines)
         while lines and len(tokens) < params.nodes:
-            _, rank, start, match, depth, node = heappop(lines)
-            period = length - start
+            _, rank, match, depth, node, line = heappop(lines)
+            child: int | None = node
             # Down the nodes that other lines have put there.
-            while depth < room:
-                token = text[start + depth % period]
-                child = children.get((node, token))
-                if child is None:
-                    break
+            while depth < reach and (child := children.get((node, line[depth]))) is not None:
                 node = child
                 depth += 1
-            if depth >= room or (node and tokens[node] in eos):
+            if depth >= reach or (node and tokens[node] in eos):
                 continue
             probability = left[node] * RELIABILITY[match + depth]
             if probability < params.floor:
                 continue
             if lines and probability < -lines[0][0]:  # the bound was too high: its turn comes later
-                heappush(lines, (-probability, rank, start, match, depth, node))
+                heappush(lines, (-probability, rank, match, depth, node, line))
                 continue
             left[node] -= probability
             left.append(probability)
-            child = children[node, token] = len(tokens)
-            tokens.append(token)
+            child = children[node, line[depth]] = len(tokens)
+            tokens.append(line[depth])
             parents.append(node)
-            heappush(lines, (-probability * RELIABILITY[match + depth + 1], rank, start, match, depth + 1, child))
+            depth += 1
+            heappush(lines, (-probability * RELIABILITY[match + depth], rank, match, depth, child, line))
         return tree
+
+    def _lines(self, reach: int, most: int) -> Iterator[tuple[array[int], int]]:
+        """What followed each match, `reach` tokens of it, and the length of the match; no line twice."""
+        params, text = self.params, self._index.tokens
+        seen = set()
+        for start, match in self._index.matches(most, params.longest, params.min_ngram):
+            line = text[start : start + reach]
+            while len(line) < reach:  # a late match: it overlaps what it predicts
+                line.extend(line[: reach - len(line)])
+            raw = line.tobytes()
+            if raw not in seen:
+                seen.add(raw)
+                yield line, match

@@ -104,7 +104,7 @@ class NgramIndex(TokenIndex):
         """Earlier occurrences of the text's last tokens: the longest match first, among equals the latest.
 
         Args:
-            limit: most occurrences.
+            limit: most occurrences, at least 1.
             longest: the n-gram to begin with, at most ORDERS.
             shortest: the n-gram to end with, at least 1.
 

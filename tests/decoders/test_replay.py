@@ -1,0 +1,68 @@
+"""Replaying a recorded answer: the counting, and that a drafter cannot see ahead."""
+
+from __future__ import annotations
+
+import pytest
+
+from specchat.decoders.base import Context, Drafter, Tree
+from specchat.decoders.greedy import Greedy
+from specchat.decoders.lookup import Lookup, LookupParams
+from specchat.decoders.replay import replay
+
+EOS = 2
+
+
+class Spy(Drafter):
+    """Drafts one line, and notes what it is shown."""
+
+    name = "spy"
+    summary = pays = ""
+
+    def __init__(self, line: list[int]) -> None:
+        super().__init__()
+        self.line = line
+        self.seen: list[list[int]] = []
+        self.rooms: set[int] = set()
+
+    def draft(self, context: Context) -> Tree:
+        self.seen.append(list(context.tokens))
+        self.rooms.add(context.room)
+        assert list(context.session.tokens) == list(context.tokens[:-1])
+        return Tree.chain(context.pending, self.line)
+
+
+def test_the_prefill_is_a_pass_and_eos_is_a_token() -> None:
+    totals = replay([5, 6], [7, 8, 9, EOS], Greedy(), eos_ids=(EOS,))
+    assert (totals.tokens, totals.steps, totals.tokens_per_step) == (4, 4, 1)
+    # After the prefill's 7 one pass takes the three drafted tokens, EOS among them.
+    totals = replay([5, 6], [7, 8, 9, EOS], Spy([8, 9, EOS]), eos_ids=(EOS,))
+    assert (totals.tokens, totals.steps, totals.accepted) == (4, 2, 3)
+    assert totals.runs == [1, 3]
+
+
+def test_a_drafter_sees_no_more_than_what_is_written() -> None:
+    spy = Spy([8])
+    replay([5, 6], [7, 8, 9, 8, 4, EOS], spy, eos_ids=(EOS,))
+    assert spy.seen == [[5, 6, 7], [5, 6, 7, 8, 9], [5, 6, 7, 8, 9, 8, 4]]
+    assert len(spy.rooms) == 1
+
+
+@pytest.mark.parametrize("response", [[7, 8], [7], []])
+def test_an_answer_that_was_cut_off_ends_where_it_ends(response: list[int]) -> None:
+    totals = replay([5, 6], response, Spy([8, 8, 8]), eos_ids=(EOS,))
+    assert totals.tokens == len(response)
+
+
+def test_what_follows_eos_is_not_replayed() -> None:
+    assert replay([5], [6, EOS, 7, 7], Greedy(), eos_ids=(EOS,)).tokens == 2
+
+
+def test_lookup_variants() -> None:
+    text = list(range(10, 60))
+    for params in (LookupParams(), LookupParams(variant="reference")):
+        totals = replay(text, [*text[5:45], EOS], Lookup(params), eos_ids=(EOS,))
+        assert totals.tokens == 41
+        assert totals.tokens_per_step > 4
+        assert totals.draft_seconds > 0
+    chain = replay(text, [*text[5:45], EOS], Lookup(), eos_ids=(EOS,), branching=False)
+    assert chain.tokens == 41
