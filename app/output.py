@@ -34,21 +34,28 @@ class Output:
         self._runs = 0
         self._last = "\n"
 
-    def write(self, runs: Iterable[str]) -> None:
-        """Write the texts of some runs; an empty one uses up no colour, so that visible neighbours differ.
+    def write(self, runs: Iterable[tuple[str, int]]) -> None:
+        """Write some runs; an empty one uses up no colour, so that visible neighbours differ.
+
+        Args:
+            runs: each run's text, and how many characters at its start belong to the run before (they were held back).
 
         Raises:
             OSError: nobody reads any more, or the disk is full.
         """
-        shown = "".join(map(self._run, runs))
+        shown = "".join(self._late(text[:held]) + self._run(text[held:]) for text, held in runs)
         if shown:
             self._stream.write(shown)
             self._stream.flush()
 
     def tail(self, text: str) -> None:
-        """Write text that was held back: it belongs to the last run."""
-        self._runs = max(0, self._runs - 1)
-        self.write([text])
+        """Write text that was held back to the end: it belongs to the last run."""
+        self.write([(text, len(text))])
+
+    def line(self, text: str) -> None:
+        """Write a line that is data, as it is."""
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
 
     def end_line(self) -> None:
         """End the last line, where the text did not."""
@@ -56,6 +63,11 @@ class Output:
             self._stream.write("\n")
             self._stream.flush()
             self._last = "\n"
+
+    def _late(self, text: str) -> str:
+        """Text of the run before, in its colour."""
+        self._runs = max(0, self._runs - 1) if text else self._runs
+        return self._run(text)
 
     def _run(self, text: str) -> str:
         if not text:

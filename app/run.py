@@ -177,7 +177,7 @@ class _Run:
                 self.notes.clear()
                 self.answer.steps += event.steps
                 if not self.request.as_json:
-                    self.output.write(step.text for step in event.steps)
+                    self.output.write((step.text, getattr(step, "held", 0)) for step in event.steps)
             case Finished():
                 self.answer.finish(event)
                 if not self.request.as_json:
@@ -222,8 +222,8 @@ class _Run:
         self.answer.finish_reason = reason
         self.notes.clear()
         if self.request.as_json:
-            data = json.dumps(self.answer.as_dict(), ensure_ascii=False)
-            self.output.write([data])
+            # On a terminal as ASCII: JSON leaves the characters that reorder a line unescaped.
+            self.output.line(json.dumps(self.answer.as_dict(), ensure_ascii=self.output.is_terminal))
         self.output.end_line()
         if self.answer.steps and not self.request.as_json and self.output.is_terminal:
             self.notes.figures(self.answer.figures())

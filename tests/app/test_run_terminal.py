@@ -40,7 +40,7 @@ class Terminal:
         """Read on until the output holds `part` (or, where it is empty, to the end)."""
         data = self.text.encode()
         deadline = time.monotonic() + seconds
-        while not part or part not in self.text:
+        while not part or part not in self.plain:
             assert time.monotonic() < deadline, self.text
             if not select.select([self.fd], [], [], 0.2)[0]:
                 continue
@@ -80,9 +80,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("changes", "pattern"),
     [
-        ({}, r"\x1b\[38;2;\d+;\d+;\d+mone\x1b\[0m"),
-        ({"COLORTERM": ""}, r"\x1b\[38;5;\d+mone\x1b\[0m"),
-        ({"COLORTERM": "", "TERM": "linux"}, r"\x1b\[\d\dmone\x1b\[0m"),
+        ({}, r"\x1b\[38;2;\d+;\d+;\d+mone?\x1b\[0m"),
+        ({"COLORTERM": ""}, r"\x1b\[38;5;\d+mone?\x1b\[0m"),
+        ({"COLORTERM": "", "TERM": "linux"}, r"\x1b\[\d\dmone?\x1b\[0m"),
     ],
 )
 def test_colours_by_depth(model: str, environment: dict[str, str], changes: dict[str, str], pattern: str) -> None:
