@@ -84,7 +84,9 @@ class Detokenizer:
             self._anchor = [token]
         elif not self._decode(self._anchor):
             # Only at the start of an answer: special tokens, or a space that the decoder drops there.
-            self._anchor = (self._anchor + self._fresh)[:WINDOW]
+            self._anchor = self._anchor + self._fresh
+            if not self._decode(self._anchor):
+                self._anchor = self._anchor[:WINDOW]
         self._fresh = []
         self._shown = len(self._decode(self._anchor))
 
