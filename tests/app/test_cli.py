@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -47,13 +47,17 @@ def test_light_commands_import_nothing_heavy(args: list[str]) -> None:
 
 
 def test_help_is_there_at_once() -> None:
-    def seconds() -> float:
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "specchat", "--help"], capture_output=True, check=True)
-        return time.perf_counter() - start
+    def spent() -> float:
+        times = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return times.ru_utime + times.ru_stime
 
-    # The bar is 0.4 s on a quiet machine; the best of several is what the machine's other work cannot spoil.
-    assert min(seconds() for _ in range(6)) <= 0.4
+    def seconds() -> float:
+        before = spent()
+        subprocess.run([sys.executable, "-m", "specchat", "--help"], capture_output=True, check=True)
+        return spent() - before
+
+    # The bar is 0.4 s on a quiet machine. Processor time, and the best of three: other tests run beside this one.
+    assert min(seconds() for _ in range(3)) <= 0.4
 
 
 def test_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

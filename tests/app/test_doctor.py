@@ -20,8 +20,8 @@ def probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
     monkeypatch.setattr(doctor, "_builtin", lambda problems: True)
     answer = SimpleNamespace(returncode=0, stderr="", stdout='{"cuda": [], "built_for_cuda": "", "mps": false, "threads": 2}\n')
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
-    monkeypatch.setattr(doctor.subprocess, "run", lambda *args, **options: answer)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("subprocess.run", lambda *args, **options: answer)
     return answer
 
 
@@ -67,12 +67,12 @@ def test_a_torch_that_hangs_is_told(probe: SimpleNamespace, monkeypatch: pytest.
     def hang(*args: Any, **options: Any) -> None:
         raise subprocess.TimeoutExpired("python", 60)
 
-    monkeypatch.setattr(doctor.subprocess, "run", hang)
+    monkeypatch.setattr("subprocess.run", hang)
     assert any("longer than" in problem.what for problem in doctor.examine().problems)
 
 
 def test_a_cpu_build_beside_a_driver_is_a_note(probe: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: "/usr/bin/nvidia-smi")
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/nvidia-smi")
     assert [problem.serious for problem in doctor.examine().problems] == [False]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from specchat.app import settings as module
+from specchat.app import locations
 from specchat.app.settings import Settings, changed, load_settings, read_settings, save
 from specchat.backends.base import UserError
 
@@ -155,10 +155,10 @@ def test_a_message_can_call_a_key_by_its_option() -> None:
 
 def test_the_folder_or_the_file_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
-    assert module.locations.settings_file() == tmp_path / "settings.toml"
+    assert locations.settings_file() == tmp_path / "settings.toml"
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "other.toml"))
-    assert module.locations.settings_file() == tmp_path / "other.toml"
-    assert module.locations.config_folder() == tmp_path
+    assert locations.settings_file() == tmp_path / "other.toml"
+    assert locations.config_folder() == tmp_path
 
 
 def test_every_setting_has_a_line_of_documentation() -> None:
