@@ -45,7 +45,7 @@ class Answer:
         token_ids = [token for step in self.steps for token in step.tokens]
         draft_tokens = sum(step.drafted for step in self.steps)
         accepted_tokens = sum(step.accepted for step in self.steps)
-        decode_seconds = sum(step.draft_seconds + step.forward_seconds + step.other_seconds for step in self.steps)
+        decode_seconds = sum(step.draft_seconds + step.forward_seconds + step.other_seconds for step in self.steps) or 0.0
         return {
             "model": self.info.get("name", self.model),
             "backend": self.info.get("backend"),
