@@ -155,7 +155,7 @@ class SpecchatApp(App[None]):
                 method.label,
                 LABEL_STYLES.get(method.label, "$quiet"),
                 method.summary,
-                dialogue.unavailable.get(method.name, ""),
+                reason=dialogue.unavailable.get(method.name, ""),
             )
             for method in dialogue.methods.values()
         ]
@@ -179,16 +179,14 @@ class SpecchatApp(App[None]):
         def chosen(name: str | None) -> None:
             self.theme = name or before
 
-        items = [Item(name, name, "dark" if palette.dark else "light") for name, palette in self.palettes.items()]
+        items = [Item(name, name.ljust(14), swatches=palette.runs) for name, palette in self.palettes.items()]
         self.push_screen(Menu("Theme", items, before, preview), chosen)
 
     def show_help(self) -> None:
         """Open the help."""
         from .widgets.help_screen import HelpScreen
 
-        self.push_screen(
-            HelpScreen(self.settings.keymap, self.dialogue.methods.values(), self.dialogue.unavailable)
-        )
+        self.push_screen(HelpScreen(self.settings.keymap, self.dialogue.methods.values(), self.dialogue.unavailable))
 
     def copy_answer(self) -> None:
         """Copy the last answer that has text."""
@@ -223,9 +221,7 @@ class SpecchatApp(App[None]):
             yield SystemCommand(title, help_text, callback)
 
 
-def run_chat(
-    settings: Settings, client: Engine | None = None, *, load: int = 0, notice: str | None = None
-) -> int:
+def run_chat(settings: Settings, client: Engine | None = None, *, load: int = 0, notice: str | None = None) -> int:
     """Run the chat until it is left; the exit code.
 
     Args:

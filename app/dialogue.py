@@ -1,4 +1,4 @@
-"""Between the person and the engine: what was asked for, what came back, and what may be done next. Knows nothing of widgets."""
+"""Between the person and the engine: what was asked, what came back, what may be done next. Knows nothing of widgets."""
 
 from __future__ import annotations
 
@@ -250,6 +250,9 @@ class Dialogue:
         self._send_queued()
 
     def _failed(self, event: Failed) -> None:
+        if not event.ended:
+            self._refused(event)
+            return
         if event.cause != "cancelled":
             self.notice(event.sentence, "error")
         self.loading = None
@@ -260,13 +263,16 @@ class Dialogue:
             self._end(send=False)
             self.phase = "ready" if self.info else "unloaded"
         elif event.id == self._answer_id and self.answer is not None:
-            if not event.ended:
-                self.switching = None
-                return
             self.answer.finish("error")
             self._end(send=False)
         elif self.phase == "loading":
             self.phase = "unloaded"
+
+    def _refused(self, event: Failed) -> None:
+        """A switch that cannot be; one that came too late is no news: `_end` has made it the next answer's method."""
+        if event.id == self._answer_id and self.answer is not None:
+            self.switching = None
+            self.notice(event.sentence, "warning")
 
     def _end(self, send: bool = True) -> None:
         if self.switching is not None:

@@ -76,7 +76,8 @@ class Palette:
         for i, colour in enumerate(self.runs):
             variables[f"run-{i}"] = colour
             variables[f"run-{i}-tint"] = self.behind(i)
-        return Theme(name=self.name, dark=self.dark, variables=variables, **self.colours)
+        colours: dict[str, Any] = dict(self.colours)
+        return Theme(name=self.name, dark=self.dark, variables=variables, **colours)
 
 
 def blend(base: str, over: str, share: float) -> str:

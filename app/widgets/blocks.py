@@ -66,7 +66,8 @@ class Block:
         """Rows, with the blank one below."""
         match self.entry:
             case Answer() as answer:
-                return max(len(self.flow.lines), 0 if answer.done else 1) + len(self._figures) + 1
+                text = max(len(self.flow.lines), 0 if answer.done else 1)
+                return text + (bool(text) + len(self._figures) if answer.done else 0) + 1
             case _:
                 return len(self.flow.lines) + 1
 
@@ -104,8 +105,9 @@ class Block:
                     writing = not answer.done and index == shown - 1
                     pieces = tuple(self._pieces(index)) if lines else ()
                     return Row("answer", pieces, index == 0, writing, self._continued(index))
-                if index - shown < len(self._figures):
-                    return Row("figures", (Piece(self._figures[index - shown], MARK),))
+                figure = index - shown - bool(shown)
+                if answer.done and 0 <= figure < len(self._figures):
+                    return Row("figures", (Piece(self._figures[figure], MARK),), figure == 0)
                 return Row("blank")
             case Prompt() | Notice() as entry:
                 if index >= len(lines):
@@ -136,14 +138,13 @@ class Block:
 def figures_lines(answer: Answer, cells: int) -> list[str]:
     """The figures below a finished answer, in as many lines as they need."""
     figures = answer.figures
-    parts = [" → ".join(answer.methods) or answer.method]
+    parts = [REASONS.get(answer.reason or "", answer.reason or ""), " → ".join(answer.methods) or answer.method]
     if figures.tokens:
         parts.append(f"{figures.tokens:,} token{'s' * (figures.tokens != 1)}")
         parts.append(f"{figures.tokens_per_second:,.1f} tokens/s")
         parts.append(f"{figures.tokens_per_step:.2f} tokens/step")
     if figures.acceptance is not None:
         parts.append(f"{figures.acceptance:.0%} accepted ({figures.accepted:,}/{figures.drafted:,})")
-    parts.append(REASONS.get(answer.reason or "", answer.reason or ""))
     lines = [""]
     for part in parts:
         joined = f"{lines[-1]} · {part}" if lines[-1] else part

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container, Horizontal
+from textual.containers import Container, Horizontal, Vertical
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
@@ -54,10 +54,11 @@ class ChatScreen(Screen[None]):
             yield Welcome(id="welcome")
             yield TranscriptView(self.dialogue.transcript, id="transcript")
             yield Static(Content.assemble("↓ new text  ", ("ctrl+end", "bold")), id="below")
-        yield StatusLine(self.dialogue, id="status")
-        with Horizontal(id="composer"):
-            yield Static("›", id="glyph")
-            yield PromptInput(id="input")
+        with Vertical(id="dock"):
+            yield StatusLine(self.dialogue, id="status")
+            with Horizontal(id="composer"):
+                yield Static("›", id="glyph")
+                yield PromptInput(id="input")
         yield KeyBar(self._keymap, id="keys")
 
     def on_mount(self) -> None:
@@ -82,6 +83,7 @@ class ChatScreen(Screen[None]):
         self.view.update_text()
         self.query_one("#header").refresh()
         self.query_one("#status").refresh()
+        self.query_one("#keys", KeyBar).busy = self.dialogue.busy
 
     # The input box
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from textwrap import wrap
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -21,7 +22,7 @@ from .header import LABEL_STYLES
 
 ABOUT = (
     "Every answer shows how it was decoded. Tokens that one forward pass of the model produced together share a colour: "
-    "those are drafts that the model checked and accepted, and its own next token after them. Plain text came one token per pass."
+    "drafts that the model checked and accepted, and its own next token after them. Plain text came one token per pass."
 )
 LABELS = {
     "identical": "the plain method's own tokens, only sooner",
@@ -54,7 +55,7 @@ class HelpScreen(ModalScreen[None]):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f1,q,enter,ctrl+c", "dismiss", "Close", id="help.close", tooltip="Close the help")
+        Binding("escape,f1,q,enter,ctrl+c", "close", "Close", id="help.close", tooltip="Close the help")
     ]
 
     def __init__(self, keymap: Mapping[str, str], methods: Iterable[Method], unavailable: Mapping[str, str]) -> None:
@@ -74,7 +75,7 @@ class HelpScreen(ModalScreen[None]):
             yield Static(self._keys(INPUT))
             yield Static("Commands", classes="heading")
             rows = ((f"/{c.name} {c.arguments}".strip(), c.what) for c in COMMANDS)
-            yield Static(table(rows, "bold $foreground"))
+            yield Static(table(rows, self._cells))
             yield Static("Decoding methods", classes="heading")
             for method in self._methods:
                 yield Static(self._method(method))
@@ -89,22 +90,25 @@ class HelpScreen(ModalScreen[None]):
         """The page takes the keys."""
         self.query_one(VerticalScroll).focus()
 
+    @property
+    def _cells(self) -> int:
+        """Cells of a line of text."""
+        return min(92, self.app.size.width * 94 // 100) - 8  # frame, padding, scrollbar
+
     def _legend(self) -> Content:
-        words = ("six", "tokens in", "one pass,", "then", "the next", "run")[:SHADES]
+        words = ("several ", "tokens in ", "one pass, ", "the next ", "pass, and ", "the next")[:SHADES]
         runs = [(word, f"$run-{i} on $run-{i}-tint") for i, word in enumerate(words)]
-        return Content.assemble("\n", *runs, (" one", "$plain"), (" by", "$plain-alt"), (" one", "$plain"))
+        return Content.assemble("\n", *runs, ("  one", "$plain"), (" by", "$plain-alt"), (" one", "$plain"))
 
     def _keys(self, keys: Iterable[Key]) -> Content:
-        return table(((spell(self._keymap.get(key.id, key.keys)), key.what) for key in keys), "bold $foreground")
+        return table(((spell(self._keymap.get(key.id, key.keys)), key.what) for key in keys), self._cells)
 
     def _method(self, method: Method) -> Content:
         parts: list[tuple[str, str]] = [
             (f"\n{method.name}", "bold $foreground"),
             (f"  {method.label}", LABEL_STYLES.get(method.label, "")),
         ]
-        for line in (method.summary, method.pays, method.paper):
-            if line:
-                parts.append((f"\n{line}", "$quiet"))
+        parts += [(f"\n{line}", "$quiet") for line in (method.summary, method.pays, method.paper) if line]
         if reason := self._unavailable.get(method.name):
             parts.append((f"\nNot on this model: {reason}", "$warning"))
         for param in method.params:
@@ -112,15 +116,20 @@ class HelpScreen(ModalScreen[None]):
             parts.append((f"  {param['doc']}", "$quiet"))
         return Content.assemble(*parts)
 
-    def action_dismiss(self, result: None = None) -> None:  # type: ignore[override]
+    def action_close(self) -> None:
         """Back to the chat."""
         self.dismiss(None)
 
 
-def table(rows: Iterable[tuple[str, str]], style: str) -> Content:
-    """Two columns; a long first cell pushes the second on to its own line."""
-    lines = []
+def table(rows: Iterable[tuple[str, str]], cells: int) -> Content:
+    """Two columns in `cells`; a long first cell pushes the second on to lines of its own."""
+    column = 24 if cells >= 64 else 4
+    lines: list[Content] = []
     for left, right in rows:
-        gap = " " * (26 - width(left)) if width(left) < 25 else "\n" + " " * 26
-        lines.append(Content.assemble((left, style), gap, (right, "$quiet")))
+        first, *rest = wrap(right, cells - column) or [""]
+        beside = width(left) <= column - 2
+        gap = " " * (column - width(left)) if beside else "\n" + " " * column
+        parts = [(left, "bold $foreground"), (gap + first, "$quiet")]
+        parts += [("\n" + " " * column + line, "$quiet") for line in rest]
+        lines.append(Content.assemble(*parts))
     return Content("\n").join(lines)

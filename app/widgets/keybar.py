@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from textual.content import Content
+from textual.reactive import reactive
 from textual.widget import Widget
 
 from ..keymap import CHAT, Key, display
@@ -15,28 +16,36 @@ class KeyBar(Widget):
 
     Args:
         keymap: binding id → keys, where not the default.
-        first: ids in the order of their use; those at the end are left out first.
+        order: ids in the order of their use; those at the end are left out first.
     """
 
     DEFAULT_CSS = """
-    KeyBar { height: 1; padding: 0 1; background: $surface; color: $quiet; }
+    KeyBar {
+        height: 1; padding: 0 1; background: $surface; color: $quiet;
+        link-color: $quiet; link-background: transparent; link-style: none;
+        link-color-hover: $foreground; link-background-hover: $panel; link-style-hover: none;
+    }
     """
-    ORDER = ("help", "next_method", "method_menu", "cancel", "palette", "theme_menu", "copy_answer", "quit")
+    ORDER = ("cancel", "help", "next_method", "method_menu", "palette", "theme_menu", "copy_answer", "quit")
 
-    def __init__(self, keymap: Mapping[str, str], first: Sequence[str] = ORDER, *, id: str | None = None) -> None:
+    busy: reactive[bool] = reactive(False)
+    """Whether there is an answer to stop."""
+
+    def __init__(self, keymap: Mapping[str, str], order: Sequence[str] = ORDER, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._keymap = keymap
         known = {key.id: key for key in CHAT}
-        self._keys: list[Key] = [known[name] for name in first]
+        self._keys: list[Key] = [known[name] for name in order]
 
     def render(self) -> Content:
         """One line."""
         line = Content("")
         for key in self._keys:
+            if key.id == "cancel" and not self.busy:
+                continue
             action = key.action if "." in key.action else f"screen.{key.action}"
-            part = Content.assemble(
-                (display(self._keymap.get(key.id, key.keys)), "bold $primary"), (f" {key.short}", "$quiet")
-            ).stylize(f"@click={action}")
+            label = Content(f" {key.short}").stylize(f"@click={action}")
+            part = Content.assemble((display(self._keymap.get(key.id, key.keys)), "bold $primary"), label)
             gap = "   " if line else ""
             if line.cell_length + len(gap) + part.cell_length > self.size.width:
                 break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import ClassVar
 
 from textual import events, on
@@ -12,7 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 
@@ -25,6 +26,8 @@ class Item:
     tag: str = ""
     tag_style: str = "$quiet"
     detail: str = ""
+    swatches: tuple[str, ...] = ()
+    """Colours to show, as `#rrggbb on #rrggbb`."""
     reason: str = ""
 
 
@@ -44,7 +47,7 @@ class Menu(ModalScreen[str | None]):
         background: $background 60%;
         & > Vertical {
             width: 76; max-width: 94%; height: auto; max-height: 90%;
-            background: $surface; border: round $border; padding: 1 2 0 2;
+            background: $surface; border: round $border; padding: 1 2;
             border-title-color: $primary; border-title-style: bold; border-subtitle-color: $quiet;
         }
         & OptionList {
@@ -53,6 +56,7 @@ class Menu(ModalScreen[str | None]):
             &:focus { border: none; background-tint: $surface 0%; }
             & > .option-list--option { padding: 0 1 1 1; }
             & > .option-list--option-highlighted { color: $foreground; background: $block-cursor-background; text-style: none; }
+            &:focus > .option-list--option-highlighted { color: $foreground; text-style: none; }
             & > .option-list--option-disabled { color: $faint; }
         }
         &:nocolor .option-list--option-highlighted { text-style: reverse; }
@@ -66,9 +70,7 @@ class Menu(ModalScreen[str | None]):
         ),
     ]
 
-    def __init__(
-        self, title: str, items: Sequence[Item], current: str, preview: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, title: str, items: Sequence[Item], current: str, preview: Callable[[str], None] | None = None) -> None:
         super().__init__()
         self._title, self._items, self._current, self._preview = title, items, current, preview
 
@@ -80,7 +82,6 @@ class Menu(ModalScreen[str | None]):
             # Disabled options would be skipped by the cursor, and with them the reason why they are not available.
             options = [Option(self._prompt(i, item), id=item.id) for i, item in enumerate(self._items)]
             yield OptionList(*options)
-            yield Static("", id="menu-note")
 
     def on_mount(self) -> None:
         """Start at the current item."""
@@ -95,9 +96,11 @@ class Menu(ModalScreen[str | None]):
         parts: list[tuple[str, str]] = [digit, mark, (item.title, "bold" if able else "$faint")]
         if item.tag:
             parts.append((f"  {item.tag}", item.tag_style if able else "$faint"))
+        parts += [(" ■" if i else "  ■", swatch) for i, swatch in enumerate(item.swatches)]
         below = item.detail if able else f"{item.detail}\nNot here: {item.reason}".strip()
+        room = min(76, self.app.size.width * 94 // 100) - 14  # frame, padding, scrollbar, indentation
         for line in below.splitlines():
-            parts.append((f"\n     {line}", "$quiet"))
+            parts += [(f"\n     {part}", "$quiet") for part in wrap(line, max(20, room))]
         return Content.assemble(*parts)
 
     def _choose(self, index: int) -> None:

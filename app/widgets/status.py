@@ -124,7 +124,7 @@ def figure_parts(figures: Figures, live: bool) -> list[Content]:
     if figures.acceptance is not None:
         parts.append(figure(f"{figures.acceptance:.0%}", "accepted"))
         parts.append(Content(f"{figures.accepted:,} of {figures.drafted:,} drafted"))
-    parts.append(Content(f"{figures.tokens:,} tokens"))
+    parts.append(Content(f"{figures.tokens:,} token{'s' * (figures.tokens != 1)}"))
     if not live and figures.prefill_seconds:
         reused = f", {figures.reused:,} reused" if figures.reused else ""
         parts.append(Content(f"prompt {figures.prompt_tokens:,}{reused} in {figures.prefill_seconds:.2f} s"))

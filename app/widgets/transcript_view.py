@@ -23,8 +23,15 @@ from .blocks import MARK, Block, Row
 MEASURE = 100
 """Longest line in cells: longer ones are hard to read, so a wide terminal gets margins instead."""
 
+TOP = 1
+"""Blank rows above the first entry."""
+
 MARGIN = 3
 """Cells left of the text, for the bar beside a prompt."""
+
+
+REASON_STYLES = {"eos": "figures", "died": "error", "error": "error"}
+"""Finish reason → style; others are worth a warning's colour, since text is missing."""
 
 
 class TranscriptView(ScrollView, can_focus=True):
@@ -88,8 +95,7 @@ class TranscriptView(ScrollView, can_focus=True):
                 self._blocks[index].update()
             else:
                 first = self._blocks[index].update()
-            if index:
-                self._tops[index] = self._tops[index - 1] + self._blocks[index - 1].height
+            self._tops[index] = self._tops[index - 1] + self._blocks[index - 1].height if index else TOP
             if first is not None and changed is None:
                 changed = self._tops[index] + first
         while self._open < len(self._blocks) and self._blocks[self._open].closed:
@@ -114,25 +120,25 @@ class TranscriptView(ScrollView, can_focus=True):
             if self.following:
                 self.scroll_end(animate=False, immediate=True, x_axis=False)
             return
-        following, anchor = self.following, self._anchor()
+        following, anchor = self.following, self._place()
         self._cells = cells
         self._reset()
         if following:
             self.following = True
             self.scroll_end(animate=False, immediate=True, x_axis=False)
         elif anchor is not None:
-            self.scroll_to(y=self._anchored(*anchor), animate=False, immediate=True)
+            self.scroll_to(y=self._row_of(*anchor), animate=False, immediate=True)
 
-    def _anchor(self) -> tuple[int, int] | None:
+    def _place(self) -> tuple[int, int] | None:
         """Block and offset in its text at the top of the view."""
         y = self.scroll_offset.y
-        if not self._blocks or y >= self._height:
+        if not self._blocks or not TOP <= y < self._height:
             return None
         index = bisect_right(self._tops, y) - 1
         lines = self._blocks[index].flow.lines
         return index, sum(len(line.text) for line in lines[: y - self._tops[index]])
 
-    def _anchored(self, index: int, offset: int) -> int:
+    def _row_of(self, index: int, offset: int) -> int:
         """The row that shows an anchor now."""
         row = 0
         for line in self._blocks[index].flow.lines:
@@ -168,7 +174,7 @@ class TranscriptView(ScrollView, can_focus=True):
 
     def row_at(self, y: int) -> tuple[int, int] | None:
         """Block and row in it of a row of the whole transcript."""
-        if not 0 <= y < self._height:
+        if not TOP <= y < self._height:
             return None
         index = bisect_right(self._tops, y) - 1
         return index, y - self._tops[index]
@@ -212,9 +218,7 @@ class TranscriptView(ScrollView, can_focus=True):
             )
         }
         self._styles["prompt-row"] = Style(bgcolor=variables["surface"])
-        self._styles["selected"] = Style(
-            bgcolor=variables["screen-selection-background"], reverse=True if monochrome else None
-        )
+        self._styles["selected"] = Style(bgcolor=variables["screen-selection-background"], reverse=True if monochrome else None)
         for i in range(SHADES):
             self._styles[f"run-{i}"] = Style(
                 color=variables[f"run-{i}"],
@@ -247,8 +251,10 @@ class TranscriptView(ScrollView, can_focus=True):
                     segments.append(Segment("▍", self._styles["cursor"]))
                 return Strip(segments)
             case "figures":
-                method, dot, rest = row.text.partition(" · ")
-                return Strip([space, Segment(method + dot + rest, self._styles["figures"])])
+                assert isinstance(block.entry, Answer)
+                reason, dot, rest = row.text.partition(" · ") if row.first else ("", "", row.text)
+                style = self._styles[REASON_STYLES.get(block.entry.reason or "", "warning")]
+                return Strip([space, Segment(reason, style), Segment(dot + rest, self._styles["figures"])])
             case "prompt":
                 behind = self._styles["prompt-row"]
                 bar = Segment("▌ ", self._styles["bar"] + behind)
@@ -256,7 +262,7 @@ class TranscriptView(ScrollView, can_focus=True):
                 left = Segment(" " * (margin - 2))
                 return Strip([left, bar, Segment(row.text + fill, self._styles["prompt"] + behind)])
             case kind:
-                glyph = {"information": "· ", "warning": "! ", "error": "✕ "}[kind] if row.first else "  "
+                glyph = {"information": "· ", "warning": "! ", "error": "× "}[kind] if row.first else "  "
                 style = self._styles[kind]
                 return Strip([Segment(" " * (margin - 2) + glyph, style), Segment(row.text, style)])
 

@@ -14,12 +14,30 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+
+@dataclass(frozen=True, slots=True)
+class Starter:
+    """A prompt to start with, and what there is to see."""
+
+    title: str
+    why: str
+    prompt: str
+
+
 STARTERS = (
-    ("Copy this list, and add one more city: Lisbon, Oslo, Quito, Seoul, Tunis.", "copying: drafts pay best here"),
-    ("Write a short story about a lighthouse keeper and a fox.", "prose: mostly one token at a time"),
-    ("Rewrite this line in capitals: the quick brown fox jumps over the lazy dog.", "editing: in between"),
+    Starter(
+        "Repeat a paragraph word for word",
+        "the answer is in the prompt: drafts pay best",
+        "Repeat this text exactly: The lighthouse stood on the northern rock. Every evening Ana climbed the stairs, lit the "
+        "lamp and wrote the weather into a book. Every morning she put out the lamp and rowed to the village for bread.",
+    ),
+    Starter(
+        "Write a list as JSON",
+        "editing: new marks, old words",
+        "Write this as JSON: apples, pears, plums, cherries, figs, dates",
+    ),
+    Starter("What is prompt lookup?", "the model's own words: mostly one token a pass", "What is prompt lookup?"),
 )
-"""Prompts that show the difference between methods, with what to look for."""
 
 
 class Welcome(VerticalScroll, can_focus=False):
@@ -27,13 +45,13 @@ class Welcome(VerticalScroll, can_focus=False):
 
     DEFAULT_CSS = """
     Welcome {
-        align: center middle; height: 1fr; scrollbar-size-vertical: 1;
+        align: center middle; height: 1fr; scrollbar-size-vertical: 1; padding: 1 0;
         & > Static { width: 76; max-width: 92%; height: auto; }
         & > #welcome-text { margin-bottom: 1; color: $quiet; }
         & > OptionList {
             width: 76; max-width: 92%; height: auto; background: $background; border: none; padding: 0; overflow-x: hidden;
             &:focus { border: none; background-tint: $background 0%; }
-            & > .option-list--option { padding: 0 0 1 0; }
+            & > .option-list--option { padding: 0; }
             & > .option-list--option-highlighted { background: $background; color: $foreground; text-style: none; }
             &:focus > .option-list--option-highlighted { background: $block-cursor-background; text-style: none; }
             & > .option-list--option-hover { background: $surface; }
@@ -61,15 +79,17 @@ class Welcome(VerticalScroll, can_focus=False):
             id="welcome-text",
         )
         options = [
-            Option(Content.assemble(("› ", "$accent"), (text, "$foreground"), (f"\n  {why}", "$quiet")), id=str(i))
-            for i, (text, why) in enumerate(STARTERS)
+            Option(
+                Content.assemble(("› ", "$accent"), (starter.title, "$foreground"), (f"\n  {starter.why}", "$quiet")), id=str(i)
+            )
+            for i, starter in enumerate(STARTERS)
         ]
         yield OptionList(*options, id="starters")
 
     @on(OptionList.OptionSelected)
     def _picked(self, event: OptionList.OptionSelected) -> None:
         event.stop()
-        self.post_message(self.Chosen(STARTERS[event.option_index][0]))
+        self.post_message(self.Chosen(STARTERS[event.option_index].prompt))
 
 
 def title() -> Content:
