@@ -32,7 +32,9 @@ class Step:
     tokens: tuple[int, ...]
     """The tokens this pass produced: the accepted draft tokens and the target's own choice after them."""
     text: str
-    """The text that these tokens completed; shorter or longer than the tokens' own where a character spans two steps."""
+    """The text that these tokens completed. The last character of a step waits for the next one (a combining mark may follow)."""
+    carried: int
+    """How many characters at the start of `text` belong to the step before."""
     drafted: int
     """Draft tokens that were up for verification."""
     accepted: int
@@ -192,7 +194,10 @@ class Generation(Iterator[Step]):
 
     def flush(self) -> str:
         """The text that was held back (an unfinished character, a possible stop); call it once, at the end."""
-        return self._text.flush()
+        tail = self._text.flush()
+        if self._text.stopped:
+            self.finish_reason = "stop"
+        return tail
 
     def _prefill_chunk(self) -> None:
         session = self.conversation.session
@@ -223,6 +228,7 @@ class Generation(Iterator[Step]):
         session.commit(path)
         new = self._produced(tree, chosen, path)
         drafter.learn(tree, chosen, path, scores)
+        waiting = len(self._text.held)
         text = self._show(new)
         self.tokens.extend(new)
         forward_seconds = session.forward_seconds - forward
@@ -231,6 +237,7 @@ class Generation(Iterator[Step]):
             method=drafter.name,
             tokens=tuple(new),
             text=text,
+            carried=min(waiting, len(text)),
             drafted=len(tree) - 1,
             accepted=len(path) - 1,
             nodes=session.nodes_evaluated - nodes,

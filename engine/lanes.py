@@ -173,10 +173,11 @@ class Lanes:
 
 
 def _finished(lane: Lane, generation: Generation) -> Finished:
+    tail = generation.flush()  # may find a stop
     return Finished(
         id=lane.id,
         reason=generation.finish_reason or "error",
-        tail=generation.flush(),
+        tail=tail,
         prefill_seconds=generation.prefill_seconds,
         busy_seconds=lane.busy_seconds,
         totals=totals_of(generation),
@@ -200,6 +201,7 @@ def record(step: Step) -> StepRecord:
         step.draft_seconds,
         step.forward_seconds,
         step.other_seconds,
+        carried=step.carried,
     )
     if step.drafted:
         out.tree_tokens, out.tree_parents, out.path = step.tree.tokens, step.tree.parents, list(step.path)

@@ -151,6 +151,8 @@ class StepRecord:
     tree_tokens: list[int] = field(default_factory=list)
     tree_parents: list[int] = field(default_factory=list)
     path: list[int] = field(default_factory=list)
+    carried: int = 0
+    """Characters at the start of `text` that belong to the step before."""
 
 
 @dataclass(slots=True)
