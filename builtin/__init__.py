@@ -1,0 +1,27 @@
+"""The small model that ships with specchat, and the recipe that makes it: corpus, train, export, evaluate."""
+
+from pathlib import Path
+
+BUILTIN = "builtin"
+"""The name under which users load the built-in target model."""
+
+
+def path(name: str = "target") -> Path:
+    """The folder with the weights, tokenizer and configuration of a built-in model.
+
+    Args:
+        name: `"target"`; `"builtin"` means the same.
+
+    Returns:
+        A folder that `from_pretrained` loads offline. It lies inside the package, in a checkout and in a wheel alike.
+
+    Raises:
+        FileNotFoundError: the weights are not there; the message names the command that makes them.
+    """
+    folder = Path(__file__).parent / "weights" / ("target" if name == BUILTIN else name)
+    if not (folder / "model.safetensors").is_file():
+        raise FileNotFoundError(
+            f"The built-in model {name!r} is not in {folder}. Reinstall specchat, or make it with "
+            "`python -m specchat.builtin.train` and `python -m specchat.builtin.export`."
+        )
+    return folder

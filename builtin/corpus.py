@@ -1,0 +1,134 @@
+"""The training text: chats of many small tasks, byte-identical by seed.
+
+    python -m specchat.builtin.corpus --seed 1 --count 10
+
+Chat `i` of seed `s` depends on nothing but `s`, `i` and the settings, so that training resumes anywhere and several
+machines write the same corpus.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypedDict
+
+from . import copying, editing, prose, talk
+from .draw import Draw, Message, is_held_out
+
+
+class Chat(TypedDict):
+    """One training example; `task` names the tasks of its turns."""
+
+    task: str
+    messages: list[Message]
+
+
+class Task(NamedTuple):
+    """A generator, the family it is scored in, and its share of the corpus."""
+
+    family: str
+    make: Callable[[Draw], list[Message]]
+    weight: float
+
+
+TASKS: dict[str, Task] = {
+    "copy_sentences": Task("copy", copying.sentences, 16),
+    "copy_long": Task("copy", copying.long_text, 5),
+    "copy_words": Task("copy", copying.random_words, 8),
+    "copy_names": Task("copy", copying.names, 3),
+    "copy_list": Task("copy", copying.listing, 4),
+    "copy_figures": Task("copy", copying.figures, 3),
+    "copy_code": Task("copy", copying.code, 4),
+    "several_times": Task("copy", copying.several_times, 2),
+    "replace_word": Task("edit", editing.replace_word, 4),
+    "change_case": Task("edit", editing.change_case, 4),
+    "sort": Task("edit", editing.sort_items, 2),
+    "reverse": Task("edit", editing.reverse_items, 1),
+    "reformat": Task("edit", editing.reformat, 5),
+    "record_json": Task("edit", editing.record_json, 1.5),
+    "table": Task("edit", editing.table, 1.5),
+    "rename_variable": Task("edit", editing.rename_variable, 1.5),
+    "follow_up": Task("edit", editing.follow_up, 3),
+    "extract": Task("extract", editing.extract, 3),
+    "list_people": Task("extract", prose.list_people, 2),
+    "count_items": Task("count", editing.count_items, 1.5),
+    "count_up": Task("count", editing.count_up, 1),
+    "arithmetic": Task("arithmetic", editing.arithmetic, 1.5),
+    "fact": Task("fact", talk.fact, 10),
+    "comparison": Task("fact", talk.comparison, 3),
+    "small_talk": Task("talk", talk.small_talk, 4),
+    "outside": Task("outside", talk.outside, 3),
+    "passage_question": Task("passage", prose.passage_question, 5),
+    "summarise": Task("passage", prose.summarise, 2),
+    "story": Task("story", prose.tell_story, 4),
+}
+
+_NAMES = list(TASKS)
+_TOTAL = sum(task.weight for task in TASKS.values())
+
+
+def _task_name(d: Draw) -> str:
+    point = d.rng.random() * _TOTAL
+    for name in _NAMES:
+        point -= TASKS[name].weight
+        if point < 0:
+            return name
+    return _NAMES[-1]
+
+
+def prompt_text(messages: list[Message]) -> str:
+    """What decides whether a chat is held out: all that the user says."""
+    return "\n".join(message["content"] for message in messages if message["role"] == "user")
+
+
+def draw_task(name: str, d: Draw) -> list[Message]:
+    """One exchange of a task, on the side of the split that `d` stands for."""
+    while True:
+        messages = TASKS[name].make(d)
+        if is_held_out(prompt_text(messages)) == d.held_out:
+            return messages
+
+
+def chat(seed: int | str, index: int, reach: float = 1.0, held_out: bool = False) -> Chat:
+    """Chat number `index` of a corpus.
+
+    Args:
+        seed: names the corpus.
+        reach: 0 … 1, how long texts and chats may be.
+        held_out: draw from the evaluation side.
+    """
+    d = Draw(f"{seed}/{'held-out' if held_out else 'train'}/{index}", reach, held_out)
+    turns = 1 if d.chance(0.7) else d.span(1, 5)
+    names = [_task_name(d) for _ in range(turns)]
+    messages: list[Message] = []
+    if d.chance(0.06):
+        messages.append({"role": "system", "content": d.pick(_SYSTEM)})
+    for name in names:
+        messages += draw_task(name, d)
+    return {"task": "+".join(names), "messages": messages}
+
+
+_SYSTEM = [
+    "You are a helpful assistant.", "You are the built-in model of specchat.", "Answer briefly.", "Be kind and honest.",
+    "You are a small model that explains decoding methods.", "You are a careful assistant that copies text exactly.",
+]  # fmt: skip
+
+
+def chats(seed: int | str, count: int, reach: float = 1.0, held_out: bool = False) -> Iterator[Chat]:
+    """The first `count` chats of a corpus."""
+    return (chat(seed, index, reach, held_out) for index in range(count))
+
+
+def main() -> None:
+    """Print chats as JSON lines."""
+    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.corpus", description=main.__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="names the corpus")
+    parser.add_argument("--count", type=int, default=10, help="how many chats")
+    parser.add_argument("--reach", type=float, default=1.0, help="0 … 1, how long texts may be")
+    parser.add_argument("--held-out", action="store_true", help="the evaluation side, which training never sees")
+    options = parser.parse_args()
+    for example in chats(options.seed, options.count, options.reach, options.held_out):
+        print(json.dumps(example, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The architecture: Llama, deep rather than wide, and its training loss."""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
+
+from .data import IGNORED
+from .tokenizer import BOS, CONTEXT, END, PAD, VOCABULARY
+
+EXIT_WEIGHT = 0.2
+"""Share of the early-exit loss: the first half of the layers learns to speak through the same norm and head."""
+
+
+class Size(NamedTuple):
+    """The numbers that define a model."""
+
+    layers: int
+    width: int
+    heads: int
+    inner: int
+
+
+SIZES = {
+    "target": Size(layers=8, width=256, heads=4, inner=672),
+    "draft": Size(layers=2, width=192, heads=3, inner=512),
+    "tiny": Size(layers=2, width=32, heads=2, inner=64),  # for tests
+}
+
+
+def config(size: Size) -> LlamaConfig:
+    """The transformers configuration."""
+    return LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=size.width,
+        intermediate_size=size.inner,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        num_key_value_heads=size.heads,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+        bos_token_id=BOS,
+        eos_token_id=END,
+        pad_token_id=PAD,
+        # Weights are stored in 16 bits and computed in 32: float16 is slow on most CPUs.
+        dtype="float32",
+    )
+
+
+def build(size: Size, seed: int, device: torch.device | None = None) -> LlamaForCausalLM:
+    """A model with fresh weights."""
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(config(size))
+    if device is not None:
+        nn.Module.to(model, device)  # in place; the typed `to` of transformers takes no device
+    return model
+
+
+def _causal_attention(
+    module: nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: object, scaling: float, **__: object
+) -> tuple[torch.Tensor, None]:
+    """Plain causal attention over [chats, heads, length, head width], for training on a CPU.
+
+    Two batched products in bfloat16 take a third of the time of the fused kernel's backward pass at 128 tokens (10 to
+    39 ms for 3,072 tokens) and no more than it at 1,000, where a chat is longest.
+    """
+    chats, heads, length, width = query.shape
+    bias = torch.full((length, length), torch.finfo(query.dtype).min, dtype=query.dtype).triu(1)
+    flat = (chats * heads, length, width)
+    scores = torch.baddbmm(
+        bias.expand(chats * heads, length, length),
+        query.reshape(flat),
+        key.reshape(flat).transpose(1, 2),
+        alpha=scaling,
+    )
+    mixed = torch.bmm(scores.softmax(-1), value.reshape(flat)).view(chats, heads, length, width)
+    return mixed.transpose(1, 2), None
+
+
+AttentionInterface.register("specchat_training", _causal_attention)
+
+
+class TrainingLoss(nn.Module):
+    """Cross entropy on what the assistant says, at the last layer and at the one half way up."""
+
+    def __init__(self, model: LlamaForCausalLM) -> None:
+        super().__init__()
+        self.model = model
+        self._middle: torch.Tensor | None = None
+        if next(model.parameters()).device.type == "cpu":
+            model.set_attn_implementation("specchat_training")
+        layers = model.model.layers
+        layers[len(layers) // 2 - 1].register_forward_hook(self._keep)
+
+    def _keep(self, module: nn.Module, inputs: object, output: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
+        self._middle = output if isinstance(output, torch.Tensor) else output[0]
+
+    def forward(self, tokens: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Losses per produced token.
+
+        Args:
+            tokens: [chats, length]; padding stands at the end, where a causal mask hides it from every real token.
+            labels: [chats, length], the token that should follow, or IGNORED.
+
+        Returns:
+            loss of the full model, loss of the early exit (both mean over produced tokens).
+        """
+        last = self.model.model(input_ids=tokens, use_cache=False).last_hidden_state
+        assert self._middle is not None
+        # The head runs only where there is a label: prompts are most of a copy task.
+        rows = labels != IGNORED
+        wanted = labels[rows]
+        middle = self.model.model.norm(self._middle[rows])
+        scores = self.model.lm_head(torch.cat([last[rows], middle])).float()  # [2 · produced, vocabulary]
+        full, early = nn.functional.cross_entropy(scores, torch.cat([wanted, wanted]), reduction="none").chunk(2)
+        return full.mean(), early.mean()

@@ -1,0 +1,175 @@
+"""Short stories, and questions and summaries over a passage that is given."""
+
+from . import words
+from .draw import Draw, Message, exchange
+
+_OPENINGS = [
+    "Once upon a time, {a} the {job} lived in a {adj} {place} near {city}.",
+    "{a} was a {adj} {job} who lived in {city}.",
+    "In a {adj} {place} outside {city} there lived a {job} called {a}.",
+    "Every morning {a} walked to the {place}, for {a} was a {job}.",
+    "Long ago, a {adj} {animal} lived in the {place} behind the house of {a}.",
+]
+_TROUBLES = [
+    "One day {a} found a {adj2} {object} under a {object2}.",
+    "One evening the {adj2} {object} of the {job} was gone.",
+    "Then a {adj2} {animal} came to the door and asked for help.",
+    "One night a storm came, and the {object} fell into the {place2}.",
+    "One day a letter from {b} arrived, and inside was a {adj2} {object}.",
+]
+_MIDDLES = [
+    "{a} did not know what to do with it, so {a} went to {b}.",
+    '"Have you seen my {object}?" asked {a}.',
+    '"Follow me to the {place2}," said the {animal}.',
+    "They looked in the {place}, behind the {object2} and even in the {place2}, but they found nothing.",
+    "{b} smiled and gave {a} a {object2}.",
+    "The way to the {place2} was long, and the night was {adj2}.",
+    "On the way they met a {animal} who carried a {object2}.",
+    '"It belongs to the {animal} of the {place2}," {b} said quietly.',
+    "So {a} and {b} took a {object2} and walked all night.",
+    "{a} was tired, but the {animal} was still full of hope.",
+    "In the {place2} they saw a light, and beside it lay the {object}.",
+    "For a moment nobody said a word.",
+]
+_ENDINGS = [
+    "In the end {a} gave the {object} to the {animal}, and they became friends.",
+    "When the sun rose, {a} was home again with the {object}.",
+    "At last they found the {object}, and {b} laughed for joy.",
+    "{a} put the {object} on the table, and it has been there ever since.",
+]
+_LESSONS = [
+    "From that day on, {a} and {b} met every {day}.",
+    "And {a} never forgot the {adj2} {animal}.",
+    "Since then nobody in {city} is afraid of a {animal}.",
+    "And that is how the {object} came to {city}.",
+]
+
+
+def story(d: Draw, hero: str = "", animal: str = "") -> str:
+    """A story of five to nine sentences in three or four paragraphs."""
+    places, objects, adjectives = (
+        d.some(words.PLACES, 2),
+        d.some(words.OBJECTS, 2),
+        d.some(words.ADJECTIVES, 2),
+    )
+    fields = {
+        "a": hero or d.first_name(), "b": d.first_name(), "job": d.pick(words.JOBS), "city": d.city(),
+        "animal": animal or d.pick(words.ANIMALS), "day": d.pick(words.DAYS), "place": places[0], "place2": places[1],
+        "object": objects[0], "object2": objects[1], "adj": adjectives[0], "adj2": adjectives[1],
+    }  # fmt: skip
+    middles = d.some(_MIDDLES, d.number(2, 5))
+    paragraphs = [
+        [d.pick(_OPENINGS), d.pick(_TROUBLES)],
+        middles[:2],
+        middles[2:],
+        [d.pick(_ENDINGS), d.pick(_LESSONS)],
+    ]
+    return "\n\n".join(" ".join(lines).format(**fields) for lines in paragraphs if lines)
+
+
+def tell_story(d: Draw) -> list[Message]:
+    """A story on request, with a hero or an animal if one is asked for."""
+    animal, hero = d.pick(words.ANIMALS), d.first_name()
+    kind = d.number(0, 3)
+    verb = d.pick(["Tell me", "Write", "Please write", "Please tell me", "Can you tell me", "Write me", "I want"])
+    tail = "?" if verb.startswith("Can") else "."
+    size = d.pick(["a short story", "a story", "a little story"])
+    if kind == 0:
+        return exchange(f"{verb} {size}{tail}", story(d))
+    if kind == 1:
+        return exchange(
+            f"{verb} {size} about a {animal}{tail}".replace("a o", "an o").replace("a e", "an e"), story(d, animal=animal)
+        )
+    if kind == 2:
+        return exchange(f"{verb} {size} about {hero}{tail}", story(d, hero=hero))
+    return exchange(f"{verb} {size} about {hero} and a {animal}{tail}", story(d, hero=hero, animal=animal))
+
+
+def _people(d: Draw) -> tuple[list[str], list[tuple[str, str]]]:
+    """Sentences about people, and questions with answers over them."""
+    lines: list[str] = []
+    asked: list[tuple[str, str]] = []
+    seen: set[str] = set()
+    while len(lines) < d.span(2, 6):
+        name = d.first_name()
+        if name in seen:
+            continue
+        seen.add(name)
+        city, job, thing = d.city(), d.pick(words.JOBS), f"{d.pick(words.ADJECTIVES)} {d.noun()}"
+        number, day, color = d.number(2, 99), d.pick(words.DAYS), d.pick(words.COLORS)
+        match d.number(0, 4):
+            case 0:
+                lines.append(f"{name} is a {job} from {city}.")
+                asked += [
+                    (f"Where is {name} from?", f"{name} is from {city}."),
+                    (f"What is {name}'s job?", f"{name} is a {job}."),
+                ]
+            case 1:
+                lines.append(f"{name} lives in {city} and owns a {thing}.")
+                asked += [
+                    (f"Where does {name} live?", f"{name} lives in {city}."),
+                    (f"What does {name} own?", f"{name} owns a {thing}."),
+                ]
+            case 2:
+                lines.append(f"{name} is {number} years old and works as a {job}.")
+                asked += [
+                    (f"How old is {name}?", f"{name} is {number} years old."),
+                    (f"What does {name} work as?", f"{name} works as a {job}."),
+                ]
+            case 3:
+                lines.append(f"On {day}, {name} travels to {city}.")
+                asked += [
+                    (f"When does {name} travel?", f"{name} travels on {day}."),
+                    (f"Where does {name} travel?", f"{name} travels to {city}."),
+                ]
+            case _:
+                lines.append(f"The favorite color of {name} is {color}, and the lucky number is {number}.")
+                asked += [
+                    (f"What is the favorite color of {name}?", f"The favorite color of {name} is {color}."),
+                    (f"What is the lucky number of {name}?", f"The lucky number of {name} is {number}."),
+                ]
+    return lines, asked
+
+
+def passage_question(d: Draw) -> list[Message]:
+    """One to three questions, turn by turn, over one passage."""
+    lines, asked = _people(d)
+    text = " ".join(lines)
+    order = d.some([question for question, _ in asked], 1 if d.chance(0.6) else 3)
+    answers = dict(asked)
+    first = order[0]
+    prompt = d.pick(
+        [f"{text}\n\n{first}", f"{text} {first}", f"Read this: {text}\n\nQuestion: {first}", f"{first}\n\n{text}",
+         f"Answer the question about this text.\n\n{text}\n\n{first}"]
+    )  # fmt: skip
+    messages = exchange(prompt, answers[first])
+    for question in order[1:]:
+        messages += exchange(question, answers[question])
+    return messages
+
+
+def summarise(d: Draw) -> list[Message]:
+    """The first sentence carries the point; the summary names it and the people."""
+    topic, city, day = d.pick(words.OBJECTS), d.city(), d.pick(words.DAYS)
+    people = [d.first_name() for _ in range(d.number(1, 2))]
+    who = " and ".join(dict.fromkeys(people))
+    event = d.pick(["lost", "found", "sold", "repaired", "painted", "built"])
+    lines = [f"On {day}, {who} {event} a {d.pick(words.ADJECTIVES)} {topic} in {city}."]
+    lines += [d.sentence() for _ in range(d.span(1, 4))]
+    ask = d.pick(
+        ["Summarize this text in one sentence:", "Summarise in one sentence:", "Summarize:", "Give me a short summary:",
+         "What is this text about?", "Sum up this text:"]
+    )  # fmt: skip
+    return exchange(f"{ask}\n\n{' '.join(lines)}", f"{who} {event} a {topic} in {city} on {day}.")
+
+
+def list_people(d: Draw) -> list[Message]:
+    """Name every person of a passage."""
+    names = list(dict.fromkeys(d.full_name() for _ in range(d.span(1, 4))))
+    templates = ["{} {} {}.", "{} then {} {}.", "Yesterday {} {} {}.", "In the evening {} {} {}."]
+    lines = [d.pick(templates).format(name, d.pick(words.VERBS), d.noun_phrase()) for name in names]
+    ask = d.pick(
+        ["List the names in this text:", "Extract the names:", "Which people are named in this text?",
+         "Who is named here?", "Give me all names in the text:"]
+    )  # fmt: skip
+    return exchange(f"{ask}\n\n{' '.join(lines)}" if d.chance(0.7) else f"{ask} {' '.join(lines)}", ", ".join(names))

@@ -1,0 +1,50 @@
+"""The model that ships: there, small, offline, and able to copy."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from transformers import LlamaForCausalLM
+
+from specchat import builtin
+from specchat.builtin import evaluate as scoring
+from specchat.builtin import tokenizer as tokens_of
+
+
+def test_the_folder_is_found_and_small() -> None:
+    folder = builtin.path()
+    assert builtin.path(builtin.BUILTIN) == folder
+    assert (folder / "config.json").is_file()
+    assert sum(file.stat().st_size for file in folder.parent.rglob("*") if file.is_file()) <= 20_000_000
+
+
+def test_a_missing_model_says_what_to_do() -> None:
+    with pytest.raises(FileNotFoundError, match=r"specchat\.builtin\.train"):
+        builtin.path("nothing")
+
+
+def test_the_package_imports_nothing_heavy() -> None:
+    code = "import sys, specchat.builtin; sys.exit('torch' in sys.modules or 'tokenizers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["The old lamp was broken, but the garden was quiet.", "Anna bought 12 apples and a red kite for $4.50."],
+)
+def test_it_copies_a_sentence(sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    folder = builtin.path()
+    model = LlamaForCausalLM.from_pretrained(folder, local_files_only=True)
+    tokenizer = tokens_of.load(folder)
+    message: tokens_of.Message = {"role": "user", "content": f"Repeat this text exactly: {sentence}"}
+    prompt, _ = tokens_of.encode_chat(tokenizer, [message], generation_prompt=True)
+    assert tokenizer.decode(scoring.answers(model, [prompt], 60)[0]) == sentence
+
+
+def test_evaluation_counts(tmp_path: Path) -> None:
+    result = scoring.evaluate(builtin.path(), limit=1)
+    assert set(result["tasks"]) == set(scoring.TASKS)
+    assert 0 <= result["eos"] <= 1
+    assert result["families"]["story"]["exact"] is None

@@ -1,0 +1,77 @@
+"""The corpus: the same bytes everywhere, and an evaluation side that training never meets."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from specchat.builtin.corpus import TASKS, chat, chats, draw_task, prompt_text
+from specchat.builtin.draw import Draw, is_held_out
+from specchat.builtin.facts import FACTS
+
+
+def _printed(hash_seed: str) -> str:
+    command = [sys.executable, "-m", "specchat.builtin.corpus", "--seed", "7", "--count", "400"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, check=True)
+    assert len(done.stdout.splitlines()) == 400
+    return hashlib.sha256(done.stdout).hexdigest()
+
+
+def test_the_same_bytes_in_every_process() -> None:
+    assert _printed("1") == _printed("2")
+
+
+def test_the_command_prints_chats() -> None:
+    line = json.loads(json.dumps(chat(7, 0)))
+    assert set(line) == {"task", "messages"}
+    roles = [message["role"] for message in line["messages"] if message["role"] != "system"]
+    assert roles == ["user", "assistant"] * (len(roles) // 2)
+
+
+def test_seeds_and_numbers_change_the_text() -> None:
+    texts = {json.dumps(chat(seed, index)) for seed in (1, 2) for index in range(20)}
+    assert len(texts) >= 39
+
+
+def test_no_training_prompt_is_held_out() -> None:
+    # What holds for an exchange holds for a chat: each turn of a chat is drawn by itself.
+    for name in TASKS:
+        d = Draw(f"test/{name}")
+        for _ in range(30):
+            assert not is_held_out(prompt_text(draw_task(name, d)))
+
+
+@pytest.mark.parametrize("name", list(TASKS))
+def test_evaluation_prompts_are_held_out(name: str) -> None:
+    messages = draw_task(name, Draw(f"test/{name}", held_out=True))
+    assert is_held_out(prompt_text(messages))
+    assert [message["role"] for message in messages] == ["user", "assistant"] * (len(messages) // 2)
+    assert all(message["content"] for message in messages)
+
+
+def test_held_out_people_are_not_in_training() -> None:
+    trained, held = Draw("a"), Draw("a", held_out=True)
+    assert not {trained.first_name() for _ in range(2000)} & {held.first_name() for _ in range(2000)}
+    assert not {trained.city() for _ in range(2000)} & {held.city() for _ in range(2000)}
+
+
+def test_reach_shortens_chats() -> None:
+    def mean(reach: float) -> float:
+        return sum(len(prompt_text(example["messages"])) for example in chats(1, 300, reach)) / 300
+
+    assert mean(0.05) < 0.5 * mean(1.0)
+
+
+def test_copy_answers_stand_in_their_prompts() -> None:
+    for name in ("copy_sentences", "copy_long", "copy_words", "copy_names", "copy_list", "copy_figures", "copy_code"):
+        user, assistant = draw_task(name, Draw(f"copies/{name}"))
+        assert assistant["content"] in user["content"]
+
+
+def test_facts_have_distinct_names() -> None:
+    assert len(FACTS) >= 60
+    names = [name.lower() for fact in FACTS for name in fact.names]
+    assert len(set(names)) == len(names)

@@ -1,0 +1,91 @@
+"""The tokenizer: any text survives, chats grow at the end only, and text never becomes control tokens."""
+
+from functools import cache
+from pathlib import Path
+
+import jinja2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from transformers import AutoTokenizer
+
+from specchat.builtin import tokenizer as tokens_of
+from specchat.builtin.draw import Message
+
+WEIGHTS = Path(tokens_of.__file__).parent / "weights" / "target"
+
+TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=60) | st.sampled_from(
+    [
+        "",
+        " ",
+        "\n\n",
+        "👩‍👩‍👧‍👦 🇩🇪 ❤️",
+        "漢字かな交じり文",
+        "\x00\x07\x1b[31m",
+        "don't I'LL",
+        "a  b\t\tc \n",
+        "<|end|>",
+        "١٢٣ 1234",
+    ]
+)
+
+
+@cache
+def shipped() -> Tokenizer:
+    return tokens_of.load(WEIGHTS)
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXTS)
+def test_any_text_survives(text: str) -> None:
+    ids = shipped().encode(text, add_special_tokens=False).ids
+    assert shipped().decode(ids, skip_special_tokens=False) == text
+    # Nothing that a user types becomes a control token.
+    assert all(token >= len(tokens_of.SPECIAL) for token in ids)
+
+
+def test_every_byte_has_a_token() -> None:
+    vocabulary = shipped().get_vocab()
+    assert len(vocabulary) == tokens_of.VOCABULARY
+    assert sorted(vocabulary.values()) == list(range(tokens_of.VOCABULARY))
+    # A lone byte needs no merge: 256 one-character pieces exist.
+    assert sum(len(piece) == 1 for piece in vocabulary) == 256
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(TEXTS.filter(bool), min_size=1, max_size=4))
+def test_the_template_and_the_ids_grow_at_the_end(contents: list[str]) -> None:
+    render = jinja2.Environment().from_string(tokens_of.CHAT_TEMPLATE).render
+    roles = ["user", "assistant"]
+    messages: list[Message] = [{"role": roles[i % 2], "content": text} for i, text in enumerate(contents)]
+    shorter = messages[:-1]
+    assert render(bos_token="", messages=messages).startswith(render(bos_token="", messages=shorter))
+    ids, produced = tokens_of.encode_chat(shipped(), messages)
+    assert ids[: len(tokens_of.encode_chat(shipped(), shorter)[0])] == tokens_of.encode_chat(shipped(), shorter)[0]
+    assert len(ids) == len(produced)
+
+
+def test_the_loss_is_on_what_the_assistant_says() -> None:
+    messages: list[Message] = [{"role": "user", "content": "Say moon."}, {"role": "assistant", "content": "moon"}]
+    ids, produced = tokens_of.encode_chat(shipped(), messages)
+    spoken = [token for token, wanted in zip(ids, produced, strict=True) if wanted]
+    assert spoken[-1] == tokens_of.END
+    assert shipped().decode(spoken[:-1]) == "moon"
+
+
+def test_transformers_agrees() -> None:
+    theirs = AutoTokenizer.from_pretrained(WEIGHTS, local_files_only=True)
+    messages: list[Message] = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi 😀\n 42"}]
+    ours, _ = tokens_of.encode_chat(shipped(), messages, generation_prompt=True)
+    rendered = theirs.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    assert theirs(rendered, add_special_tokens=False).input_ids == ours
+    assert theirs.eos_token_id == tokens_of.END
+    split = theirs("<|end|>", add_special_tokens=False, split_special_tokens=True).input_ids
+    assert tokens_of.END not in split
+
+
+def test_an_unknown_role_is_refused() -> None:
+    theirs = AutoTokenizer.from_pretrained(WEIGHTS, local_files_only=True)
+    with pytest.raises(jinja2.TemplateError, match="system, user and assistant"):
+        theirs.apply_chat_template([{"role": "tool", "content": "x"}], tokenize=False)

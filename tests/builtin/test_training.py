@@ -1,0 +1,100 @@
+"""Training: the loss falls, a resumed run equals an unbroken one, and the export says what the checkpoint says."""
+
+import json
+import shutil
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import LlamaForCausalLM
+
+from specchat.builtin import tokenizer as tokens_of
+from specchat.builtin.data import IGNORED, Curriculum, batches
+from specchat.builtin.export import export
+from specchat.builtin.model import SIZES, TrainingLoss, build
+from specchat.builtin.train import Run, Settings, rate_factor
+
+WEIGHTS = Path(tokens_of.__file__).parent / "weights" / "target"
+CPU = torch.device("cpu")
+
+
+def _work(folder: Path) -> Path:
+    folder.mkdir()
+    shutil.copy(WEIGHTS / "tokenizer.json", folder)
+    return folder
+
+
+def _settings(steps: int, optimizer: str = "adamw") -> Settings:
+    # A batch always holds 400 … 512 tokens; the schedule depends on `tokens`, so both halves of a run share it.
+    return Settings(size="tiny", tokens=steps * 450.0, batch=512, warmup=2000, rate=1e-2, ramp=2000, optimizer=optimizer)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_the_loss_falls_and_a_resumed_run_equals_an_unbroken_one(tmp_path: Path, optimizer: str) -> None:
+    settings = _settings(20, optimizer)
+    whole = Run(settings, _work(tmp_path / "whole"), CPU)
+    losses = whole.train()
+    assert len(losses) >= 18
+    assert sum(losses[-3:]) < 0.9 * sum(losses[:3])
+
+    first = Run(settings, _work(tmp_path / "parts"), CPU)
+    stream = batches(first.tokenizer, settings.seed, settings.batch, Curriculum(settings.ramp, longest=settings.longest))
+    for batch in islice(stream, 9):
+        first.step(batch)
+    first.save()
+    second = Run(settings, tmp_path / "parts", CPU)
+    second.restore()
+    assert second.train() == pytest.approx(losses[9:], abs=1e-4)
+
+
+def test_batches_go_on_where_a_checkpoint_left() -> None:
+    tokenizer = tokens_of.load(WEIGHTS)
+    stream = list(islice(batches(tokenizer, 3, 1024, Curriculum()), 12))
+    later = list(islice(batches(tokenizer, 3, 1024, Curriculum(), stream[4].chunk, stream[4].position), 7))
+    assert all(torch.equal(a.tokens, b.tokens) for a, b in zip(stream[5:], later, strict=True))
+    # Two processes share what one would do alone.
+    turns = [list(islice(batches(tokenizer, 3, 1024, Curriculum(), rank=rank, world=2), 3)) for rank in (0, 1)]
+    for i in range(6):
+        assert torch.equal(stream[i].tokens, turns[i % 2][i // 2].tokens)
+
+
+def test_labels_are_the_next_tokens_of_answers() -> None:
+    batch = next(batches(tokens_of.load(WEIGHTS), 3, 2048, Curriculum()))
+    wanted = batch.labels[:, :-1] != IGNORED
+    assert torch.equal(batch.tokens[:, 1:][wanted], batch.labels[:, :-1][wanted])
+    assert (batch.tokens == tokens_of.PAD).float().mean() < 0.2
+    assert not wanted[:, 0].any()
+
+
+def test_the_training_attention_is_the_models_own() -> None:
+    model = build(SIZES["tiny"], 0)
+    tokens = torch.randint(10, tokens_of.VOCABULARY, (3, 33))
+    labels = tokens.roll(-1, 1)
+    labels[:, -1] = IGNORED
+    expected = model(tokens).logits[:, :-1].flatten(0, 1)
+    loss, _ = TrainingLoss(model)(tokens, labels)
+    assert loss.item() == pytest.approx(torch.nn.functional.cross_entropy(expected, tokens[:, 1:].flatten()).item(), abs=1e-4)
+
+
+def test_the_rate_warms_up_stays_and_falls() -> None:
+    settings = Settings(tokens=1e6, warmup=1e5, decay=0.2, batch=1000)
+    assert rate_factor(0, settings) < 0.03
+    assert rate_factor(500_000, settings) == 1.0
+    assert rate_factor(900_000, settings) == pytest.approx(0.5)
+    assert rate_factor(1_000_000, settings) == 0.02
+
+
+def test_an_export_loads_and_replaces_the_old_one(tmp_path: Path) -> None:
+    run = Run(_settings(1), _work(tmp_path / "work"), CPU)
+    run.save()
+    folder = tmp_path / "weights" / "tiny"
+    for _ in range(2):
+        export(run.checkpoint, tmp_path / "work", folder)
+    assert [entry.name for entry in folder.parent.iterdir()] == ["tiny"]
+    loaded = LlamaForCausalLM.from_pretrained(folder, local_files_only=True)
+    assert loaded.dtype == torch.float32
+    assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
+    close = torch.allclose(loaded.model.norm.weight, run.model.model.norm.weight.detach(), atol=1e-3)
+    assert close
+    assert json.loads((folder / "generation_config.json").read_text())["eos_token_id"] == [tokens_of.END]
