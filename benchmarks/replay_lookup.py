@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
 
@@ -33,19 +32,18 @@ def main() -> None:
         for path in sorted(options.data.glob("*.jsonl"))
     }
     settings = dict(pair.split("=", 1) for pair in options.set)
-    rows: dict[str, Callable[[], Lookup]] = {"reference": lambda: Lookup(parse_params(Lookup, {"variant": "reference"}))}
+    rows = {"reference": parse_params(Lookup, {"variant": "reference"})}
     for nodes in options.nodes.split(","):
-        # The default binds this round's value.
-        rows[f"ours, {nodes} nodes"] = lambda nodes=nodes: Lookup(parse_params(Lookup, {"nodes": nodes, **settings}))
+        rows[f"ours, {nodes} nodes"] = parse_params(Lookup, {"nodes": nodes, **settings})
     print(f"{'':16}" + "".join(f"{name:>24}" for name in sets) + f"{'mean':>8}{'nodes/pass':>12}{'µs/draft':>10}{'s':>6}")
     reference: dict[str, float] = {}
-    for name, make in rows.items():
+    for name, params in rows.items():
         start, cells, ratios = time.perf_counter(), [], []
         passes = nodes = 0
         seconds = 0.0
         for label, records in sets.items():
             totals = [
-                replay(prompt, [*response, tokenizer.eos_id], make(), eos_ids=(tokenizer.eos_id,))
+                replay(prompt, [*response, tokenizer.eos_id], Lookup(params), eos_ids=(tokenizer.eos_id,))
                 for prompt, response in records
             ]
             figure = mean(t.tokens_per_step for t in totals)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heapreplace
 
 from ..backends.base import UserError
 from .base import Context, Drafter, Tree, param
@@ -129,26 +129,25 @@ class Lookup(Drafter):
         heapify(lines)
         while lines and len(tokens) < params.nodes:
             _, rank, match, depth, node, line = heappop(lines)
-            child: int | None = node
-            # Down the nodes that other lines have put there.
-            while depth < reach and (child := children.get((node, line[depth]))) is not None:
-                node = child
+            while depth < reach and (node == 0 or tokens[node] not in eos):
+                token = line[depth]
+                child = children.get((node, token))
+                if child is None:
+                    probability = left[node] * RELIABILITY[match]
+                    if probability < params.floor or len(tokens) >= params.nodes:
+                        break
+                    if lines and probability < -lines[0][0]:  # another line's turn comes first
+                        entry = (-probability, rank, match, depth, node, line)
+                        _, rank, match, depth, node, line = heapreplace(lines, entry)
+                        continue
+                    child = children[node, token] = len(tokens)
+                    tokens.append(token)
+                    parents.append(node)
+                    left[node] -= probability
+                    left.append(probability)
+                node = child  # new, or put there by another line
                 depth += 1
-            if depth >= reach or (node and tokens[node] in eos):
-                continue
-            probability = left[node] * RELIABILITY[match + depth]
-            if probability < params.floor:
-                continue
-            if lines and probability < -lines[0][0]:  # the bound was too high: its turn comes later
-                heappush(lines, (-probability, rank, match, depth, node, line))
-                continue
-            left[node] -= probability
-            left.append(probability)
-            child = children[node, line[depth]] = len(tokens)
-            tokens.append(line[depth])
-            parents.append(node)
-            depth += 1
-            heappush(lines, (-probability * RELIABILITY[match + depth], rank, match, depth, child, line))
+                match += 1
         return tree
 
     def _lines(self, reach: int, most: int) -> Iterator[tuple[array[int], int]]:

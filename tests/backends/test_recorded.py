@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from specchat.backends import ROOT, Cancelled, ContextFull, Sampling, UserError, load_model
 from specchat.backends.recorded import CERTAINTY, RecordedModel, RecordedSession, load_recorded
 from specchat.backends.transcripts import Transcript, WordTokenizer, encode_transcript, read_transcripts
@@ -203,7 +204,7 @@ def test_chat_finds_records_over_turns_and_echoes_what_it_does_not_know() -> Non
     texts = ["Say héllo 👩‍👩‍👧", "Good day to you, héllo 👩‍👩‍👧!"]
     tokenizer = WordTokenizer(texts)
     model = RecordedModel((), tokenizer=tokenizer)
-    model.add(*encode_transcript(tokenizer, Transcript(*texts)), text=texts[0])
+    model.add(*encode_transcript(tokenizer, Transcript(texts[0], texts[1])), text=texts[0])
     chat = [{"role": "user", "content": texts[0]}]
     session = model.open_session()
     first = model.encode_chat(chat)
