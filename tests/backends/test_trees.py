@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -23,6 +23,14 @@ def linear(kind: str, ids: Sequence[int]) -> torch.Tensor:
     """Logits [len(ids), vocab] of a fresh plain pass by transformers itself."""
     with torch.inference_mode():
         return reference(kind)(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0]  # type: ignore[no-any-return]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_cache() -> Iterator[None]:
+    """A cache that has to grow within these tests' few tokens."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("specchat.backends.slot_cache.FIRST_CAPACITY", 16)
+        yield
 
 
 class Mirror:
@@ -88,23 +96,26 @@ class Mirror:
 
 
 @pytest.mark.parametrize("kind", TREES)
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())
 def test_random_trees_have_their_linear_paths_logits(kind: str, data: st.DataObject) -> None:
     mirror = Mirror(kind)
     # Often longer than the window, sometimes nothing at all.
     mirror.prefill(data.draw(st.lists(tokens, max_size=WINDOW + 16)))
-    for _ in range(data.draw(st.integers(2, 7))):
+    for _ in range(data.draw(st.integers(3, 8))):
         living = sorted(mirror.nodes)
-        match data.draw(st.sampled_from(("grow", "grow", "grow", "commit", "drop", "rewind", "prefill"))):
+        action = data.draw(st.sampled_from(("grow", "grow", "grow", "line", "commit", "commit", "drop", "rewind", "prefill")))
+        size = 0
+        parents: list[int] = []
+        match action:
             case "grow":
                 size = data.draw(st.integers(1, 8))
-                parents: list[int] = []
                 for i in range(size):
                     parents.append(data.draw(st.sampled_from([ROOT, *living, *range(mirror.next, mirror.next + i)])))
-                new = range(mirror.next, mirror.next + size)
-                rows = data.draw(st.none() | st.lists(st.sampled_from(new), unique=True, max_size=size))
-                mirror.evaluate(data.draw(st.lists(tokens, min_size=size, max_size=size)), parents, rows)
+            case "line":
+                # Deeper than the window: its lower nodes see neither the prefix nor their own first ancestors there.
+                size = data.draw(st.integers(WINDOW // 2, WINDOW + 8))
+                parents = [data.draw(st.sampled_from([ROOT, *living])), *range(mirror.next, mirror.next + size - 1)]
             case "commit" if living:
                 path = mirror.line(data.draw(st.sampled_from(living)))
                 path = path[: data.draw(st.integers(0, len(path)))]
@@ -186,6 +197,20 @@ def test_recurrent_models_decode_plainly() -> None:
     torch.testing.assert_close(scores.logits[0], linear("mamba", [*ids[:20], 50])[-1], atol=1e-4, rtol=1e-4)
     with pytest.raises(UserError, match="plainly"):
         session.evaluate([1, 2], (ROOT, ROOT))
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma3"])
+def test_kept_nodes_grow_on_after_a_commit(kind: str) -> None:
+    mirror = Mirror(kind)
+    mirror.prefill(list(range(10, 45)))
+    # Two beams of three levels below a shared node; one is accepted to its second level, the other goes.
+    mirror.evaluate([5, 6, 7, 8, 9, 20, 21], [ROOT, 0, 0, 1, 2, 3, 4], None)
+    mirror.commit([0, 2], [4, 6, 3])
+    assert sorted(mirror.nodes) == [4, 6]
+    mirror.evaluate([30, 31, 32], [6, 4, ROOT], None)
+    mirror.evaluate([33], [7], None)
+    mirror.commit([4, 6, 7, 10], [])
+    mirror.evaluate([34, 35], [ROOT, 0], None)
 
 
 def test_committing_a_fully_accepted_chain_copies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
