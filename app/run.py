@@ -177,7 +177,7 @@ class _Run:
                 self.notes.clear()
                 self.answer.steps += event.steps
                 if not self.request.as_json:
-                    self.output.write((step.text, getattr(step, "held", 0)) for step in event.steps)
+                    self.output.write((step.text, step.carried) for step in event.steps)
             case Finished():
                 self.answer.finish(event)
                 if not self.request.as_json:

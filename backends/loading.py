@@ -63,7 +63,9 @@ def load_model(
     if spec.endswith(".gguf"):
         raise UserError("GGUF files need the llama.cpp runtime, which this version does not have yet: use a safetensors model.")
     from .hub import locate
+
+    # Importing the runtime takes seconds: a name that leads nowhere should be told at once.
+    folder = builtin_path() if spec == BUILTIN else locate(spec, options, progress=progress, cancelled=cancelled)
     from .transformers_model import load_transformers
 
-    folder = builtin_path() if spec == BUILTIN else locate(spec, options, progress=progress, cancelled=cancelled)
     return load_transformers(folder, spec, options, progress=progress, cancelled=cancelled)

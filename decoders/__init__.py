@@ -5,22 +5,37 @@
 
 from __future__ import annotations
 
-from .base import Context, Drafter, Label, NoParams, Tree, describe_params, param, parse_params
+from .base import (
+    Acceptance,
+    Context,
+    Drafter,
+    Label,
+    NoParams,
+    Outcome,
+    Tree,
+    Verified,
+    describe_params,
+    param,
+    parse_params,
+)
 from .loop import Conversation, Generation, Step, encode_prompt, generate
 from .registry import describe, methods
 from .text import Stops, TextStream
 
 __all__ = [
+    "Acceptance",
     "Context",
     "Conversation",
     "Drafter",
     "Generation",
     "Label",
     "NoParams",
+    "Outcome",
     "Step",
     "Stops",
     "TextStream",
     "Tree",
+    "Verified",
     "describe",
     "describe_params",
     "encode_prompt",

@@ -4,15 +4,43 @@ methods costs nothing."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, ClassVar, Literal
 
-from ..backends.base import ROOT, Sampling, Scores, Session, UserError
+from ..backends.base import ROOT, Model, Sampling, Scores, Session, UserError
 
 Label = Literal["identical", "same distribution", "lossy"]
 """*identical*: the plain method's own tokens; *same distribution*: other tokens, equally probable; *lossy*: neither."""
+
+
+Rule = Literal["exact", "rejection", "soft", "typical"]
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """When a draft token is accepted."""
+
+    rule: Rule = "exact"
+    """exact: it is the target's own choice; rejection: with min(1, p/q), else draw the residual; soft and typical are lossy."""
+    beta: float = 0.0
+    """soft: accept iff q ≤ p or 1 − p/q < beta; 0 accepts only q ≤ p, 1 all."""
+    epsilon: float = 0.3
+    """typical: accept iff p > min(epsilon, delta · exp(−entropy of p))."""
+    delta: float = 0.09
+    """See epsilon."""
+
+    @property
+    def label(self) -> Label:
+        """The best label that a method may bear under this rule."""
+        match self.rule:
+            case "exact":
+                return "identical"
+            case "rejection":
+                return "same distribution"
+            case _:
+                return "lossy"
 
 
 @dataclass(slots=True)
@@ -21,6 +49,13 @@ class Tree:
 
     tokens: list[int]
     parents: list[int]
+    window: frozenset[int] = frozenset()
+    """Nodes that are no guesses of what comes next (a lookahead window's): not counted as drafted."""
+    probs: dict[int, Any] | None = None
+    """For each parent whose children were *sampled*: the draft's probabilities [vocab] they were drawn from. A child of any
+    other parent counts as drafted with certainty (q = 1). Only `rejection` and `soft` acceptance read it."""
+    via: str = ""
+    """The method that drafted it, where the one in force hands over to others (`auto`)."""
 
     @classmethod
     def root(cls, pending: int) -> Tree:
@@ -95,11 +130,48 @@ class Context:
     """Never draft past one of these."""
     branching: bool = True
     """Whether the model verifies branching trees; if not, the tree must be a chain."""
+    draft_model: Model | None = None
+    """The draft model that was loaded beside the target."""
+    acceptance: Acceptance = Acceptance()
+    """The rule in force. Under `exact` a drafter that samples should share the target's noise (the same Sampling and
+    position give the same pick); under the others its draws must be independent of it."""
+    drafter: Callable[[str], Drafter] | None = None
+    """The conversation's drafter of a name, pools and all: for methods that build on others."""
 
     @property
     def pending(self) -> int:
         """The token chosen last, not yet evaluated."""
         return self.tokens[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a step showed, for its drafter to learn from."""
+
+    tree: Tree
+    chosen: Sequence[int]
+    """The target's choice after each node [n]."""
+    path: Sequence[int]
+    """Indices of the nodes on the accepted path, from node 0 down."""
+    scores: Scores
+    """Of all n nodes, for `top(k)`; valid during the call only."""
+    draft_seconds: float = 0.0
+    forward_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a step of a method with a loop of its own did."""
+
+    tokens: Sequence[int]
+    """The tokens that are now certain, in order; may be none."""
+    tree: Tree
+    """What was evaluated, for display; parents may refer to nodes of earlier steps, then they are ROOT here."""
+    path: Sequence[int] = ()
+    drafted: int = 0
+    accepted: int = 0
+    done: bool = False
+    """The answer has ended."""
 
 
 def param(default: Any, doc: str, *, low: float | None = None, high: float | None = None, choices: Sequence[str] = ()) -> Any:
@@ -140,15 +212,28 @@ class Drafter(ABC):
     def draft(self, context: Context) -> Tree:
         """The tree to verify in this step; node 0 is `context.pending`. Depth at most `context.room`."""
 
-    def learn(self, tree: Tree, chosen: Sequence[int], accepted: Sequence[int], scores: Scores) -> None:  # noqa: B027
-        """Told after each step that this drafter drafted.
+    def learn(self, verified: Verified) -> None:  # noqa: B027
+        """Told after each step that this drafter drafted."""
 
-        Args:
-            tree: what was verified [n].
-            chosen: the target's choice after each node [n].
-            accepted: indices of the nodes on the accepted path, from node 0 down.
-            scores: of all n nodes, for `top(k)`; valid during this call only.
-        """
+    own_loop: ClassVar[bool] = False
+    """Its steps are not draft-and-verify (beam search): the loop calls `step` and `leave` instead of `draft` and `learn`."""
+
+    def step(self, context: Context) -> Outcome:
+        """One pass of a method with a loop of its own. Nodes may stay alive in the session between its steps."""
+        raise NotImplementedError
+
+    def leave(self, context: Context) -> Sequence[int]:
+        """Settle before another method goes on, or the answer ends: free every node, so that the session holds
+        `tokens[:-1]` with the returned tokens (now certain too) appended to `context.tokens`."""
+        return ()
+
+    @property
+    def note(self) -> str:
+        """Why the last step was as it was, if that is worth telling (`auto` changed its mind); one short sentence."""
+        return ""
+
+    def close(self) -> None:  # noqa: B027
+        """Free what the drafter holds (a draft session)."""
 
 
 def describe_params(method: type[Drafter]) -> list[dict[str, Any]]:

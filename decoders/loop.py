@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ..backends.base import PREFILL_CHUNK, ContextFull, Message, Model, Sampling, UserError
 from . import registry
-from .base import Context, Drafter, Tree, parse_params
+from .base import Acceptance, Context, Drafter, Outcome, Tree, Verified, parse_params
 from .stats import Totals
 from .text import Stops, TextStream
 from .verify import walk
@@ -32,7 +32,7 @@ class Step:
     tokens: tuple[int, ...]
     """The tokens this pass produced: the accepted draft tokens and the target's own choice after them."""
     text: str
-    """The text that these tokens completed. The last character of a step waits for the next one (a combining mark may follow)."""
+    """The text that these tokens completed. A step's last character waits for the next one (a combining mark may follow)."""
     carried: int
     """How many characters at the start of `text` belong to the step before."""
     drafted: int
@@ -48,13 +48,16 @@ class Step:
     """What was verified; node 0 is the token pending before this step."""
     path: tuple[int, ...]
     """Nodes of `tree` on the accepted path."""
+    note: str = ""
+    """What the drafter has to say about this step, if anything."""
 
 
 class Conversation:
     """One chat on one model: the KV cache and the drafters' pools, which outlive answers and method switches."""
 
-    def __init__(self, model: Model, *, context: int | None = None) -> None:
+    def __init__(self, model: Model, *, draft_model: Model | None = None, context: int | None = None) -> None:
         self.model = model
+        self.draft_model = draft_model
         self.session = model.open_session(context)
         self._drafters: dict[str, Drafter] = {}
 
@@ -81,7 +84,9 @@ class Conversation:
         return Generation(self, prompt, method, **options)
 
     def close(self) -> None:
-        """Free the KV cache."""
+        """Free the KV cache and what the drafters hold."""
+        for drafter in self._drafters.values():
+            drafter.close()
         self.session.close()
 
 
@@ -94,6 +99,7 @@ class Generation(Iterator[Step]):
         method: name of the decoding method.
         settings: of the method, by name.
         sampling: of the target.
+        acceptance: when a draft token is accepted; exact if None.
         max_tokens: most tokens of the answer; None for as many as the context holds.
         stops: where to end the answer besides EOS.
 
@@ -110,6 +116,7 @@ class Generation(Iterator[Step]):
         *,
         settings: Mapping[str, Any] | None = None,
         sampling: Sampling | None = None,
+        acceptance: Acceptance | None = None,
         max_tokens: int | None = None,
         stops: Stops | None = None,
     ) -> None:
@@ -125,6 +132,7 @@ class Generation(Iterator[Step]):
             )
         self.conversation = conversation
         self.sampling = sampling or Sampling()
+        self.acceptance = acceptance or Acceptance()
         self.drafter = conversation.drafter(method, settings)
         self.tokens = list(prompt)
         """Prompt and answer."""
@@ -139,6 +147,8 @@ class Generation(Iterator[Step]):
         self._eos = frozenset(model.info.eos_ids)
         self._branching = model.info.capabilities.tree
         self._cancelled = False
+        self._leaving: Drafter | None = None
+        """A method with a loop of its own that has yet to settle before the next one's first step."""
 
     def __iter__(self) -> Generation:
         return self
@@ -171,7 +181,10 @@ class Generation(Iterator[Step]):
         Raises:
             UserError: as `Conversation.drafter`; the method in force stays.
         """
-        self.drafter = self.conversation.drafter(method, settings)
+        drafter = self.conversation.drafter(method, settings)
+        if self.drafter.own_loop and drafter is not self.drafter:
+            self._leaving = self.drafter
+        self.drafter = drafter
 
     def cancel(self) -> None:
         """End the answer before the next pass; what is there stays."""
@@ -213,21 +226,36 @@ class Generation(Iterator[Step]):
             room = min(room, self.max_tokens - (len(self.tokens) - self.prompt_tokens) - 1)
         return room
 
-    def _step(self) -> Step | None:
+    def _context(self) -> Context:
+        conversation = self.conversation
+        return Context(
+            self.tokens,
+            conversation.session,
+            self.sampling,
+            self._room(),
+            self._eos,
+            self._branching,
+            conversation.draft_model,
+            self.acceptance,
+            conversation.drafter,
+        )
+
+    def _step(self) -> Step:
         started = time.perf_counter()
-        session, drafter = self.conversation.session, self.drafter
+        session, drafter = self.conversation.session, self._leaving or self.drafter
         nodes, forward = session.nodes_evaluated, session.forward_seconds
-        context = Context(self.tokens, session, self.sampling, self._room(), self._eos, self._branching)
-        tree = drafter.draft(context)
-        # Recompute and self-speculation run the target while they draft: those passes count as forward seconds.
-        draft_seconds = time.perf_counter() - started - (session.forward_seconds - forward)
-        scores = session.evaluate(tree.tokens, tree.parents)
-        histories = self._histories(tree) if self.sampling.uses_history else None
-        chosen = scores.choose(self.sampling, histories)
-        path = walk(tree, chosen)
-        session.commit(path)
-        new = self._produced(tree, chosen, path)
-        drafter.learn(tree, chosen, path, scores)
+        draft_seconds = 0.0
+        if self._leaving is not None:
+            self._leaving = None
+            settled = drafter.leave(self._context())
+            outcome = Outcome(settled, Tree.chain(self.tokens[-1], settled))
+            new = self._cut(list(settled))
+        elif drafter.own_loop:
+            outcome = drafter.step(self._context())
+            new = self._cut(list(outcome.tokens), done=outcome.done)
+        else:
+            draft_seconds, outcome = self._draft_and_verify(drafter)
+            new = self._cut(list(outcome.tokens))
         waiting = len(self._text.held)
         text = self._show(new)
         self.tokens.extend(new)
@@ -238,25 +266,46 @@ class Generation(Iterator[Step]):
             tokens=tuple(new),
             text=text,
             carried=min(waiting, len(text)),
-            drafted=len(tree) - 1,
-            accepted=len(path) - 1,
+            drafted=outcome.drafted,
+            accepted=outcome.accepted,
             nodes=session.nodes_evaluated - nodes,
             draft_seconds=draft_seconds,
             forward_seconds=forward_seconds,
             other_seconds=time.perf_counter() - started - forward_seconds - draft_seconds,
-            tree=tree,
-            path=tuple(path),
+            tree=outcome.tree,
+            path=tuple(outcome.path),
+            note=drafter.note,
         )
         self.totals.add(step)
         return step
 
-    def _produced(self, tree: Tree, chosen: Sequence[int], path: Sequence[int]) -> list[int]:
-        """The tokens of this step, cut after an EOS or at the token limit."""
-        new = [tree.tokens[node] for node in path[1:]] + [chosen[path[-1]]]
+    def _draft_and_verify(self, drafter: Drafter) -> tuple[float, Outcome]:
+        """Seconds of drafting, and what the step gave."""
+        started = time.perf_counter()
+        session = self.conversation.session
+        forward = session.forward_seconds
+        tree = drafter.draft(self._context())
+        # Recompute and self-speculation run the target while they draft: those passes count as forward seconds.
+        draft_seconds = time.perf_counter() - started - (session.forward_seconds - forward)
+        scores = session.evaluate(tree.tokens, tree.parents)
+        histories = self._histories(tree) if self.sampling.uses_history else None
+        chosen = scores.choose(self.sampling, histories)
+        path = walk(tree, chosen)
+        session.commit(path)
+        tokens = [tree.tokens[node] for node in path[1:]] + [chosen[path[-1]]]
+        drafter.learn(Verified(tree, chosen, path, scores, draft_seconds, session.forward_seconds - forward))
+        drafted = len(tree) - 1 - len(tree.window)
+        accepted = sum(node not in tree.window for node in path[1:]) if tree.window else len(path) - 1
+        return draft_seconds, Outcome(tokens, tree, path, drafted, accepted)
+
+    def _cut(self, new: list[int], *, done: bool = False) -> list[int]:
+        """The tokens of a step, cut after an EOS or at the token limit; sets the finish reason."""
         for i, token in enumerate(new):
             if token in self._eos:
                 self.finish_reason = "eos"
                 return new[: i + 1]
+        if done:
+            self.finish_reason = "eos"
         if self.max_tokens is not None:
             left = self.max_tokens - (len(self.tokens) - self.prompt_tokens)
             if len(new) >= left:

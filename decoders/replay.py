@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..backends.base import Sampling
 from ..backends.recorded import RecordedModel
-from .base import Context, Drafter, Tree
+from .base import Context, Drafter, Tree, Verified
 from .stats import Totals
 from .verify import walk
 
@@ -84,7 +84,7 @@ def replay(
         new = [tree.tokens[node] for node in path[1:]] + [chosen[path[-1]]]
         del new[left:]
         start = time.perf_counter()
-        drafter.learn(tree, chosen, path, scores)
+        drafter.learn(Verified(tree, chosen, path, scores, seconds))
         seconds += time.perf_counter() - start
         tokens.extend(new)
         totals.add(ReplayStep(tuple(new), len(tree) - 1, len(path) - 1, len(tree), seconds, tree, tuple(path)))
