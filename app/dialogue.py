@@ -159,11 +159,13 @@ class Dialogue:
 
     def clear(self) -> None:
         """A new chat. What the engine still sends of the old one is ignored."""
-        if self.busy:
-            self.engine.send(Cancel(self._answer_id))
-            self.phase = "ready"
         self.transcript = Transcript(system=self.transcript.system)
-        self.answer, self.queued, self.switching, self._answer_id = None, None, None, 0
+        self.answer, self.queued, self.switching = None, None, None
+        if self.busy:
+            # The engine takes the next prompt only when this answer has ended, so its id stays.
+            if self.phase != "stopping":
+                self.engine.send(Cancel(self._answer_id))
+            self.phase = "stopping"
 
     def notice(self, text: str, severity: Literal["information", "warning", "error"] = "information") -> None:
         """Put a sentence into the transcript."""
@@ -209,9 +211,11 @@ class Dialogue:
                 self._loaded(event)
             case Failed():
                 self._failed(event)
-            case Started() | Prefilling() | Steps() | Switched() | Finished():
-                if event.id == self._answer_id and self.answer is not None:
+            case Started() | Prefilling() | Steps() | Switched() | Finished() if event.id == self._answer_id:
+                if self.answer is not None:
                     self._progress(self.answer, event)
+                elif isinstance(event, Finished):  # of a chat that was left
+                    self._end()
 
     def _progress(self, answer: Answer, event: Started | Prefilling | Steps | Switched | Finished) -> None:
         match event:
@@ -262,8 +266,9 @@ class Dialogue:
                 self.answer.finish("died")
             self._end(send=False)
             self.phase = "ready" if self.info else "unloaded"
-        elif event.id == self._answer_id and self.answer is not None:
-            self.answer.finish("error")
+        elif event.id == self._answer_id:
+            if self.answer is not None:
+                self.answer.finish("error")
             self._end(send=False)
         elif self.phase == "loading":
             self.phase = "unloaded"

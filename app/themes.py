@@ -48,8 +48,8 @@ class Palette:
 
         page, ink = self.colours["background"], self.colours["foreground"]
         variables = {
-            "quiet": blend(page, ink, 0.62),
-            "faint": blend(page, ink, 0.40),
+            "quiet": blend(page, ink, 0.70),
+            "faint": blend(page, ink, 0.48),
             "line": blend(page, ink, 0.14),
             "plain": ink,
             "plain-alt": blend(page, ink, 0.80),

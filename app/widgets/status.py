@@ -57,9 +57,9 @@ class StatusLine(Widget):
             case "prefill":
                 parts = self._prefill()
             case "writing" | "stopping":
-                assert dialogue.answer is not None
                 parts = [self._lively("stopping" if dialogue.phase == "stopping" else "writing")]
-                parts += figure_parts(dialogue.answer.figures, live=True)
+                if dialogue.answer is not None:
+                    parts += figure_parts(dialogue.answer.figures, live=True)
             case _:
                 parts = self._ready()
         return self._joined(parts)

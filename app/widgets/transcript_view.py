@@ -79,7 +79,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self.transcript = transcript
         self._reset()
         self.following = True
-        self.scroll_end(animate=False, immediate=True, x_axis=False)
+        self._to_end()
 
     def update_text(self) -> None:
         """Take in what the transcript gained."""
@@ -107,7 +107,7 @@ class TranscriptView(ScrollView, can_focus=True):
             self._height = height
             self.virtual_size = Size(self.size.width, height)
         if self.following:
-            self.scroll_end(animate=False, immediate=True, x_axis=False)
+            self._to_end()
         else:
             self.post_message(self.Followed(False))
         self.refresh_lines(changed, max(1, height - changed))
@@ -118,16 +118,16 @@ class TranscriptView(ScrollView, can_focus=True):
         if cells == self._cells:
             self._strips.clear()
             if self.following:
-                self.scroll_end(animate=False, immediate=True, x_axis=False)
+                self._to_end()
             return
         following, anchor = self.following, self._place()
         self._cells = cells
         self._reset()
         if following:
             self.following = True
-            self.scroll_end(animate=False, immediate=True, x_axis=False)
+            self._to_end()
         elif anchor is not None:
-            self.scroll_to(y=self._row_of(*anchor), animate=False, immediate=True)
+            self.scroll_to(y=self._row_of(*anchor), animate=False, immediate=True, force=True)
 
     def _place(self) -> tuple[int, int] | None:
         """Block and offset in its text at the top of the view."""
@@ -165,9 +165,13 @@ class TranscriptView(ScrollView, can_focus=True):
         """Tell the screen, which shows a hint."""
         self.post_message(self.Followed(following))
 
+    def _to_end(self) -> None:
+        # Forced: right after a growth the scrollbar, and with it the permission to scroll, is not there yet.
+        self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
+
     def follow(self) -> None:
         """Go to the end and stay there."""
-        self.scroll_end(animate=False, immediate=True, x_axis=False)
+        self._to_end()
         self.following = True
 
     # Drawing
