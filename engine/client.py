@@ -200,7 +200,7 @@ class EngineClient:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
-        if reader is not None:
+        if reader is not None and reader is not threading.current_thread():  # which it is when `wake` closes
             reader.join(QUIT_SECONDS)
         self._outgoing.put(None)
         self._writer.join(QUIT_SECONDS)

@@ -138,20 +138,22 @@ class Lanes:
         start = time.perf_counter()
         try:
             step = generation.advance()
+            seconds = time.perf_counter() - start
+            lane.clock += seconds
+            lane.busy_seconds += seconds
+            if step is not None:
+                self._post(Steps(lane.id, [record(step)]))
+            elif generation.prefill_seconds > before:
+                self._post(Prefilling(lane.id, generation.prefilled, generation.prompt_tokens - 1))
+            if generation.finish_reason is None:
+                return
+            finished = _finished(lane, generation)  # a stop regex may fail even on the tail
         except BaseException as error:  # see `failure`
             self._end(lane)
             self._fail(lane, lane.id, error)
             return
-        seconds = time.perf_counter() - start
-        lane.clock += seconds
-        lane.busy_seconds += seconds
-        if step is not None:
-            self._post(Steps(lane.id, [record(step)]))
-        elif generation.prefill_seconds > before:
-            self._post(Prefilling(lane.id, generation.prefilled, generation.prompt_tokens - 1))
-        if generation.finish_reason is not None:
-            self._end(lane)
-            self._post(_finished(lane, generation))
+        self._end(lane)
+        self._post(finished)
 
     def _end(self, lane: Lane) -> None:
         self._running.remove(lane)

@@ -108,7 +108,7 @@ class Server:
                 self._free(0, lanes)
             self._outbox.post(Loading(command.id, stage, done, total))
 
-        start = time.perf_counter()
+        start, had_model = time.perf_counter(), self._model is not None
         # Importing torch and transformers makes a million objects that stay: looking through them again and again takes a
         # fifth of the import (4.3 instead of 5.2 CPU seconds without), and would slow every later collection.
         gc.disable()
@@ -116,7 +116,10 @@ class Server:
             model = load_model(command.model, options, progress=progress, cancelled=lambda: command.id in self._cancelled)
             self._free(0, lanes)
         except BaseException as error:  # see `failure`
-            self._outbox.post(failure(command.id, error, loading=command.model))
+            failed = failure(command.id, error, loading=command.model)
+            if had_model and self._model is None:
+                failed.sentence += " The model before it is gone: load one again."
+            self._outbox.post(failed)
             return
         finally:
             gc.freeze()

@@ -75,6 +75,17 @@ def test_drain_and_wake(tmp_path: Path, log: Path) -> None:
         assert client.wait(0.01) is None
 
 
+def test_wake_may_close(tmp_path: Path, log: Path) -> None:
+    def wake() -> None:
+        client.close()
+
+    client = EngineClient(log=log, wake=wake)
+    client.start()
+    begin = time.monotonic()
+    while client.wait(0.1) is not None or client.pid is not None:
+        assert time.monotonic() < begin + 5
+
+
 def test_switch_in_the_middle_of_an_answer(client: EngineClient, tmp_path: Path) -> None:
     """The switch takes effect at the next step and changes no token."""
     answer(client, client.load(recorded(tmp_path, pace=0.002)))

@@ -22,6 +22,7 @@ from specchat.engine.messages import (
     Generate,
     Load,
     Loaded,
+    Loading,
     Quit,
     Ready,
     Started,
@@ -90,6 +91,38 @@ def test_a_load_takes_the_place_of_the_model_and_ends_its_answers(engine: BareEn
     events = engine.until(3, Loaded)
     assert [event.reason for event in events if isinstance(event, Finished)] == ["cancelled"]
     assert Unloaded(0) in events
+
+
+NO_ROOM = """
+from specchat.backends import loading
+from specchat.engine import __main__
+
+load = loading.load_model
+
+def no_room(spec, options, progress, cancelled):
+    if spec != "large":
+        return load(spec, options, progress=progress, cancelled=cancelled)
+    progress("weights", 0, 9)
+    raise MemoryError
+
+loading.load_model = no_room
+__main__.main()
+"""
+
+
+def test_the_old_model_makes_room_for_the_new_ones_weights(log: Path, tmp_path: Path) -> None:
+    engine = BareEngine(log, NO_ROOM)
+    engine.send(Load(1, recorded(tmp_path)), Load(2, "large"), Generate(3, prompt="hello"))
+    *_, unloaded, loading, failed, refused = engine.until(3, Failed)
+    assert (unloaded, loading) == (Unloaded(0), Loading(2, "weights", 0, 9))
+    assert isinstance(failed, Failed)
+    assert (failed.id, failed.cause) == (2, "memory")
+    assert "smaller model" in failed.sentence
+    assert "load one again" in failed.sentence
+    assert refused == Failed(3, "user", "No model is loaded: load one first.")
+    engine.send(Load(4, recorded(tmp_path)), Generate(5, prompt="hello"))
+    assert text_of(engine.until(5, Finished), 5) == ANSWER
+    engine.close()
 
 
 def test_an_answer_cancelled_in_the_queue_never_starts_computing(engine: BareEngine, tmp_path: Path) -> None:
