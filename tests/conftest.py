@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 
 from specchat.backends import LoadOptions, Model, load_model
 from specchat.backends.loading import builtin_path
+
+# As the engine does: OpenMP threads that spin while they wait take the cores from the tests beside them.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 @pytest.fixture(scope="session")
