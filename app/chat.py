@@ -78,10 +78,12 @@ class SpecchatApp(App[None]):
         self.apply_settings()
         self.commands = Commands(self)
         unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
-        self._notices = [text for text in (notice, *wrong) if text]
+        notices = [text for text in (notice, *wrong) if text]
         if unknown:
             ids = ", ".join(key.id for key in ALL)
-            self._notices.append(f"The settings map keys to {', '.join(unknown)}, which the chat does not have: it has {ids}.")
+            notices.append(f"The settings map keys to {', '.join(unknown)}, which the chat does not have: it has {ids}.")
+        for text in notices:
+            self.dialogue.notice(text, "warning")
         self.set_keymap(dict(settings.keymap))
         self._frames: Timer | None = None
         self._previous = self.dialogue.transcript
@@ -99,8 +101,6 @@ class SpecchatApp(App[None]):
 
     def on_mount(self) -> None:
         """Begin to look for events."""
-        for text in self._notices:
-            self.dialogue.notice(text, "warning")
         self._frames = self.set_interval(FRAME_SECONDS, self.take_events)
         self.set_interval(IDLE_SECONDS, self._idle)
 

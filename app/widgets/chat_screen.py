@@ -51,8 +51,11 @@ class ChatScreen(Screen[None]):
         """From top to bottom."""
         yield Header(self.dialogue, id="header")
         with Container(id="stage"):
-            yield Welcome(id="welcome")
-            yield TranscriptView(self.dialogue.transcript, id="transcript")
+            welcome, view = Welcome(id="welcome"), TranscriptView(self.dialogue.transcript, id="transcript")
+            view.display = bool(self.dialogue.transcript.entries)  # a notice about the settings file may be there already
+            welcome.display = not view.display
+            yield welcome
+            yield view
             yield Static(Content.assemble("↓ new text  ", ("ctrl+end", "bold")), id="below")
         with Vertical(id="dock"):
             yield StatusLine(self.dialogue, id="status")
@@ -62,7 +65,7 @@ class ChatScreen(Screen[None]):
         yield KeyBar(self._keymap, id="keys")
 
     def on_mount(self) -> None:
-        """What is there already (a notice about the settings file) shows in the first frame."""
+        """Catch up with what came before there was a screen."""
         self.refresh_dialogue()
 
     @property
@@ -77,6 +80,8 @@ class ChatScreen(Screen[None]):
 
     def refresh_dialogue(self) -> None:
         """Show what changed in the dialogue."""
+        if not self.children:  # the engine may be faster than the first frame; `on_mount` catches up
+            return
         empty = not self.dialogue.transcript.entries
         self.query_one("#welcome").display = empty
         self.view.display = not empty

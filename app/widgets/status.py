@@ -5,7 +5,6 @@ from __future__ import annotations
 from textual.content import Content
 from textual.widget import Widget
 
-from ..cells import fit
 from ..dialogue import Dialogue
 from ..transcript import REASONS, Answer, Figures
 
@@ -74,7 +73,9 @@ class StatusLine(Widget):
         return line.truncate(self.size.width, ellipsis=True)
 
     def _lively(self, word: str) -> Content:
-        return Content.assemble(("● ", "$success" if self._pulse % 2 == 0 else "$faint"), (word, "$foreground"))
+        """A dot that pulses while nothing else moves."""
+        dim = self._pulse % 2 and self.dialogue.phase != "writing"
+        return Content.assemble(("● ", "$faint" if dim else "$success"), (word, "$foreground"))
 
     def _loading(self) -> list[Content]:
         loading = self.dialogue.loading
@@ -141,8 +142,3 @@ def bar(done: int, total: int, cells: int = BAR_CELLS) -> Content:
 
 def _megabytes(done: int, total: int) -> str:
     return f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB"
-
-
-def shortened(text: str, cells: int) -> str:
-    """For a hint: one line of at most `cells`."""
-    return fit(text, cells)

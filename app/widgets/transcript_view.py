@@ -68,6 +68,8 @@ class TranscriptView(ScrollView, can_focus=True):
         self._strips: LRUCache[tuple[int, int, int], Strip] = LRUCache(1024)
         self._styles: dict[str, Style] = {}
         self._styled_for = ""
+        self.draws = 0
+        """Rows drawn so far (not those taken from the cache): what tests and benchmarks count."""
 
     @property
     def margin(self) -> int:
@@ -243,6 +245,7 @@ class TranscriptView(ScrollView, can_focus=True):
         return self._styles["plain" if shade == -1 else "plain-alt"]
 
     def _draw(self, block: Block, row: Row) -> Strip:
+        self.draws += 1
         margin = self.margin
         space = Segment(" " * margin)
         match row.kind:

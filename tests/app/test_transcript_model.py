@@ -105,6 +105,8 @@ def test_rows_of_an_answer() -> None:
 def test_figures_take_the_lines_they_need() -> None:
     answer = answer_of((4, "abcd"))
     answer.finish("eos")
-    assert figures_lines(answer, 200) == ["finished · lookup · 4 tokens · 40.0 tokens/s · 4.00 tokens/step · 50% accepted (3/6)"]
+    assert figures_lines(answer, 200) == [
+        "finished · lookup · 4 tokens · 40.0 tokens/s · 4.00 tokens/step · 50% accepted (3/6)"
+    ]
     assert all(len(line) <= 30 for line in figures_lines(answer, 30))
     assert len(figures_lines(answer, 30)) > 2
