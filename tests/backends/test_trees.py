@@ -133,6 +133,10 @@ def test_random_trees_have_their_linear_paths_logits(kind: str, data: st.DataObj
                 mirror.rewind(data.draw(st.integers(0, len(mirror.committed))))
             case "prefill":
                 mirror.prefill(data.draw(tokens(0, 20)))
+        if size:
+            new = range(mirror.next, mirror.next + size)
+            rows = data.draw(st.none() | st.lists(st.sampled_from(new), unique=True, max_size=8))
+            mirror.evaluate(data.draw(tokens(size, size)), parents, rows)
         assert list(mirror.session.tokens) == mirror.committed
         assert mirror.session.length == len(mirror.committed)
     # Whatever happened, the next plain step is right.
