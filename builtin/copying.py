@@ -40,9 +40,9 @@ def passage(d: Draw, most: int = 6) -> str:
     """One to `most` sentences from anywhere, sometimes in two paragraphs."""
     count = d.span(1, most)
     kind = d.number(0, 9)
-    if kind == 0:
-        fact = d.pick(FACTS)
-        parts = [fact.short, fact.more] if count > 1 else [fact.short]
+    if kind == 0 or (kind == 1 and count <= 3):
+        # Texts on the model's own subject: what it knows by heart must not win over what it reads.
+        parts = [_altered(d, d.pick([fact.short, fact.more])) for fact in (d.pick(FACTS) for _ in range(count))]
     elif kind == 1 and count > 3:
         return story(d)
     else:
@@ -51,6 +51,18 @@ def passage(d: Draw, most: int = 6) -> str:
         half = len(parts) // 2
         return " ".join(parts[:half]) + "\n\n" + " ".join(parts[half:])
     return " ".join(parts)
+
+
+def _altered(d: Draw, text: str) -> str:
+    """The text with some words replaced or left out."""
+    if d.chance(0.3):
+        return text
+    altered = []
+    for word in text.split(" "):
+        if d.chance(0.12):
+            word = d.pick([d.pick(words.COMMON), d.pick(words.COMMON), d.made_up(), ""]) + word[len(word.rstrip(".,;:")) :]
+        altered.append(word)
+    return " ".join(word for word in altered if word) or text
 
 
 def sentences(d: Draw) -> list[Message]:
@@ -68,7 +80,8 @@ def long_text(d: Draw) -> list[Message]:
 def random_words(d: Draw) -> list[Message]:
     """Copy words in no order: nothing but the prompt tells what comes next."""
     pool = d.pick([words.COMMON, words.COMMON, words.OBJECTS, words.ADJECTIVES, words.IDENTIFIERS])
-    chosen = [d.made_up() if d.chance(0.15) else d.pick(pool) for _ in range(d.span(3, 40))]
+    unknown = d.pick([0.15, 0.15, 0.15, 1.0])
+    chosen = [d.made_up() if d.chance(unknown) else d.pick(pool) for _ in range(d.span(3, 40))]
     if d.chance(0.15):
         chosen = [word.upper() for word in chosen]
     elif d.chance(0.15):

@@ -63,13 +63,21 @@ TASKS: dict[str, Task] = {
 }
 
 _NAMES = list(TASKS)
-_TOTAL = sum(task.weight for task in TASKS.values())
+
+COPY_FIRST = 3.0
+"""How many times its share copying gets, on top, while texts are shortest: what every other task is built on."""
+
+
+def _share(name: str, reach: float) -> float:
+    task = TASKS[name]
+    return task.weight * (1 + COPY_FIRST * (1 - reach)) if task.family == "copy" else task.weight
 
 
 def _task_name(d: Draw) -> str:
-    point = d.rng.random() * _TOTAL
-    for name in _NAMES:
-        point -= TASKS[name].weight
+    shares = [_share(name, d.reach) for name in _NAMES]
+    point = d.rng.random() * sum(shares)
+    for name, share in zip(_NAMES, shares, strict=True):
+        point -= share
         if point < 0:
             return name
     return _NAMES[-1]

@@ -204,7 +204,27 @@ def _unusual(d: Draw) -> str:
     return f"{_capital(d.made_up())} the {d.made_up()} {d.pick(words.VERBS)} {d.number(2, 9999)} {d.made_up()}s near {_capital(d.made_up())}."  # fmt: skip  # noqa: E501
 
 
+def _wild(d: Draw) -> str:
+    """What everyday text has beside words: contractions, brackets, percentages, hyphens, addresses, capitals."""
+    chosen = [d.pick(words.COMMON) for _ in range(d.number(5, 13))]
+    for _ in range(d.number(1, 3)):
+        odd = d.pick(
+            [d.pick(_CONTRACTIONS), d.pick(_CONTRACTIONS), f"({d.pick(words.COMMON)} {d.pick(words.COMMON)})",
+             f"{d.number(1, 99)}%", f"{d.pick(words.COMMON)}-{d.pick(words.COMMON)}", f"{d.number(0, 99)}.{d.number(0, 9)}",
+             d.pick(words.COMMON).upper(), f"'{d.pick(words.COMMON)}'", f"https://{d.made_up()}.example/{d.noun()}",
+             f"{d.first_name()}'s", f"{d.pick(words.COMMON)}/{d.pick(words.COMMON)}", d.city(), d.full_name(),
+             f"{d.number(1000, 99999):,}", f"{d.pick(words.COMMON)}...", "&", "e.g.", "--", f"#{d.number(1, 99)}"]
+        )  # fmt: skip
+        chosen.insert(d.number(0, len(chosen)), odd)
+    text = " ".join(chosen)
+    return (_capital(text) if d.chance(0.9) else text) + d.pick([".", ".", ".", "!", "?", ""])
+
+
+_CONTRACTIONS = """
+don't can't won't it's I'm you're they're we've I'll she'd isn't doesn't didn't wasn't couldn't that's there's let's I've
+""".split()
+
 _SENTENCES: list[Callable[[Draw], str]] = [
     _action, _action, _timed, _place, _state, _meeting, _purchase, _quote, _question, _then, _travel, _loose, _loose,
-    _loose, _subject, _subject, _unusual,
+    _loose, _subject, _subject, _unusual, _wild, _wild,
 ]  # fmt: skip

@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,12 @@ FREE = {"story"}
 STORY_LIMIT = 320
 
 
-def examples(limit: int, seed: int | str = SEED) -> list[tuple[str, list[Message]]]:
-    """`limit` held-out exchanges, the tasks by their share in the corpus, each task at least once if there is room."""
-    total = sum(task.weight for task in TASKS.values())
+def examples(limit: int, names: Sequence[str] = tuple(TASKS), seed: str = SEED) -> list[tuple[str, list[Message]]]:
+    """About `limit` held-out exchanges, the tasks by their share in the corpus, each at least once."""
+    total = sum(TASKS[name].weight for name in names)
     found: list[tuple[str, list[Message]]] = []
-    for name, task in TASKS.items():
-        count = max(1, round(limit * task.weight / total))
+    for name in names:
+        count = max(1, round(limit * TASKS[name].weight / total))
         found += [(name, draw_task(name, Draw(f"{seed}/{name}/{i}", held_out=True))) for i in range(count)]
     return found
 
@@ -60,8 +61,14 @@ def answers(model: Any, prompts: list[list[int]], limit: int) -> list[list[int]]
     return [row[: row.index(END)] if END in row else row for row in rows]
 
 
-def evaluate(folder: Path, limit: int = 400, batch: int = 16) -> dict[str, Any]:
+def evaluate(folder: Path, limit: int = 400, names: Sequence[str] = tuple(TASKS), batch: int = 16) -> dict[str, Any]:
     """Generate and compare.
+
+    Args:
+        folder: a model folder.
+        limit: about how many exchanges.
+        names: the tasks to score.
+        batch: prompts that are generated together.
 
     Returns:
         `families` and `tasks` (name → count, exact share, EOS share), `count`, `eos`, `seconds`, and `failures`.
@@ -71,7 +78,7 @@ def evaluate(folder: Path, limit: int = 400, batch: int = 16) -> dict[str, Any]:
     tokenizer = load(folder)
     started = time.monotonic()
     jobs: list[tuple[int, str, list[int], str]] = []
-    for name, messages in examples(limit):
+    for name, messages in examples(limit, names):
         # Every answer of a chat is asked for, each after the right answers before it.
         for end in range(1, len(messages), 2):
             if end > 1 and name in FREE:
@@ -117,6 +124,7 @@ def main() -> None:
     """Exact-match share by family of tasks, and the share of answers that end by themselves."""
     parser = argparse.ArgumentParser(prog="python -m specchat.builtin.evaluate", description=main.__doc__)
     parser.add_argument("--model", type=Path, default=None, help="a model folder (default: the built-in one)")
+    parser.add_argument("--task", action="append", choices=list(TASKS), help="only this task (may be repeated)")
     parser.add_argument("--limit", type=int, default=400, help="about how many prompts")
     parser.add_argument("--json", action="store_true", help="one JSON object with every figure and failure")
     parser.add_argument("--failures", type=int, default=0, help="show this many wrong answers")
@@ -128,7 +136,7 @@ def main() -> None:
         folder = options.model or path()
     except FileNotFoundError as error:
         sys.exit(str(error))
-    result = evaluate(folder, options.limit)
+    result = evaluate(folder, options.limit, options.task or tuple(TASKS))
     if options.json:
         print(json.dumps(result, ensure_ascii=False, indent=1))
         return

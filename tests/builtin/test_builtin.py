@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from transformers import LlamaForCausalLM
@@ -43,8 +42,9 @@ def test_it_copies_a_sentence(sentence: str, monkeypatch: pytest.MonkeyPatch) ->
     assert tokenizer.decode(scoring.answers(model, [prompt], 60)[0]) == sentence
 
 
-def test_evaluation_counts(tmp_path: Path) -> None:
-    result = scoring.evaluate(builtin.path(), limit=1)
-    assert set(result["tasks"]) == set(scoring.TASKS)
-    assert 0 <= result["eos"] <= 1
-    assert result["families"]["story"]["exact"] is None
+def test_evaluation_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "STORY_LIMIT", 8)
+    result = scoring.evaluate(builtin.path(), limit=3, names=["arithmetic", "small_talk", "story"])
+    assert result["count"] == 3
+    assert set(result["families"]) == {"arithmetic", "talk", "story"}
+    assert result["families"]["story"] == {"count": 1, "exact": None, "eos": 0.0}

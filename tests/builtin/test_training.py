@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
+from specchat.builtin import data
 from specchat.builtin import tokenizer as tokens_of
 from specchat.builtin.data import IGNORED, Curriculum, batches
 from specchat.builtin.export import export
@@ -17,6 +18,11 @@ from specchat.builtin.train import Run, Settings, rate_factor
 
 WEIGHTS = Path(tokens_of.__file__).parent / "weights" / "target"
 CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "CHUNK", 64)
 
 
 def _work(folder: Path) -> Path:
@@ -63,7 +69,7 @@ def test_labels_are_the_next_tokens_of_answers() -> None:
     batch = next(batches(tokens_of.load(WEIGHTS), 3, 2048, Curriculum()))
     wanted = batch.labels[:, :-1] != IGNORED
     assert torch.equal(batch.tokens[:, 1:][wanted], batch.labels[:, :-1][wanted])
-    assert (batch.tokens == tokens_of.PAD).float().mean() < 0.2
+    assert (batch.tokens == tokens_of.PAD).float().mean() < 0.3
     assert not wanted[:, 0].any()
 
 
