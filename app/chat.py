@@ -121,10 +121,8 @@ class SpecchatApp(App[None]):
         dialogue = self.dialogue
         if dialogue.phase in ("ready", "unloaded"):
             self.take_events()
-        elif isinstance(self.screen, ChatScreen):
-            from .widgets.status import StatusLine
-
-            self.screen.query_one(StatusLine).pulse()
+        elif dialogue.phase != "writing":
+            self.chat_screen.pulse()
 
     def changed(self) -> None:
         """Show what changed in the dialogue."""

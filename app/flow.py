@@ -60,22 +60,24 @@ class Flow:
         self._tail = ""  # the text of the lines from `settled` on
         self._segment = 0  # the segment that the tail begins in
         self._cuts: list[int] = []  # offsets in the tail where each next segment begins
-        self._dirty = False
+        self._new: list[str] = []  # segments since the last `wrap`; joined there, since adding each to the tail copies it
+        self._length = 0  # of the tail and what is new
 
     def append(self, text: str, owner: int) -> None:
         """Add a segment at the end; `wrap` brings the lines up to date, once for many appends."""
         if self.owners:
-            self._cuts.append(len(self._tail))
+            self._cuts.append(self._length)
         self.owners.append(owner)
-        self._tail += text
-        self._dirty = True
+        self._new.append(text)
+        self._length += len(text)
 
     def wrap(self) -> int:
         """Bring `lines` up to date; return the index of the first line that may have changed."""
         first = self.settled
-        if not self._dirty:
+        if not self._new:
             return len(self.lines)
-        self._dirty = False
+        self._tail += "".join(self._new)
+        self._new.clear()
         self.revision += 1
         del self.lines[first:]
         start = 0
@@ -98,6 +100,7 @@ class Flow:
         offset = sum(len(line.text) for line in self.lines[self.settled : keep])
         passed = bisect_right(self._cuts, offset)
         self._tail = self._tail[offset:]
+        self._length = len(self._tail)
         self._cuts = [cut - offset for cut in self._cuts[passed:]]
         self._segment += passed
         self.settled = keep

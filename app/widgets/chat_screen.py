@@ -86,9 +86,14 @@ class ChatScreen(Screen[None]):
         self.query_one("#welcome").display = empty
         self.view.display = not empty
         self.view.update_text()
-        self.query_one("#header").refresh()
-        self.query_one("#status").refresh()
+        self.query_one("#header", Header).update()
+        self.query_one("#status", StatusLine).update()
         self.query_one("#keys", KeyBar).busy = self.dialogue.busy
+
+    def pulse(self) -> None:
+        """A sign of life while nothing can be counted."""
+        if self.children:
+            self.query_one(StatusLine).pulse()
 
     # The input box
 

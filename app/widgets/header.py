@@ -22,6 +22,16 @@ class Header(Widget):
     def __init__(self, dialogue: Dialogue, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.dialogue = dialogue
+        self._shown: tuple[object, ...] = ()
+
+    def update(self) -> None:
+        """Draw anew if something changed; most frames change nothing here."""
+        dialogue = self.dialogue
+        label = dialogue.answer.label if dialogue.answer is not None else dialogue.label
+        shown = (dialogue.model, bool(dialogue.info), dialogue.method, dialogue.switching, label)
+        if shown != self._shown:
+            self._shown = shown
+            self.refresh()
 
     def render(self) -> Content:
         """Left: name, model, device. Right: the method and its label."""

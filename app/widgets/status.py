@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import monotonic
+
 from textual.content import Content
 from textual.widget import Widget
 
@@ -18,6 +20,9 @@ STAGES = {
 
 BAR_CELLS = 16
 
+FIGURES_SECONDS = 0.12
+"""Between two updates of the live figures."""
+
 
 class StatusLine(Widget):
     """What goes on right now. `hint`, if set, is shown instead."""
@@ -31,11 +36,20 @@ class StatusLine(Widget):
         self.dialogue = dialogue
         self._hint: Content | None = None
         self._pulse = 0
+        self._phase = ""
+        self._drawn = 0.0
 
     def hint(self, content: Content | None) -> None:
         """Show this instead of the figures; None takes it away."""
         if content != self._hint:
             self._hint = content
+            self.refresh()
+
+    def update(self) -> None:
+        """Draw anew: at once when the phase changes, else a few times a second, which is as fast as figures can be read."""
+        now = monotonic()
+        if self.dialogue.phase != self._phase or self._phase == "ready" or now - self._drawn >= FIGURES_SECONDS:
+            self._phase, self._drawn = self.dialogue.phase, now
             self.refresh()
 
     def pulse(self) -> None:

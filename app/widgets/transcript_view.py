@@ -106,13 +106,23 @@ class TranscriptView(ScrollView, can_focus=True):
             return
         height = self._tops[-1] + self._blocks[-1].height
         if height != self._height:
-            self._height = height
-            self.virtual_size = Size(self.size.width, height)
+            self._resize_content(height)
         if self.following:
             self._to_end()
         else:
             self.post_message(self.Followed(False))
         self.refresh_lines(changed, max(1, height - changed))
+
+    def _resize_content(self, height: int) -> None:
+        """Take note of the content's height."""
+        self._height = height
+        size = Size(self.size.width, height)
+        if self.show_vertical_scrollbar and height > self.size.height:
+            # The usual way lays out the whole screen anew (10 ms), which only the scrollbar's coming or going calls for.
+            self.set_reactive(TranscriptView.virtual_size, size)
+            self.vertical_scrollbar.window_virtual_size = height
+        else:
+            self.virtual_size = size
 
     def on_resize(self) -> None:
         """Wrap anew; the row at the top stays in view unless the end is followed."""
