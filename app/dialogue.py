@@ -90,7 +90,6 @@ class Dialogue:
     switching: str | None = None
     """A method asked for in mid-answer, until the engine has it in force."""
     _answer_id: int = 0
-    _switch_id: int = 0
 
     @property
     def busy(self) -> bool:

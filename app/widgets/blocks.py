@@ -138,7 +138,7 @@ class Block:
 def figures_lines(answer: Answer, cells: int) -> list[str]:
     """The figures below a finished answer, in as many lines as they need."""
     figures = answer.figures
-    parts = [REASONS.get(answer.reason or "", answer.reason or ""), " → ".join(answer.methods) or answer.method]
+    parts = [REASONS.get(answer.reason or "", answer.reason or ""), ", ".join(answer.methods) or answer.method]
     if figures.tokens:
         parts.append(f"{figures.tokens:,} token{'s' * (figures.tokens != 1)}")
         parts.append(f"{figures.tokens_per_second:,.1f} tokens/s")

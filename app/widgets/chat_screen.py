@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from ...backends.base import UserError
 from ..dialogue import Dialogue
-from ..keymap import CHAT
+from ..keymap import CHAT, display
 from ..slash import is_command, matching
 from .header import Header
 from .keybar import KeyBar
@@ -56,7 +56,7 @@ class ChatScreen(Screen[None]):
             welcome.display = not view.display
             yield welcome
             yield view
-            yield Static(Content.assemble("↓ new text  ", ("ctrl+end", "bold")), id="below")
+            yield Static(id="below")
         with Vertical(id="dock"):
             yield StatusLine(self.dialogue, id="status")
             with Horizontal(id="composer"):
@@ -82,6 +82,9 @@ class ChatScreen(Screen[None]):
         """Show what changed in the dialogue."""
         if not self.children:  # the engine may be faster than the first frame; `on_mount` catches up
             return
+        if self.dialogue.queued is not None and self.dialogue.phase in ("ready", "unloaded"):
+            # What it waited for has failed: back into the box, before what has been typed since.
+            self.input.put("\n".join(filter(None, (self.dialogue.take_queued(), self.input.text))))
         empty = not self.dialogue.transcript.entries
         self.query_one("#welcome").display = empty
         self.view.display = not empty
@@ -109,7 +112,8 @@ class ChatScreen(Screen[None]):
             self.input.take()
             return
         if not self.dialogue.submit(text):
-            self.chat.tell("An answer is being written: esc stops it. Your draft stays here.", "warning")
+            waits = "A message waits already: esc takes it back." if self.dialogue.queued else "esc stops the answer."
+            self.chat.tell(f"Not sent, your draft stays here: {waits}", "warning")
             return
         self.input.take()
         self.refresh_dialogue()
@@ -148,7 +152,11 @@ class ChatScreen(Screen[None]):
 
     @on(TranscriptView.Followed)
     def _followed(self, event: TranscriptView.Followed) -> None:
-        self.query_one("#below").set_class(not event.following, "-shown")
+        hint = self.query_one("#below", Static)
+        if event.fresh or not hint.has_class("-shown"):
+            keys = display(self._keymap.get("scroll_end", "ctrl+end"))
+            hint.update(Content.assemble("↓ new text  " if event.fresh else "↓ end  ", (keys, "bold")))
+        hint.set_class(not event.following, "-shown")
 
     def on_click(self, event: events.Click) -> None:
         """The hint about new text leads to it."""

@@ -59,7 +59,6 @@ class Menu(ModalScreen[str | None]):
             &:focus > .option-list--option-highlighted { color: $foreground; text-style: none; }
             & > .option-list--option-disabled { color: $faint; }
         }
-        &:nocolor .option-list--option-highlighted { text-style: reverse; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

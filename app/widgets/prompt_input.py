@@ -29,7 +29,6 @@ class PromptInput(TextArea):
         &:focus { border: none; }
         & .text-area--cursor-line { background: $background; }
         & .text-area--placeholder { color: $faint; }
-        &:nocolor .text-area--cursor { text-style: reverse; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -53,9 +53,10 @@ class TranscriptView(ScrollView, can_focus=True):
 
     @dataclass
     class Followed(Message):
-        """The view began or ceased to follow the end, or text came in below what is visible."""
+        """The view began or ceased to follow the end, or text came in below what is visible (`fresh`)."""
 
         following: bool
+        fresh: bool = False
 
     def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -110,7 +111,7 @@ class TranscriptView(ScrollView, can_focus=True):
         if self.following:
             self._to_end()
         else:
-            self.post_message(self.Followed(False))
+            self.post_message(self.Followed(False, fresh=True))
         self.refresh_lines(changed, max(1, height - changed))
 
     def _resize_content(self, height: int) -> None:
@@ -234,7 +235,7 @@ class TranscriptView(ScrollView, can_focus=True):
             )
         }
         self._styles["prompt-row"] = Style(bgcolor=variables["surface"])
-        self._styles["selected"] = Style(bgcolor=variables["screen-selection-background"], reverse=True if monochrome else None)
+        self._styles["selected"] = Style(bgcolor=variables["screen-selection-background"])
         for i in range(SHADES):
             self._styles[f"run-{i}"] = Style(
                 color=variables[f"run-{i}"],

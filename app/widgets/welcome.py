@@ -56,7 +56,6 @@ class Welcome(VerticalScroll, can_focus=False):
             &:focus > .option-list--option-highlighted { background: $block-cursor-background; text-style: none; }
             & > .option-list--option-hover { background: $surface; }
         }
-        &:nocolor OptionList:focus > .option-list--option-highlighted { text-style: reverse; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = []

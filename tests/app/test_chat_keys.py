@@ -12,7 +12,7 @@ from specchat.app.transcript import Notice
 from specchat.app.widgets.help_screen import HelpScreen
 from specchat.app.widgets.menu import Menu
 from specchat.app.widgets.welcome import STARTERS, Welcome
-from specchat.engine.messages import Cancel, Load, Steps, Switch, Switched
+from specchat.engine.messages import Cancel, Failed, Load, Steps, Switch, Switched
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -94,7 +94,7 @@ async def test_a_draft_survives_a_busy_engine(make_chat: Make, engine: Any, make
         await answering(app, pilot, engine, make_steps()[:4])
         await pilot.press("n", "e", "x", "t", "enter")
         assert app.chat_screen.input.text == "next"
-        assert "Your draft stays" in toasts(app)
+        assert "your draft stays" in toasts(app)
 
 
 async def test_up_and_down_walk_the_history(make_chat: Make, engine: Any, make_steps: Make) -> None:
@@ -136,6 +136,35 @@ async def test_escape_takes_a_waiting_message_back(make_chat: Make, engine: Any)
         assert (app.dialogue.queued, app.chat_screen.input.text) == ("early", "")
         await pilot.press("escape")
         assert (app.dialogue.queued, app.chat_screen.input.text) == (None, "early")
+
+
+async def test_a_waiting_message_comes_back_when_the_load_fails(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        app.chat_screen.input.put("early")
+        await pilot.press("enter", "d")
+        engine.events = [Failed(1, "user", "There is no model here.")]
+        await settle(app, pilot)
+        assert app.chat_screen.input.text == "early\nd"
+        assert "no model is loaded" in app.chat_screen.query_one("#status").render().plain
+
+
+async def test_the_engine_dies_and_the_chat_goes_on(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        id = await answering(app, pilot, engine, make_steps()[:9])
+        await pilot.press("d")
+        engine.events = [Failed(id, "died", "The engine was killed.")]
+        await settle(app, pilot)
+        shown = "\n".join(app.chat_screen.view.render_line(y).text for y in range(app.chat_screen.view.size.height))
+        assert "Prompt lookup" in shown
+        assert "engine stopped · lookup" in shown
+        assert "× The engine was killed." in shown
+        assert app.chat_screen.input.text == "d"
+        await answering(app, pilot, engine, make_steps())
+        engine.finish()
+        await settle(app, pilot)
+        assert [answer.reason for answer in app.dialogue.transcript.answers()] == ["died", "eos"]
 
 
 async def test_next_method_in_the_middle(make_chat: Make, engine: Any, make_steps: Make) -> None:
@@ -250,6 +279,7 @@ async def test_scrolling_and_following(make_chat: Make, engine: Any, make_steps:
         await settle(app, pilot)
         assert view.scroll_offset.y == up
         assert hint.display
+        assert "new text" in str(hint.render())
         await pilot.press("pagedown")
         assert up < view.scroll_offset.y < view.max_scroll_y
         await pilot.press("ctrl+end")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from specchat.engine.messages import Steps
+from specchat.engine.messages import Steps, Switched
 
 Make = Callable[..., Any]
 
@@ -90,3 +90,25 @@ async def test_resizing_in_the_middle_of_a_stream(make_chat: Make, engine: Any, 
         await pilot.resize_terminal(70, 24)
         await pilot.pause()
         assert " ".join(top) in " ".join(view.render_line(y).text for y in range(2))
+
+
+async def test_selected_text_is_the_models_own(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    """Dragging over wrapped lines gives the text without margins, marks and the breaks of wrapping."""
+    app = make_chat()
+    async with app.run_test(size=(60, 24)) as pilot:
+        engine.loaded()
+        app.take_events()
+        app.chat_screen.input.put("Go")
+        await pilot.press("enter")
+        id = engine.begin(make_steps("one two three four five six seven eight nine ten eleven twelve thirteen"))
+        engine.events += [Switched(id, "greedy", "identical"), Steps(id, make_steps(" fourteen\n\nend", method="greedy"))]
+        app.take_events()
+        await pilot.pause()
+        view = app.chat_screen.view
+        await pilot.mouse_down(view, offset=(7, 3))
+        await pilot.hover(view, offset=(6, 6))
+        await pilot.mouse_up(view, offset=(6, 6))
+        await pilot.pause()
+        await pilot.press("ctrl+c")
+        expected = "two three four five six seven eight nine ten eleven twelve thirteen fourteen\n\nend"
+        assert app.clipboard == expected
