@@ -1,0 +1,121 @@
+"""Renders the screenshots from real runs of the built-in model: `make screenshots`, or this file with the names of some scenes.
+
+Each scene opens the chat with its real engine process in Textual's headless driver, types, and saves what is on the screen as
+SVG and PNG.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import resvg_py
+from textual.pilot import Pilot
+
+from specchat.app.chat import SpecchatApp
+from specchat.app.settings import Settings, changed
+from specchat.app.widgets.prompt_input import PromptInput
+from specchat.engine.client import EngineClient
+
+HERE = Path(__file__).resolve().parent
+SIZE = (104, 30)
+COPY = (
+    "Repeat this text exactly: Ada carried the lantern past the harbour before Bruno counted twelve ladders. "
+    "Clara painted the mirror near the market, and Dmitri sold nine baskets to Elena."
+)
+STORY = "Tell me a short story."
+
+Scene = Callable[[SpecchatApp, Pilot[Any]], Awaitable[None]]
+
+
+async def until(pilot: Pilot[Any], condition: Callable[[], bool], seconds: float = 90) -> None:
+    """Wait for something to come about."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the scene did not come about")
+        await pilot.pause(0.01)
+
+
+async def say(app: SpecchatApp, pilot: Pilot[Any], text: str, *, wait: bool = True) -> None:
+    """Type a prompt, send it, and (unless told otherwise) wait for the whole answer."""
+    await until(pilot, lambda: app.dialogue.phase == "ready")
+    before = len(app.dialogue.transcript.entries)
+    app.chat_screen.query_one(PromptInput).insert(text)
+    await pilot.press("enter")
+    await until(pilot, lambda: len(app.dialogue.transcript.entries) > before)
+    if wait:
+        await until(pilot, lambda: app.dialogue.phase == "ready")
+        await pilot.pause(0.2)
+
+
+async def chat(app: SpecchatApp, pilot: Pilot[Any]) -> None:
+    """A question, then a copy with the method switched in the middle of the answer."""
+    await say(app, pilot, "What is prompt lookup?")
+    app.dialogue.switch("greedy")
+    await say(app, pilot, COPY, wait=False)
+    await until(pilot, lambda: app.dialogue.answer is not None and app.dialogue.answer.figures.tokens >= 14)
+    app.dialogue.switch("lookup")
+    await until(pilot, lambda: app.dialogue.phase == "ready")
+    await pilot.pause(0.3)
+
+
+async def empty(app: SpecchatApp, pilot: Pilot[Any]) -> None:
+    """The empty chat."""
+    await until(pilot, lambda: app.dialogue.phase == "ready")
+    await pilot.pause(0.3)
+
+
+async def methods(app: SpecchatApp, pilot: Pilot[Any]) -> None:
+    """The method menu over a chat."""
+    await say(app, pilot, COPY)
+    await pilot.press("f2")
+    await pilot.pause(0.3)
+
+
+async def help_screen(app: SpecchatApp, pilot: Pilot[Any]) -> None:
+    """The help."""
+    await until(pilot, lambda: app.dialogue.phase == "ready")
+    await pilot.press("f1")
+    await pilot.pause(0.3)
+
+
+SCENES: dict[str, tuple[str, Scene]] = {
+    "chat-dark": ("dark", chat),
+    "chat-light": ("light", chat),
+    "start-dark": ("dark", empty),
+    "methods-dark": ("dark", methods),
+    "help-light": ("light", help_screen),
+}
+"""Name of the files → theme, and what to do."""
+
+
+async def take(name: str, theme: str, scene: Scene) -> None:
+    """Play one scene and save it."""
+    settings = changed(Settings(), {"theme": theme, "method": "lookup"})
+    client = EngineClient()
+    client.load(settings.model, device="cpu", dtype="float32")
+    app = SpecchatApp(settings, client)
+    try:
+        async with app.run_test(size=SIZE) as pilot:
+            await scene(app, pilot)
+            svg = app.export_screenshot(title="specchat")
+    finally:
+        client.close()
+    (HERE / f"{name}.svg").write_text(svg)
+    (HERE / f"{name}.png").write_bytes(bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=1)))
+    print(f"screenshots/{name}.svg and .png")
+
+
+def main() -> None:
+    """All scenes, or those named."""
+    for name in sys.argv[1:] or SCENES:
+        asyncio.run(take(name, *SCENES[name]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""The chat in a real pseudo-terminal, with its real engine process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from .terminal import Terminal
+
+SPECCHAT = str(Path(sys.executable).parent / "specchat")
+SENTENCE = "The lighthouse keeper counted seven lanterns before the harbour woke. "
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """A home of the test's own."""
+    return {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "c"), "XDG_STATE_HOME": str(tmp_path / "s")}
+
+
+@pytest.fixture
+def slow_record(tmp_path: Path) -> str:
+    """A recorded model that takes 40 ms a pass: an answer of several seconds."""
+    path = tmp_path / "record.jsonl"
+    path.write_text(json.dumps({"prompt": "keeper", "response": SENTENCE * 12}) + "\n")
+    return f"recorded:{path}?pace=0.04"
+
+
+def engine_of(terminal: Terminal) -> psutil.Process:
+    """The chat's engine process."""
+    chat = psutil.Process(terminal.process.pid)
+    return next(child for child in chat.children(recursive=True) if "specchat.engine" in " ".join(child.cmdline()))
+
+
+@pytest.mark.slow
+def test_the_builtin_model_answers_and_quits(env: dict[str, str]) -> None:
+    with Terminal([SPECCHAT], env=env) as terminal:
+        terminal.wait("identical", 20)
+        terminal.send("What is prompt lookup?\r")
+        terminal.wait("tokens/step", 60)
+        terminal.wait("finished", 60)
+        terminal.send("\x11")
+        assert terminal.exit_code() == 0
+        assert "torch" not in terminal.text
+
+
+def test_switch_in_mid_answer_type_cancel_and_go_on(env: dict[str, str], slow_record: str) -> None:
+    with Terminal([SPECCHAT, "--model", slow_record, "--method", "greedy"], env=env) as terminal:
+        terminal.wait("greedy", 20)
+        terminal.send("keeper\r")
+        terminal.wait("The lighthouse keeper", 30)
+        engine = engine_of(terminal)
+        terminal.send("n 1 draft")  # bare letters, digits and space type, also during an answer
+        terminal.wait("n 1 draft")
+        terminal.send("\x0e")
+        terminal.wait(lambda text: "recompute" in text)
+        terminal.send("\x0e")
+        terminal.wait(lambda text: "◆ lookup" in text)
+        terminal.wait("finished", 30)
+        assert "n 1 draft" in terminal.text, "the draft survives"
+        terminal.send("\x7f" * 9 + "keeper\r")
+        terminal.wait(lambda text: "finished" not in text.splitlines()[-5], 20)
+        terminal.send("\x1b")
+        terminal.wait("cancelled", 20)
+        terminal.send("\x11")
+        assert terminal.exit_code() == 0
+        assert not psutil.pid_exists(engine.pid) or engine.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_killed_engine_costs_one_answer_and_not_the_chat(env: dict[str, str], slow_record: str) -> None:
+    with Terminal([SPECCHAT, "--model", slow_record, "--method", "greedy"], env=env) as terminal:
+        terminal.wait("greedy", 20)
+        terminal.send("keeper\r")
+        terminal.wait("counted seven", 30)
+        terminal.send("my draft")
+        terminal.wait("my draft")
+        os.kill(engine_of(terminal).pid, signal.SIGKILL)
+        terminal.wait("engine", 10)
+        terminal.settle()
+        assert "counted seven" in terminal.text, "the partial answer stays"
+        assert "my draft" in terminal.text, "the draft stays"
+        terminal.send("\x7f" * 8 + "keeper\r")
+        terminal.wait(lambda text: text.count("counted seven") >= 2, 30)
+        terminal.send("\x11")
+        assert terminal.exit_code() == 0
+
+
+def test_hostile_model_text_is_shown_and_does_nothing(env: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "hostile.jsonl"
+    text = "A [bold]b[/bold] \x1b[31mred\x1b[0m \x1b]0;owned\x07 \x1b]52;c;ZXZpbA==\x07 \x9b2J \x1b[2J end"
+    path.write_text(json.dumps({"prompt": "go", "response": text}) + "\n")
+    with Terminal([SPECCHAT, "--model", f"recorded:{path}"], env=env) as terminal:
+        terminal.wait("identical", 20)
+        terminal.send("go\r")
+        terminal.wait("finished", 30)
+        assert "[bold]b[/bold]" in terminal.text
+        assert "end" in terminal.text
+        for sequence in (b"\x1b[31mred", b"\x1b]0;owned", b"\x1b]52;c;ZXZpbA", b"\x9b2J"):
+            assert sequence not in terminal.raw
+        terminal.send("\x11")
+        assert terminal.exit_code() == 0
+
+
+def test_resizing_in_mid_answer(env: dict[str, str], slow_record: str) -> None:
+    import fcntl
+    import struct
+    import termios
+
+    with Terminal([SPECCHAT, "--model", slow_record, "--method", "greedy"], env=env) as terminal:
+        terminal.wait("greedy", 20)
+        terminal.send("keeper\r")
+        terminal.wait("counted", 30)
+        for columns, lines in ((60, 20), (120, 40)):
+            terminal.screen.resize(lines, columns)
+            fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+            os.kill(terminal.process.pid, signal.SIGWINCH)
+            time.sleep(0.1)
+            terminal.wait(lambda text: "lookup" in text or "greedy" in text)
+        terminal.wait("finished", 40)
+        terminal.send("\x11")
+        assert terminal.exit_code() == 0
