@@ -117,7 +117,8 @@ class Block:
 
     def version(self, index: int) -> int:
         """Changes whenever the row at `index` may have changed."""
-        return -1 if index < self.flow.settled else self.flow.revision * 2 + self.closed
+        cursor = not self.closed and index == len(self.flow.lines) - 1
+        return -1 if index < self.flow.settled and not cursor else self.flow.revision * 2 + self.closed
 
     def _continued(self, index: int) -> bool:
         lines = self.flow.lines

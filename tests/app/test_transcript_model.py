@@ -102,6 +102,18 @@ def test_rows_of_an_answer() -> None:
     assert rows[3].text.startswith("token limit · lookup · 2 tokens · ")
 
 
+def test_the_cursor_leaves_no_trace_on_a_finished_line() -> None:
+    answer = answer_of((2, "one\n\n"))
+    block = Block(answer, 40)
+    block.update()
+    assert block.row(1).last
+    with_cursor = block.version(1)
+    answer.add(StepRecord("lookup", [1], "two"))
+    assert block.update() == 1
+    assert not block.row(1).last
+    assert block.version(1) != with_cursor
+
+
 def test_figures_take_the_lines_they_need() -> None:
     answer = answer_of((4, "abcd"))
     answer.finish("eos")
