@@ -16,6 +16,10 @@ BUILT_IN = {
     "greedy": "greedy:Greedy",
     "recompute": "recompute:Recompute",
     "lookup": "lookup:Lookup",
+    "ngram": "ngram:Ngram",
+    "recycle": "recycle:Recycle",
+    "jacobi": "jacobi:Jacobi",
+    "lookahead": "lookahead:Lookahead",
 }
 """Method name → module and class in this package, in the order in which the interface shows them."""
 
