@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .base import Model, UserError
+from .base import Model
 
 BUILTIN = "builtin"
 """Name of the model that ships with specchat."""
@@ -29,6 +29,15 @@ class LoadOptions:
     """CPU threads; None for all physical cores."""
     revision: str | None = None
     """Branch, tag or commit of a Hub repository."""
+    gpu_layers: int | None = None
+    """GGUF only: layers on the GPU; None for all where there is one, 0 for none."""
+    split_mode: str = "layer"
+    """GGUF only: how several GPUs share the weights: layer, row, none."""
+    flash_attention: str = "auto"
+    """GGUF only: auto, on, off."""
+    kv_type: str = "auto"
+    """GGUF only: type of the KV cache: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0; auto follows dtype and is f16 by default.
+    f32 turns flash attention off unless that is asked for, so that runtimes can be compared."""
 
 
 def builtin_path(name: str = "target") -> Path:
@@ -46,8 +55,9 @@ def load_model(
     """Load the model that `spec` names.
 
     Args:
-        spec: `builtin`, a folder with safetensors weights, `owner/name` on the Hub, or `recorded:FILE.jsonl`.
-        options: device, dtype, context, threads, revision.
+        spec: `builtin`, a folder with safetensors weights, FILE.gguf, `owner/name` on the Hub (`owner/name:Q4_K_M` for a GGUF file
+            there), or `recorded:FILE.jsonl`.
+        options: device, dtype, context, threads, revision, and those for GGUF files.
         progress: told about each stage.
         cancelled: polled; answering True raises Cancelled soon after.
 
@@ -60,8 +70,8 @@ def load_model(
         from .recorded import load_recorded
 
         return load_recorded(Path(spec.removeprefix("recorded:")))
-    if spec.endswith(".gguf"):
-        raise UserError("GGUF files need the llama.cpp runtime, which this version does not have yet: use a safetensors model.")
+    if spec.lower().endswith(".gguf"):
+        return _load_gguf(Path(spec).expanduser(), spec, options, progress, cancelled)
     from .hub import locate
 
     # Importing the runtime takes seconds: a name that leads nowhere should be told at once.
@@ -69,3 +79,17 @@ def load_model(
     from .transformers_model import load_transformers
 
     return load_transformers(folder, spec, options, progress=progress, cancelled=cancelled)
+
+
+def _load_gguf(
+    file: Path, spec: str, options: LoadOptions, progress: StageProgress | None, cancelled: Callable[[], bool] | None
+) -> Model:
+    """The model in a GGUF file. What is wrong with the file, or not installed, is told before torch is imported."""
+    from .gguf_file import read_header
+    from .llama_library import library
+
+    header = read_header(file)
+    library()
+    from .llama_model import load_llama
+
+    return load_llama(file, spec, options, header, progress=progress, cancelled=cancelled)

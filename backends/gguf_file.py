@@ -1,0 +1,237 @@
+"""Looks at a GGUF file before llama.cpp does, so that what is wrong with it comes out as one sentence.
+
+The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .base import UserError
+
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+ALIGNMENT = 32
+"""Of the tensors' data, unless the file says otherwise."""
+SHORT = 1024
+"""Arrays up to this length are read; of longer ones (the vocabulary) only the length."""
+
+STRING, ARRAY = 8, 9
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+"""Value types → struct codes; beside them STRING and ARRAY."""
+
+BLOCKS = {
+    0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 36), 10: (256, 84),
+    11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 15: (256, 292), 16: (256, 66), 17: (256, 74),
+    18: (256, 98), 19: (256, 50), 20: (32, 18), 21: (256, 110), 22: (256, 82), 23: (256, 136), 24: (1, 1), 25: (1, 2),
+    26: (1, 4), 27: (1, 8), 28: (1, 8), 29: (256, 56), 30: (1, 2), 34: (256, 54), 35: (256, 66), 39: (32, 17),
+}  # fmt: skip
+"""ggml_type → (elements, bytes) of a block."""
+
+_SPLIT = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
+
+
+@dataclass(frozen=True, slots=True)
+class Long:
+    """In place of an array longer than SHORT."""
+
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a GGUF file says about itself."""
+
+    metadata: dict[str, Any]
+    tensors: int
+    weight_bytes: int
+
+    @property
+    def architecture(self) -> str:
+        """llama, qwen3, gemma3 …"""
+        return str(self.metadata.get("general.architecture", ""))
+
+    def number(self, key: str, default: int = 0) -> int:
+        """A hyperparameter of the architecture (`{architecture}.{key}`)."""
+        value = self.metadata.get(f"{self.architecture}.{key}", default)
+        return int(value) if isinstance(value, int | float) else default
+
+    def per_layer(self, key: str, layers: int, default: int = 0) -> list[int]:
+        """A hyperparameter that may differ from layer to layer."""
+        value = self.metadata.get(f"{self.architecture}.{key}", default)
+        if isinstance(value, list):
+            numbers = [int(v) for v in value]
+            return (numbers + [numbers[-1] if numbers else default] * layers)[:layers]
+        return [int(value) if isinstance(value, int | float) else default] * layers
+
+
+class _Truncated(Exception):
+    """The file ends before what it announces."""
+
+
+class _Reader:
+    """Little-endian values one after the other."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self.data = data
+        self.at = 0
+
+    def take(self, code: str) -> Any:
+        size = struct.calcsize("<" + code)
+        if self.at + size > len(self.data):
+            raise _Truncated
+        (value,) = struct.unpack_from("<" + code, self.data, self.at)
+        self.at += size
+        return value
+
+    def skip(self, size: int) -> None:
+        if size > len(self.data) - self.at:
+            raise _Truncated
+        self.at += size
+
+    def string(self) -> str:
+        size = self.take("Q")
+        begin = self.at
+        self.skip(size)
+        return self.data[begin : self.at].decode("utf-8", "replace")
+
+    def value(self, kind: int) -> Any:
+        if kind in SCALARS:
+            return self.take(SCALARS[kind])
+        if kind == STRING:
+            return self.string()
+        if kind != ARRAY:
+            raise ValueError(f"a value of type {kind}")
+        element, length = self.take("I"), self.take("Q")
+        if length <= SHORT or element == ARRAY:
+            if length > len(self.data):
+                raise _Truncated
+            return [self.value(element) for _ in range(length)]
+        if element in SCALARS:
+            self.skip(length * struct.calcsize("<" + SCALARS[element]))
+        elif element == STRING:
+            self._skip_strings(length)
+        else:
+            raise ValueError(f"an array of type {element}")
+        return Long(length)
+
+    def _skip_strings(self, count: int) -> None:
+        """A vocabulary has some 300,000 strings with its merges: 0.1 µs matter here."""
+        data, at, end, unpack = self.data, self.at, len(self.data), struct.Struct("<Q").unpack_from
+        for _ in range(count):
+            if at + 8 > end:
+                raise _Truncated
+            at += 8 + unpack(data, at)[0]
+        if at > end:
+            raise _Truncated
+        self.at = at
+
+
+def read_header(file: Path) -> Header:
+    """Metadata of a GGUF file that is whole and holds a language model's weights.
+
+    Raises:
+        UserError: it is none, is damaged, or holds something else; says what to do.
+    """
+    if not file.exists():
+        raise UserError(f"There is no file {file}: check the path.")
+    if file.is_dir():
+        raise UserError(f"{file} is a folder: name the GGUF file in it.")
+    header = _read(file)
+    split = _SPLIT.fullmatch(file.name)
+    if split is None:
+        return _checked(file, header)
+    # llama.cpp opens the other parts itself, by name, starting from the first.
+    name, number, count = split[1], int(split[2]), int(split[3])
+    if number != 1:
+        raise UserError(f"{file} is part {number} of {count}: name the first one, {name}-00001-of-{count:05}.gguf.")
+    weight_bytes, tensors = header.weight_bytes, header.tensors
+    for part in range(2, count + 1):
+        other = file.with_name(f"{name}-{part:05}-of-{count:05}.gguf")
+        if not other.is_file():
+            raise UserError(f"{file} needs {other.name} beside it, which is missing: get all {count} parts.")
+        found = _read(other)
+        weight_bytes += found.weight_bytes
+        tensors += found.tensors
+    return _checked(file, Header(header.metadata, tensors, weight_bytes))
+
+
+def _read(file: Path) -> Header:
+    """The header of one file, whose data are all there."""
+    try:
+        with file.open("rb") as stream:
+            magic = stream.read(8)
+            if magic[:4] != MAGIC:
+                raise UserError(
+                    f"{file} is no GGUF file (it starts with {magic[:4]!r}): get it again, or convert the model with llama.cpp's "
+                    "convert_hf_to_gguf.py."
+                )
+            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return _parse(file, data, len(data))
+    except _Truncated:
+        raise UserError(f"{file} was not copied completely: get it again.") from None
+    except (ValueError, struct.error, OverflowError, MemoryError, RecursionError) as error:
+        raise UserError(f"{file} is damaged ({error}): get it again.") from None
+    except OSError as error:
+        raise UserError(f"{file} cannot be read ({error.strerror or error}).") from None
+
+
+def _parse(file: Path, data: mmap.mmap, size: int) -> Header:
+    reader = _Reader(data)
+    reader.skip(len(MAGIC))
+    version = reader.take("I")
+    if version not in VERSIONS:
+        if version & 0xFFFF == 0:
+            raise UserError(f"{file} is written for big-endian machines: get a little-endian one.")
+        raise UserError(f"{file} is GGUF version {version} and versions 2 and 3 can be read: get a newer file of the model.")
+    tensors, pairs = reader.take("Q"), reader.take("Q")
+    metadata: dict[str, Any] = {}
+    for _ in range(pairs):
+        key = reader.string()
+        metadata[key] = reader.value(reader.take("I"))
+    # Where the data of the last tensor end.
+    end = weight_bytes = 0
+    for _ in range(tensors):
+        reader.string()
+        elements = 1
+        for _ in range(reader.take("I")):
+            elements *= reader.take("Q")
+        kind, offset = reader.take("I"), reader.take("Q")
+        block, block_bytes = BLOCKS.get(kind, (1, 0))
+        length = elements // block * block_bytes
+        weight_bytes += length
+        end = max(end, offset + length)
+    alignment = metadata.get("general.alignment", ALIGNMENT)
+    if not isinstance(alignment, int) or alignment < 1:
+        raise ValueError(f"an alignment of {alignment}")
+    begin = -(-reader.at // alignment) * alignment
+    if tensors and begin + end > size:
+        raise _Truncated
+    return Header(metadata, tensors, weight_bytes)
+
+
+def _checked(file: Path, header: Header) -> Header:
+    """The header, if it is a language model's."""
+    what = {"mmproj": "a vision projector", "adapter": "a LoRA adapter", "imatrix": "an importance matrix"}
+    kind = "mmproj" if header.architecture == "clip" else header.metadata.get("general.type", "model")
+    problems: tuple[tuple[Callable[[], bool], str], ...] = (
+        (lambda: kind in what, f"holds {what.get(str(kind))}, not a language model: name the model's own file."),
+        (lambda: not header.architecture, "does not say which architecture it is: get another file of the model."),
+        (lambda: header.tensors == 0, "holds a vocabulary only, no weights: get the file with the model's weights."),
+        (
+            lambda: (
+                "tokenizer.ggml.model" not in header.metadata or header.metadata["tokenizer.ggml.model"] in ("none", "no_vocab")
+            ),
+            "holds no tokenizer: get another file of the model.",
+        ),
+    )
+    for holds, sentence in problems:
+        if holds():
+            raise UserError(f"{file} {sentence}")
+    return header

@@ -1,0 +1,150 @@
+"""From what a user asks for to llama.cpp's numbers: device, layers on the GPU, threads, cache types, memory."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import psutil
+
+from .base import UserError
+from .gguf_file import BLOCKS, Header
+from .llama_context import PAD, Runtime
+from .llama_library import Device, devices, library, pip_command
+
+if TYPE_CHECKING:
+    from .loading import LoadOptions
+
+CACHE_TYPES = {"f32": 0, "f16": 1, "bf16": 30, "q8_0": 8, "q5_1": 7, "q5_0": 6, "q4_1": 3, "q4_0": 2}
+"""Names of cache types → ggml_type."""
+DTYPES = {"auto": "f16", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+"""Of `LoadOptions.dtype`, which weights in a GGUF file have no use for → the cache's."""
+SPLIT_MODES = {"none": 0, "layer": 1, "row": 2}
+FLASH = {"auto": -1, "off": 0, "on": 1}
+F32 = 0
+
+MOST_SEQUENCES = 256
+"""llama.cpp's own limit (LLAMA_MAX_SEQ)."""
+FEWEST_SEQUENCES = 64
+LOGITS_BYTES = 64 << 20
+"""Memory for logits, one row per sequence, before large vocabularies get fewer than MOST_SEQUENCES."""
+
+SHARE = 0.95
+"""Of the free memory that a cache may take."""
+
+
+def choose_runtime(options: LoadOptions, header: Header) -> Runtime:
+    """llama.cpp's numbers for these options.
+
+    Raises:
+        UserError: an option has no such value, or this build of llama.cpp cannot do it; says what to do.
+    """
+    gpu_layers, main_gpu, split = _placement(options, [d for d in devices() if d.gpu])
+    flash = _named("flash attention", options.flash_attention, FLASH)
+    wanted = options.kv_type
+    if wanted == "auto":
+        wanted = DTYPES.get(options.dtype, "")
+        if not wanted:
+            raise UserError(f"There is no dtype {options.dtype!r}: use auto, float32, bfloat16 or float16.")
+    cache = _named("cache type", wanted, CACHE_TYPES)
+    if cache == F32 and options.flash_attention == "auto":
+        # Its sums are in another order, and partly in float16: float32 is asked for to compare runtimes.
+        flash = FLASH["off"]
+    if BLOCKS[cache][0] > 1 and flash == FLASH["off"]:
+        raise UserError(f"A KV cache of type {wanted} needs flash attention: leave it on, or use f16.")
+    return Runtime(gpu_layers, split, main_gpu, flash, cache, cache, threads(options.threads))
+
+
+def _named(what: str, value: str, known: dict[str, int]) -> int:
+    if value not in known:
+        raise UserError(f"There is no {what} {value!r}: use {', '.join(known)}.")
+    return known[value]
+
+
+def _placement(options: LoadOptions, gpus: list[Device]) -> tuple[int, int, int]:
+    """Layers on the GPU (-1 all), the GPU that is used alone, and how several share."""
+    split = _named("split mode", options.split_mode, SPLIT_MODES)
+    kind, _, number = options.device.partition(":")
+    if kind not in ("auto", "cpu", "cuda", "mps") or (number and not (kind == "cuda" and number.isdigit())):
+        raise UserError(f"There is no device {options.device!r}: use auto, cpu, cuda, cuda:N or mps.")
+    if options.gpu_layers is not None and options.gpu_layers < 0:
+        raise UserError("gpu_layers must be 0 or more.")
+    asked = kind in ("cuda", "mps") or bool(options.gpu_layers)
+    if kind == "cpu" and options.gpu_layers:
+        raise UserError("Layers on the GPU need a GPU as the device: leave out one of the two.")
+    if not library().llama_supports_gpu_offload() or (not gpus and asked):
+        if asked:
+            flag = "-DGGML_METAL=on" if kind == "mps" else "-DGGML_CUDA=on"
+            raise UserError(
+                "The installed llama.cpp finds no GPU or was built for the CPU only: use --device cpu, or build it again with "
+                f'CMAKE_ARGS="{flag}" {pip_command()} --force-reinstall --no-cache-dir.'
+            )
+        return 0, 0, split
+    if kind == "cpu":
+        return 0, 0, split
+    layers = -1 if options.gpu_layers is None else options.gpu_layers
+    if number:
+        if int(number) >= len(gpus):
+            raise UserError(f"There is no {options.device}, llama.cpp sees {len(gpus)} GPUs, counted from 0.")
+        return layers, int(number), SPLIT_MODES["none"]
+    return layers, 0, split
+
+
+def threads(wanted: int | None) -> int:
+    """CPU threads: those asked for, else OMP_NUM_THREADS, else one per physical core that we may use.
+
+    Raises:
+        UserError: fewer than one.
+    """
+    if wanted is not None:
+        if wanted < 1:
+            raise UserError("threads must be 1 or more.")
+        return wanted
+    named = os.environ.get("OMP_NUM_THREADS", "")
+    if named.isdigit() and int(named) > 0:
+        return int(named)
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(psutil.cpu_count(logical=False) or allowed, allowed))
+
+
+def sequences(vocabulary: int) -> int:
+    """How many leaves a tree may have."""
+    return max(FEWEST_SEQUENCES, min(MOST_SEQUENCES, LOGITS_BYTES // (4 * vocabulary)))
+
+
+def cache_bytes(header: Header, runtime: Runtime, context: int) -> int:
+    """Bytes of a KV cache of `context` tokens (an estimate: what the metadata tell)."""
+    layers = header.number("block_count")
+    heads = header.per_layer("attention.head_count", layers)
+    kv_heads = header.per_layer("attention.head_count_kv", layers, heads[0] if heads else 0)
+    width = header.number("embedding_length") // max(heads[0] if heads else 1, 1)
+    key, value = header.number("attention.key_length", width), header.number("attention.value_length", width)
+    numbers = 0.0
+    for size, kind in ((key, runtime.type_k), (value, runtime.type_v)):
+        block, block_bytes = BLOCKS[kind]
+        numbers += sum(kv_heads) * size * block_bytes / block
+    return int(numbers * (-(-context // PAD) * PAD))
+
+
+def check_memory(name: str, header: Header, runtime: Runtime, context: int) -> None:
+    """Refuse a context whose cache does not fit beside what is in memory already.
+
+    Raises:
+        UserError: says how much is missing, and which context would fit.
+    """
+    if runtime.gpu_layers:
+        free = sum(device.free for device in devices() if device.gpu)
+        where = "on the GPU"
+    else:
+        free, where = int(psutil.virtual_memory().available), "in memory"
+    free = int(free * SHARE)
+    needed = cache_bytes(header, runtime, context)
+    if needed <= free:
+        return
+    each = max(1, cache_bytes(header, runtime, PAD) // PAD)
+    fits = free // each // PAD * PAD
+    smaller = f"use --context {fits}" if fits else "close other programs"
+    raise UserError(
+        f"A context of {context:,} tokens takes {needed / 1e9:.1f} GB for {name}, and {free / 1e9:.1f} GB are free {where}: "
+        f"{smaller}, or a smaller model."
+    )
