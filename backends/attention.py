@@ -1,8 +1,8 @@
 """Our attention function for transformers models: scaled dot-product attention that never copies the KV cache.
 
-Under grouped-query attention transformers' own function repeats K and V for every head as soon as there is a mask: at 2,000 tokens
-of context and 8 tree nodes (32 heads over 8) 16.2 ms a layer on one CPU core, against 4.0 ms here, where the heads of one group
-become rows of one query instead.
+Under grouped-query attention transformers' own function repeats K and V for every head as soon as there is a mask: at 2,000
+tokens of context and 8 tree nodes (32 heads over 8) 16.2 ms a layer on one CPU core, against 4.0 ms here, where the heads of
+one group become rows of one query instead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 NAME = "specchat_tree"
-"""As models are told to use it. No mask function goes by this name, so transformers takes our masks, and their absence, as they are."""
+"""As models are told to use it. No mask function goes by this name, so transformers takes our masks, or none, as they are."""
 
 
 def tree_attention(

@@ -32,7 +32,7 @@ def check_folder(folder: Path) -> list[Path]:
         named = sorted(set(read_json(index).get("weight_map", {}).values()))
         missing = [name for name in named if not (folder / name).is_file()]
         if missing:
-            raise UserError(f"{folder} lacks {len(missing)} of {len(named)} weight files, such as {missing[0]}: get them again.")
+            raise UserError(f"{folder} lacks {len(missing)} of {len(named)} weight files, such as {missing[0]}: get them.")
         files = [folder / name for name in named]
     if not files:
         if any(next(folder.glob(pattern), None) for pattern in PICKLES):

@@ -1,7 +1,7 @@
 """Attention masks of a token tree, one per layer type, and which of them a model takes.
 
-A node sees the committed prefix, its ancestors and itself. transformers takes a 4-D mask as it is, so sliding windows have to be
-in it, and they go by *position*: two nodes in neighbouring slots may stand at the same position.
+A node sees the committed prefix, its ancestors and itself. transformers takes a 4-D mask as it is, so sliding windows have to
+be in it, and they go by *position*: two nodes in neighbouring slots may stand at the same position.
 """
 
 from __future__ import annotations

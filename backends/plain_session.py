@@ -89,7 +89,8 @@ class PlainSession(Session):
         if name is None:
             tokens, self._held = self._held + tokens, []
         elif self._cache is None and name != "state":
-            self._cache = DynamicCache(config=run.module.config)
+            module: Any = run.module
+            self._cache = DynamicCache(config=module.config)
         held, self._held = self._held, []
         kwargs = {} if name is None else {name: self._cache, "use_cache": True}
         out = run.module(input_ids=torch.tensor([tokens], device=run.device), **kwargs)
@@ -121,5 +122,3 @@ class PlainSession(Session):
         """Free the state."""
         self._cache = None
         self.rewind(0)
-
-

@@ -1,7 +1,7 @@
 """What a transformers model can do, proven at load: a five-node tree against its linear paths, chains, rewinding.
 
 The linear paths go through the model in its own way (its own masks and attention, no cache), so that whatever we assume of its
-masks is tested. Sliding windows are narrowed to `PROOF_WINDOW` meanwhile: a real one is longer than any text worth testing with.
+masks is tested. Sliding windows are narrowed to PROOF_WINDOW meanwhile: a real one is longer than a text worth testing with.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -97,9 +98,10 @@ class Proof:
     def specs(self) -> tuple[KVSpec | None, ...]:
         """What each layer caches, from a pass of one token."""
         run = self.runner
-        cache = DynamicCache(config=run.module.config)
+        module: Any = run.module
+        cache = DynamicCache(config=module.config)
         with torch.inference_mode():
-            run.module(input_ids=torch.tensor([self.prefix[:1]], device=run.device), past_key_values=cache, use_cache=True)
+            module(input_ids=torch.tensor([self.prefix[:1]], device=run.device), past_key_values=cache, use_cache=True)
         self.tick()
         out: list[KVSpec | None] = []
         for layer in cache.layers:
@@ -141,8 +143,12 @@ class Proof:
             self.tick()
         return not differs(torch.cat((chain, plain)), self.rows((*first, second[1])), runner.dtype)
 
+    def works(self, runner: Runner, plan: MaskPlan) -> bool:
+        """Whether trees and chains both do."""
+        return self.tree_works(runner, plan) and self.chain_works(runner, plan)
+
     def plain_works(self) -> bool:
-        """Whether passes of several tokens after others give a recurrent model's linear logits (else it takes one at a time)."""
+        """Whether passes of several tokens after others give a recurrent model's linear logits; else it takes one at a time."""
         session = PlainSession(self.runner, PREFIX + 16, several=True)
         path = PATHS[0]
         session.prefill(self.prefix[:2])
@@ -165,7 +171,8 @@ def attempt(check: Callable[[], bool]) -> bool:
         if "memory" in str(error):
             raise
         return False
-    except Exception as error:  # noqa: BLE001 - models fail in every way there is; a failure is an answer here
+    except Exception as error:
+        # Models fail in every way there is; here a failure is an answer.
         if out_of_memory(error):
             raise
         return False
@@ -198,14 +205,14 @@ def prove(runner: Runner, config: Any, vocabulary: int, tick: Tick) -> tuple[Run
         if any(runner.specs):
             attention.register()
             for name in dict.fromkeys((attention.NAME, own)):
-                if not attempt(lambda name=name: switched(model, name)):
+                if not attempt(partial(switched, model, name)):
                     continue
                 for plan in plans_for(config):
-                    if attempt(lambda plan=plan: proof.tree_works(runner, plan) and proof.chain_works(runner, plan)):
+                    if attempt(partial(proof.works, runner, plan)):
                         return replace(runner, plan=plan), Capabilities(reasons=NO_LAYERS), True
             switched(model, own)
             plan = native_plan(config)
-            if attempt(lambda: proof.chain_works(runner, plan)):
+            if attempt(partial(proof.chain_works, runner, plan)):
                 reasons["tree"] = "A branching tree did not give this model's linear logits, so methods draft chains only."
                 return replace(runner, plan=plan), Capabilities(tree=False, reasons=reasons | NO_LAYERS), True
         why = "Neither trees nor chains gave this model's linear logits, so it decodes plainly."

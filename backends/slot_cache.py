@@ -70,7 +70,7 @@ class Arena:
             tensor.narrow(3, start, len(source)).copy_(tensor.index_select(3, source))
 
 
-class SlotLayer(CacheLayerMixin):
+class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     """One layer's view of the cache. `first` is the oldest slot that the next pass reads (its window's edge)."""
 
     is_sliding = False
@@ -78,7 +78,7 @@ class SlotLayer(CacheLayerMixin):
     values: Tensor
 
     def __init__(self, cache: SlotCache) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.cache = cache
         self.first = 0
         self.is_initialized = True

@@ -22,6 +22,9 @@ from .proof import PASSES, prove
 from .tokenizer import TextCodec
 from .transformers_session import Runner, TransformersSession, out_of_memory
 
+QUIET = 40
+"""logging.ERROR: what transformers says below that, a user cannot act on."""
+
 UNKNOWN_CONTEXT = 32_768
 """Context of models that state none (recurrent ones may go on for ever)."""
 
@@ -195,8 +198,8 @@ def _config(folder: Path) -> Any:
         if "model type" in str(error) or "model_type" in str(error):
             what = f"of the type {kind!r}" if kind else "without a model_type in its config.json"
             raise UserError(
-                f"The model in {folder} is {what}, which this version of transformers does not know: update transformers, or use "
-                "another model."
+                f"The model in {folder} is {what}, which this version of transformers does not know: update transformers, "
+                "or use another model."
             ) from None
         raise UserError(f"{folder / 'config.json'} cannot be read: {_first_line(error)}") from None
     causal: set[str] = set()
@@ -269,7 +272,8 @@ def _read(
     from transformers import AutoModelForCausalLM
 
     with _watched(progress, cancelled):
-        module, found = AutoModelForCausalLM.from_pretrained(
+        loader: Any = AutoModelForCausalLM
+        module, found = loader.from_pretrained(
             str(folder),
             dtype="auto" if dtype is None else dtype,
             device_map=device_map,
@@ -318,7 +322,7 @@ def _watched(progress: StageProgress | None, cancelled: Callable[[], bool] | Non
 
     before = logging.set_tqdm_hook(hook)
     verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()
+    logging.set_verbosity(QUIET)
     try:
         yield
     finally:

@@ -245,8 +245,8 @@ class TransformersSession(Session):
         if self._cuda:
             torch.cuda.empty_cache()
         return UserError(
-            f"There was not enough memory on {self._run.device} to evaluate {nodes:,} tokens after {self._end:,}: the conversation "
-            "is as it was; use shorter drafts, a smaller context or a smaller model."
+            f"There was not enough memory on {self._run.device} to evaluate {nodes:,} tokens after {self._end:,}: the "
+            "conversation is as it was; use shorter drafts, a smaller context or a smaller model."
         )
 
     def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:

@@ -123,8 +123,8 @@ def test_random_trees_have_their_linear_paths_logits(kind: str, data: st.DataObj
         match action:
             case "grow":
                 size = data.draw(st.integers(1, 8))
-                for i in range(size):
-                    parents.append(data.draw(st.sampled_from([ROOT, *living, *range(mirror.next, mirror.next + i)])))
+                choices = ([ROOT, *living, *range(mirror.next, mirror.next + i)] for i in range(size))
+                parents = [data.draw(st.sampled_from(choice)) for choice in choices]
             case "line":
                 # Deeper than the window: its lower nodes see neither the prefix nor their own first ancestors there.
                 size = data.draw(st.integers(WINDOW // 2, WINDOW + 8))
@@ -154,10 +154,8 @@ def test_random_trees_have_their_linear_paths_logits(kind: str, data: st.DataObj
 def test_greedy_is_transformers_own_beyond_the_window(kind: str) -> None:
     prompt = [(17 * i + 5) % (VOCAB - 4) + 4 for i in range(20)]
     count = 3 * WINDOW
-    with torch.inference_mode():
-        wanted = reference(kind).generate(
-            torch.tensor([prompt]), do_sample=False, max_new_tokens=count, min_new_tokens=count, eos_token_id=None, pad_token_id=0
-        )[0, len(prompt) :]
+    length = {"max_new_tokens": count, "min_new_tokens": count, "eos_token_id": None, "pad_token_id": 0}
+    wanted = reference(kind).generate(torch.tensor([prompt]), do_sample=False, **length)[0, len(prompt) :]
     assert len(set(wanted.tolist())) > 8, "the model loops, so this proves little"
     session = tiny_model(kind).open_session()
     session.prefill(prompt[:-1])

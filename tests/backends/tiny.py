@@ -39,7 +39,9 @@ _SIZES: dict[str, Any] = {
 
 def _config(kind: str) -> Any:
     """The configuration of one tiny model."""
-    import transformers as t
+    import transformers
+
+    t: Any = transformers
 
     match kind:
         case "llama":
@@ -60,9 +62,7 @@ def _config(kind: str) -> Any:
             )
         case "gemma3":
             layers = ["sliding_attention", "full_attention", "sliding_attention"]
-            return t.Gemma3TextConfig(
-                **_SIZES, head_dim=8, sliding_window=WINDOW, query_pre_attn_scalar=8, layer_types=layers
-            )
+            return t.Gemma3TextConfig(**_SIZES, head_dim=8, sliding_window=WINDOW, query_pre_attn_scalar=8, layer_types=layers)
         case "mistral":
             return t.MistralConfig(**_SIZES, sliding_window=WINDOW)
         case "mixtral":
@@ -96,9 +96,8 @@ def write_tokenizer(folder: Path) -> None:
     core = Tokenizer(models.BPE(vocab=vocab, merges=[], unk_token=None))
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     core.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core, bos_token="<s>", eos_token="</s>", additional_special_tokens=list(SPECIAL[2:])
-    )
+    fast: Any = PreTrainedTokenizerFast
+    tokenizer = fast(tokenizer_object=core, bos_token="<s>", eos_token="</s>", additional_special_tokens=list(SPECIAL[2:]))
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)
 
@@ -108,7 +107,8 @@ def write_model(kind: str, folder: Path, *, std: float = 0.4, seed: int = 0) -> 
     from transformers import AutoModelForCausalLM
 
     torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(_config(kind))
+    auto: Any = AutoModelForCausalLM
+    model = auto.from_config(_config(kind))
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if weight.ndim > 1 and not name.endswith(("A_log", "conv1d.weight")):
@@ -140,4 +140,5 @@ def reference(kind: str) -> Any:
     """The same weights as transformers loads them, with its own attention: what a session is compared with."""
     from transformers import AutoModelForCausalLM
 
-    return AutoModelForCausalLM.from_pretrained(tiny_folder(kind), dtype=torch.float32).eval()
+    model: Any = AutoModelForCausalLM.from_pretrained(tiny_folder(kind), dtype=torch.float32)
+    return model.eval()
