@@ -8,6 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import regex
 
 TAB = 4
 """Cells between tab stops, counted from the start of a line."""
@@ -43,12 +47,11 @@ def one_line(text: str) -> str:
 
 
 @lru_cache(1)
-def _clusters() -> re.Pattern[str]:
+def _clusters() -> regex.Pattern[str]:
     # Imported at the first character outside ASCII: 10 ms that the first frame need not wait for.
     import regex
 
-    pattern: re.Pattern[str] = regex.compile(r"\X")
-    return pattern
+    return regex.compile(r"\X")
 
 
 def graphemes(text: str) -> Iterator[tuple[int, int]]:
