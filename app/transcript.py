@@ -38,6 +38,8 @@ class Run:
     drafted: int = 0
     accepted: int = 0
     seconds: float = 0.0
+    carried: int = 0
+    """Characters at the start of `text` that belong to the run before (they had been held back)."""
 
 
 @dataclass(slots=True)
@@ -130,7 +132,7 @@ class Answer:
         seconds = step.draft_seconds + step.forward_seconds + step.other_seconds
         count = len(step.tokens)
         shade = self._next_shade(count, bool(step.text))
-        run = Run(step.text, count, step.method, shade, step.drafted, step.accepted, seconds)
+        run = Run(step.text, count, step.method, shade, step.drafted, step.accepted, seconds, step.carried if self.runs else 0)
         self.runs.append(run)
         self.figures.add(count, step.drafted, step.accepted, seconds)
         if step.method not in self.methods:

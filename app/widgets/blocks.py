@@ -79,13 +79,16 @@ class Block:
         before = len(self.flow.lines)
         for index in range(self._runs, len(answer.runs)):
             run = answer.runs[index]
+            if run.carried:
+                self.flow.append(sanitise(run.text[: run.carried]), index - 1)
+            own = run.text[run.carried :]
             if run.method != self._method:
                 if self._method:
-                    gap = "" if run.text[:1].isspace() else "\u00a0"
+                    gap = "" if own[:1].isspace() else "\u00a0"
                     self.flow.append(f"◆{run.method}{gap}", MARK)
                 self._method = run.method
-            if run.text:
-                self.flow.append(sanitise(run.text), index)
+            if own:
+                self.flow.append(sanitise(own), index)
         grown = len(answer.runs) > self._runs
         self._runs = len(answer.runs)
         first = self.flow.wrap() if grown else before

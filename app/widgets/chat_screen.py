@@ -95,8 +95,8 @@ class ChatScreen(Screen[None]):
 
     def pulse(self) -> None:
         """A sign of life while nothing can be counted."""
-        if self.children:
-            self.query_one(StatusLine).pulse()
+        for status in self.query(StatusLine):  # there is none while the screen comes or goes
+            status.pulse()
 
     # The input box
 
@@ -109,13 +109,13 @@ class ChatScreen(Screen[None]):
             except UserError as error:
                 self.chat.tell(str(error), "warning")
                 return
-            self.input.take()
+            self.input.take(text)
             return
         if not self.dialogue.submit(text):
             waits = "A message waits already: esc takes it back." if self.dialogue.queued else "esc stops the answer."
             self.chat.tell(f"Not sent, your draft stays here: {waits}", "warning")
             return
-        self.input.take()
+        self.input.take(text)
         self.refresh_dialogue()
         self.view.follow()
         self.chat.stir()

@@ -62,13 +62,11 @@ class PromptInput(TextArea):
         self._at: int | None = None  # place in the history; None: the draft itself
         self._draft = ""
 
-    def take(self) -> str:
-        """The message, now out of the box and in the history."""
-        text = self.text
+    def take(self, text: str) -> None:
+        """Move a message that was sent out of the box and into the history; what was typed after it stays."""
         if text.strip() and (not self.sent or self.sent[-1] != text):
             self.sent.append(text)
-        self.put("")
-        return text
+        self.put(self.text.removeprefix(text))
 
     def put(self, text: str) -> None:
         """Replace the draft; the cursor goes to its end."""
@@ -115,6 +113,14 @@ class PromptInput(TextArea):
         self.action_cursor_line_end()
 
     async def _on_key(self, event: events.Key) -> None:
+        # Textual looks for a widget's bindings only when a key has bubbled up to the app, while text is put in at once: of
+        # keys that arrive together (a fast typist, ssh) a backspace or an enter would come after the letters behind it.
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            if not binding.priority and binding.action != "":
+                event.stop()
+                event.prevent_default()
+                await self.run_action(binding.action)
+                return
         # Enter is a binding here; TextArea would put a newline.
         if event.key == "enter":
             event.prevent_default()
