@@ -169,8 +169,8 @@ def _read(file: Path) -> Header:
             magic = stream.read(8)
             if magic[:4] != MAGIC:
                 raise UserError(
-                    f"{file} is no GGUF file (it starts with {magic[:4]!r}): get it again, or convert the model with llama.cpp's "
-                    "convert_hf_to_gguf.py."
+                    f"{file} is no GGUF file (it starts with {magic[:4]!r}): get it again, or convert the model with "
+                    "llama.cpp's convert_hf_to_gguf.py."
                 )
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 return _parse(file, data, len(data))

@@ -13,8 +13,8 @@ from .scores import TorchScores
 
 
 class LlamaPlainSession(Session):
-    """One conversation on a cache that only goes forward. Nodes form a chain; what was not committed, and what was rewound, stays
-    in the state, so the next pass starts from the first token again.
+    """One conversation on a cache that only goes forward. Nodes form a chain; what was not committed, and what was rewound,
+    stays in the state, so the next pass starts from the first token again.
 
     Args:
         context: its own; nobody else uses it.

@@ -1,6 +1,6 @@
 """What a GGUF model can do, proven at load: a five-node tree grown in two passes against its linear paths, and a rewind.
 
-The linear paths go through the same model as plain chains from an empty cache, so that only branching and going back are tested.
+The linear paths go through the same model as plain chains from an empty cache: what is tested is branching and going back.
 """
 
 from __future__ import annotations

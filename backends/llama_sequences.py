@@ -1,9 +1,9 @@
 """Which of llama.cpp's sequences run through which node of a token tree.
 
 llama.cpp knows no trees: a token in its cache carries a set of sequence ids and is seen by tokens that share one. So every leaf
-has an id of its own, and a node carries the ids of all leaves below it. Every id also carries the whole committed prefix, always:
-a commit touches the new positions only (laying the ids over the prefix at every step took 35 + 41 ms at 8k tokens and 63 leaves,
-beside a pass of 11.6 ms).
+has an id of its own, and a node carries the ids of all leaves below it. Every id also carries the whole committed prefix,
+always: a commit touches the new positions only (laying the ids over the prefix at every step took 35 + 41 ms at 8k tokens and
+63 leaves, beside a pass of 11.6 ms).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Node:
 class Sequences:
     """The living nodes and the ids that run through them.
 
-    Each id ends somewhere: at a node or at the committed tail (ROOT). At least one ends at every leaf; those to spare ride along
-    to the first leaf, where an accepted draft leaves nothing to do for them.
+    Each id ends somewhere: at a node or at the committed tail (ROOT). At least one ends at every leaf; those to spare ride
+    along to the first leaf, where an accepted draft leaves nothing to do for them.
 
     Args:
         memory: the cache.
@@ -133,7 +133,7 @@ class Sequences:
                 self.nodes[node.parent].children += 1
 
     def withdraw(self) -> None:
-        """The new nodes did not come about: their ids end again where they were led to, whatever part of them the cache holds."""
+        """The new nodes did not come about: their ids end again where they were led to, whatever the cache holds of them."""
         for parent, ids in self._grown:
             for k in ids:
                 self._memory.remove(k, self.position(parent) + 1, ANY)
@@ -149,8 +149,8 @@ class Sequences:
             leaves = sum(not node.children for number, node in self.nodes.items() if number not in tops)
         if leaves + sum(tops.values()) > self._limit:
             raise UserError(
-                f"A token tree of {leaves + sum(tops.values())} leaves is more than the {self._limit} that llama.cpp holds side by "
-                "side here: use fewer branches."
+                f"A token tree of {leaves + sum(tops.values())} leaves is more than the {self._limit} that llama.cpp holds side "
+                "by side here: use fewer branches."
             )
         missing = {parent: want - len(ids.get(parent, ())) for parent, want in tops.items()}
         if all(count <= 0 for count in missing.values()):
@@ -212,7 +212,7 @@ class Sequences:
         self._at[k] = target
 
     def commit(self, path: Sequence[int], kept: set[int]) -> None:
-        """Make `path` part of the prefix of every id; of the other nodes only those in `kept` stay, which hang below its end."""
+        """Make `path` part of every id's prefix; of the other nodes only those in `kept` stay, which hang below its end."""
         nodes, old = self.nodes, self.length
         new = old + len(path)
         if not kept and any(node.position >= new for node in nodes.values()):

@@ -54,8 +54,8 @@ class LlamaSession(Session):
         rows: Sequence[int] | None = None,
         layers: int | None = None,
     ) -> TorchScores:
-        """Add nodes and run one forward pass over them (see `Session.evaluate`). The scores are llama.cpp's own buffer: the next
-        pass of this session overwrites them."""
+        """Add nodes and run one forward pass over them (see `Session.evaluate`). The scores are llama.cpp's own buffer: the
+        next pass of this session overwrites them."""
         if layers is not None:
             raise UserError("llama.cpp cannot stop after some of a model's layers.")
         begun = time.perf_counter()

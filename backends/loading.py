@@ -55,8 +55,8 @@ def load_model(
     """Load the model that `spec` names.
 
     Args:
-        spec: `builtin`, a folder with safetensors weights, FILE.gguf, `owner/name` on the Hub (`owner/name:Q4_K_M` for a GGUF file
-            there), or `recorded:FILE.jsonl`.
+        spec: `builtin`, a folder with safetensors weights, FILE.gguf, `owner/name` on the Hub (`owner/name:Q4_K_M` for a GGUF
+            file there), or `recorded:FILE.jsonl`.
         options: device, dtype, context, threads, revision, and those for GGUF files.
         progress: told about each stage.
         cancelled: polled; answering True raises Cancelled soon after.
