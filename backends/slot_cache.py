@@ -146,7 +146,10 @@ class SlotCache(Cache):
         """
         if slots <= self.capacity:
             return
-        capacity = max(slots, min(2 * self.capacity, self.context))
+        capacity = max(1, self.capacity)
+        while capacity < slots:
+            capacity *= 2
+        capacity = min(capacity, self.context)
         for arena in self.arenas:
             if arena.slots < capacity:
                 arena.resize(capacity, used)

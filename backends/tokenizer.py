@@ -46,11 +46,21 @@ class TextCodec:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of plain text, with BOS if the tokenizer adds one, never with EOS."""
-        ids: list[int] = self._tokenizer.encode(text, split_special_tokens=True)
-        # Some tokenizers close what they encode; a prompt goes on.
+        if self._special.search(text):
+            # Added tokens such as BOS come with the empty text; special ids in the rest could only be spelled.
+            return self._open("") + self._encode_marked(self._mark(text))
+        return self._open(text)
+
+    def _open(self, text: str) -> list[int]:
+        """Ids of a text as the tokenizer opens it, but not closed: a prompt goes on."""
+        ids = list(self._tokenizer.encode(text, split_special_tokens=True))
         if ids and ids[-1] == self._tokenizer.eos_token_id and ids[-1] != self._tokenizer.bos_token_id:
             ids.pop()
         return ids
+
+    def _mark(self, text: str) -> str:
+        """The text with marks around the special tokens that it spells."""
+        return self._special.sub(rf"{MARK}\g<0>{MARK}", text.replace(MARK, ""))
 
     def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a chat up to where the next answer starts. Special tokens spelled in a message become text.
@@ -60,22 +70,28 @@ class TextCodec:
         """
         if not self.has_template:
             raise UserError("This model has no chat template: use plain completion (--raw).")
-        marked = [
-            {name: self._special.sub(rf"{MARK}\g<0>{MARK}", value.replace(MARK, "")) for name, value in message.items()}
-            for message in messages
-        ]
-        text = self._render(marked)
+        text = self._render([{name: self._mark(value) for name, value in message.items()} for message in messages])
         if MARK not in text:
             return list(self._tokenizer.encode(text, add_special_tokens=False))
+        return self._encode_marked(text)
+
+    def _encode_marked(self, text: str) -> list[int]:
+        """Ids of a text in which what stands between marks is text, whatever it spells."""
         ids: list[int] = []
-        # Text, token, text, token … text. A mark that the template separated from its other one still parts the text.
+        # Text, token, text, token … text. A mark that the template parted from its other one still parts the text.
         for index, part in enumerate(re.split(rf"{MARK}({self._special.pattern}){MARK}|{MARK}", text)):
-            if part:
-                ids += self._encode_part(part, as_text=index % 2 == 1, first=not ids)
+            if not part:
+                continue
+            new = self._encode_part(part, as_text=index % 2 == 1, first=not ids)
+            if index % 2 == 1 and self._tokenizer.convert_tokens_to_ids(part) in new:
+                # Unigram models find the token among their pieces all the same; not so its halves.
+                new = self._encode_part(part[:1], as_text=True, first=not ids)
+                new += self._encode_part(part[1:], as_text=True, first=False)
+            ids += new
         return ids
 
     def _encode_part(self, part: str, *, as_text: bool, first: bool) -> list[int]:
-        """Ids of a part of a chat. SentencePiece puts a space before what starts a string; behind a newline it does not."""
+        """Ids of a part of a text. SentencePiece puts a space before what starts a string; behind a newline it does not."""
         if not first:
             newline = self._tokenizer.encode("\n", add_special_tokens=False)
             ids = list(self._tokenizer.encode("\n" + part, add_special_tokens=False, split_special_tokens=as_text))

@@ -1,0 +1,199 @@
+"""Loading: what the model tells of itself, progress, cancellation, and every bad folder as one sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from specchat.backends import Cancelled, LoadOptions, UserError, load_model
+from specchat.backends.masks import Reach
+from specchat.backends.transformers_model import load_transformers
+
+from .tiny import CONTEXT, TREES, VOCAB, tiny_folder, tiny_model
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A tiny model's folder to break."""
+    return Path(shutil.copytree(tiny_folder("llama"), tmp_path / "model"))
+
+
+def edit(folder: Path, **values: Any) -> None:
+    """Change config.json."""
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+def load(folder: Path, **options: Any) -> Any:
+    """Load it as a user would."""
+    return load_model(str(folder), LoadOptions(**{"device": "cpu", **options}))
+
+
+def test_info_tells_the_model() -> None:
+    info = tiny_model("llama").info
+    assert (info.backend, info.device, info.dtype) == ("transformers", "cpu", "float32")
+    assert (info.architecture, info.layers, info.vocabulary, info.context) == ("LlamaForCausalLM", 3, VOCAB, CONTEXT)
+    assert info.eos_ids == (1,)
+    assert info.has_template
+    runner: Any = tiny_model("llama")._runner
+    assert info.parameters == sum(p.numel() for p in runner.module.parameters())
+    assert not info.notes
+
+
+@pytest.mark.parametrize("kind", TREES)
+def test_trees_and_chains_are_proven(kind: str) -> None:
+    capabilities = tiny_model(kind).info.capabilities
+    assert capabilities.tree
+    assert capabilities.chain
+
+
+def test_a_model_whose_masks_are_ignored_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if windows were not what we think they are: every node would see one position more.
+    monkeypatch.setattr("specchat.backends.proof.Reach", lambda window: Reach(window + 1))
+    capabilities = load_transformers(tiny_folder("mistral"), "mistral", LoadOptions(device="cpu")).info.capabilities
+    assert not capabilities.tree
+    assert "linear logits" in capabilities.reasons["tree"]
+
+
+def test_progress_counts_tensors_and_passes() -> None:
+    told: list[tuple[str, int, int]] = []
+    load_model(str(tiny_folder("llama")), LoadOptions(device="cpu"), progress=lambda *what: told.append(what))
+    for stage in ("weights", "check"):
+        counts = [(done, total) for name, done, total in told if name == stage]
+        assert counts
+        assert counts == sorted(counts)
+        assert counts[-1][0] == counts[-1][1]
+
+
+@pytest.mark.parametrize("stage", ["weights", "check"])
+def test_loading_can_be_cancelled(stage: str) -> None:
+    seen: list[str] = []
+    with pytest.raises(Cancelled):
+        load_model(
+            str(tiny_folder("llama")),
+            LoadOptions(device="cpu"),
+            progress=lambda name, done, total: seen.append(name),
+            cancelled=lambda: stage in seen,
+        )
+    assert seen[-1] == stage
+
+
+def test_dtype_context_and_threads_are_taken(folder: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        info = load(folder, dtype="bfloat16", context=100, threads=1).info
+        assert (info.dtype, info.context) == ("bfloat16", 100)
+        assert info.capabilities.tree
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_several_eos_ids(folder: Path) -> None:
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 1, 9]}))
+    assert load(folder).info.eos_ids == (7, 1, 9)
+
+
+def truncate(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def pickle(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x02.")
+
+
+def no_tokenizer(folder: Path) -> None:
+    for file in folder.glob("*token*"):
+        file.unlink()
+
+
+def half(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    save_file(tensors, file, {"format": "pt"})
+
+
+def shard_missing(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    index = {"weight_map": {"a": "model-1-of-2.safetensors", "b": "model-2-of-2.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def empty(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "nothing there": (shutil.rmtree, "There is no folder"),
+    "empty folder": (empty, "is empty"),
+    "no config": (lambda f: (f / "config.json").unlink(), "no config.json"),
+    "config not JSON": (lambda f: (f / "config.json").write_text("{"), "not valid JSON"),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), "no weights"),
+    "truncated": (truncate, "not copied completely"),
+    "cut in the header": (lambda f: (f / "model.safetensors").write_bytes(b"\x10\0\0"), "not copied completely"),
+    "pickles only": (pickle, "pickled weights only.*save_pretrained"),
+    "no tokenizer": (no_tokenizer, "no tokenizer"),
+    "tokenizer not JSON": (lambda f: (f / "tokenizer.json").write_text("{"), "cannot be read"),
+    "tensor missing": (half, "lack 1 tensors.*layers.1.mlp.up_proj"),
+    "shard missing": (shard_missing, "lacks 2 of 2 weight files"),
+    "own code": (lambda f: edit(f, model_type="mine", auto_map={"AutoModel": "m.M"}), "own Python code"),
+    "unknown type": (lambda f: edit(f, model_type="mine"), "'mine'.*update transformers"),
+    "no type": (lambda f: (f / "config.json").write_text("{}"), "without a model_type"),
+    "encoder": (lambda f: edit(f, model_type="bert", architectures=["BertForMaskedLM"]), "no causal language model"),
+    "translator": (
+        lambda f: edit(f, model_type="t5", architectures=["T5ForConditionalGeneration"]),
+        "no causal language model",
+    ),
+    "no head": (lambda f: edit(f, architectures=["LlamaModel"]), "no causal language model"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_bad_folder_is_one_sentence(case: str, folder: Path) -> None:
+    breaks, sentence = BROKEN[case]
+    breaks(folder)
+    with pytest.raises(UserError, match=sentence) as caught:
+        load(folder)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".")
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"dtype": "int3"}, "no dtype 'int3'.*bfloat16"),
+        ({"device": "tpu"}, "no device 'tpu'.*cuda"),
+        ({"device": "cuda:x"}, "no device 'cuda:x'"),
+        ({"context": CONTEXT + 1}, f"at most {CONTEXT} tokens"),
+        ({"context": 0}, f"at most {CONTEXT} tokens"),
+        ({"threads": 0}, "threads must be 1"),
+    ],
+)
+def test_bad_options_are_one_sentence(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        load(tiny_folder("llama"), **options)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_no_cuda_is_a_sentence() -> None:
+    with pytest.raises(UserError, match="--device cpu"):
+        load(tiny_folder("llama"), device="cuda")
+
+
+def test_a_model_larger_than_memory_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specchat.backends.transformers_model.free_memory", lambda device: 1000)
+    with pytest.raises(UserError, match=r"needs 0\.0 GB on cpu and 0\.0 GB are free"):
+        load(tiny_folder("llama"))
