@@ -1,6 +1,6 @@
 """An n-gram model of the text that is learned while the text is written: no parameters, no training, no second model.
 
-It is the n-gram pool of lookahead decoding (Fu et al. 2024, arXiv:2402.02057) without its window, so that n-grams come from
+It is the pool of lookahead decoding (Fu et al. 2024, arXiv:2402.02057) without its window, so that n-grams come from
 verified text alone, as in adaptive n-gram parallel decoding (Ou et al. 2024, arXiv:2404.08698).
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..backends.base import UserError
 from .base import Context, Drafter, Tree, param
 from .drafting import Trie, drawn, node_budget, until_eos
 from .ngram_pool import NgramPool, TextNgrams
@@ -18,29 +17,25 @@ from .ngram_pool import NgramPool, TextNgrams
 class NgramParams:
     """Settings of the n-gram model."""
 
-    n: int = param(8, "Tokens of an n-gram, its key included", low=2, high=64)
-    key: int = param(1, "How many last tokens an n-gram is looked up by", low=1, high=8)
+    n: int = param(10, "Tokens of an n-gram, its key included", low=2, high=64)
+    key: int = param(3, "Most last tokens an n-gram is looked up by; then fewer, down to one", low=1, high=8)
     completions: int = param(4, "Most completions of a key: the latest ones", low=1, high=64)
     nodes: int = param(16, "Most nodes of the tree, the pending token included", low=1, high=256)
     fill: str = param("none", "What to draft if the key is new: nothing, or random tokens", choices=("none", "random"))
     seed: int = param(0, "Seed of the random fill", low=0)
 
-    def __post_init__(self) -> None:
-        """Refuse a key that leaves nothing to complete.
-
-        Raises:
-            UserError: key is not below n.
-        """
-        if self.key >= self.n:
-            raise UserError(f"ngram.key ({self.key}) must be below n ({self.n}): the n-gram needs a token to draft.")
+    @property
+    def longest_key(self) -> int:
+        """`key`, or as much of it as leaves the n-gram a token to draft."""
+        return min(self.key, self.n - 1)
 
 
 class Ngram(Drafter):
-    """Each n-gram of the text is kept by its first `key` tokens; what followed the last tokens before is drafted.
+    """Each n-gram of the text is kept by its first tokens, its key; n-grams whose key is the end of the text are drafted.
 
-    All n-grams are verified ones: the prompt's own, and the tokens that the target has chosen. Completions of a key share
-    one tree, the latest first. What is known outlives the text: a later turn drafts from the turns before, even where they
-    have been cut from the context.
+    All n-grams are verified ones: the prompt's own, and the tokens that the target has chosen. Their completions share one
+    tree: those of the longest key first, the latest of each key first. What is known outlives the text: a later turn drafts
+    from the turns before, even where they have been cut from the context.
     """
 
     name = "ngram"
@@ -55,25 +50,27 @@ class Ngram(Drafter):
 
     def __init__(self, params: NgramParams | None = None) -> None:
         super().__init__(params)
-        self._text = TextNgrams(NgramPool(), self.params.n, self.params.key, self.params.completions)
+        self._text = TextNgrams(NgramPool(), self.params.n, self.params.longest_key, self.params.completions)
 
     def draft(self, context: Context) -> Tree:
-        params, pending = self.params, context.pending
-        text = self._learned(context)
-        trie = Trie(pending, node_budget(context, params.nodes))
-        # A text shorter than the key gives a shorter key, which nothing is stored by.
-        completions = text.pool.get(tuple(text.tokens[-params.key :]), params.completions if context.branching else 1)
+        params, text = self.params, self._read(context)
+        completions = [
+            completion
+            for key in range(min(params.longest_key, len(text)), 0, -1)
+            for completion in text.pool.get(tuple(text.tokens[-key:]), params.completions)
+        ]
         if not completions and params.fill == "random":
-            completions = [tuple(drawn(context.tokens, params.n - params.key, params.seed, context.eos_ids))]
-        for completion in completions:
+            completions = [tuple(drawn(context.tokens, params.n - 1, params.seed, context.eos_ids))]
+        trie = Trie(context.pending, node_budget(context, params.nodes))
+        for completion in completions if context.branching else completions[:1]:
             trie.add(until_eos(completion[: context.room], context.eos_ids))
         return trie.tree
 
-    def _learned(self, context: Context) -> TextNgrams:
+    def _read(self, context: Context) -> TextNgrams:
         """The n-grams of all text up to now; other lengths of n-gram or key are learned afresh, from the text at hand."""
         params, text = self.params, self._text
-        if (text.n, text.key) != (params.n, params.key):
-            text = self._text = TextNgrams(NgramPool(), params.n, params.key, params.completions)
+        if (text.n, text.key) != (params.n, params.longest_key):
+            text = self._text = TextNgrams(NgramPool(), params.n, params.longest_key, params.completions)
         text.most = params.completions
         text.follow(context.tokens)
         return text

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from .ngram_index import TokenIndex
 
-KEYS = 32_768
-"""Most keys that are kept; the least recently used one goes. About 40 MB with 7 completions of 4 tokens each."""
+KEYS = 65_536
+"""Most keys that are kept; the least recently used one goes. 10-grams under keys of 1, 2 and 3 tokens take 36 MB then."""
 
 Tokens = tuple[int, ...]
 
@@ -62,7 +62,7 @@ class TextNgrams(TokenIndex):
     """Puts each n-gram of a text into a pool while the text grows. Another text adds to the pool, nothing is forgotten."""
 
     def __init__(self, pool: NgramPool, n: int, key: int, most: int) -> None:
-        """`n` tokens make an n-gram, the first `key` of them its key; `most` completions of a key are kept."""
+        """`n` tokens make an n-gram, which is kept under its first 1 … `key` tokens; `most` completions for each of them."""
         super().__init__()
         self.pool = pool
         self.n = n
@@ -76,4 +76,5 @@ class TextNgrams(TokenIndex):
         self.tokens.append(token)
         if len(self.tokens) >= self.n:
             ngram = tuple(self.tokens[-self.n :])
-            self.pool.add(ngram[: self.key], ngram[self.key :], self.most)
+            for key in range(1, self.key + 1):
+                self.pool.add(ngram[:key], ngram[key:], self.most)
