@@ -20,6 +20,7 @@ BUILT_IN = {
     "recycle": "recycle:Recycle",
     "jacobi": "jacobi:Jacobi",
     "lookahead": "lookahead:Lookahead",
+    "fusion": "fusion:Fusion",
 }
 """Method name → module and class in this package, in the order in which the interface shows them."""
 
