@@ -21,7 +21,6 @@ lint: $(VENV)/.dev
 	@# mypy finds the package under its own name whatever this folder is called.
 	@mkdir -p $(VENV)/src && ln -sfn "$(CURDIR)" $(VENV)/src/specchat
 	MYPYPATH=$(VENV)/src $(BIN)/mypy --strict -p specchat
-	MYPYPATH=$(VENV)/src $(BIN)/mypy --strict tests benchmarks screenshots
 
 # One process per core, one torch thread each: torch's own threads would fight over the same cores.
 unit: $(VENV)/.dev

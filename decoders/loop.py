@@ -287,13 +287,18 @@ class Generation(Iterator[Step]):
         tree = drafter.draft(self._context())
         # Recompute and self-speculation run the target while they draft: those passes count as forward seconds.
         draft_seconds = time.perf_counter() - started - (session.forward_seconds - forward)
+        fits = len(tree) <= session.context - session.length
+        if not fits:
+            # `room` bounds the depth; at the very end of the context a broad tree may still have too many nodes.
+            tree = Tree.root(self.tokens[-1])
         scores = session.evaluate(tree.tokens, tree.parents)
         histories = self._histories(tree) if self.sampling.uses_history else None
         chosen = scores.choose(self.sampling, histories)
         path = walk(tree, chosen)
         session.commit(path)
         tokens = [tree.tokens[node] for node in path[1:]] + [chosen[path[-1]]]
-        drafter.learn(Verified(tree, chosen, path, scores, draft_seconds, session.forward_seconds - forward))
+        if fits:
+            drafter.learn(Verified(tree, chosen, path, scores, draft_seconds, session.forward_seconds - forward))
         drafted = len(tree) - 1 - len(tree.window)
         accepted = sum(node not in tree.window for node in path[1:]) if tree.window else len(path) - 1
         return draft_seconds, Outcome(tokens, tree, path, drafted, accepted)

@@ -8,6 +8,14 @@ NAMES = "Ada Bruno Clara Dmitri Elena Farid Greta Hugo Ines Jonas Kira Luis Maya
 THINGS = "lantern notebook kettle bicycle window garden letter ladder basket mirror pocket bridge carpet candle saddle".split()
 PLACES = "harbour library station market orchard bakery museum valley workshop theatre kitchen meadow".split()
 VERBS = "carried mended painted measured borrowed counted polished hid sold described".split()
+TEXTS = (
+    "Anna bought 12 apples and a red kite for $4.50. The train from Vienna to Rome leaves at 10:15 in the morning.",
+    "The KV cache stores the keys and values of earlier tokens. Without it, every step would read the whole text again. "
+    "That is why a long chat is still quick. Each new token costs only one small pass.",
+    "Speculative decoding drafts several tokens cheaply and checks them with one pass of a larger model. The output is the "
+    "same as before, but it arrives sooner. That is why people use it on laptops and servers alike.",
+)
+"""Texts that the built-in model repeats without a mistake."""
 QUESTIONS = (
     "What is prompt lookup?",
     "Tell me a short story.",

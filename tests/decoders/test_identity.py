@@ -13,7 +13,7 @@ import pytest
 from specchat.backends import Model, Sampling
 from specchat.decoders import Conversation, encode_prompt, methods
 
-from .prompts import copy_prompts, mixed_prompts
+from .prompts import TEXTS, mixed_prompts
 
 TOKENS = 128
 PROMPTS = 50
@@ -95,30 +95,33 @@ def test_switching_at_random_steps_changes_no_token(endless: Model, reference: l
 
 
 def test_a_switch_changes_tokens_per_step_within_two_steps(builtin_model: Model) -> None:
-    prompt = encode_prompt(builtin_model, copy_prompts(1, sentences=5)[0])
+    prompt = encode_prompt(builtin_model, f"Repeat this text exactly: {TEXTS[1]}")
     plain = [token for step in Conversation(builtin_model).generate(prompt) for token in step.tokens]
+    assert builtin_model.decode(plain) == TEXTS[1]
     generation = Conversation(builtin_model).generate(prompt, "greedy")
     lengths: list[tuple[str, int]] = []
     for step in generation:
         lengths.append((step.method, len(step.tokens)))
         match len(lengths):
+            case 10:
+                generation.switch("lookup")
+            case 12:
+                generation.switch("greedy")
             case 20:
                 generation.switch("lookup")
-            case 24:
-                generation.switch("greedy")
-            case 34:
-                generation.switch("lookup")
     assert generation.answer == plain
-    assert all(n == 1 for _, n in lengths[:20])
-    assert max(n for _, n in lengths[20:22]) > 1, "lookup drafts within two steps"
-    assert all(n == 1 for _, n in lengths[24:34]), "greedy at once"
-    assert max(n for _, n in lengths[34:36]) > 1
+    assert all(n == 1 for _, n in lengths[:10])
+    assert max(n for _, n in lengths[10:12]) > 1, "lookup drafts within two steps"
+    assert all(n == 1 for _, n in lengths[12:20]), "greedy at once"
+    assert max(n for _, n in lengths[20:22]) > 1
 
 
 @pytest.mark.parametrize(("method", "settings"), [("lookup", {}), ("lookup", {"variant": "reference"})])
-def test_lookup_has_a_floor_on_copy_prompts(builtin_model: Model, method: str, settings: dict[str, Any]) -> None:
-    for text in copy_prompts(5, seed=1):
-        generation = Conversation(builtin_model).generate(encode_prompt(builtin_model, text), method, settings=settings)
-        for _ in generation:
-            pass
-        assert generation.totals.tokens_per_step >= 2.0
+@pytest.mark.parametrize("text", TEXTS)
+def test_lookup_has_a_floor_on_copy_prompts(builtin_model: Model, text: str, method: str, settings: dict[str, Any]) -> None:
+    prompt = encode_prompt(builtin_model, f"Repeat this text exactly: {text}")
+    generation = Conversation(builtin_model).generate(prompt, method, settings=settings, max_tokens=TOKENS)
+    for _ in generation:
+        pass
+    assert builtin_model.decode(generation.answer) == text
+    assert generation.totals.tokens_per_step >= 2.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from specchat.backends import ContextFull, Model, UserError, load_model
-from specchat.decoders import Conversation, Stops, encode_prompt, generate
+from specchat.decoders import Conversation, Generation, Stops, encode_prompt, generate
 
 PROMPT = "Say it again: the cat sat on the mat and the cat sat on the mat."
 RESPONSE = "the cat sat on the mat and the cat sat on the mat. Then the dog came."
@@ -21,8 +21,8 @@ def model(tmp_path: Path) -> Model:
     return load_model(f"recorded:{path}")
 
 
-def text_of(generation: object) -> str:
-    return "".join(step.text for step in generation) + generation.flush()  # type: ignore[attr-defined]
+def text_of(generation: Generation) -> str:
+    return "".join(step.text for step in generation) + generation.flush()
 
 
 @pytest.mark.parametrize("method", ["greedy", "recompute", "lookup"])
@@ -55,6 +55,15 @@ def test_the_context_may_fill_up(model: Model, method: str, spare: int) -> None:
     # The last token that was chosen needs no room: it is not evaluated.
     assert [token for step in generation for token in step.tokens] == whole[: spare + 1]
     assert generation.finish_reason == "context"
+
+
+@pytest.mark.parametrize("spare", range(1, 40, 3))
+def test_a_broad_tree_near_the_end_of_the_context(model: Model, spare: int) -> None:
+    """Its depth fits, its nodes do not: the step is a plain one (it raised ContextFull)."""
+    prompt = encode_prompt(model, PROMPT)
+    generation = Conversation(model, context=len(prompt) + spare).generate(prompt, "lookup", settings={"nodes": 64})
+    whole = [token for step in generate(model, PROMPT) for token in step.tokens]
+    assert [token for step in generation for token in step.tokens] == whole[: spare + 1]
 
 
 def test_a_prompt_that_fills_the_context_is_refused(model: Model) -> None:
