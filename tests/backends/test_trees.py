@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from specchat.backends import ROOT, Sampling, UserError
 from specchat.backends.transformers_session import TransformersSession
 
-from .tiny import TREES, VOCAB, WINDOW, reference, tiny_model
+from .tiny import TREES, VOCAB, WINDOW, WINDOWED, reference, tiny_model
 
 GREEDY = Sampling()
 
@@ -226,6 +226,17 @@ def test_kept_nodes_grow_on_after_a_commit(kind: str) -> None:
     mirror.evaluate([33], [7], None)
     mirror.commit([4, 6, 7, 10], [])
     mirror.evaluate([34, 35], [ROOT, 0], None)
+
+
+@pytest.mark.parametrize("kind", WINDOWED)
+def test_windows_go_by_position_where_slots_differ(kind: str) -> None:
+    mirror = Mirror(kind)
+    mirror.prefill(list(range(10, 20)))
+    # Two lines that share their first node and outgrow the window, the second one far from its positions' slots.
+    line = [20 + i for i in range(WINDOW + 8)]
+    mirror.evaluate([5, 6, 7, *line], [ROOT, 0, 0, 1, *range(3, WINDOW + 10)], None)
+    mirror.evaluate(line[::-1], [2, *range(mirror.next, mirror.next + WINDOW + 7)], None)
+    mirror.evaluate([9], [mirror.next - 1], None)
 
 
 def test_committing_a_fully_accepted_chain_copies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
