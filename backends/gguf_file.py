@@ -22,6 +22,9 @@ ALIGNMENT = 32
 SHORT = 1024
 """Arrays up to this length are read; of longer ones (the vocabulary) only the length."""
 
+MOST_PAIRS, MOST_TENSORS, MOST_STRINGS, MOST_DIMENSIONS = 1 << 14, 1 << 17, 1 << 24, 4
+"""More than any model has; a damaged count must not keep us busy for hours."""
+
 STRING, ARRAY = 8, 9
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """Value types → struct codes; beside them STRING and ARRAY."""
@@ -109,16 +112,14 @@ class _Reader:
         if kind != ARRAY:
             raise ValueError(f"a value of type {kind}")
         element, length = self.take("I"), self.take("Q")
-        if length <= SHORT or element == ARRAY:
-            if length > len(self.data):
-                raise _Truncated
+        if length <= SHORT:
             return [self.value(element) for _ in range(length)]
         if element in SCALARS:
             self.skip(length * struct.calcsize("<" + SCALARS[element]))
-        elif element == STRING:
+        elif element == STRING and length <= MOST_STRINGS:
             self._skip_strings(length)
         else:
-            raise ValueError(f"an array of type {element}")
+            raise ValueError(f"an array of {length} values of type {element}")
         return Long(length)
 
     def _skip_strings(self, count: int) -> None:
@@ -191,6 +192,8 @@ def _parse(file: Path, data: mmap.mmap, size: int) -> Header:
             raise UserError(f"{file} is written for big-endian machines: get a little-endian one.")
         raise UserError(f"{file} is GGUF version {version} and versions 2 and 3 can be read: get a newer file of the model.")
     tensors, pairs = reader.take("Q"), reader.take("Q")
+    if pairs > MOST_PAIRS or tensors > MOST_TENSORS:
+        raise ValueError(f"{pairs} values and {tensors} tensors")
     metadata: dict[str, Any] = {}
     for _ in range(pairs):
         key = reader.string()
@@ -200,7 +203,10 @@ def _parse(file: Path, data: mmap.mmap, size: int) -> Header:
     for _ in range(tensors):
         reader.string()
         elements = 1
-        for _ in range(reader.take("I")):
+        dimensions = reader.take("I")
+        if dimensions > MOST_DIMENSIONS:
+            raise ValueError(f"a tensor of {dimensions} dimensions")
+        for _ in range(dimensions):
             elements *= reader.take("Q")
         kind, offset = reader.take("I"), reader.take("Q")
         block, block_bytes = BLOCKS.get(kind, (1, 0))

@@ -42,7 +42,7 @@ def library() -> Any:
     try:
         bindings: Any = importlib.import_module("llama_cpp.llama_cpp")
     except ModuleNotFoundError as error:
-        if error.name != "llama_cpp":
+        if not (error.name or "").startswith("llama_cpp"):
             raise UserError(f"llama-cpp-python lacks the package {error.name}: {pip_command()} --force-reinstall") from None
         raise UserError(f"GGUF files need the llama.cpp runtime, which is not installed: {pip_command()}") from None
     except (OSError, RuntimeError, AttributeError) as error:

@@ -103,7 +103,10 @@ class LlamaCodec:
         # Some models close what they encode; a prompt goes on.
         if self._lib.llama_vocab_get_add_eos(self._vocab) and ids and ids[-1] == self._eos != self._bos:
             ids.pop()
-        return ids
+        opening = 1 if ids and ids[0] == self._bos and self._lib.llama_vocab_get_add_bos(self._vocab) else 0
+        if self._control.isdisjoint(ids[opening:]):
+            return ids
+        return ids[:opening] + self._halved(text, first=True)
 
     def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a chat up to where the next answer starts. Special tokens spelled in a message become text.
@@ -128,13 +131,30 @@ class LlamaCodec:
         return ids
 
     def _part(self, part: str, *, as_text: bool, first: bool) -> list[int]:
-        """Ids of a part of a chat. SentencePiece puts a space before what starts a string; behind a newline it does not."""
+        """Ids of a part of a chat; no special ones if it is text."""
+        ids = self._piece(part, parse=not as_text, first=first)
+        if as_text and not self._control.isdisjoint(ids):
+            return self._halved(part, first=first)
+        return ids
+
+    def _halved(self, text: str, *, first: bool) -> list[int]:
+        """Ids of a text that spells special tokens which the model's pieces merge into: each cut after its first character."""
+        ids: list[int] = []
+        begin = 0
+        for cut in [*(match.start() + 1 for match in self._special.finditer(text)), len(text)]:
+            part = text[begin:cut]
+            ids += [i for i in self._piece(part, parse=False, first=first and not ids) if i not in self._control]
+            begin = cut
+        return ids
+
+    def _piece(self, part: str, *, parse: bool, first: bool) -> list[int]:
+        """Ids of a part of a text. SentencePiece puts a space before what starts a string; behind a newline it does not."""
         if not first and self._space_prefix:
             newline = self.tokenize("\n", special=False, parse=False)
-            ids = self.tokenize("\n" + part, special=False, parse=not as_text)
+            ids = self.tokenize("\n" + part, special=False, parse=parse)
             if ids[: len(newline)] == newline:
                 return ids[len(newline) :]
-        return self.tokenize(part, special=False, parse=not as_text)
+        return self.tokenize(part, special=False, parse=parse)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of token ids: special tokens left out, invalid UTF-8 as U+FFFD, spaces as they are."""

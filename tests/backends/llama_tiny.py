@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from specchat.backends.llama_model import LlamaModel, load_llama
@@ -19,6 +21,10 @@ CONTEXT = 512
 
 FLOAT32 = LoadOptions(device="cpu", dtype="float32", threads=1)
 """As exact as llama.cpp gets: float32 cache, no flash attention."""
+
+
+_missing = [name for name in ("llama_cpp", "gguf") if importlib.util.find_spec(name) is None]
+needs_llama = pytest.mark.skipif(bool(_missing), reason=f"not installed: {', '.join(_missing)}")
 
 
 @functools.cache

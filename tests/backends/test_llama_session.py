@@ -10,12 +10,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
-
 from specchat.backends import ROOT, ContextFull, UserError
 from specchat.backends.llama_session import LlamaSession
 
-from .llama_tiny import VOCAB, linear, tiny_llama
+from .llama_tiny import VOCAB, linear, needs_llama, tiny_llama
+
+pytestmark = needs_llama
 
 SEQUENCES = 10
 """Few ids, so that they run short."""
@@ -129,9 +129,8 @@ def play(mirror: Mirror, rng: random.Random) -> None:
         living = sorted(mirror.nodes)
         match rng.choice(("grow", "grow", "grow", "level", "commit", "commit", "drop", "rewind", "prefill")):
             case "grow":
-                parents: list[int] = []
-                for i in range(rng.randint(1, 8)):
-                    parents.append(rng.choice([ROOT, *living, *range(mirror.next, mirror.next + i)]))
+                size = rng.randint(1, 8)
+                parents = [rng.choice([ROOT, *living, *range(mirror.next, mirror.next + i)]) for i in range(size)]
                 new = range(mirror.next, mirror.next + len(parents))
                 rows = rng.choice([None, rng.sample(new, rng.randint(0, len(parents)))])
                 mirror.evaluate(rng.sample(some, len(parents)), parents, rows)
@@ -141,7 +140,8 @@ def play(mirror: Mirror, rng: random.Random) -> None:
                 mirror.evaluate(rng.sample(some, len(leaves)), leaves)
             case "commit" if living:
                 path = mirror.line(rng.choice(living))
-                mirror.commit(path[: rng.randint(0, len(path))], rng.sample(living, rng.choice((0, 0, len(living) // 2))))
+                kept = rng.sample(living, rng.choice((0, 0, len(living) // 2)))
+                mirror.commit(path[: rng.randint(0, len(path))], kept)
             case "drop" if living:
                 mirror.drop(rng.sample(living, rng.randint(1, len(living))))
             case "rewind":
@@ -168,7 +168,7 @@ _shared: list[LlamaSession] = []
 
 
 def shared() -> LlamaSession:
-    """One session for all examples: opening one takes longer than most of them, and what one leaves behind the next one meets."""
+    """One session for all examples: opening one takes longer than most of them, and each meets what the last left behind."""
     if not _shared:
         _shared.append(open_session())
     return _shared[0]
@@ -240,7 +240,7 @@ def test_a_full_context_is_refused_and_nothing_changes() -> None:
 def test_what_is_no_tree_never_reaches_llama(tokens: list[int], parents: list[int], rows: list[int] | None) -> None:
     mirror = Mirror(open_session())
     mirror.prefill([5, 6, 7])
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         mirror.session.evaluate(tokens, parents, rows)
     with pytest.raises(ValueError, match="chain of living nodes"):
         mirror.session.commit([0])
