@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -60,15 +60,26 @@ def locate(
             f"There is no model {spec!r}: name a folder, or a model on the Hub as owner/name; `{BUILTIN}` is the one that "
             "ships with specchat."
         )
-    return _fetch(spec, options.revision, progress, cancelled)
+    return fetch(spec, options.revision, progress, cancelled)
 
 
-def _fetch(spec: str, revision: str | None, progress: StageProgress | None, cancelled: Callable[[], bool] | None) -> Path:
-    """The snapshot of a Hub repository in the cache."""
+def fetch(
+    spec: str,
+    revision: str | None,
+    progress: StageProgress | None,
+    cancelled: Callable[[], bool] | None,
+    allow: Sequence[str] = WANTED,
+    ignore: Sequence[str] = UNWANTED,
+) -> Path:
+    """The snapshot of a Hub repository in the cache: its files of the patterns `allow` that match none of `ignore`.
+
+    Raises:
+        UserError, Cancelled: as `locate`.
+    """
     import huggingface_hub.errors as hub
     from huggingface_hub import snapshot_download
 
-    wanted: dict[str, Any] = {"revision": revision, "allow_patterns": list(WANTED), "ignore_patterns": list(UNWANTED)}
+    wanted: dict[str, Any] = {"revision": revision, "allow_patterns": list(allow), "ignore_patterns": list(ignore)}
     try:
         try:
             # The total is not in the bars: theirs grows with each file that begins.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,9 @@ from .base import Model
 
 BUILTIN = "builtin"
 """Name of the model that ships with specchat."""
+
+GGUF_ON_HUB = re.compile(r"[\w.-]+/[\w.-]+:[\w.-]+", re.ASCII)
+"""Repository and quantization."""
 
 StageProgress = Callable[[str, int, int], None]
 """Called with (stage, done, total): "download" in bytes, "weights" in tensors, "check" in passes."""
@@ -72,6 +76,10 @@ def load_model(
         return load_recorded(Path(spec.removeprefix("recorded:")))
     if spec.lower().endswith(".gguf"):
         return _load_gguf(Path(spec).expanduser(), spec, options, progress, cancelled)
+    if GGUF_ON_HUB.fullmatch(spec) and not Path(spec).exists():
+        from .gguf_hub import locate_gguf
+
+        return _load_gguf(locate_gguf(spec, options, progress, cancelled), spec, options, progress, cancelled)
     from .hub import locate
 
     # Importing the runtime takes seconds: a name that leads nowhere should be told at once.

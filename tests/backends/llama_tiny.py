@@ -86,7 +86,8 @@ def reference() -> Any:
     """The tiny model's weights as transformers loads them."""
     from transformers import AutoModelForCausalLM
 
-    return AutoModelForCausalLM.from_pretrained(tiny_folder(), dtype=torch.float32).eval()
+    network: Any = AutoModelForCausalLM.from_pretrained(tiny_folder(), dtype=torch.float32)
+    return network.eval()
 
 
 def linear(texts: list[list[int]]) -> torch.Tensor:

@@ -127,7 +127,8 @@ def test_float32_answers_are_transformers_token_for_token(folder: Any) -> None:
     from transformers import AutoModelForCausalLM
 
     path: Path = folder()
-    network = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+    network: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    network.eval()
     model = tiny_llama() if folder is tiny_folder else model_of("F32")
     for prompt in PROMPTS:
         ids = model.encode_chat([{"role": "user", "content": prompt}])

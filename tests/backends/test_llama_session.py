@@ -19,7 +19,7 @@ pytestmark = needs_llama
 
 SEQUENCES = 10
 """Few ids, so that they run short."""
-TOLERANCE = {"atol": 1e-3, "rtol": 1e-3}
+TOLERANCE = 1e-3
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +78,7 @@ class Mirror:
 
     def compare(self) -> None:
         """All logits so far against those of fresh linear passes, in one go."""
-        torch.testing.assert_close(torch.stack(self.found), linear(self.texts), **TOLERANCE)
+        torch.testing.assert_close(torch.stack(self.found), linear(self.texts), atol=TOLERANCE, rtol=TOLERANCE)
 
     def commit(self, path: list[int], keep: list[int]) -> None:
         self.session.commit(path, keep)
