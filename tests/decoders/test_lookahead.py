@@ -155,6 +155,18 @@ def test_eos_in_the_window_is_drawn_anew_and_ngrams_may_end_in_it() -> None:
     assert ended > 0
 
 
+def test_a_column_that_met_eos_yields_ngrams_again_once_it_is_through() -> None:
+    broken = 0
+    for seed in range(20):
+        model = ToyModel(seed, memory=1, vocabulary=5, ends=True)
+        generation = begin(model, [0, 1, 2, 3, 4], 60, window=5, ngram=4, text=False)
+        drafter = lookahead_of(generation.conversation, window=5, ngram=4, text=False)
+        for _ in generation:
+            broken += sum(column.broken > 0 for column in drafter._window)
+            assert all(column.broken < len(column.tokens) for column in drafter._window), "a break is at a level"
+    assert broken > 0
+
+
 def test_the_pool_may_be_seeded_from_the_text() -> None:
     text = [1, 2, 3, 4, 5, 1]
     seeded = Lookahead(LookaheadParams(ngram=4)).draft(drafting(text))

@@ -99,6 +99,10 @@ def test_the_pool_is_bounded() -> None:
     assert len(pool) == 10
     assert set(pool) >= {(90, 91), (99, 100)}
     for token in range(100):
+        pool.add((0,), (1,), 2)  # the same again keeps it young
+        pool.add((token + 200,), (1,), 2)
+    assert (0, 1) in set(pool)
+    for token in range(100):
         pool.add((0,), (token,), 2)
     assert pool.get((0,), 5) == [(99,), (98,)]
 

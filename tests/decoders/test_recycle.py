@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from specchat.backends import Model
 from specchat.decoders import Conversation, encode_prompt
-from specchat.decoders.base import Tree
+from specchat.decoders.base import Tree, Verified
 from specchat.decoders.recycle import SHARES, Recycle, RecycleParams, SuccessorTable
 
 from .prompts import copy_prompts
@@ -63,6 +63,18 @@ def test_every_evaluated_node_fills_its_row() -> None:
     assert set(drafter._table._rows) == evaluated
     for token in evaluated:
         assert drafter._table.row(token) == tuple(model.ranked([token])[:5])
+
+
+def test_of_a_token_met_twice_the_accepted_one_counts() -> None:
+    model = ToyModel(2, memory=2, vocabulary=30)
+    session = model.open_session()
+    tree = Tree([1, 2, 3, 2], [-1, 0, 0, 2])
+    scores = session.evaluate(tree.tokens, tree.parents)
+    drafter = recycle(successors=4)
+    drafter.learn(Verified(tree, [2, 5, 6, 7], [0, 1], scores))
+    assert model.ranked([1, 2])[:4] != model.ranked([3, 2])[:4]
+    assert drafter._table.row(2) == tuple(model.ranked([1, 2])[:4])
+    assert drafter._table.row(3) == tuple(model.ranked([1, 3])[:4])
 
 
 def test_the_text_gives_first_successors() -> None:
