@@ -14,7 +14,11 @@ Guesses = Sequence[tuple[int, float]]
 
 class Evidence(ABC):
     """A source of guesses for a node of the tree. Its probabilities are weighed, by what they proved worth, against the
-    matches in the text, so they need not be calibrated."""
+    matches in the text, so they need not be calibrated. At first a guess with certainty weighs 1: as much as a match of three
+    tokens."""
+
+    span: int = 1 << 30
+    """Tokens of context that it knows: longer matches in the text leave it a fraction of its weight, as shorter ones."""
 
     def follow(self, context: Context) -> None:  # noqa: B027
         """Told before each step; catch up with the text."""
@@ -34,6 +38,8 @@ class Recycled(Evidence):
     Token recycling, Luo 2024, https://arxiv.org/abs/2408.08696.
     """
 
+    span = 1
+
     KEPT = 8192
     """Tokens remembered, the least recently renewed forgotten first: about 4 MB at 8 successors each."""
 
@@ -45,9 +51,12 @@ class Recycled(Evidence):
         return self._successors.get(tail[-1], ())
 
     def learn(self, verified: Verified) -> None:
-        successors = self._successors
-        for token, row in zip(verified.tree.tokens, verified.scores.top(self.k), strict=True):
+        successors, tokens = self._successors, verified.tree.tokens
+        rows = verified.scores.top(self.k)
+        # The accepted path last: of a token that occurs twice, what followed it in the text itself stays.
+        for node in (*range(len(tokens)), *verified.path):
+            token = tokens[node]
             successors.pop(token, None)  # so that it becomes the newest entry
-            successors[token] = [(other, math.exp(log)) for other, log in row]
+            successors[token] = [(other, math.exp(log)) for other, log in rows[node]]
         while len(successors) > self.KEPT:
             del successors[next(iter(successors))]

@@ -1,9 +1,9 @@
 """Fusion: one probability model over all evidence for what comes next, one tree grown best first under a node budget.
 
-The model is a variable-order n-gram model of the context (ppm.py; after prediction by partial matching, Cleary and Witten 1984),
-to which other evidence adds its votes (evidence.py). Related: SuffixDecoding (Oliaro 2024, arXiv:2411.04975) grows trees from
-suffix trees greedily by frequency; REST (He 2023, arXiv:2311.08252) retrieves from a datastore; SAM-Decoding (Hu 2024,
-arXiv:2411.10666) drafts the longest match from a suffix automaton.
+The model is a variable-order n-gram model of the context (ppm.py; after prediction by partial matching, Cleary and Witten
+1984), to which other evidence adds its votes (evidence.py). Related: SuffixDecoding (Oliaro 2024, arXiv:2411.04975) grows
+trees from suffix trees greedily by frequency; REST (He 2023, arXiv:2311.08252) retrieves from a datastore; SAM-Decoding (Hu
+2024, arXiv:2411.10666) drafts the longest match from a suffix automaton.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from .ppm import ESCAPE, FREQUENT, KIND, KINDS, RANKS, SUREST, ContextModel, Occ
 OCCURRENCES = 32
 """Most occurrences that vote on the first draft token."""
 
-SETTLED = 10.0
-"""An inherited vote of this weight, of a match of about ten tokens, is not joined by shorter matches or other evidence: it is
-ten times the escape."""
+SETTLED = 8
+"""An inherited match of this length is not joined by shorter ones or other evidence: they would hardly weigh."""
 
 DECIDING = 8
 """Most votes where that is so."""
@@ -32,11 +31,8 @@ DECIDING = 8
 LESSONS = 16
 """Most nodes of an accepted path to learn from: a long copy teaches no more than the length of its start."""
 
-OTHER_WEIGHT = 1.0
-"""Prior weight of a source of other evidence, as much as the escape: that of a match of nearly three tokens."""
-
-RATE = 0.05
-"""Step of learning: a kind of evidence that is always wrong halves its weight in some 15 tokens."""
+RATE = 0.1
+"""Step of learning: a kind of evidence that is always wrong halves its weight in some ten tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +52,8 @@ class Expansion:
 
     votes: list[Occurrence]
     """The occurrences that vote, those of each length of match side by side."""
+    cast: list[float]
+    """The weight of each vote."""
     guesses: list[tuple[int, float]]
     """(token, weight) of the other evidence."""
     weights: dict[int, float]
@@ -156,7 +154,7 @@ class Fusion(Drafter):
             if -key < floor:
                 break
             if stream is None:  # the node's turn to be expanded
-                known = self._expand(parent, parents[parent], tails[parent], depths[parent], reached[parent])
+                known = self._expand(parent, parents[parent], tails[parent], reached[parent])
                 weights = known.weights
                 at, scale = 0, reached[parent] / known.total
                 while at < rare and frequent[at][0] in weights:
@@ -198,24 +196,26 @@ class Fusion(Drafter):
                 opened += 1
         return tree
 
-    def _expand(self, node: int, parent: int, tail: list[int], depth: int, reached: float) -> Expansion:
+    def _expand(self, node: int, parent: int, tail: list[int], reached: float) -> Expansion:
         """The votes on what follows a node."""
         model, worth = self.model, self.weights.match
         text = model.tokens
         votes: list[Occurrence]
         settled = False
         if node == 0:
-            votes = model.matches(OCCURRENCES)
+            votes = [(follows, match, follows) for follows, match in model.matches(OCCURRENCES)]
         else:
             votes = []
             token, end = tail[-1], len(text)
-            for follows, match in self._expansions[parent].votes:
+            for follows, match, start in self._expansions[parent].votes:
                 if text[follows] == token:
                     follows += 1
-                    if follows == end:  # the line goes on copying itself, as LZ77 does
-                        follows -= depth
-                    votes.append((follows, match + 1 if match < SUREST else SUREST))
-            if votes and worth[votes[0][1]] >= SETTLED:
+                    if follows == end:
+                        if start < 0:
+                            continue
+                        follows = start
+                    votes.append((follows, match + 1 if match < SUREST else SUREST, start))
+            if votes and votes[0][1] >= SETTLED:
                 settled = True
                 del votes[DECIDING:]
             else:
@@ -223,45 +223,41 @@ class Fusion(Drafter):
                 if len(votes) < limit:
                     model.after(tail, votes, limit)
         weights: dict[int, float] = {}
-        if len(votes) == 1:
-            follows, match = votes[0]
-            total = weights[text[follows]] = worth[match] * RANKS[0]
-        else:
-            total = 0.0
-            rank = last = 0
-            for follows, match in votes:
-                if match != last:
-                    rank, last = 0, match
-                elif rank < LATER:
+        cast: list[float] = []
+        total, successors = 0.0, 0
+        longest = last = votes[0][1] if votes else 0
+        rank, fraction = -1, 1.0
+        for follows, match, _ in votes:
+            if match == last:
+                if rank < LATER:
                     rank += 1
-                token = text[follows]
-                weight = worth[match] * RANKS[rank]
-                total += weight
-                weights[token] = weights[token] + weight if token in weights else weight
+            else:
+                rank, last = 0, match
+                if match < longest and not successors:
+                    successors, fraction = len(weights), 1 / (longest + 1)
+            token = text[follows]
+            weight = worth[match] * RANKS[rank] * fraction
+            cast.append(weight)
+            total += weight
+            weights[token] = weights[token] + weight if token in weights else weight
+        left = ESCAPE[min(successors or len(weights), MANY)]
         guesses: list[tuple[int, float]] = []
-        if self._sources and not settled:
-            factor = OTHER_WEIGHT * self.weights.other
+        if not settled:
             for source in self._sources:
+                factor = self.weights.other if longest <= source.span else self.weights.other / (longest + 1)
                 for token, probability in source.guess(tail):
                     weight = factor * probability
-                    total += weight
                     guesses.append((token, weight))
+                    total += weight
                     weights[token] = weights.get(token, 0.0) + weight
-        left = ESCAPE[len(weights)] if len(weights) < MANY else ESCAPE[MANY]
-        known = self._expansions[node] = Expansion(votes, guesses, weights, left, total + left)
+        known = self._expansions[node] = Expansion(votes, cast, guesses, weights, left, total + left)
         return known
 
     def _weigh(self, known: Expansion, chosen: int) -> None:
         """Learn from what the target chose after a node."""
-        text, worth = self.model.tokens, self.weights.match
+        text = self.model.tokens
         right, total = [0.0] * KINDS, [0.0] * KINDS
-        rank = last = 0
-        for follows, match in known.votes:
-            if match != last:
-                rank, last = 0, match
-            elif rank < LATER:
-                rank += 1
-            weight = worth[match] * RANKS[rank]
+        for (follows, match, _), weight in zip(known.votes, known.cast, strict=True):
             total[KIND[match]] += weight
             if text[follows] == chosen:
                 right[KIND[match]] += weight
