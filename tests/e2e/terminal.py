@@ -30,6 +30,7 @@ class Terminal:
         self.stream = pyte.ByteStream(self.screen)
         self.raw = bytearray()
         """Everything the command wrote."""
+        self._parsed = 0
         self.started = time.monotonic()
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -65,13 +66,13 @@ class Terminal:
         except OSError:
             return False
         self.raw += data
-        # pyte knows no DCS strings and no private CSI with '=' or '>': drop what it would print.
-        self.stream.feed(data)
         return bool(data)
 
     @property
     def text(self) -> str:
-        """The screen's lines."""
+        """The screen's lines. Only now is what came in parsed: that takes more CPU time than drawing it did."""
+        self.stream.feed(bytes(self.raw[self._parsed :]))
+        self._parsed = len(self.raw)
         return "\n".join(line.rstrip() for line in self.screen.display)
 
     def wait(self, condition: str | Callable[[str], bool], timeout: float = 30) -> float:
@@ -89,6 +90,17 @@ class Terminal:
             if not alive:
                 break
         raise AssertionError(f"never saw {condition!r}; the screen was:\n{self.text}")
+
+    def wait_raw(self, data: bytes, timeout: float = 30) -> None:
+        """Pump until the command wrote these bytes, without parsing.
+
+        Raises:
+            AssertionError: it did not in time.
+        """
+        start, deadline = len(self.raw), time.monotonic() + timeout
+        while self.raw.find(data, max(0, start - len(data))) < 0:
+            if not self.pump() or time.monotonic() > deadline:
+                raise AssertionError(f"never wrote {data!r}")
 
     def send(self, keys: str) -> None:
         """Type."""

@@ -1,0 +1,87 @@
+"""What the interface costs the generator: tokens/s in the chat beside `specchat run`, one thread, in interleaved pairs.
+
+Run: `python -m benchmarks.chat_speed [--pairs 20]`. Also prints the drawing process's CPU seconds per 1,000 tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from tests.e2e.terminal import Terminal
+
+SPECCHAT = str(Path(sys.executable).parent / "specchat")
+PROMPT = "Explain prompt lookup and lookahead decoding."
+ARGUMENTS = ["--threads", "1", "--method", "greedy"]
+
+
+def headless() -> float:
+    """Tokens/s of `specchat run`."""
+    out = subprocess.run([SPECCHAT, "run", PROMPT, *ARGUMENTS, "--json"], check=True, capture_output=True, text=True)
+    return float(json.loads(out.stdout)["tokens_per_second"])
+
+
+class Chat:
+    """An open chat."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self.terminal = terminal
+        self.tokens = 0
+        terminal.wait("parameters", 60)
+        self.process = psutil.Process(terminal.process.pid)
+        self.cpu_seconds = 0.0
+
+    def answer(self) -> float:
+        """Tokens/s of one answer in a new chat, as its figures say."""
+        terminal = self.terminal
+        before = sum(self.process.cpu_times()[:2])
+        terminal.send(PROMPT + "\r")
+        terminal.wait_raw("finished ·".encode(), 60)
+        terminal.settle(0.5)
+        self.cpu_seconds += sum(self.process.cpu_times()[:2]) - before
+        found = re.search(r"(\d+) tokens · ([\d.]+) tokens/s", terminal.text)
+        assert found, terminal.text
+        self.tokens += int(found[1])
+        terminal.send("\x0c")  # a new chat
+        terminal.wait(lambda text: "finished ·" not in text, 10)
+        return float(found[2])
+
+
+def interval(ratios: list[float], rounds: int = 2000) -> tuple[float, float]:
+    """95% bootstrap interval of the median."""
+    rng = random.Random(0)
+    medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(rounds))
+    return medians[int(0.025 * rounds)], medians[int(0.975 * rounds)]
+
+
+def main() -> None:
+    """Print the ratio and its interval."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=20)
+    pairs = parser.parse_args().pairs
+    with Terminal([SPECCHAT, *ARGUMENTS], columns=110, lines=32) as terminal:
+        chat = Chat(terminal)
+        chat.answer()
+        ratios = []
+        for number in range(pairs):
+            ours, plain = chat.answer(), headless()
+            ratios.append(ours / plain)
+            print(f"\r{number + 1}/{pairs} pairs: chat {ours:.0f}, run {plain:.0f} tokens/s", end="", file=sys.stderr)
+        print(file=sys.stderr)
+    low, high = interval(ratios)
+    print(
+        f"chat / run, tokens/s: median {statistics.median(ratios):.3f} (95% interval {low:.3f} to {high:.3f}) of {pairs} pairs"
+    )
+    print(f"drawing process: {chat.cpu_seconds / chat.tokens * 1000:.2f} CPU seconds per 1,000 tokens ({chat.tokens} tokens)")
+
+
+if __name__ == "__main__":
+    main()
