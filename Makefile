@@ -43,7 +43,8 @@ $(VENV)/.chat: $(VENV)/bin/python $(SETUP)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.chat
-	$(PIP) install -q -c constraints.txt -e '.[dev]'
+	@echo "Setting up the tests: llama-cpp-python is compiled the first time, about four minutes on two cores."
+	$(PIP) install -q -c constraints.txt -e '.[dev,llama-cpp]'
 	@touch $@
 
 clean:

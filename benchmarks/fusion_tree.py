@@ -1,6 +1,6 @@
 """Time and memory of fusion at a long context: µs per tree, per appended token and per `learn`, bytes per token.
 
-    python benchmarks/fusion_tree.py [--length 32768] [--drafts 1000] [--nodes 16,64]
+    python -m benchmarks.fusion_tree [--length 32768] [--drafts 1000] [--nodes 16,64]
 
 Each text is indexed up to `length` less `drafts` tokens, then grows by one token before each timed draft. Seconds are those
 of this thread, so that other processes on the machine do not count. Memory is what tracemalloc counts, the text itself not
@@ -16,13 +16,13 @@ import tracemalloc
 from collections.abc import Callable
 from statistics import mean, median, quantiles
 
-from lookup_index import VOCABULARY, binary, markov, one_token, random_text, twice
-
 from specchat.backends.base import Sampling
 from specchat.backends.recorded import RecordedModel
 from specchat.decoders.base import Context, Verified
 from specchat.decoders.fusion import Fusion, FusionParams
 from specchat.decoders.verify import walk
+
+from .lookup_index import VOCABULARY, binary, markov, one_token, random_text, twice
 
 
 def measure(text: list[int], drafts: int, params: FusionParams) -> tuple[list[float], list[float], float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import regex  # type: ignore[import-untyped]
+import regex
 
 from ..backends.base import UserError
 from .detokenize import Decode, Detokenizer

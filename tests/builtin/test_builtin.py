@@ -9,6 +9,7 @@ from transformers import LlamaForCausalLM
 from specchat import builtin
 from specchat.builtin import evaluate as scoring
 from specchat.builtin import tokenizer as tokens_of
+from specchat.builtin.draw import Message
 
 
 def test_the_folder_is_found_and_small() -> None:
@@ -37,7 +38,7 @@ def test_it_copies_a_sentence(sentence: str, monkeypatch: pytest.MonkeyPatch) ->
     folder = builtin.path()
     model = LlamaForCausalLM.from_pretrained(folder, local_files_only=True)
     tokenizer = tokens_of.load(folder)
-    message: tokens_of.Message = {"role": "user", "content": f"Repeat this text exactly: {sentence}"}
+    message: Message = {"role": "user", "content": f"Repeat this text exactly: {sentence}"}
     prompt, _ = tokens_of.encode_chat(tokenizer, [message], generation_prompt=True)
     assert tokenizer.decode(scoring.answers(model, [prompt], 60)[0]) == sentence
 

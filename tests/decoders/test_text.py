@@ -7,7 +7,7 @@ from functools import cache
 from typing import Protocol
 
 import pytest
-import regex  # type: ignore[import-untyped]
+import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
@@ -230,7 +230,7 @@ def test_no_stop_is_half_shown(
 def ends_empty(pattern: str, text: str) -> bool:
     """Whether the regex first matches at the very end, where there is nothing to cut."""
     found = regex.search(pattern, text)
-    return bool(found) and found.start() == len(text)
+    return found is not None and found.start() == len(text)
 
 
 def chars(text: str, stops: Stops) -> tuple[list[str], TextStream]:
