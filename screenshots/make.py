@@ -24,10 +24,9 @@ from specchat.engine.client import EngineClient
 HERE = Path(__file__).resolve().parent
 SIZE = (104, 30)
 COPY = (
-    "Repeat this text exactly: Ada carried the lantern past the harbour before Bruno counted twelve ladders. "
-    "Clara painted the mirror near the market, and Dmitri sold nine baskets to Elena."
+    "Repeat this text exactly: The lighthouse stood on the northern rock. Every evening Ana climbed the stairs, lit the lamp and "
+    "wrote the weather into a book. Every morning she put out the lamp and rowed to the village for bread."
 )
-STORY = "Tell me a short story."
 
 Scene = Callable[[SpecchatApp, Pilot[Any]], Awaitable[None]]
 
@@ -55,10 +54,10 @@ async def say(app: SpecchatApp, pilot: Pilot[Any], text: str, *, wait: bool = Tr
 
 async def chat(app: SpecchatApp, pilot: Pilot[Any]) -> None:
     """A question, then a copy with the method switched in the middle of the answer."""
-    await say(app, pilot, "What is prompt lookup?")
+    await say(app, pilot, "How does prompt lookup work?")
     app.dialogue.switch("greedy")
     await say(app, pilot, COPY, wait=False)
-    await until(pilot, lambda: app.dialogue.answer is not None and app.dialogue.answer.figures.tokens >= 14)
+    await until(pilot, lambda: app.dialogue.answer is not None and app.dialogue.answer.figures.tokens >= 12)
     app.dialogue.switch("lookup")
     await until(pilot, lambda: app.dialogue.phase == "ready")
     await pilot.pause(0.3)

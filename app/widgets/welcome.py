@@ -32,11 +32,16 @@ STARTERS = (
         "lamp and wrote the weather into a book. Every morning she put out the lamp and rowed to the village for bread.",
     ),
     Starter(
-        "Write a list as JSON",
+        "Write a list with bullets",
         "editing: new marks, old words",
-        "Write this as JSON: apples, pears, plums, cherries, figs, dates",
+        "Write this as a bulleted list: apple, pear, plum, cherry",
     ),
-    Starter("What is prompt lookup?", "the model's own words: mostly one token a pass", "What is prompt lookup?"),
+    Starter(
+        "Explain prompt lookup and lookahead decoding",
+        "the model's own words: mostly one token a pass",
+        "Explain prompt lookup and lookahead decoding.",
+    ),
+    Starter("Tell a story about a fox", "new text: nothing to draft from", "Tell me a story about a fox."),
 )
 
 
