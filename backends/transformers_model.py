@@ -152,7 +152,8 @@ def _proven(
             raise Cancelled
 
     try:
-        runner, capabilities, several = prove(runner, config, embedding.shape[0], tick)
+        with _quiet():
+            runner, capabilities, several = prove(runner, config, embedding.shape[0], tick)
     except Exception as error:
         if not out_of_memory(error):
             raise
@@ -321,12 +322,23 @@ def _watched(progress: StageProgress | None, cancelled: Callable[[], bool] | Non
         return Bar(*args[:1], **options)
 
     before = logging.set_tqdm_hook(hook)
+    try:
+        with _quiet():
+            yield
+    finally:
+        logging.set_tqdm_hook(before)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No warnings of transformers meanwhile."""
+    from transformers.utils import logging
+
     verbosity = logging.get_verbosity()
     logging.set_verbosity(QUIET)
     try:
         yield
     finally:
-        logging.set_tqdm_hook(before)
         logging.set_verbosity(verbosity)
 
 

@@ -81,6 +81,9 @@ class TransformersSession(Session):
         self._reach_of = [self._plan.reaches[t] for t in self._plan.layer_types]
         self._bounded = not self._plan.full
         self._cuda = runner.device.type == "cuda"
+        # The LM head may be on another GPU than the embedding; an index on the CPU suits them all.
+        spread = len({spec.device for spec in runner.specs if spec is not None}) > 1
+        self._index_device = torch.device("cpu") if spread else runner.device
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -189,7 +192,7 @@ class TransformersSession(Session):
                 kwargs["position_ids"] = torch.tensor([[node.position for node in new]], device=run.device)
         if picks is None:
             return self._forward(**kwargs).logits[0]  # type: ignore[no-any-return]
-        index = torch.tensor(picks, dtype=torch.long, device=run.device)
+        index = torch.tensor(picks, dtype=torch.long, device=self._index_device)
         if run.takes_rows:
             return self._forward(**kwargs, logits_to_keep=index).logits[0]  # type: ignore[no-any-return]
         logits = self._forward(**kwargs).logits[0]
