@@ -24,8 +24,8 @@ from specchat.engine.client import EngineClient
 HERE = Path(__file__).resolve().parent
 SIZE = (104, 30)
 COPY = (
-    "Repeat this text exactly: The lighthouse stood on the northern rock. Every evening Ana climbed the stairs, lit the lamp and "
-    "wrote the weather into a book. Every morning she put out the lamp and rowed to the village for bread."
+    "Repeat this text exactly: The lighthouse stood on the northern rock. Every evening Ana climbed the stairs, lit the lamp "
+    "and wrote the weather into a book. Every morning she put out the lamp and rowed to the village for bread."
 )
 
 Scene = Callable[[SpecchatApp, Pilot[Any]], Awaitable[None]]

@@ -78,7 +78,9 @@ def test_transformers_agrees() -> None:
     theirs = AutoTokenizer.from_pretrained(WEIGHTS, local_files_only=True)
     messages: list[Message] = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi 😀\n 42"}]
     ours, _ = tokens_of.encode_chat(shipped(), messages, generation_prompt=True)
-    rendered = theirs.apply_chat_template([{"role": m["role"], "content": m["content"]} for m in messages], add_generation_prompt=True, tokenize=False)
+    rendered = theirs.apply_chat_template(
+        [{"role": m["role"], "content": m["content"]} for m in messages], add_generation_prompt=True, tokenize=False
+    )
     assert theirs(rendered, add_special_tokens=False).input_ids == ours
     assert theirs.eos_token_id == tokens_of.END
     split = theirs("<|end|>", add_special_tokens=False, split_special_tokens=True).input_ids
