@@ -51,7 +51,7 @@ def prior(match: int) -> float:
 
     The only occurrence is right with w · RANKS[0] / (w · RANKS[0] + ESCAPE[1]): 0.36, 0.58, 0.69, 0.76 … 0.88, 0.98.
     """
-    return 0.2 * match**1.25
+    return 0.2 * math.pow(match, 1.25)
 
 
 KIND = [0, 1, 2, 3, *(min(match.bit_length() + 1, 6) for match in range(4, SUREST + 1))]

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specchat.backends.base import Sampling, Scores, UserError
+from specchat.backends.base import ROOT, Sampling, Scores, UserError
 from specchat.backends.recorded import RecordedModel
-from specchat.decoders.base import ROOT, Context, Drafter, Tree, Verified, parse_params
+from specchat.decoders.base import Context, Drafter, Tree, Verified, parse_params
 from specchat.decoders.evidence import Evidence, Recycled
 from specchat.decoders.fusion import Fusion, FusionParams
 from specchat.decoders.lookup import Lookup, LookupParams
