@@ -154,7 +154,12 @@ class Context:
             raise UserError(last_error() or "no memory")
         self._keeper = _Keeper(self.handle, weights)
         self._memory: int | None = lib.llama_get_memory(self.handle)
+        # As an address: the bindings' pointer object takes longer to make than to read.
+        prototype = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+        self._logits_address = prototype(("llama_get_logits", lib._lib))
         self._logits: Tensor | None = None
+        self._seen: int | None = None
+        """Address of what `_logits` views."""
         n = PREFILL_CHUNK
         # Ours instead of llama_batch_init's: nodes with the same ids share one array of them.
         self._tokens, self._positions, self._counts = (np.zeros(n, np.int32) for _ in range(3))
@@ -211,8 +216,9 @@ class Context:
 
     def logits(self, rows: int) -> Tensor:
         """The logits of the last pass [rows, vocab]: a view that the next pass overwrites."""
-        address = ctypes.cast(self.lib.llama_get_logits(self.handle), ctypes.c_void_p).value
-        if self._logits is None or self._logits.data_ptr() != address:
+        address = self._logits_address(self.handle)
+        if self._logits is None or self._seen != address:
+            self._seen = address
             array: Any = (ctypes.c_float * (self.rows * self.weights.vocabulary)).from_address(address or 0)
             # Scores may outlive their session; then they keep the buffer.
             array.owner = self._keeper

@@ -82,6 +82,11 @@ class Sequences:
             UserError: more leaves than ids; nothing was changed.
         """
         n = len(tokens)
+        if n == 1 and not self.nodes:
+            # Plain decoding: every id runs through the one node.
+            self._grown = [(ROOT, list(range(len(self._at))))]
+            self._at = [first] * len(self._at)
+            return [Node(tokens[0], ROOT, self.length, self.all)]
         need = [0] * n
         below: dict[int, list[int]] = {}
         for i in range(n - 1, -1, -1):
@@ -215,6 +220,10 @@ class Sequences:
         """Make `path` part of every id's prefix; of the other nodes only those in `kept` stay, which hang below its end."""
         nodes, old = self.nodes, self.length
         new = old + len(path)
+        if len(path) == len(nodes) and nodes[path[-1]].holders == self.all:
+            # A line that is wholly accepted: the ids are where they belong.
+            self.length, self.nodes, self._at = new, {}, [ROOT] * len(self._at)
+            return
         if not kept and any(node.position >= new for node in nodes.values()):
             self._memory.remove(ANY, new, ANY)
         on_path = {node: depth for depth, node in enumerate(path, 1)}

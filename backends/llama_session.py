@@ -99,6 +99,9 @@ class LlamaSession(Session):
     def _pass(self, run: Context, new: list[Node], first: int, wanted: Sequence[int]) -> Tensor:
         """Run the model over the new nodes; logits of the wanted ones [rows, vocab]."""
         flagged = [row - first for row in wanted]
+        if len(new) <= PREFILL_CHUNK and len(flagged) <= run.rows and isinstance(wanted, range):
+            self._decode(run, new, flagged, len(new))
+            return run.logits(len(flagged))
         ordered = sorted(set(flagged))
         parts = []
         begin = done = 0
@@ -113,14 +116,7 @@ class LlamaSession(Session):
             while upto > done and ordered[upto - 1] >= end:
                 upto -= 1
             nodes = new[begin:end]
-            code = run.decode(
-                [node.token for node in nodes],
-                [node.position for node in nodes],
-                [node.holders for node in nodes],
-                [row - begin for row in ordered[done:upto]],
-            )
-            if code:
-                raise _failure(code, len(new), self._context)
+            self._decode(run, nodes, [row - begin for row in ordered[done:upto]], len(new))
             part = run.logits(upto - done)
             parts.append(part if end - begin == len(new) else part.clone())
             begin, done = end, upto
@@ -129,6 +125,14 @@ class LlamaSession(Session):
             place = {row: i for i, row in enumerate(ordered)}
             return logits[[place[row] for row in flagged]]
         return logits
+
+    def _decode(self, run: Context, nodes: list[Node], wanted: list[int], total: int) -> None:
+        """One call of llama_decode, over all of the pass's nodes or some."""
+        code = run.decode(
+            [node.token for node in nodes], [node.position for node in nodes], [node.holders for node in nodes], wanted
+        )
+        if code:
+            raise _failure(code, total, self._context)
 
     def _context_or_raise(self) -> Context:
         if self._run is None:

@@ -38,10 +38,10 @@ class LoadOptions:
     split_mode: str = "layer"
     """GGUF only: how several GPUs share the weights: layer, row, none."""
     flash_attention: str = "auto"
-    """GGUF only: auto, on, off."""
+    """GGUF only: auto, on, off; auto is off on the CPU, where it is slower, but for quantized caches, which need it."""
     kv_type: str = "auto"
     """GGUF only: type of the KV cache: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0; auto follows dtype and is f16 by default.
-    f32 turns flash attention off unless that is asked for, so that runtimes can be compared."""
+    f32 leaves flash attention off, so that runtimes can be compared."""
 
 
 def builtin_path(name: str = "target") -> Path:
