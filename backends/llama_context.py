@@ -160,6 +160,7 @@ class Context:
         self._logits: Tensor | None = None
         self._seen: int | None = None
         """Address of what `_logits` views."""
+        self._views: dict[int, Tensor] = {}
         n = PREFILL_CHUNK
         # Ours instead of llama_batch_init's: nodes with the same ids share one array of them.
         self._tokens, self._positions, self._counts = (np.zeros(n, np.int32) for _ in range(3))
@@ -224,7 +225,10 @@ class Context:
             array.owner = self._keeper
             flat = torch.from_numpy(np.frombuffer(array, np.float32))
             self._logits = flat.view(self.rows, self.weights.vocabulary)
-        return self._logits[:rows]
+            self._views.clear()
+        if rows not in self._views:
+            self._views[rows] = self._logits[:rows]
+        return self._views[rows]
 
     def remove(self, sequence: int, begin: int, end: int) -> bool:
         """llama_memory_seq_rm; whether the cache could."""
