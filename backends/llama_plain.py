@@ -82,8 +82,10 @@ class LlamaPlainSession(Session):
         out: dict[int, torch.Tensor] = {}
         while len(self._held) < len(text):
             begin = len(self._held)
-            end = min(len(text), begin + min(PREFILL_CHUNK, run.rows))
+            end = min(len(text), begin + PREFILL_CHUNK)
             flagged = [i for i in range(begin, end) if i in wanted]
+            if len(flagged) > run.rows:
+                end, flagged = flagged[run.rows], flagged[: run.rows]
             code = run.decode(text[begin:end], range(begin, end), [1] * (end - begin), [i - begin for i in flagged])
             if code:
                 run.clear()
