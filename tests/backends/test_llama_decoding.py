@@ -81,7 +81,6 @@ def gap(model: Model, prompt: list[int], answer: list[int], token: int) -> float
     return session.evaluate([*prompt, *answer][-1:], (-1,)).gap(0, token)
 
 
-@pytest.mark.slow
 def test_the_same_tokens_as_create_completion(pair: tuple[Model, Any], record_property: Any) -> None:
     model, theirs = pair
     ties = []
@@ -121,7 +120,6 @@ def test_float32_logits_are_transformers() -> None:
     torch.testing.assert_close(scores.logits, linear([ids[: n + 1] for n in scores.nodes]), atol=1e-3, rtol=0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("folder", [tiny_folder, builtin_path])
 def test_float32_answers_are_transformers_token_for_token(folder: Any) -> None:
     from transformers import AutoModelForCausalLM
@@ -160,7 +158,6 @@ def test_a_second_turn_reuses_the_prefix() -> None:
     assert second.answer == fresh.answer
 
 
-@pytest.mark.slow
 def test_the_built_in_model_on_both_runtimes_takes_the_same_ids() -> None:
     from specchat.backends.tokenizer import TextCodec
 

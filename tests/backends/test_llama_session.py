@@ -155,7 +155,6 @@ def play(mirror: Mirror, rng: random.Random) -> None:
     mirror.compare()
 
 
-@pytest.mark.slow
 @settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_thousand_random_sequences_leave_the_cache_as_a_fresh_evaluation(seed: int) -> None:
