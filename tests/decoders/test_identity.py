@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -23,12 +24,11 @@ IDENTICAL = [name for name, method in methods().items() if method.label == "iden
 
 
 @pytest.fixture(scope="module")
-def endless(builtin_model: Model) -> Any:
+def endless(builtin_model: Model) -> Model:
     """The built-in model without an end token: every answer has all its tokens."""
-    info = builtin_model.info
-    builtin_model.info = replace(info, eos_ids=())
-    yield builtin_model
-    builtin_model.info = info
+    model = copy(builtin_model)
+    model.info = replace(model.info, eos_ids=())
+    return model
 
 
 def answer(model: Model, prompt: Sequence[int], method: str, sampling: Sampling | None = None) -> list[int]:
