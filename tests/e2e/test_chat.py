@@ -98,8 +98,7 @@ def test_hostile_model_text_is_shown_and_does_nothing(env: dict[str, str], tmp_p
     with Terminal([SPECCHAT, "--model", f"recorded:{path}"], env=env) as terminal:
         terminal.wait("identical", 20)
         terminal.send("go\r")
-        terminal.wait("finished", 30)
-        assert "[bold]b[/bold]" in terminal.text
+        terminal.wait(lambda text: "[bold]b[/bold]" in text and "finished ·" in text, 30)
         assert "end" in terminal.text
         for sequence in (b"\x1b[31mred", b"\x1b]0;owned", b"\x1b]52;c;ZXZpbA", b"\x9b2J"):
             assert sequence not in terminal.raw
