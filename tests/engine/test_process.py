@@ -213,9 +213,11 @@ def test_quit_and_the_end_of_input_end_it(log: Path, tmp_path: Path) -> None:
 
 
 PARENT = """
-import sys, time
+import signal, sys, time
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Started
+# A shell that starts the tests in the background has SIGINT ignored, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 client = EngineClient()
 client.load(sys.argv[1])
 for event in client.stream(client.generate("hello")):
