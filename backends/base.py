@@ -107,6 +107,19 @@ class Scores(ABC):
         """For each row the k most probable (token id, natural log-probability), best first, before any filter."""
 
     @abstractmethod
+    def candidates(
+        self,
+        count: int,
+        sampling: Sampling,
+        histories: Sequence[Sequence[int]] | None = None,
+        *,
+        independent: bool = False,
+    ) -> list[list[tuple[int, float]]]:
+        """For each row up to `count` guesses (token id, probability), as a drafter makes them: at temperature 0 the most
+        probable tokens, else a sample without replacement in the order of drawing. Its noise is the target's own at that
+        position (so the first guess is `choose`'s pick), or, if `independent`, a drafter's, as acceptance rules need it."""
+
+    @abstractmethod
     def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
         """Probabilities [vocab] (numpy float32) of one row: the plain softmax, or after `sampling`'s filters if given."""
 

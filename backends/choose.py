@@ -13,21 +13,13 @@ temperature, top-k, top-p, min-p. Where transformers leaves a tie to its sort, t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
 
 import torch
 from torch import Tensor
 
 from .base import Sampling
+from .noise import GOLDEN, MIX_A, MIX_B, UNIFORM_BITS, Purpose, noise_key, uniform
 
-MASK64 = 0xFFFFFFFFFFFFFFFF
-GOLDEN = 0x9E3779B97F4A7C15
-"""2^64 / the golden ratio: the step between two numbers of a SplitMix64 stream."""
-MIX_A, MIX_B = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-"""Multipliers of SplitMix64's finalizer (Stafford's mix 13), which passes BigCrush on a counter."""
-
-UNIFORM_BITS = 52
-"""Bits of a uniform number: (n + 1/2) / 2^52 is exact in float64, never 0 or 1; with 53 bits the last rounds to 1."""
 MASS_SCALE = float(1 << 42)
 """Top-p adds probabilities as integers of this scale: integer sums do not depend on their order, so neither batch,
 device nor shortlist can move the cut. A vocabulary of 2^20 fills 62 bits; what is rounded away is below 3e-7 of the
@@ -41,27 +33,7 @@ BLOCK = 1 << 22
 """Most logits worked on at once when the whole vocabulary takes part: keeps temporaries at 32 MB each."""
 
 
-class Purpose(IntEnum):
-    """What a number is drawn for; different purposes get independent numbers at the same position."""
-
-    CHOOSE = 0
-    """The target's own pick (shared with a drafter that samples under exact matching)."""
-    DRAFT = 1
-    """A drafter's sample under an acceptance rule."""
-    ACCEPT = 2
-    """The uniform number that an acceptance rule compares with p / q."""
-    RESIDUAL = 3
-    """The draw from what is left after a rejection."""
-
-
 # ---------------------------------------------------------------------------------------------------------------- noise
-
-
-def _mix(z: int) -> int:
-    """SplitMix64's finalizer on one 64-bit integer; `_mix_tensor` is its twin."""
-    z = ((z ^ (z >> 30)) * MIX_A) & MASK64
-    z = ((z ^ (z >> 27)) * MIX_B) & MASK64
-    return z ^ (z >> 31)
 
 
 def _signed(z: int) -> int:
@@ -70,34 +42,13 @@ def _signed(z: int) -> int:
 
 
 def _mix_tensor(z: Tensor) -> Tensor:
-    """SplitMix64's finalizer, elementwise on int64 (whose products wrap in two's complement). Overwrites `z`."""
+    """`noise._mix`, SplitMix64's finalizer, elementwise on int64 (whose products wrap in two's complement). Overwrites `z`."""
     for shift, factor in ((30, MIX_A), (27, MIX_B)):
         # `>>` copies the sign bit down; the mask makes the shift logical.
         z ^= (z >> shift).bitwise_and_((1 << (64 - shift)) - 1)
         z *= _signed(factor)
     z ^= (z >> 31).bitwise_and_((1 << 33) - 1)
     return z
-
-
-def noise_key(seed: int, position: int, purpose: Purpose = Purpose.CHOOSE, attempt: int = 0) -> int:
-    """The 64-bit key of the stream of random numbers that belongs to these four.
-
-    Args:
-        seed: any integer; taken modulo 2^64.
-        position: absolute position of the token to pick.
-        purpose: what the numbers are for.
-        attempt: counts draws for one purpose at one position (the children of a node, say).
-    """
-    key = _mix((seed + GOLDEN) & MASK64)
-    for part in (position, int(purpose), attempt):
-        key = _mix(((key ^ (part & MASK64)) + GOLDEN) & MASK64)
-    return key
-
-
-def uniform(seed: int, position: int, purpose: Purpose, attempt: int = 0) -> float:
-    """One number of (0, 1) for each (seed, position, purpose, attempt), independent of the tokens' noise there."""
-    # Token t takes number t + 1 of the stream, so number 0 is free.
-    return ((_mix(noise_key(seed, position, purpose, attempt)) >> (64 - UNIFORM_BITS)) + 0.5) * 2.0**-UNIFORM_BITS
 
 
 def gumbel(keys: Sequence[int], ids: Tensor) -> Tensor:
@@ -322,3 +273,57 @@ def warp(logits: Tensor, sampling: Sampling, history: Sequence[int] | None = Non
     scaled, ids = _filtered(row, sampling)
     out[ids[0]] = scaled[0].log_softmax(-1)
     return out
+
+
+def candidates(
+    logits: Tensor,
+    count: int,
+    sampling: Sampling,
+    positions: Sequence[int],
+    histories: Sequence[Sequence[int]] | None = None,
+    purpose: Purpose = Purpose.CHOOSE,
+) -> list[list[tuple[int, float]]]:
+    """A draft model's guesses after each row: what it would pick, and what it would pick if it could not pick that.
+
+    At temperature 0 these are the most probable tokens. Else they are a sample without replacement of what the filters keep
+    (Gumbel top-k: Kool, van Hoof and Welling, "Stochastic Beams and Where to Find Them", 2019), in the order of drawing. With
+    the purpose CHOOSE the first one is `choose`'s pick, so that a draft model which agrees with the target about the
+    probabilities agrees with it about the token; with DRAFT the sample is independent of the target's noise.
+
+    Args:
+        logits: [rows, vocab].
+        count: most guesses a row.
+        sampling, positions, histories: as `choose`.
+        purpose: whose noise to use.
+
+    Returns:
+        for each row (token id, probability after the filters; at temperature 0 the plain softmax); fewer than `count` where
+        the filters keep fewer.
+    """
+    row = logits
+    if sampling.uses_history:
+        if histories is None:
+            raise ValueError("a repetition penalty needs the tokens before each row")
+        row = penalize(_working_copy(logits), sampling.repetition_penalty, histories)
+    count = min(count, row.shape[-1])
+    if sampling.greedy:
+        values, ids = shortlist(row.float(), count)
+        values, order = values.sort(dim=-1, descending=True, stable=True)
+        ids, probs = ids.gather(-1, order), (values - row.float().logsumexp(-1, keepdim=True)).exp()
+    else:
+        scaled, ids = _filtered(_working_copy(row), sampling)
+        probs = scaled.softmax(-1)
+        keys = [noise_key(sampling.seed, position, purpose) for position in positions]
+        count = min(count, scaled.shape[-1])
+        noisy, order = (scaled + gumbel(keys, ids)).topk(count, dim=-1, sorted=True)
+        ids, probs = ids.expand_as(scaled).gather(-1, order), probs.gather(-1, order)
+        probs = probs.masked_fill(noisy.isneginf(), 0.0)
+    return [
+        [(token, p) for token, p in zip(tokens[:count], ps[:count], strict=True) if p > 0]
+        for tokens, ps in zip(ids.tolist(), probs.tolist(), strict=True)
+    ]
+
+
+__all__ = [
+    "Purpose", "candidates", "choose", "draw", "gumbel", "noise_key", "penalize", "shortlist", "uniform", "warp",
+]  # fmt: skip

@@ -319,6 +319,16 @@ class RecordedScores(Scores):
             out.append([(token, math.log(CERTAINTY)), *((other, self._other) for other in others)][:k])
         return out
 
+    def candidates(
+        self,
+        count: int,
+        sampling: Sampling,
+        histories: Sequence[Sequence[int]] | None = None,
+        *,
+        independent: bool = False,
+    ) -> list[list[tuple[int, float]]]:
+        return [[(token, math.exp(log)) for token, log in row] for row in self.top(count)]
+
     def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
         import numpy as np  # here alone: drafting and verifying by exact match need no arrays
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .base import Sampling, Scores
-from .choose import choose, shortlist, warp
+from .choose import Purpose, candidates, choose, shortlist, warp
 
 
 class TorchScores(Scores):
@@ -44,6 +44,18 @@ class TorchScores(Scores):
         ids = ids.gather(-1, order)[:, :k]
         logp = values[:, :k] - logits.logsumexp(-1, keepdim=True)
         return [list(zip(i, p, strict=True)) for i, p in zip(ids.tolist(), logp.tolist(), strict=True)]
+
+    def candidates(
+        self,
+        count: int,
+        sampling: Sampling,
+        histories: Sequence[Sequence[int]] | None = None,
+        *,
+        independent: bool = False,
+    ) -> list[list[tuple[int, float]]]:
+        """For each row up to `count` guesses (see `choose.candidates`)."""
+        purpose = Purpose.DRAFT if independent else Purpose.CHOOSE
+        return candidates(self.logits, count, sampling, self.positions, histories, purpose)
 
     def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
         """Probabilities [vocab] (numpy float32) of one row: plain softmax, or after `sampling`'s filters if given."""

@@ -43,6 +43,16 @@ class Acceptance:
                 return "lossy"
 
 
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """Children that were sampled, without replacement, from a draft's distribution."""
+
+    q: Any
+    """The draft's probabilities after the filters, before the first draw (numpy [vocab])."""
+    nodes: tuple[int, ...]
+    """The children in the order of drawing."""
+
+
 @dataclass(slots=True)
 class Tree:
     """A token tree: `tokens[n]` and `parents[n]`. Node 0 is the pending token (chosen already, not yet evaluated)."""
@@ -51,9 +61,12 @@ class Tree:
     parents: list[int]
     window: frozenset[int] = frozenset()
     """Nodes that are no guesses of what comes next (a lookahead window's): not counted as drafted."""
-    probs: dict[int, Any] | None = None
-    """For each parent whose children were *sampled*: the draft's probabilities [vocab] they were drawn from. A child of any
-    other parent counts as drafted with certainty (q = 1). Only `rejection` and `soft` acceptance read it."""
+    probs: dict[int, Draws] | None = None
+    """By parent, where children were *sampled*. All other children count as drafted with certainty (q = 1). Only `rejection`
+    and `soft` acceptance read it."""
+    alive: int = 0
+    """The first nodes, if any, that the drafter has evaluated already, with some of the target's layers: in the session they
+    have the same numbers, and the verifying pass completes them."""
     via: str = ""
     """The method that drafted it, where the one in force hands over to others (`auto`)."""
 
@@ -132,6 +145,8 @@ class Context:
     """Whether the model verifies branching trees; if not, the tree must be a chain."""
     draft_model: Model | None = None
     """The draft model that was loaded beside the target."""
+    model: Model | None = None
+    """The target."""
     acceptance: Acceptance = Acceptance()
     """The rule in force. Under `exact` a drafter that samples should share the target's noise (the same Sampling and
     position give the same pick); under the others its draws must be independent of it."""

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from ..backends.base import PREFILL_CHUNK, ContextFull, Message, Model, Sampling, UserError
 from . import registry
+from .accept import accept
 from .base import Acceptance, Context, Drafter, Outcome, Tree, Verified, parse_params
 from .stats import Totals
 from .text import Stops, TextStream
@@ -236,6 +237,7 @@ class Generation(Iterator[Step]):
             self._eos,
             self._branching,
             conversation.draft_model,
+            conversation.model,
             self.acceptance,
             conversation.drafter,
         )
@@ -254,7 +256,8 @@ class Generation(Iterator[Step]):
             outcome = drafter.step(self._context())
             new = self._cut(list(outcome.tokens), done=outcome.done)
         else:
-            draft_seconds, outcome = self._draft_and_verify(drafter)
+            draft_seconds, early, outcome = self._draft_and_verify(drafter)
+            forward += early
             new = self._cut(list(outcome.tokens))
         waiting = len(self._text.held)
         text = self._show(new)
@@ -279,29 +282,44 @@ class Generation(Iterator[Step]):
         self.totals.add(step)
         return step
 
-    def _draft_and_verify(self, drafter: Drafter) -> tuple[float, Outcome]:
-        """Seconds of drafting, and what the step gave."""
+    def _draft_and_verify(self, drafter: Drafter) -> tuple[float, float, Outcome]:
+        """Seconds of drafting, how many of them the target's own first layers ran, and what the step gave."""
         started = time.perf_counter()
         session = self.conversation.session
         forward = session.forward_seconds
         tree = drafter.draft(self._context())
-        # Recompute and self-speculation run the target while they draft: those passes count as forward seconds.
-        draft_seconds = time.perf_counter() - started - (session.forward_seconds - forward)
+        draft_seconds, early = time.perf_counter() - started, 0.0
+        passes = session.forward_seconds - forward
+        if tree.alive:
+            early = passes  # the first layers draft
+        else:
+            draft_seconds -= passes  # recompute reads the whole text again
+        forward = session.forward_seconds
         fits = len(tree) <= session.context - session.length
         if not fits:
             # `room` bounds the depth; at the very end of the context a broad tree may still have too many nodes.
             tree = Tree.root(self.tokens[-1])
-        scores = session.evaluate(tree.tokens, tree.parents)
+            session.commit(())
+        if tree.alive:
+            scores = session.evaluate(tree.tokens[tree.alive :], tree.parents[tree.alive :], range(len(tree)))
+        else:
+            scores = session.evaluate(tree.tokens, tree.parents)
         histories = self._histories(tree) if self.sampling.uses_history else None
         chosen = scores.choose(self.sampling, histories)
-        path = walk(tree, chosen)
+        if self.acceptance.rule == "exact" or len(tree) == 1:
+            path = walk(tree, chosen)
+        else:
+            path, last = accept(tree, scores, chosen, self.acceptance, self.sampling, lambda node: self._history(tree, node))
+            # What the drafters learn is what became of it.
+            for node, follows in zip(path, [*(tree.tokens[node] for node in path[1:]), last], strict=True):
+                chosen[node] = follows
         session.commit(path)
         tokens = [tree.tokens[node] for node in path[1:]] + [chosen[path[-1]]]
         if fits:
             drafter.learn(Verified(tree, chosen, path, scores, draft_seconds, session.forward_seconds - forward))
         drafted = len(tree) - 1 - len(tree.window)
         accepted = sum(node not in tree.window for node in path[1:]) if tree.window else len(path) - 1
-        return draft_seconds, Outcome(tokens, tree, path, drafted, accepted)
+        return draft_seconds, early, Outcome(tokens, tree, path, drafted, accepted)
 
     def _cut(self, new: list[int], *, done: bool = False) -> list[int]:
         """The tokens of a step, cut after an EOS or at the token limit; sets the finish reason."""
@@ -333,8 +351,10 @@ class Generation(Iterator[Step]):
 
     def _histories(self, tree: Tree) -> list[list[int]]:
         """For each node all tokens up to and including it."""
-        before = self.tokens[:-1]
-        return [before + [tree.tokens[i] for i in tree.path(node)] for node in range(len(tree))]
+        return [self._history(tree, node) for node in range(len(tree))]
+
+    def _history(self, tree: Tree, node: int) -> list[int]:
+        return self.tokens[:-1] + [tree.tokens[i] for i in tree.path(node)]
 
 
 def generate(

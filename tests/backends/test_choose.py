@@ -25,6 +25,7 @@ from transformers import (
 )
 
 import specchat.backends.choose as module
+from specchat.backends import noise
 from specchat.backends.base import Sampling
 from specchat.backends.choose import Purpose, choose, draw, gumbel, noise_key, shortlist, uniform, warp
 
@@ -142,15 +143,15 @@ def test_extreme_hashes_give_finite_noise(monkeypatch: pytest.MonkeyPatch) -> No
 @given(st.integers(0, 2**64 - 1))
 def test_both_mixers_agree(z: int) -> None:
     mixed = module._mix_tensor(torch.tensor([module._signed(z)]))
-    assert int(mixed) & module.MASK64 == module._mix(z)
+    assert int(mixed) & noise.MASK64 == noise._mix(z)
 
 
 def test_splitmix64_reference_values() -> None:
     # The first numbers of SplitMix64 seeded with 1234567, as published with the generator (prng.di.unimi.it).
     state, out = 1234567, []
     for _ in range(3):
-        state = (state + module.GOLDEN) & module.MASK64
-        out.append(module._mix(state))
+        state = (state + noise.GOLDEN) & noise.MASK64
+        out.append(noise._mix(state))
     assert out == [6457827717110365317, 3203168211198807973, 9817491932198370423]
 
 

@@ -299,6 +299,16 @@ class Told(Scores):
     def top(self, k: int) -> list[list[tuple[int, float]]]:
         return [row[:k] for row in self.rows]
 
+    def candidates(
+        self,
+        count: int,
+        sampling: Sampling,
+        histories: Sequence[Sequence[int]] | None = None,
+        *,
+        independent: bool = False,
+    ) -> list[list[tuple[int, float]]]:
+        raise NotImplementedError
+
     def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
         raise NotImplementedError
 

@@ -1,0 +1,153 @@
+"""When a draft token is accepted, where that is not exact match: rejection sampling, soft and typical acceptance.
+
+Rejection sampling: Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative Decoding" (2023),
+arXiv:2211.17192; Chen et al., "Accelerating Large Language Model Decoding with Speculative Sampling" (2023), arXiv:2302.01318.
+On a tree: Miao et al., "SpecInfer" (2023), arXiv:2305.09781, and, for siblings sampled without replacement, Jeon et al.,
+"Recursive Speculative Decoding" (2024), arXiv:2402.14160. Typical acceptance: Cai et al., "Medusa" (2024), arXiv:2401.10774.
+
+Below, p is the target's probability after the sampling filters and q the draft's, of one token after one node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..backends.base import Sampling, Scores
+from ..backends.noise import Purpose, uniform
+from .base import Acceptance, Tree
+
+Histories = Callable[[int], Sequence[int]]
+"""All tokens up to and including a node."""
+
+
+def accept(
+    tree: Tree, scores: Scores, chosen: Sequence[int], rule: Acceptance, sampling: Sampling, histories: Histories
+) -> tuple[list[int], int]:
+    """The accepted path under a rule other than exact match, and the token after it.
+
+    Its draws are independent of the draft's: they have streams of their own (`noise.Purpose`).
+
+    Args:
+        tree: tokens and parents [n], with the draft's distributions where children were sampled.
+        scores: one row for each node, in order.
+        chosen: the plain method's choice after each node [n].
+        rule: which test.
+        sampling: the settings in force, and the seed.
+        histories: the text up to a node, for penalties.
+
+    Returns:
+        indices of the accepted nodes, node 0 first, and the next pending token.
+    """
+    children: dict[int, list[int]] = {}
+    for node, parent in enumerate(tree.parents[1:], 1):
+        children.setdefault(parent, []).append(node)
+    test = _typical if rule.rule == "typical" else _sampled
+    path = [0]
+    while True:
+        node = path[-1]
+        history = histories(node) if sampling.uses_history else None
+        accepted, token = test(tree, scores, chosen[node], rule, sampling, node, children.get(node, []), history)
+        if accepted is None:
+            return path, token
+        path.append(accepted)
+
+
+def _sampled(
+    tree: Tree, scores: Scores, own: int, rule: Acceptance, sampling: Sampling, node: int, children: list[int], history: Any
+) -> tuple[int | None, int]:
+    """One node under `rejection` or `soft`: an accepted child, or a token drawn from what the refused ones left.
+
+    Every refusal takes from p what the refused child could have claimed, p ← norm(max(0, p − q)); a sibling was drawn from
+    what q had left, q ← q without the refused token. A child that no distribution proposed was certain: q = 1 at its token.
+    """
+    if sampling.greedy:
+        return _greedy(tree, scores, own, rule, sampling, node, children, history)
+    position = scores.positions[node]
+    p = _normal(scores.probs(node, sampling, history))
+    draws = (tree.probs or {}).get(node)
+    sampled = () if draws is None else draws.nodes
+    q = None if draws is None else _normal(draws.q)
+    for attempt, child in enumerate([*sampled, *(child for child in children if child not in sampled)]):
+        token = tree.tokens[child]
+        by_draw = q is not None and attempt < len(sampled)
+        likely = float(q[token]) if by_draw else 1.0
+        limit = rule.beta if rule.rule == "soft" else uniform(sampling.seed, position, Purpose.ACCEPT, attempt)
+        if passes(float(p[token]), likely, limit):
+            return child, token
+        left = (p - q).clip(0) if by_draw else p.copy()
+        left[token] = 0  # it has been refused: what rounding leaves of it is nothing
+        total = left.sum()
+        if by_draw:
+            q[token] = 0
+            q = q / (q.sum() or 1.0)
+        # Rounding alone can leave nothing: then p equals q, and whatever p says is right.
+        p = left / total if total > 0 else p
+    return None, _pick(p, uniform(sampling.seed, position, Purpose.RESIDUAL))
+
+
+def passes(p: float, q: float, limit: float) -> bool:
+    """The test of one draft token: q ≤ p, or else 1 − p/q < limit.
+
+    With a limit drawn uniformly each time this accepts with probability min(1, p/q): rejection sampling. A fixed limit is the
+    soft rule's β: 0 accepts only q ≤ p, 1 all. (One source prints the soft test the wrong way round, "accept if
+    1 − p/q > β", which favours the worst tokens.)
+    """
+    return q <= p or 1 - p / q < limit or limit >= 1
+
+
+def _greedy(
+    tree: Tree, scores: Scores, own: int, rule: Acceptance, sampling: Sampling, node: int, children: list[int], history: Any
+) -> tuple[int | None, int]:
+    """At temperature 0 rejection is exact match; the soft rule takes p from the plain softmax, where more than one token has
+    some of it, and any child that greedy decoding would choose."""
+    for child in children:
+        if tree.tokens[child] == own:
+            return child, own
+    if rule.rule == "soft" and children:
+        unfiltered = Sampling(temperature=1.0, repetition_penalty=sampling.repetition_penalty)
+        p = scores.probs(node, unfiltered, history)
+        best = max(children, key=lambda child: float(p[tree.tokens[child]]))
+        if passes(float(p[tree.tokens[best]]), 1.0, rule.beta):
+            return best, tree.tokens[best]
+    return None, own
+
+
+def _normal(p: Any) -> Any:
+    """The same distribution in float64 [vocab], its sum 1."""
+    p = p.astype("float64")
+    return p / p.sum()
+
+
+def _pick(p: Any, number: float) -> int:
+    """The token of a distribution [vocab] at which its cumulative sum passes `number` (0 … 1)."""
+    upto = p.cumsum()
+    index = int(upto.searchsorted(number * upto[-1], side="right"))
+    # A number so near 1 that rounding passes the end takes the last token that has any probability.
+    return index if index < len(p) and p[index] > 0 else int(p.nonzero()[0][-1])
+
+
+def _typical(
+    tree: Tree, scores: Scores, own: int, rule: Acceptance, sampling: Sampling, node: int, children: list[int], history: Any
+) -> tuple[int | None, int]:
+    """One node under `typical`: the most probable child with p > min(ε, δ · exp(−entropy of p)), or the target's own choice.
+
+    p is taken at the temperature in force, or at 1 for greedy decoding; no filter, so that the entropy is the model's own.
+    A child that is the target's own choice is accepted in any case: it would come next anyhow.
+    """
+    same = next((child for child in children if tree.tokens[child] == own), None)
+    if same is not None or not children:
+        return same, own
+    unfiltered = Sampling(temperature=sampling.temperature or 1.0, repetition_penalty=sampling.repetition_penalty)
+    p = _normal(scores.probs(node, unfiltered, history))
+    some = p[p > 0]
+    limit = min(rule.epsilon, rule.delta * math.exp(float((some * _log(some)).sum())))
+    best = max(children, key=lambda child: float(p[tree.tokens[child]]))
+    return (best, tree.tokens[best]) if p[tree.tokens[best]] > limit else (None, own)
+
+
+def _log(p: Any) -> Any:
+    import numpy as np  # here alone: exact match, the usual rule, needs no arrays
+
+    return np.log(p)
