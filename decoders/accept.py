@@ -68,10 +68,10 @@ def _sampled(
     p = _normal(scores.probs(node, sampling, history))
     draws = (tree.probs or {}).get(node)
     sampled = () if draws is None else draws.nodes
-    q = None if draws is None else _normal(draws.q)
+    q: Any = None if draws is None else _normal(draws.q)
     for attempt, child in enumerate([*sampled, *(child for child in children if child not in sampled)]):
         token = tree.tokens[child]
-        by_draw = q is not None and attempt < len(sampled)
+        by_draw = attempt < len(sampled)
         likely = float(q[token]) if by_draw else 1.0
         limit = rule.beta if rule.rule == "soft" else uniform(sampling.seed, position, Purpose.ACCEPT, attempt)
         if passes(float(p[token]), likely, limit):

@@ -216,6 +216,10 @@ class Drafter(ABC):
     """Title, authors' first name and year; a link if there is one."""
     needs_tree: ClassVar[bool] = False
     """It cannot work without branching trees; others draft a chain where `Context.branching` is False."""
+    needs_draft_model: ClassVar[bool] = False
+    """It drafts with a second, smaller model."""
+    needs_layers: ClassVar[bool] = False
+    """It drafts with the target's first layers."""
     drafts: ClassVar[bool] = True
     """False for the plain methods, which need neither."""
     Params: ClassVar[type[Any]] = NoParams

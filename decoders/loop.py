@@ -7,7 +7,7 @@ between any two steps: cache and pools stay, and no token changes as long as the
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -56,11 +56,29 @@ class Step:
 class Conversation:
     """One chat on one model: the KV cache and the drafters' pools, which outlive answers and method switches."""
 
-    def __init__(self, model: Model, *, draft_model: Model | None = None, context: int | None = None) -> None:
+    def __init__(
+        self, model: Model, *, draft_model: Model | Callable[[], Model | None] | None = None, context: int | None = None
+    ) -> None:
+        """Open the target's session.
+
+        Args:
+            model: the target.
+            draft_model: for the methods that draft with one; or what loads it when the first of them is chosen.
+            context: most tokens of the conversation.
+        """
         self.model = model
-        self.draft_model = draft_model
+        self._draft_model = draft_model
         self.session = model.open_session(context)
         self._drafters: dict[str, Drafter] = {}
+
+    @property
+    def draft_model(self) -> Model | None:
+        """The draft model, if it is loaded."""
+        return self._draft_model if isinstance(self._draft_model, Model) else None
+
+    def helper(self, name: str) -> Drafter:
+        """The drafter of this name as it is, for methods that build on others; with default settings if it is new."""
+        return self._drafters.get(name) or self.drafter(name)
 
     def drafter(self, name: str, settings: Mapping[str, Any] | None = None) -> Drafter:
         """The drafter of this name, kept from earlier use, with these settings.
@@ -69,7 +87,9 @@ class Conversation:
             UserError: no such method or setting, or the model cannot run it.
         """
         method = registry.get(name)
-        reason = registry.unavailable(method, self.model.info.capabilities)
+        if method.needs_draft_model and self._draft_model is not None and not isinstance(self._draft_model, Model):
+            self._draft_model = self._draft_model()
+        reason = registry.unavailable(method, self.model.info.capabilities, draft_model=self._draft_model is not None)
         if reason:
             raise UserError(f"Method {name} is not available here: {reason}")
         params = parse_params(method, dict(settings or {}))
@@ -239,7 +259,7 @@ class Generation(Iterator[Step]):
             conversation.draft_model,
             conversation.model,
             self.acceptance,
-            conversation.drafter,
+            conversation.helper,
         )
 
     def _step(self) -> Step:

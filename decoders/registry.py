@@ -20,6 +20,9 @@ BUILT_IN = {
     "recycle": "recycle:Recycle",
     "jacobi": "jacobi:Jacobi",
     "lookahead": "lookahead:Lookahead",
+    "draft": "draft:Draft",
+    "early-exit": "early_exit:EarlyExit",
+    "tree": "tree:TokenTree",
     "fusion": "fusion:Fusion",
 }
 """Method name → module and class in this package, in the order in which the interface shows them."""
@@ -70,14 +73,22 @@ def get(name: str) -> type[Drafter]:
     raise UserError(f"There is no method {name!r}. {hint}")
 
 
-def unavailable(method: type[Drafter], capabilities: Capabilities) -> str:
-    """Why a model with these capabilities cannot run `method`; empty if it can."""
+def unavailable(method: type[Drafter], capabilities: Capabilities, *, draft_model: bool = True) -> str:
+    """Why a model with these capabilities cannot run `method`; empty if it can.
+
+    Args:
+        draft_model: whether there is a draft model beside it.
+    """
     if not method.drafts:
         return ""
     if not capabilities.chain:
         return capabilities.reasons.get("chain", "This model verifies no drafts.")
     if method.needs_tree and not capabilities.tree:
         return capabilities.reasons.get("tree", "This model verifies no branching trees.")
+    if method.needs_layers and not capabilities.layers and "layers" in capabilities.reasons:
+        return capabilities.reasons["layers"]
+    if method.needs_draft_model and not draft_model:
+        return "it needs a draft model: load one with --draft-model."
     return ""
 
 

@@ -1,0 +1,80 @@
+"""Seconds of a pass by its number of nodes, learned from the passes themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MEMORY = 24
+"""Passes of a size after which an older one counts for a third: contexts grow, and machines get busy."""
+
+OUTLIER = 3.0
+"""A pass that took longer than this many times the expected time counts as this much: somebody else had the machine."""
+
+SLOPE = 0.03
+"""What each node beyond the first is taken to add to a pass, as a share of a one-node pass, before more is known."""
+
+
+def bucket(nodes: int) -> int:
+    """Passes of about the same size are measured together: 1, 2, 3, 4, then four steps to each doubling."""
+    if nodes <= 4:
+        return nodes
+    step = 1 << (nodes.bit_length() - 3)
+    return -(-nodes // step) * step
+
+
+class PassCosts:
+    """Expected seconds of a pass over n nodes: the running mean of its bucket, and between buckets a straight line.
+
+    Means, not medians: what counts is how much time passes take together. Seconds are of one machine and one model, so that
+    all conversations on a model may share one of these.
+    """
+
+    def __init__(self) -> None:
+        self._mean: dict[int, float] = {}
+        self._count: dict[int, int] = {}
+        self._known: Sequence[int] = ()
+
+    def learn(self, nodes: int, seconds: float) -> None:
+        """Take in one pass over `nodes` nodes."""
+        if nodes < 1 or seconds <= 0:
+            return
+        size = bucket(nodes)
+        count = self._count.get(size, 0)
+        if not count:
+            self._mean[size] = seconds
+            self._known = sorted(self._mean)
+        else:
+            mean = self._mean[size]
+            # The first pass of a size is often a slow one (memory to get, kernels to choose), so the second replaces more.
+            weight = max(1 / (count + 1), 1 / MEMORY) if seconds > mean or count > 2 else 0.7
+            self._mean[size] = mean + weight * (min(seconds, OUTLIER * mean) - mean)
+        self._count[size] = count + 1
+
+    @property
+    def known(self) -> bool:
+        """Whether any pass has been seen."""
+        return bool(self._known)
+
+    def seconds(self, nodes: int) -> float:
+        """Expected seconds of a pass over `nodes` nodes; never falls as nodes grow. 0 if nothing is known."""
+        if not self._known:
+            return 0.0
+        size = bucket(nodes)
+        below = [(known, self._mean[known]) for known in self._known if known <= size]
+        above = [(known, self._mean[known]) for known in self._known if known > size]
+        if not below:
+            first, value = above[0]
+            return value * (1 + SLOPE * (size - 1)) / (1 + SLOPE * (first - 1))
+        floor = max(value for _, value in below)
+        last, value = below[-1]
+        if last == size:
+            return floor
+        if above:
+            following, ceiling = above[0]
+            return max(floor, value + (ceiling - value) * (size - last) / (following - last))
+        if len(below) > 1:
+            start, base = below[0]
+            slope = max((value - base) / (last - start), 0.0)
+        else:
+            slope = value * SLOPE / (1 + SLOPE * (last - 1))
+        return max(floor, value + slope * (size - last))

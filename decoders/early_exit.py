@@ -1,0 +1,169 @@
+"""Self-speculative decoding: the target's own first layers draft, with its final norm and head; the rest of them verify.
+
+Elhoushi et al., "LayerSkip: Enabling Early Exit Inference and Self-Speculative Decoding" (2024), arXiv:2404.16710; Zhang et
+al., "Draft & Verify: Lossless Large Language Model Acceleration via Self-Speculative Decoding" (2023), arXiv:2309.08168, which
+leaves out layers in the middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..backends.base import UserError
+from .base import Context, Drafter, Tree, Verified, param
+from .costs import PassCosts
+from .proposers import DraftModel, FirstLayers, Proposer, grow_chain
+from .schedules import SCHEDULES, Schedule
+
+TRIALS = 3
+"""Rounds that each depth gets before the fastest is taken."""
+
+AGAIN = 64
+"""Rounds after which the depths are compared anew: the text may have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyExitParams:
+    """Settings of early exit."""
+
+    layers: int = param(0, "The first N layers draft; 0 compares a quarter, half and three quarters of them", low=0, high=1024)
+    skip: str = param("", "Instead: the layers to leave out of the draft, counted from 0, such as 3,4,6-8")
+    tokens: int = param(3, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64)
+    schedule: str = param("constant", "How K changes from round to round", choices=SCHEDULES)
+    most: int = param(12, "Largest K of the other schedules", low=1, high=64)
+    threshold: float = param(0.4, "confidence: stop after a token less probable than this", low=0, high=1)
+
+
+class Depth:
+    """One way to cut the model, and how it has done."""
+
+    def __init__(self, layers: int | tuple[int, ...], proposer: Proposer, schedule: str) -> None:
+        self.layers = layers
+        self.proposer = proposer
+        self.schedule = Schedule(schedule)
+        self.rounds = 0
+        self._tokens = 0.0
+        self._seconds = 0.0
+
+    def learn(self, tokens: int, seconds: float) -> None:
+        """Take in a round: what it produced, and what it took."""
+        self.rounds += 1
+        keep = 1 - 1 / AGAIN
+        self._tokens = self._tokens * keep + tokens
+        self._seconds = self._seconds * keep + seconds
+
+    @property
+    def speed(self) -> float:
+        """Tokens per second."""
+        return self._tokens / self._seconds if self._seconds else 0.0
+
+
+class EarlyExit(Drafter):
+    """A chain of the first layers' choices.
+
+    Their keys and values are the target's, so the verifying pass takes those tokens on from layer N, and no layer runs twice
+    for a token. llama.cpp cannot stop within a model: there the first layers are a file of their own with a cache of its own.
+    """
+
+    name = "early-exit"
+    summary = "Self-speculation: the model's own first layers draft, the whole model verifies."
+    pays = "With models trained for it (LayerSkip, the built-in one): no second model and no second cache are needed."
+    paper = "LayerSkip: Enabling Early Exit Inference and Self-Speculative Decoding, Elhoushi 2024, arXiv:2404.16710"
+    needs_layers = True
+    Params = EarlyExitParams
+    params: EarlyExitParams
+
+    def __init__(self, params: EarlyExitParams | None = None) -> None:
+        super().__init__(params)
+        self._depths: dict[int | tuple[int, ...], Depth] = {}
+        self._depth: Depth | None = None
+        self._costs = PassCosts()
+
+    def draft(self, context: Context) -> Tree:
+        params = self.params
+        depth = self._depth = self._pick(context)
+        if depth.schedule.name != params.schedule:
+            depth.schedule = Schedule(params.schedule)
+        depth.schedule.costs = self._costs
+        length = min(depth.schedule.length(params.tokens, params.most), context.room)
+        if length < 1:
+            return Tree.root(context.pending)
+        if params.schedule == "confidence":
+            return grow_chain(depth.proposer, context, length, lambda probability: probability < params.threshold)
+        return grow_chain(depth.proposer, context, length)
+
+    def _pick(self, context: Context) -> Depth:
+        """The depth of this round: each in turn at first, then the fastest."""
+        wanted = self._wanted(context)
+        depths = [self._depths.get(layers) or self._open(layers, context) for layers in wanted]
+        fewest = min(depths, key=lambda depth: depth.rounds)
+        if fewest.rounds < TRIALS or max(depth.rounds for depth in depths) % AGAIN == AGAIN - 1:
+            return fewest
+        return max(depths, key=lambda depth: depth.speed)
+
+    def _wanted(self, context: Context) -> Sequence[int | tuple[int, ...]]:
+        """The cuts to choose from.
+
+        Raises:
+            UserError: the model has not that many layers.
+        """
+        assert context.model is not None
+        count, params = context.model.info.layers, self.params
+        if params.skip:
+            left_out = _numbers(params.skip)
+            if not left_out or max(left_out) >= count or len(left_out) >= count:
+                raise UserError(f"early-exit.skip names layers of 0 to {count - 1}, not all of them: {params.skip!r} does not.")
+            return [tuple(layer for layer in range(count) if layer not in left_out)]
+        if params.layers >= count:
+            raise UserError(f"early-exit.layers must be below the model's {count} layers, not {params.layers}.")
+        if params.layers:
+            return [params.layers]
+        if not context.model.info.capabilities.layers:
+            return [max(1, count // 2)]  # each further one would be a file
+        # Half first: what is tried first is also what a short answer gets most of.
+        return list(dict.fromkeys(max(1, count * quarters // 4) for quarters in (2, 1, 3) if count > 1))
+
+    def _open(self, layers: int | tuple[int, ...], context: Context) -> Depth:
+        model = context.model
+        assert model is not None
+        proposer: Proposer
+        if model.info.capabilities.layers:
+            proposer = FirstLayers(layers)
+        elif isinstance(layers, int):
+            proposer = DraftModel(model.truncated(layers), context.session.context)
+        else:
+            raise UserError("early-exit.skip works on transformers models only: set layers instead.")
+        depth = self._depths[layers] = Depth(layers, proposer, self.params.schedule)
+        return depth
+
+    def learn(self, verified: Verified) -> None:
+        depth = self._depth
+        if depth is None:
+            return
+        drafted, accepted = len(verified.tree) - 1, len(verified.path) - 1
+        seconds = depth.proposer.seconds if drafted else []
+        if drafted:
+            depth.proposer.settle([node for node in verified.path if node < len(depth.proposer.seconds)])
+        depth.schedule.learn(drafted, accepted, len(verified.tree), verified.forward_seconds, seconds)
+        depth.learn(accepted + 1, verified.forward_seconds + sum(seconds))
+
+    def close(self) -> None:
+        for depth in self._depths.values():
+            depth.proposer.close()
+        self._depths.clear()
+
+
+def _numbers(text: str) -> set[int]:
+    """The whole numbers of a list such as `3,4,6-8`.
+
+    Raises:
+        UserError: it is none.
+    """
+    out: set[int] = set()
+    for part in text.replace(" ", "").split(","):
+        first, _, last = part.partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            raise UserError(f"early-exit.skip is a list of layers such as 3,4,6-8, not {text!r}.")
+        out |= set(range(int(first), int(last or first) + 1))
+    return out

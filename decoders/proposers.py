@@ -1,0 +1,281 @@
+"""Where guesses come from, for the methods that draft with a model: a draft model with a cache of its own, or the target's
+first layers in the target's cache. Both grow the nodes of one token tree level by level."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+from ..backends.base import PREFILL_CHUNK, ROOT, Model, Scores, UserError
+from .base import Context, Draws, Tree
+
+Guesses = list[tuple[int, float]]
+"""(token id, probability), the best first; where a draft model samples, in the order of drawing."""
+
+BEHIND = 64
+"""Tokens that a draft model may lag behind and still catch up within the pass over the pending token."""
+
+
+class Proposer(ABC):
+    """A model that guesses what follows the nodes of a tree.
+
+    A round is `begin`, any number of `grow`, and, once the tree is verified, `settle`. Nodes are numbered in the order in
+    which they are evaluated here, the pending token first; the methods keep the tree's own numbers apart.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        """Of each pass of this round."""
+        self._path: list[Sequence[int]] = []
+        self._context: Context | None = None
+        self._scores: list[tuple[Scores, int]] = []
+
+    def begin(self, context: Context, count: int) -> Guesses:
+        """Evaluate the pending token: up to `count` guesses at what follows it; none if the draft has no more room."""
+        self._context, self._scores, self.seconds, self._path = context, [], [], []
+        return self._timed(lambda: self._open(context), [[context.pending]], count)[0]
+
+    def grow(self, tokens: Sequence[int], parents: Sequence[int], count: int) -> list[Guesses]:
+        """Evaluate tokens below nodes that are there: guesses for each of them [n]."""
+        paths = [[*self._path[parent], token] for token, parent in zip(tokens, parents, strict=True)]
+        return self._timed(lambda: self._extend(tokens, parents), paths, count)
+
+    def distribution(self, node: int) -> Any:
+        """q [vocab]: what the guesses after a node were drawn from (numpy float32)."""
+        assert self._context is not None
+        scores, row = self._scores[node]
+        sampling = self._context.sampling
+        return scores.probs(row, sampling, self._history(node) if sampling.uses_history else None)
+
+    @abstractmethod
+    def _open(self, context: Context) -> Scores | None:
+        """Scores after the pending token; None where it cannot be evaluated."""
+
+    @abstractmethod
+    def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
+        """Scores after the new nodes."""
+
+    @abstractmethod
+    def settle(self, path: Sequence[int]) -> None:
+        """The tree was verified: these nodes, a path from node 0 on, are right; all others go."""
+
+    def close(self) -> None:  # noqa: B027
+        """Free what it holds."""
+
+    def _history(self, node: int) -> list[int]:
+        assert self._context is not None
+        return [*self._context.tokens[:-1], *self._path[node]]
+
+    def _timed(self, evaluate: Callable[[], Scores | None], paths: list[list[int]], count: int) -> list[Guesses]:
+        context = self._context
+        assert context is not None
+        started = time.perf_counter()
+        scores = evaluate()
+        if scores is None:
+            return [[] for _ in paths]
+        first = len(self._path)
+        self._path += paths
+        self._scores += [(scores, row) for row in range(len(paths))]
+        histories = None
+        if context.sampling.uses_history:
+            histories = [self._history(node) for node in range(first, len(self._path))]
+        independent = context.acceptance.rule in ("rejection", "soft")
+        guesses = scores.candidates(count, context.sampling, histories, independent=independent)
+        self.seconds.append(time.perf_counter() - started)
+        return guesses
+
+
+class DraftModel(Proposer):
+    """A draft model in a session of its own, which follows the target's text.
+
+    Args:
+        model: its tokenizer must give tokens the target's ids.
+        context: most tokens of the conversation.
+
+    Raises:
+        UserError: there is no memory for its cache.
+    """
+
+    def __init__(self, model: Model, context: int) -> None:
+        super().__init__()
+        self.model = model
+        self.session = model.open_session(min(context, model.info.context))
+        self._ids: list[int] = []
+        self._ahead = 0
+        self._text: Sequence[int] | None = None
+
+    def _open(self, context: Context) -> Scores | None:
+        tokens, session = context.tokens, self.session
+        session.commit(())
+        # Each answer has a list of its own; within one it only grows, so that the full comparison is made once.
+        if self._text is not tokens or session.length >= len(tokens):
+            session.align(tokens[:-1])
+            self._text = tokens
+        missing = tokens[session.length : -1]
+        if session.length + len(missing) + 1 > session.context:
+            return None
+        if len(missing) > BEHIND:
+            session.prefill(missing)
+            missing = []
+        self._ahead = len(missing)
+        line = [*missing, tokens[-1]]
+        scores = session.evaluate(line, range(ROOT, len(line) - 1), rows=[len(line) - 1])
+        self._ids = [self._ahead]
+        return scores
+
+    def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
+        session = self.session
+        first = self._ahead + len(self._ids)
+        if session.length + first + len(tokens) > session.context or len(tokens) > PREFILL_CHUNK:
+            return None
+        scores = session.evaluate(tokens, [self._ids[parent] for parent in parents])
+        self._ids += range(first, first + len(tokens))
+        return scores
+
+    def settle(self, path: Sequence[int]) -> None:
+        if self._ids:
+            self.session.commit([*range(self._ahead), *(self._ids[node] for node in path)])
+        self._ids, self._ahead = [], 0
+
+    def close(self) -> None:
+        self.session.close()
+
+
+class FirstLayers(Proposer):
+    """The target's first N layers with its own final norm and head. Their keys and values are the target's: the verifying pass
+    goes on from layer N.
+
+    Args:
+        layers: N, or the numbers of the layers to run.
+    """
+
+    def __init__(self, layers: int | Sequence[int]) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def _open(self, context: Context) -> Scores | None:
+        return context.session.evaluate([context.pending], [ROOT], layers=self.layers)
+
+    def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
+        assert self._context is not None
+        return self._context.session.evaluate(tokens, parents, layers=self.layers)
+
+    def settle(self, path: Sequence[int]) -> None:
+        """Nothing to do: the loop commits the target's own nodes."""
+
+
+def grow_chain(
+    proposer: Proposer, context: Context, most: int, enough: Callable[[float], bool] = lambda probability: False
+) -> Tree:
+    """The pending token and a line of guesses.
+
+    Args:
+        proposer: whose.
+        context: what to draft after.
+        most: longest line.
+        enough: whether to stop after a guess of this probability.
+    """
+    tree = Tree.root(context.pending)
+    most = min(most, context.room, context.session.context - context.session.length - 1)
+    if most < 1:
+        return tree
+    sampled = not context.sampling.greedy and context.acceptance.rule in ("rejection", "soft")
+    guesses = proposer.begin(context, 1)
+    evaluated = 1
+    while guesses:
+        token, probability = guesses[0]
+        parent = len(tree) - 1
+        node = tree.add(token, parent)
+        if sampled:
+            tree.probs = (tree.probs or {}) | {parent: Draws(proposer.distribution(parent), (node,))}
+        if node >= most or token in context.eos_ids or enough(probability):
+            break
+        guesses = proposer.grow([token], [parent], 1)[0]
+        evaluated += bool(guesses)
+    if isinstance(proposer, FirstLayers):
+        tree.alive = evaluated
+    return tree
+
+
+def mismatch(target: Model, draft: Model) -> str:
+    """Why a draft model's token ids are not the target's; empty if they are.
+
+    Vocabularies padded to different sizes agree, as long as every id that both have means the same.
+    """
+    if target is draft:
+        return ""
+    ours, theirs = target.pieces(), draft.pieces()
+    different = [i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b]
+    # Reserved and unused ids have made-up names, which may differ between two files of one family.
+    if len(different) <= min(len(ours), len(theirs)) // 1000:
+        return ""
+    i = different[0]
+    return f"token {i} is {ours[i]!r} to {target.info.name} and {theirs[i]!r} to {draft.info.name}"
+
+
+def need_draft_model(method: str, context: Context) -> Model:
+    """The draft model.
+
+    Raises:
+        UserError: none is loaded.
+    """
+    if context.draft_model is None:
+        raise UserError(f"Method {method} needs a draft model: load one with --draft-model, or choose early-exit or fusion.")
+    return context.draft_model
+
+
+class Reencoded:
+    """A draft model with another tokenizer: the text is encoded anew for it, and its guesses are encoded back.
+
+    After the assisted generation across tokenizers of Timor et al., "Accelerating LLM Inference with Lossless Speculative
+    Decoding Algorithms for Heterogeneous Vocabularies" (2025), arXiv:2502.05202. Only text crosses, so the guesses count as
+    certain (q = 1), and what the two tokenizers cannot agree on is not drafted.
+    """
+
+    TAIL = 24
+    """Tokens of the text that are encoded again together with the guesses: words merge across their border."""
+
+    def __init__(self, target: Model, draft: Model, context: int) -> None:
+        self.target, self.draft = target, draft
+        self.session = draft.open_session(min(context, draft.info.context))
+        self.seconds: list[float] = []
+
+    def line(self, context: Context, most: int) -> list[int]:
+        """Up to `most` of the target's tokens that the draft model expects next."""
+        started = time.perf_counter()
+        session, draft, target = self.session, self.draft, self.target
+        tokens = draft.encode(target.decode(context.tokens))
+        if len(tokens) < 2 or len(tokens) + most + 1 > session.context:
+            return []
+        session.commit(())
+        session.align(tokens[:-1])
+        session.prefill(tokens[session.length : -1])
+        made: list[int] = []
+        token, parent = tokens[-1], ROOT
+        for _ in range(most):
+            token = session.evaluate([token], [parent]).candidates(1, context.sampling)[0][0][0]
+            if token in draft.info.eos_ids:
+                break
+            made.append(token)
+            parent += 1
+        self.seconds = [(time.perf_counter() - started) / max(1, len(made))] * max(1, len(made))
+        return self._back(context, draft.decode([*tokens[-self.TAIL :], *made]), draft.decode(tokens[-self.TAIL :]), most)
+
+    def _back(self, context: Context, after: str, before: str, most: int) -> list[int]:
+        """The text that was added, in the target's tokens."""
+        if not after.startswith(before) or after == before:
+            return []
+        tail = list(context.tokens[-self.TAIL :])
+        again = self.target.encode(self.target.decode(tail) + after[len(before) :])
+        # The first tokens may be cut words, and a BOS may have come in front: what matters is how the end goes on.
+        block = SequenceMatcher(None, tail, again, autojunk=False).find_longest_match()
+        if block.a + block.size < len(tail):
+            return []
+        return again[block.b + block.size :][:most]
+
+    def close(self) -> None:
+        """Free the draft model's cache."""
+        self.session.close()
