@@ -162,7 +162,7 @@ class Session(ABC):
         tokens: Sequence[int],
         parents: Sequence[int],
         rows: Sequence[int] | None = None,
-        layers: int | None = None,
+        layers: int | Sequence[int] | None = None,
     ) -> Scores:
         """Add tentative nodes and run one forward pass over them.
 
@@ -171,19 +171,24 @@ class Session(ABC):
             parents: for each new node the id of a living node (which may be one of this call, earlier in it) or ROOT [n].
             rows: ids of the nodes whose scores are wanted, in the order wanted; None for all that this pass completes, ()
                 for none.
-            layers: stop after this many layers and score with the final norm and LM head; the nodes' hidden states and K/V are
-                kept. The next full pass (`layers` None) takes every living node that stopped early on from its layer, together
-                with the new nodes, and `rows` may name it; `evaluate((), ())` completes them alone.
+            layers: draft with some of the layers and score with the final norm and LM head: the first N, or those in a list
+                (rising indices; a gap leaves layers out). Hidden states and K/V of the layers before the first gap are kept,
+                so that none of these runs twice: the next full pass (`layers` None) takes every living node that stopped
+                early on from there, together with the new nodes, and `rows` may name it; `evaluate((), ())` completes them
+                alone. Nodes may stop at different layers, but a node needs above it what it runs itself: complete nodes, or
+                nodes that ran at least the same layers. A node that stopped early cannot be committed; it counts once in
+                `nodes_evaluated`.
 
         Raises:
             ContextFull: the nodes do not fit; nothing was added.
-            UserError: out of memory; the session is as it was.
+            UserError: out of memory, or layers that this model does not have; the session is as it was.
+            ValueError: a parent that is not alive, rows of other nodes, or a parent that ran fewer layers.
         """
 
     @abstractmethod
     def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:
         """Make `path` (node ids, a chain from ROOT) the committed tail; nodes in `keep` that descend from its end stay alive,
-        with their ids, every other node is freed."""
+        with their ids, every other node is freed. A ValueError if a node of the path has stopped early."""
 
     @abstractmethod
     def drop(self, nodes: Iterable[int]) -> None:
@@ -313,6 +318,15 @@ class Model(ABC):
     @abstractmethod
     def pieces(self) -> list[str]:
         """For each id the text it shows as when alone (for trees and inspection; special tokens by name)."""
+
+    def truncated(self, layers: int) -> Model:
+        """A model of the first `layers` layers with this one's final norm and head, for runtimes whose sessions cannot stop
+        after some layers (`Capabilities.layers`); it is closed with this one.
+
+        Raises:
+            UserError: it cannot be made, and why.
+        """
+        raise UserError("The first layers of this model cannot be run alone: choose another method.")
 
     @abstractmethod
     def close(self) -> None:

@@ -55,7 +55,7 @@ class PlainSession(Session):
         tokens: Sequence[int],
         parents: Sequence[int],
         rows: Sequence[int] | None = None,
-        layers: int | None = None,
+        layers: int | Sequence[int] | None = None,
     ) -> TorchScores:
         """Add nodes, which must continue the chain, and evaluate them (see `Session.evaluate`)."""
         begun = time.perf_counter()

@@ -18,6 +18,7 @@ from transformers.cache_utils import DynamicCache
 
 from . import attention
 from .base import ROOT, Cancelled, Capabilities, UserError
+from .early_layers import find_layers
 from .masks import MaskPlan, Reach, native_plan, plans_for
 from .plain_session import PlainSession
 from .slot_cache import KVSpec
@@ -34,7 +35,7 @@ TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.03, torch.bfloat16: 0.15}
 """Greatest root-mean-square difference of logits, in units of their standard deviation. A wrong mask costs some 0.5; what a
 half type loses depends on the order of its sums, about 0.005 and 0.03."""
 
-PASSES = 7
+PASSES = 10
 """Forward passes of a proof that succeeds at once (what `progress` counts up to)."""
 
 Tick = Callable[[], None]
@@ -78,6 +79,8 @@ class Proof:
 
     def __init__(self, runner: Runner, config: Any, vocabulary: int, tick: Tick) -> None:
         self.runner, self.config, self.tick = runner, config, tick
+        self.session: TransformersSession
+        """The last whose chains were checked; the prefix is in it."""
         tokens = proof_tokens(vocabulary)
         self.prefix, self.tree = tokens[:PREFIX], tokens[PREFIX:]
         paths = [self.prefix + [self.tree[node] for node in path] for path in PATHS]
@@ -141,7 +144,30 @@ class Proof:
             session.rewind(PREFIX + 1)
             plain = session.evaluate((self.tree[second[1]],), (ROOT,)).logits
             self.tick()
+        self.session = session
         return not differs(torch.cat((chain, plain)), self.rows((*first, second[1])), runner.dtype)
+
+    def layers_work(self, tree: bool) -> bool:
+        """Whether nodes that stopped early and went on beside new ones have the linear logits, in the last checked session.
+
+        Args:
+            tree: with the branching tree; else with a chain.
+        """
+        session, path = self.session, PATHS[0]
+        nodes, parents = ((0, 1, 2, 3, 4), PARENTS) if tree else (path, (ROOT, 0, 1))
+        tokens = [self.tree[node] for node in nodes]
+        half = max(1, int(self.config.num_hidden_layers) // 2)
+        with narrowed(self.config):
+            session.rewind(PREFIX)
+            early = session.evaluate(tokens[:1], parents[:1], layers=half).logits
+            self.tick()
+            session.evaluate(tokens[1:2], parents[1:2], (), layers=half)
+            self.tick()
+            found = session.evaluate(tokens[2:], parents[2:]).logits
+            self.tick()
+        # A model that runs all its layers whatever it is told would pass for exact.
+        stopped = not torch.equal(early[0], found[0])
+        return stopped and not differs(found, self.rows(nodes), self.runner.dtype)
 
     def works(self, runner: Runner, plan: MaskPlan) -> bool:
         """Whether trees and chains both do."""
@@ -194,11 +220,12 @@ def prove(runner: Runner, config: Any, vocabulary: int, tick: Tick) -> tuple[Run
     proof = Proof(runner, config, vocabulary, tick)
     reasons: dict[str, str] = {}
     if recurrent(model, config):
-        why = "This model is recurrent: its state cannot branch or go back, so it decodes plainly."
+        plainly = "This model is recurrent: its state cannot branch or go back, so it decodes plainly."
     else:
         own = config._attn_implementation
         try:
-            runner = replace(runner, specs=proof.specs())
+            layers = find_layers(model, int(config.num_hidden_layers))
+            runner = replace(runner, specs=proof.specs(), layers=layers)
         except Exception as error:
             if out_of_memory(error):
                 raise
@@ -209,19 +236,32 @@ def prove(runner: Runner, config: Any, vocabulary: int, tick: Tick) -> tuple[Run
                     continue
                 for plan in plans_for(config):
                     if attempt(partial(proof.works, runner, plan)):
-                        return replace(runner, plan=plan), Capabilities(reasons=NO_LAYERS), True
+                        runner, early, why = with_layers(replace(runner, plan=plan), proof, tree=True)
+                        return runner, Capabilities(layers=early, reasons=why), True
             switched(model, own)
             plan = native_plan(config)
             if attempt(partial(proof.chain_works, runner, plan)):
                 reasons["tree"] = "A branching tree did not give this model's linear logits, so methods draft chains only."
-                return replace(runner, plan=plan), Capabilities(tree=False, reasons=reasons | NO_LAYERS), True
-        why = "Neither trees nor chains gave this model's linear logits, so it decodes plainly."
+                runner, early, why = with_layers(replace(runner, plan=plan), proof, tree=False)
+                return runner, Capabilities(tree=False, layers=early, reasons=reasons | why), True
+        plainly = "Neither trees nor chains gave this model's linear logits, so it decodes plainly."
     several = attempt(proof.plain_works)
-    reasons = {"tree": why, "chain": why} | NO_LAYERS
-    return runner, Capabilities(tree=False, chain=False, reasons=reasons), several
+    reasons = dict.fromkeys(("tree", "chain", "layers"), plainly)
+    return replace(runner, layers=None), Capabilities(tree=False, chain=False, reasons=reasons), several
 
 
-NO_LAYERS = {"layers": "Stopping after some of the layers is not there yet."}
+def with_layers(runner: Runner, proof: Proof, *, tree: bool) -> tuple[Runner, bool, dict[str, str]]:
+    """The runner, whether this model can stop after some of its layers, and if not, why."""
+    layers = runner.layers
+    if layers is None:
+        why = "This model keeps its layers in no list that specchat finds, so it cannot stop after some of them."
+    elif layers.count < 2:
+        why = "This model has one layer: there is none to stop after."
+    elif attempt(partial(proof.layers_work, tree)):
+        return runner, True, {}
+    else:
+        why = "Stopping after half its layers and going on later did not give this model's logits, so it always runs all."
+    return replace(runner, layers=None), False, {"layers": why}
 
 
 def switched(model: Any, name: str) -> bool:

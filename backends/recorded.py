@@ -205,7 +205,7 @@ class RecordedSession(Session):
         tokens: Sequence[int],
         parents: Sequence[int],
         rows: Sequence[int] | None = None,
-        layers: int | None = None,
+        layers: int | Sequence[int] | None = None,
     ) -> RecordedScores:
         if layers is not None:
             raise UserError("A recorded transcript has no layers to stop after: choose a method other than early-exit.")

@@ -53,7 +53,8 @@ class Arena:
 
     def _empty(self, shape: tuple[int, int], slots: int) -> Tensor:
         heads, width = shape
-        return torch.empty((self.layers, 1, heads, slots, width), dtype=self.spec.dtype, device=self.spec.device)
+        # Not `empty`: a pass through some layers leaves slots unwritten in the others, and a mask does not hide a NaN.
+        return torch.zeros((self.layers, 1, heads, slots, width), dtype=self.spec.dtype, device=self.spec.device)
 
     def resize(self, slots: int, used: int) -> None:
         """Reallocate for `slots`, keeping the first `used`; nothing has changed if the memory is not there."""

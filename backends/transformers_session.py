@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .base import ROOT, ContextFull, Session, UserError
+from .early_layers import EarlyLayers, LayerList
 from .masks import MaskPlan, tree_mask
 from .scores import TorchScores
 from .slot_cache import KVSpec, SlotCache
@@ -29,6 +30,8 @@ class Runner:
     takes_positions: bool
     takes_rows: bool
     """Whether `forward` has `logits_to_keep`; without it the LM head runs over every node."""
+    layers: LayerList | None = None
+    """Where its decoder layers are; None if early passes do not work on it."""
 
 
 @dataclass(slots=True)
@@ -67,6 +70,7 @@ class TransformersSession(Session):
         self._nodes: dict[int, Node] = {}
         self._next = 0
         self._end = 0
+        self._early = EarlyLayers(runner.module, runner.layers)
         try:
             with torch.inference_mode():
                 self._cache = SlotCache(runner.specs, context)
@@ -100,14 +104,16 @@ class TransformersSession(Session):
         tokens: Sequence[int],
         parents: Sequence[int],
         rows: Sequence[int] | None = None,
-        layers: int | None = None,
+        layers: int | Sequence[int] | None = None,
     ) -> TorchScores:
         """Add nodes and run one forward pass over them (see `Session.evaluate`)."""
-        if layers is not None:
-            raise UserError("This model cannot stop after some of its layers.")
         begun = time.perf_counter()
         if len(tokens) != len(parents):
             raise ValueError(f"{len(tokens)} tokens with {len(parents)} parents")
+        if layers is not None or self._early.stopped:
+            scores = self._evaluate_early(tokens, parents, rows, layers)
+            self.forward_seconds += time.perf_counter() - begun
+            return scores
         new = self._hang(tokens, parents)
         first_id = self._next
         wanted = range(first_id, first_id + len(new)) if rows is None else rows
@@ -120,25 +126,87 @@ class TransformersSession(Session):
             picks = [row - first_id for row in rows]
             if any(not 0 <= pick < len(new) for pick in picks):
                 raise ValueError(f"rows {list(rows)} are not all of this pass's nodes {first_id} to {first_id + len(new) - 1}")
+        logits = self._guarded(lambda: self._pass(new, picks, self._forward), len(new))
+        self._add(new)
+        self.forward_seconds += time.perf_counter() - begun
+        if picks is None:
+            return TorchScores(logits, tuple(wanted), tuple([node.position + 1 for node in new]))
+        return TorchScores(logits, tuple(wanted), tuple([new[pick].position + 1 for pick in picks]))
+
+    def _evaluate_early(
+        self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int] | None, layers: int | Sequence[int] | None
+    ) -> TorchScores:
+        """A pass that stops early, or one that takes nodes on which did."""
+        early = self._early
+        run = None if layers is None else early.checked(layers)
+        order = early.order() if run is None else []
+        if order:
+            self._line_up(order)
+        new = self._hang(tokens, parents)
+        if run is not None:
+            for node in new:
+                above = early.stopped.get(node.parent)
+                if above is not None and not set(run) <= set(above.ran):
+                    raise ValueError(f"a node above has been through the layers {above.ran} only, not through {run}")
+        ids = [*order, *range(self._next, self._next + len(new))]
+        batch = [*(self._nodes[number] for number in order), *new]
+        place = {number: i for i, number in enumerate(ids)}
+        wanted = sorted(ids) if rows is None else rows
+        if not place.keys() >= set(wanted):
+            raise ValueError(f"rows {list(wanted)} are not all of this pass's nodes {sorted(ids)}")
+        if not batch:
+            return TorchScores(torch.empty((0, 0)), (), ())
+        picks = [place[number] for number in wanted]
+        if run is not None:
+            portion = early.drafting(run)
+            logits = self._guarded(lambda: self._pass(new, picks, portion.forward), len(new))
+            early.keep(ids, run, portion)
+        else:
+            logits = self._guarded(lambda: self._stages(order, batch, picks), len(batch))
+            early.stopped.clear()
+        self._add(new)
+        return TorchScores(logits, tuple(wanted), tuple([batch[pick].position + 1 for pick in picks]))
+
+    def _stages(self, order: list[int], batch: list[Node], picks: list[int]) -> Tensor:
+        """Take nodes through what they lack; the first of `batch` are those that stopped, in `order`."""
+        logits, carried = torch.empty(0), None
+        for stage in self._early.stages(order, len(batch) > len(order)):
+            stage.enter(carried)
+            part = batch[len(order) - stage.stopped :]
+            logits = self._pass(part, picks if stage.last else [], stage.portion.forward)
+            carried = None if stage.last else stage.portion.leave()
+        return logits
+
+    def _line_up(self, order: list[int]) -> None:
+        """Bring nodes into the last slots in use, without holes, in this order (parents before their children)."""
+        nodes = self._nodes
+        if [nodes[number].slot for number in order] == list(range(self._end - len(order), self._end)):
+            return
+        last = {number: nodes[number] for number in order}
+        self._nodes = {number: node for number, node in nodes.items() if number not in last} | last
+        self._compact(0, [])
+
+    def _guarded(self, run: Callable[[], Tensor], nodes: int) -> Tensor:
+        """A pass over some nodes: no gradients, true seconds, and a sentence where the memory does not suffice."""
         with torch.inference_mode():
             try:
-                logits = self._pass(new, picks)
+                logits = run()
                 if self._cuda:
                     # Without this the seconds would be those of launching; whoever reads the scores waits here anyway.
                     torch.cuda.synchronize(self._run.device)
             except Exception as error:
                 if not out_of_memory(error):
                     raise
-                raise self._no_memory(len(new)) from None
-        for number, node in enumerate(new, first_id):
+                raise self._no_memory(nodes) from None
+        return logits
+
+    def _add(self, new: list[Node]) -> None:
+        """New nodes whose pass went well are alive from here on."""
+        for number, node in enumerate(new, self._next):
             self._nodes[number] = node
-        self._next = first_id + len(new)
+        self._next += len(new)
         self._end += len(new)
         self.nodes_evaluated += len(new)
-        self.forward_seconds += time.perf_counter() - begun
-        if picks is None:
-            return TorchScores(logits, tuple(wanted), tuple([node.position + 1 for node in new]))
-        return TorchScores(logits, tuple(wanted), tuple([new[pick].position + 1 for pick in picks]))
 
     def _hang(self, tokens: Sequence[int], parents: Sequence[int]) -> list[Node]:
         """The new nodes, placed behind the slots in use; nothing is changed but that holes may be closed."""
@@ -169,13 +237,14 @@ class TransformersSession(Session):
             slot += 1
         return new
 
-    def _pass(self, new: list[Node], picks: list[int] | None) -> Tensor:
-        """Run the model over the new nodes; logits of the picked ones [rows, vocab]."""
+    def _pass(self, new: list[Node], picks: list[int] | None, forward: Callable[..., Any]) -> Tensor:
+        """Run the model over nodes in the last slots, in their order; logits of the picked ones [rows, vocab]."""
         run, cache = self._run, self._cache
         n = len(new)
-        start, end = self._end, self._end + n
+        start = new[0].slot
+        end = start + n
         if end > cache.capacity:
-            cache.reserve(end, used=start)
+            cache.reserve(end, used=self._end)
         cache.begin(start, n)
         # A chain from the committed tail on: every slot holds its own position, and each node sees all before it.
         chain = new[0].position == start and new[-1].position == end - 1 and self._is_chain(new)
@@ -191,11 +260,11 @@ class TransformersSession(Session):
             else:
                 kwargs["position_ids"] = torch.tensor([[node.position for node in new]], device=run.device)
         if picks is None:
-            return self._forward(**kwargs).logits[0]  # type: ignore[no-any-return]
+            return forward(**kwargs).logits[0]  # type: ignore[no-any-return]
         index = torch.tensor(picks, dtype=torch.long, device=self._index_device)
         if run.takes_rows:
-            return self._forward(**kwargs, logits_to_keep=index).logits[0]  # type: ignore[no-any-return]
-        logits = self._forward(**kwargs).logits[0]
+            return forward(**kwargs, logits_to_keep=index).logits[0]  # type: ignore[no-any-return]
+        logits = forward(**kwargs).logits[0]
         return logits[index.to(logits.device)]  # type: ignore[no-any-return]
 
     def _is_chain(self, new: list[Node]) -> bool:
@@ -206,7 +275,7 @@ class TransformersSession(Session):
     def _masks(self, new: list[Node], chain: bool) -> Any:
         """What to pass as `attention_mask`; also tells the layers where their view starts."""
         plan = self._plan
-        n, length, start = len(new), len(self._tokens), self._end
+        n, length, start = len(new), len(self._tokens), new[0].slot
         if plan.style == "native":
             if not chain:
                 raise UserError("This model evaluates chains only, no branching trees.")
@@ -260,6 +329,8 @@ class TransformersSession(Session):
             node = self._nodes.get(number)
             if node is None or node.parent != tail:
                 raise ValueError(f"{list(path)} is not a chain of living nodes from the committed tail")
+            if number in self._early.stopped:
+                raise ValueError(f"node {number} has stopped early: a full pass must complete it before a commit")
             tail = number
         kept: set[int] = set()
         for number in sorted(set(keep).difference(path)):
@@ -276,11 +347,13 @@ class TransformersSession(Session):
             self._move(slots, length)
             self._tokens.extend(tokens)
             nodes.clear()
+            self._early.stopped.clear()
             self._next = 0
             self._end = len(self._tokens)
             return
         end = path[-1] if len(path) else ROOT
         self._nodes = {number: nodes[number] for number in sorted(kept)}
+        self._early.only(kept)
         for node in self._nodes.values():
             if node.parent == end:
                 node.parent = ROOT
@@ -320,6 +393,7 @@ class TransformersSession(Session):
                 gone.add(number)
         for number in gone:
             del self._nodes[number]
+            self._early.stopped.pop(number, None)
         self._end = max((node.slot + 1 for node in self._nodes.values()), default=len(self._tokens))
 
     def rewind(self, length: int) -> None:
@@ -328,6 +402,7 @@ class TransformersSession(Session):
             raise ValueError(f"cannot rewind to {length} of {len(self._tokens)} tokens")
         del self._tokens[length:]
         self._nodes.clear()
+        self._early.stopped.clear()
         self._next = 0
         self._end = length
 
@@ -335,3 +410,4 @@ class TransformersSession(Session):
         """Free the cache."""
         self.rewind(0)
         self._cache = SlotCache((), 0)
+        self._early = EarlyLayers(self._run.module, self._run.layers)

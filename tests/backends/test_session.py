@@ -126,7 +126,7 @@ def test_wrong_calls_are_told_and_change_nothing() -> None:
     with pytest.raises(ValueError, match="cannot rewind"):
         session.rewind(11)
     with pytest.raises(UserError, match="layers"):
-        session.evaluate([7], (0,), layers=1)
+        session.evaluate([7], (0,), layers=3)
     assert session.evaluate([7], (1,)).nodes == (2,)
 
 

@@ -62,7 +62,7 @@ class ToySession(RecordedSession):
         tokens: Sequence[int],
         parents: Sequence[int],
         rows: Sequence[int] | None = None,
-        layers: int | None = None,
+        layers: int | Sequence[int] | None = None,
     ) -> RecordedScores:
         scores = super().evaluate(tokens, parents, rows, layers)
         return ToyScores(self.toy, scores.nodes, [self._place(node) for node in scores.nodes])

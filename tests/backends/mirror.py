@@ -1,0 +1,95 @@
+"""A session beside a plain record of what it should hold, for tests that do things to it at random."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+
+from specchat.backends import ROOT
+
+from .tiny import VOCAB, reference, tiny_model
+
+
+@st.composite
+def tokens(draw: st.DrawFn, low: int, high: int) -> list[int]:
+    """Between `low` and `high` token ids; as likely many as few, unlike `st.lists`."""
+    rng = random.Random(draw(st.integers(0, 1 << 20)))
+    return [rng.randrange(4, VOCAB) for _ in range(draw(st.integers(low, high)))]
+
+
+def linear(kind: str, ids: Sequence[int]) -> torch.Tensor:
+    """Logits [len(ids), vocab] of a fresh plain pass by transformers itself."""
+    with torch.inference_mode():
+        return reference(kind)(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0]  # type: ignore[no-any-return]
+
+
+class Mirror:
+    """A session beside a plain record of what it should hold."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.session: Any = tiny_model(kind).open_session()
+        self.committed: list[int] = []
+        self.nodes: dict[int, tuple[int, int]] = {}
+        """id → (token, parent)."""
+        self.next = 0
+
+    def line(self, node: int) -> list[int]:
+        """Ids from the top down to a node."""
+        out = []
+        while node != ROOT:
+            out.append(node)
+            node = self.nodes[node][1]
+        return out[::-1]
+
+    def text(self, node: int) -> list[int]:
+        return self.committed + [self.nodes[i][0] for i in self.line(node)]
+
+    def prefill(self, ids: list[int]) -> None:
+        self.session.prefill(ids)
+        self.committed += ids
+        self.nodes, self.next = {}, 0
+
+    def evaluate(self, ids: list[int], parents: list[int], rows: list[int] | None) -> None:
+        first = self.next
+        scores = self.session.evaluate(ids, parents, rows)
+        for token, parent in zip(ids, parents, strict=True):
+            self.nodes[self.next] = (token, parent)
+            self.next += 1
+        wanted = list(range(first, self.next)) if rows is None else rows
+        assert scores.nodes == tuple(wanted)
+        assert scores.positions == tuple(len(self.text(node)) for node in wanted)
+        # One plain pass per leaf: causal, so it holds the logits of all nodes above as well.
+        passes: list[tuple[list[int], torch.Tensor]] = []
+        for row, node in sorted(enumerate(wanted), key=lambda entry: -len(self.text(entry[1]))):
+            text = self.text(node)
+            found = next((logits for leaf, logits in passes if leaf[: len(text)] == text), None)
+            if found is None:
+                found = linear(self.kind, text)
+                passes.append((text, found))
+            torch.testing.assert_close(scores.logits[row], found[len(text) - 1], atol=1e-4, rtol=1e-4)
+
+    def commit(self, path: list[int], keep: list[int]) -> None:
+        self.session.commit(path, keep)
+        end = path[-1] if path else ROOT
+        alive: set[int] = set()
+        for node in sorted(set(keep) - set(path)):
+            if self.nodes[node][1] == end or self.nodes[node][1] in alive:
+                alive.add(node)
+        self.committed += [self.nodes[i][0] for i in path]
+        self.nodes = {i: (t, ROOT if p == end else p) for i, (t, p) in self.nodes.items() if i in alive}
+        if not self.nodes:
+            self.next = 0
+
+    def drop(self, gone: list[int]) -> None:
+        self.session.drop(gone)
+        self.nodes = {i: n for i, n in self.nodes.items() if not set(self.line(i)) & set(gone)} if gone else self.nodes
+
+    def rewind(self, length: int) -> None:
+        self.session.rewind(length)
+        del self.committed[length:]
+        self.nodes, self.next = {}, 0
