@@ -256,7 +256,8 @@ def test_wrong_calls_are_told_and_change_nothing() -> None:
 
 
 def test_out_of_memory_leaves_early_nodes_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    session: Any = tiny_model("llama").open_session()
+    model: Any = tiny_model("llama")
+    session = model.open_session()
     session.prefill(range(10, 20))
     session.evaluate([5, 6], (ROOT, 0), layers=1)
     for layer in (0, 2):
@@ -265,7 +266,7 @@ def test_out_of_memory_leaves_early_nodes_as_they_were(monkeypatch: pytest.Monke
             def fail(*_: object, **__: object) -> None:
                 raise torch.OutOfMemoryError
 
-            patch.setattr(tiny_model("llama")._runner.module.model.layers[layer], "forward", fail)  # type: ignore[union-attr]
+            patch.setattr(model._runner.module.model.layers[layer], "forward", fail)
             with pytest.raises(UserError, match="not enough memory"):
                 session.evaluate([7], (1,))
     close(session.evaluate([7], (1,)).logits, linear("llama", [*range(10, 20), 5, 6, 7])[-3:])
