@@ -30,3 +30,17 @@ def reference_network() -> Any:
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(builtin_path(), dtype=torch.float32)
+
+
+@pytest.fixture(scope="session")
+def draft_model(builtin_model: Model) -> Iterator[Model]:
+    """A draft model that is often right and often wrong: the built-in target with noise on its weights."""
+    import torch
+
+    model = load_model("builtin", LoadOptions(device="cpu", dtype="float32"))
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for weight in model.module.parameters():  # type: ignore[attr-defined]
+            weight += 0.12 * weight.std() * torch.randn(weight.shape, generator=generator)
+    yield model
+    model.close()

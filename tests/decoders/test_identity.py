@@ -31,9 +31,11 @@ def endless(builtin_model: Model) -> Model:
     return model
 
 
-def answer(model: Model, prompt: Sequence[int], method: str, sampling: Sampling | None = None) -> list[int]:
+def answer(
+    model: Model, draft: Model, prompt: Sequence[int], method: str, sampling: Sampling | None = None
+) -> list[int]:
     """TOKENS tokens of one method in a conversation of its own."""
-    conversation = Conversation(model)
+    conversation = Conversation(model, draft_model=draft)
     generation = conversation.generate(prompt, method, sampling=sampling, max_tokens=TOKENS)
     for _ in generation:
         pass
@@ -62,32 +64,34 @@ def reference(endless: Model, reference_network: Any) -> list[tuple[list[int], l
 @pytest.mark.slow
 @pytest.mark.parametrize("method", IDENTICAL)
 def test_greedy_tokens_are_those_of_transformers_generate(
-    endless: Model, reference: list[tuple[list[int], list[int]]], method: str
+    endless: Model, draft_model: Model, reference: list[tuple[list[int], list[int]]], method: str
 ) -> None:
     for prompt, expected in reference[: RECOMPUTE_PROMPTS if method == "recompute" else None]:
-        assert answer(endless, prompt, method) == expected
+        assert answer(endless, draft_model, prompt, method) == expected
 
 
 @pytest.mark.slow
-def test_one_seed_gives_one_text_whatever_the_method(endless: Model) -> None:
+def test_one_seed_gives_one_text_whatever_the_method(endless: Model, draft_model: Model) -> None:
     sampling = Sampling(temperature=0.8, seed=20)
     differing = 0
     for i, text in enumerate(mixed_prompts(12, seed=3)):
         prompt = encode_prompt(endless, text)
-        plain = answer(endless, prompt, "greedy", sampling)
+        plain = answer(endless, draft_model, prompt, "greedy", sampling)
         for method in IDENTICAL[1:]:
             if method == "recompute" and i >= 3:
                 continue
-            assert answer(endless, prompt, method, sampling) == plain, method
-        differing += answer(endless, prompt, "greedy", replace(sampling, seed=21)) != plain
+            assert answer(endless, draft_model, prompt, method, sampling) == plain, method
+        differing += answer(endless, draft_model, prompt, "greedy", replace(sampling, seed=21)) != plain
     assert differing >= 10, "another seed must give another text"
 
 
 @pytest.mark.slow
-def test_switching_at_random_steps_changes_no_token(endless: Model, reference: list[tuple[list[int], list[int]]]) -> None:
+def test_switching_at_random_steps_changes_no_token(
+    endless: Model, draft_model: Model, reference: list[tuple[list[int], list[int]]]
+) -> None:
     rng = random.Random(5)
     for prompt, expected in reference[::4]:
-        generation = Conversation(endless).generate(prompt, "greedy", max_tokens=TOKENS)
+        generation = Conversation(endless, draft_model=draft_model).generate(prompt, "greedy", max_tokens=TOKENS)
         for _ in generation:
             if rng.random() < 0.2:
                 generation.switch(rng.choice(IDENTICAL))

@@ -1,0 +1,181 @@
+"""Acceptance rules: rejection leaves the target's distribution, on chains and trees; soft and typical grow with their parameter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from specchat.backends.base import Sampling
+from specchat.backends.scores import TorchScores
+from specchat.decoders import accept as module
+from specchat.decoders.accept import accept, passes
+from specchat.decoders.base import ROOT, Acceptance, Draws, Tree
+
+DRAWS = 200_000
+SMALL = 30_000
+P = np.array([0.5, 0.05, 0.2, 0.15, 0.1])
+Q = np.array([0.1, 0.4, 0.3, 0.15, 0.05])
+AFTER = np.array([[0.3, 0.3, 0.2, 0.1, 0.1], [0.1, 0.1, 0.1, 0.1, 0.6], [0.2] * 5, [0.7, 0.1, 0.1, 0.05, 0.05], [0.05, 0.05, 0.3, 0.3, 0.3]])  # fmt: skip  # noqa: E501
+Q_AFTER = AFTER[::-1].copy()
+"""The target's and the draft's probabilities of the second token, by the first one."""
+
+
+class Table(TorchScores):
+    """Scores of a target that is a table: no logits, so that 200,000 steps take seconds."""
+
+    def __init__(self, rows: Sequence[Any], positions: Sequence[int]) -> None:
+        self.rows = rows
+        self.nodes = tuple(range(len(rows)))
+        self.positions = tuple(positions)
+
+    def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
+        return self.rows[row]
+
+
+def drawn(q: Any, rng: np.random.Generator, count: int) -> list[int]:
+    """`count` different tokens, each drawn from what the others left of q."""
+    out: list[int] = []
+    left = q.copy()
+    for _ in range(count):
+        out.append(int(rng.choice(len(q), p=left / left.sum())))
+        left[out[-1]] = 0
+    return out
+
+
+def step(tree: Tree, seed: int, rule: Acceptance) -> list[int]:
+    """The tokens that a step gives under the rule, the first two places of them at most."""
+    depths = tree.depths()
+    rows = [P if depth == 0 else AFTER[tree.tokens[node]] for node, depth in enumerate(depths)]
+    scores = Table(rows, [7 + depth for depth in depths])
+    path, last = accept(tree, scores, [0] * len(tree), rule, Sampling(temperature=1.0, seed=seed), lambda node: ())
+    return [*(tree.tokens[node] for node in path[1:]), last][:2]
+
+
+def chain(rng: np.random.Generator) -> Tree:
+    """One child drawn from q."""
+    tree = Tree.chain(0, drawn(Q, rng, 1))
+    tree.probs = {0: Draws(Q, (1,))}
+    return tree
+
+
+def branching(rng: np.random.Generator) -> Tree:
+    """Two children drawn without replacement, a certain one beside them, and a drawn child below each of the first two."""
+    first = drawn(Q, rng, 2)
+    tree = Tree([0, *first], [ROOT, 0, 0])
+    tree.probs = {0: Draws(Q, (1, 2))}
+    if 3 not in first:
+        tree.add(3, 0)
+    for node in (1, 2):
+        child = tree.add(drawn(Q_AFTER[tree.tokens[node]], rng, 1)[0], node)
+        tree.probs[node] = Draws(Q_AFTER[tree.tokens[node]], (child,))
+    return tree
+
+
+def certain(rng: np.random.Generator) -> Tree:
+    """Children that no distribution proposed."""
+    return Tree([0, 1, 2], [ROOT, 0, 0])
+
+
+def p_value(make: Callable[[np.random.Generator], Tree], rule: Acceptance, draws: int) -> float:
+    """Chi-square of the first token against the target's distribution."""
+    rng = np.random.default_rng(3)
+    counts = np.zeros(len(P))
+    for seed in range(draws):
+        counts[step(make(rng), seed, rule)[0]] += 1
+    return float(chisquare(counts, P * draws).pvalue)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [chain, branching])
+def test_rejection_leaves_the_targets_distribution(make: Callable[[np.random.Generator], Tree]) -> None:
+    assert p_value(make, Acceptance("rejection"), DRAWS) > 1e-3
+
+
+def test_rejection_with_certain_children_leaves_the_targets_distribution() -> None:
+    assert p_value(certain, Acceptance("rejection"), SMALL) > 1e-3
+
+
+def test_two_tokens_of_a_tree_have_their_joint_distribution() -> None:
+    rng = np.random.default_rng(11)
+    counts = np.zeros((5, 5))
+    for seed in range(SMALL):
+        tokens = step(branching(rng), seed, Acceptance("rejection"))
+        if len(tokens) < 2:  # the second one is the next step's, drawn plainly
+            tokens.append(int(rng.choice(5, p=AFTER[tokens[0]])))
+        counts[tokens[0], tokens[1]] += 1
+    assert chisquare(counts.ravel(), (P[:, None] * AFTER).ravel() * SMALL).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("rule", [Acceptance("soft", beta=0.5), Acceptance("soft", beta=1.0), Acceptance("typical")])
+def test_the_lossy_rules_do_not(rule: Acceptance) -> None:
+    assert p_value(chain, rule, 3000) < 1e-6
+
+
+def test_a_draw_that_ignored_the_refusals_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_pick", lambda p, number: int(np.searchsorted(P.cumsum(), number)))
+    assert p_value(chain, Acceptance("rejection"), 3000) < 1e-6
+
+
+def accepted(rule: Acceptance, steps: int = 2000) -> int:
+    """How many draft tokens of chains of two the rule accepts."""
+    rng = np.random.default_rng(5)
+    total = 0
+    for seed in range(steps):
+        tree = chain(rng)
+        scores = Table([P, AFTER[tree.tokens[1]]], [7, 8])
+        path, _ = accept(tree, scores, [0, 0], rule, Sampling(temperature=1.0, seed=seed), lambda node: ())
+        total += len(path) - 1
+    return total
+
+
+def test_soft_acceptance_grows_with_beta() -> None:
+    counts = [accepted(Acceptance("soft", beta=beta)) for beta in (0, 0.25, 0.5, 0.9, 1)]
+    assert counts == sorted(counts)
+    assert counts[0] < counts[-1] == 2000
+    assert counts[0] == accepted(Acceptance("soft", beta=0.0))
+
+
+def test_soft_acceptance_is_not_the_rule_that_was_printed_inverted() -> None:
+    # q = 0.4 for a token of p = 0.05: a bad draft, 1 - p/q = 0.875.
+    assert not passes(0.05, 0.4, 0.5)
+    assert passes(0.05, 0.4, 0.9)
+    # A good one, 1 - p/q = 0.25: inverted, it would be refused here and accepted below.
+    assert passes(0.3, 0.4, 0.5)
+    assert not passes(0.3, 0.4, 0.2)
+    assert passes(0.4, 0.4, 0)
+    assert not passes(0.39, 0.4, 0)
+
+
+def test_typical_acceptance_grows_as_its_thresholds_fall() -> None:
+    by_epsilon = [accepted(Acceptance("typical", epsilon=epsilon, delta=10)) for epsilon in (0.9, 0.3, 0.12, 0.06, 0.01)]
+    assert by_epsilon == sorted(by_epsilon)
+    assert by_epsilon[0] < by_epsilon[-1]
+    by_delta = [accepted(Acceptance("typical", epsilon=1.0, delta=delta)) for delta in (10, 1, 0.5, 0.2, 0.01)]
+    assert by_delta == sorted(by_delta)
+    assert by_delta[0] < by_delta[-1]
+
+
+def test_typical_acceptance_follows_its_formula() -> None:
+    entropy = -sum(p * math.log(p) for p in P)
+    limit = 0.6 * math.exp(-entropy)  # between p = 0.1 and 0.15
+    rule = Acceptance("typical", epsilon=0.9, delta=0.6)
+    for token, p in enumerate(P):
+        path, _ = accept(Tree.chain(9, [token]), Table([P, P], [7, 8]), [9, 9], rule, Sampling(temperature=1.0), lambda node: ())
+        assert (len(path) == 2) == (p > limit)
+
+
+def test_at_temperature_0_rejection_is_exact_match_and_soft_takes_near_choices() -> None:
+    logits = torch.log(torch.tensor(np.array([P, P, P])))
+    scores = TorchScores(logits, (0, 1, 2), (7, 8, 8))
+    tree = Tree([9, 2, 1], [ROOT, 0, 0])
+    greedy = Sampling()
+    assert accept(tree, scores, [0, 0, 0], Acceptance("rejection"), greedy, lambda node: ()) == ([0], 0)
+    assert accept(tree, scores, [0, 0, 0], Acceptance("soft", beta=0.5), greedy, lambda node: ()) == ([0], 0)
+    assert accept(tree, scores, [0, 0, 0], Acceptance("soft", beta=0.85), greedy, lambda node: ()) == ([0, 1], 0)
+    assert accept(tree, scores, [2, 0, 0], Acceptance("soft", beta=0), greedy, lambda node: ()) == ([0, 1], 0)
