@@ -242,12 +242,17 @@ class Reencoded:
         self.target, self.draft = target, draft
         self.session = draft.open_session(min(context, draft.info.context))
         self.seconds: list[float] = []
+        self._names = target.pieces()
+        self._ids = {name: i for i, name in enumerate(draft.pieces())}
+        self._silent: dict[int, bool] = {}
+        self._start = draft.encode("")
+        self._target_start = target.encode("")
 
     def line(self, context: Context, most: int) -> list[int]:
         """Up to `most` of the target's tokens that the draft model expects next."""
         started = time.perf_counter()
-        session, draft, target = self.session, self.draft, self.target
-        tokens = draft.encode(target.decode(context.tokens))
+        session, draft = self.session, self.draft
+        tokens = self._translated(context.tokens)
         if len(tokens) < 2 or len(tokens) + most + 1 > session.context:
             return []
         session.commit(())
@@ -262,19 +267,50 @@ class Reencoded:
             made.append(token)
             parent += 1
         self.seconds = [(time.perf_counter() - started) / max(1, len(made))] * max(1, len(made))
-        return self._back(context, draft.decode([*tokens[-self.TAIL :], *made]), draft.decode(tokens[-self.TAIL :]), most)
-
-    def _back(self, context: Context, after: str, before: str, most: int) -> list[int]:
-        """The text that was added, in the target's tokens."""
+        before, after = draft.decode(tokens[-self.TAIL :]), draft.decode([*tokens[-self.TAIL :], *made])
         if not after.startswith(before) or after == before:
             return []
-        tail = list(context.tokens[-self.TAIL :])
-        again = self.target.encode(self.target.decode(tail) + after[len(before) :])
-        # The first tokens may be cut words, and a BOS may have come in front: what matters is how the end goes on.
+        return self._back(context.tokens, after[len(before) :])[:most]
+
+    def _special(self, token: int) -> bool:
+        """Whether one of the target's tokens is a control token: it shows as nothing."""
+        known = self._silent.get(token)
+        if known is None:
+            known = self._silent[token] = not self.target.decode([token])
+        return known
+
+    def _translated(self, tokens: Sequence[int]) -> list[int]:
+        """The text in the draft model's tokens; control tokens that it knows by the same name stay, others are left out."""
+        out: list[int] = []
+        begin = 0
+        for end in range(len(tokens) + 1):
+            if end < len(tokens) and not self._special(tokens[end]):
+                continue
+            if begin < end:
+                out += self._encoded(self.draft, self._start, self.target.decode(tokens[begin:end]))
+            begin = end + 1
+            name = self._names[tokens[end]] if end < len(tokens) else ""
+            if name in self._ids:
+                out.append(self._ids[name])
+        start = self._start
+        return out if out[: len(start)] == start else [*start, *out]
+
+    def _encoded(self, model: Model, start: list[int], text: str) -> list[int]:
+        """Token ids of text without the BOS token."""
+        ids = model.encode(text)
+        return ids[len(start) :] if start and ids[: len(start)] == start else ids
+
+    def _back(self, tokens: Sequence[int], added: str) -> list[int]:
+        """Added text in the target's tokens; nothing where its start would change the tokens before it."""
+        tail: list[int] = []
+        for token in reversed(tokens[-self.TAIL :]):
+            if self._special(token):
+                break
+            tail.insert(0, token)
+        again = self._encoded(self.target, self._target_start, self.target.decode(tail) + added)
+        # The first tokens may be cut words: what matters is how the end goes on.
         block = SequenceMatcher(None, tail, again, autojunk=False).find_longest_match()
-        if block.a + block.size < len(tail):
-            return []
-        return again[block.b + block.size :][:most]
+        return again[block.b + block.size :] if block.a + block.size == len(tail) else []
 
     def close(self) -> None:
         """Free the draft model's cache."""

@@ -14,7 +14,9 @@ from .base import Drafter, describe_params
 
 BUILT_IN = {
     "greedy": "greedy:Greedy",
+    "sample": "sample:Sample",
     "recompute": "recompute:Recompute",
+    "beam": "beam:Beam",
     "lookup": "lookup:Lookup",
     "ngram": "ngram:Ngram",
     "recycle": "recycle:Recycle",

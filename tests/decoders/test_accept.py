@@ -1,4 +1,4 @@
-"""Acceptance rules: rejection leaves the target's distribution, on chains and trees; soft and typical grow with their parameter."""
+"""Acceptance rules: rejection leaves the target's distribution, on chains and on trees; soft and typical are monotonic."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from specchat.backends.base import Sampling
+from specchat.backends.base import ROOT, Sampling
 from specchat.backends.scores import TorchScores
 from specchat.decoders import accept as module
 from specchat.decoders.accept import accept, passes
-from specchat.decoders.base import ROOT, Acceptance, Draws, Tree
+from specchat.decoders.base import Acceptance, Draws, Tree
 
 DRAWS = 200_000
 SMALL = 30_000
@@ -166,7 +166,9 @@ def test_typical_acceptance_follows_its_formula() -> None:
     limit = 0.6 * math.exp(-entropy)  # between p = 0.1 and 0.15
     rule = Acceptance("typical", epsilon=0.9, delta=0.6)
     for token, p in enumerate(P):
-        path, _ = accept(Tree.chain(9, [token]), Table([P, P], [7, 8]), [9, 9], rule, Sampling(temperature=1.0), lambda node: ())
+        path, _ = accept(
+            Tree.chain(9, [token]), Table([P, P], [7, 8]), [9, 9], rule, Sampling(temperature=1.0), lambda node: ()
+        )
         assert (len(path) == 2) == (p > limit)
 
 

@@ -31,9 +31,7 @@ def endless(builtin_model: Model) -> Model:
     return model
 
 
-def answer(
-    model: Model, draft: Model, prompt: Sequence[int], method: str, sampling: Sampling | None = None
-) -> list[int]:
+def answer(model: Model, draft: Model, prompt: Sequence[int], method: str, sampling: Sampling | None = None) -> list[int]:
     """TOKENS tokens of one method in a conversation of its own."""
     conversation = Conversation(model, draft_model=draft)
     generation = conversation.generate(prompt, method, sampling=sampling, max_tokens=TOKENS)

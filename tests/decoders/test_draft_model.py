@@ -1,0 +1,275 @@
+"""Draft model, early exit and token trees: what they draft, what they cost, and where they say no."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
+from specchat.decoders import Conversation, Generation, encode_prompt
+from specchat.decoders.base import Acceptance
+from specchat.decoders.loop import Step
+from specchat.decoders.proposers import DraftModel, Reencoded
+from specchat.decoders.schedules import SCHEDULES
+
+from ..backends.tiny import tiny_folder, tiny_model
+from .prompts import TEXTS
+from .toy import ToyModel
+
+COPY = f"Repeat this text exactly: {TEXTS[0]}"
+TOKENS = 96
+
+
+def run(
+    target: Model,
+    draft: Model | None,
+    prompt: str | Sequence[int],
+    method: str,
+    settings: dict[str, Any] | None = None,
+    **options: Any,
+) -> tuple[Generation, list[Step]]:
+    """An answer and its steps."""
+    conversation = Conversation(target, draft_model=draft)
+    ids = encode_prompt(target, prompt) if isinstance(prompt, str) else list(prompt)
+    generation = conversation.generate(ids, method, settings=settings, **{"max_tokens": TOKENS, **options})
+    steps = list(generation)
+    conversation.close()
+    return generation, steps
+
+
+def plain(target: Model, prompt: str | Sequence[int], **options: Any) -> list[int]:
+    return run(target, None, prompt, "greedy", **options)[0].answer
+
+
+FLOORS: list[tuple[str, dict[str, Any], float]] = [
+    *(("draft", {"schedule": schedule}, 1.5) for schedule in SCHEDULES),
+    ("early-exit", {}, 1.4),
+    ("early-exit", {"layers": 4}, 1.4),
+    ("early-exit", {"layers": 4, "schedule": "cost"}, 1.4),
+    ("tree", {}, 1.5),
+    ("tree", {"expansion": "1,1,3,1,1,1,1,1"}, 1.5),
+    ("tree", {"merge": "lookup,recycle"}, 1.5),
+]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize(("method", "settings", "floor"), FLOORS)
+def test_a_draft_is_accepted_and_changes_no_token(
+    builtin_model: Model, draft_model: Model, method: str, settings: dict[str, Any], floor: float, temperature: float
+) -> None:
+    sampling = Sampling(temperature=temperature, seed=4)
+    generation, _ = run(builtin_model, draft_model, COPY, method, settings, sampling=sampling)
+    assert generation.answer == plain(builtin_model, COPY, sampling=sampling)
+    assert generation.totals.tokens_per_step >= floor
+    assert generation.totals.draft_seconds > 0
+
+
+def test_a_draft_model_that_is_the_target_is_always_right(builtin_model: Model) -> None:
+    for sampling in (Sampling(), Sampling(temperature=1.0, seed=9), Sampling(temperature=0.7, top_p=0.9, seed=1)):
+        generation, _ = run(builtin_model, builtin_model, "Tell me a story.", "draft", {"tokens": 5}, sampling=sampling)
+        assert generation.totals.acceptance_rate == 1.0
+        assert max(generation.totals.runs) == 6
+
+
+def test_a_tree_yields_no_less_than_its_chain(builtin_model: Model, draft_model: Model) -> None:
+    for text in (*TEXTS, "Tell me a story about a dog.", "What is speculative decoding?"):
+        chain, _ = run(builtin_model, draft_model, text, "draft", {"tokens": 5})
+        tree, _ = run(builtin_model, draft_model, text, "tree", {"depth": 5})
+        assert tree.answer == chain.answer
+        assert tree.totals.steps <= chain.totals.steps + 1  # luck with the borders of steps
+
+
+def test_the_first_layers_of_a_token_run_once(builtin_model: Model) -> None:
+    _, steps = run(builtin_model, None, COPY, "early-exit", {"layers": 4, "tokens": 3})
+    assert all(step.nodes == len(step.tree) for step in steps), "no node is counted, or evaluated, twice"
+    assert any(step.tree.alive == 3 for step in steps)
+    assert all(step.draft_seconds > 0 for step in steps if len(step.tree) > 1)
+
+
+def test_early_exit_settles_on_one_depth(builtin_model: Model) -> None:
+    conversation = Conversation(builtin_model)
+    generation = conversation.generate(encode_prompt(builtin_model, COPY), "early-exit", max_tokens=TOKENS)
+    assert sum(1 for _ in generation) > 9
+    tried = {layers: depth.rounds for layers, depth in generation.drafter._depths.items()}  # type: ignore[attr-defined]
+    assert set(tried) == {2, 4, 6}
+    assert sorted(tried.values())[0] == 3
+
+
+def test_the_draft_follows_switches_and_later_turns(builtin_model: Model, draft_model: Model) -> None:
+    conversation = Conversation(builtin_model, draft_model=draft_model)
+    prompt = encode_prompt(builtin_model, COPY)
+    generation = conversation.generate(prompt, "draft", max_tokens=TOKENS)
+    order = ["tree", "greedy", "early-exit", "lookup", "draft"]
+    for i, _ in enumerate(generation):
+        generation.switch(order[i % len(order)])
+    expected = plain(builtin_model, COPY)
+    assert generation.answer == expected
+    # Another turn, and then a retry of the first one: the draft's cache goes back as well.
+    longer = [*prompt, *expected, *builtin_model.encode(" And again:")]
+    for tokens in (longer, prompt, longer[:-3]):
+        again = conversation.generate(tokens, "draft", max_tokens=20)
+        assert [token for step in again for token in step.tokens] == plain(builtin_model, tokens, max_tokens=20)
+        assert again.totals.accepted
+
+
+@pytest.mark.parametrize("method", ["draft", "tree"])
+def test_without_a_draft_model_it_says_what_to_load(builtin_model: Model, method: str) -> None:
+    with pytest.raises(UserError, match="--draft-model"):
+        Conversation(builtin_model).generate([1, 2], method)
+
+
+def test_a_draft_model_is_loaded_when_the_first_method_needs_it(builtin_model: Model, draft_model: Model) -> None:
+    loads: list[int] = []
+
+    def load() -> Model:
+        loads.append(1)
+        return draft_model
+
+    conversation = Conversation(builtin_model, draft_model=load)
+    generation = conversation.generate(encode_prompt(builtin_model, COPY), "lookup", max_tokens=TOKENS)
+    next(generation)
+    assert not loads
+    generation.switch("draft")
+    generation.switch("tree")
+    assert len(loads) == 1
+    assert sum(len(step.tokens) for step in generation) > 5
+
+
+def test_another_tokenizer_is_refused_with_the_reason_or_drafts_through_text(builtin_model: Model) -> None:
+    other = tiny_model("llama")
+    for method in ("draft", "tree"):
+        with pytest.raises(UserError, match="another tokenizer"):
+            run(builtin_model, other, COPY, method)
+    generation, _ = run(builtin_model, other, COPY, "draft", {"reencode": True})
+    assert generation.answer == plain(builtin_model, COPY)
+
+
+def test_a_draft_through_text_is_right_when_the_draft_model_is(builtin_model: Model) -> None:
+    generation, _ = run(builtin_model, builtin_model, COPY, "greedy", max_tokens=10)
+    drafter = Reencoded(builtin_model, builtin_model, 512)
+    line = drafter.line(generation._context(), 6)
+    drafter.close()
+    expected = plain(builtin_model, COPY, max_tokens=16)[10:]
+    assert line
+    assert line == expected[: len(line)]
+
+
+def test_at_the_end_of_the_draft_models_context_it_decodes_plainly(builtin_model: Model, draft_model: Model) -> None:
+    conversation = Conversation(builtin_model, draft_model=draft_model)
+    prompt = encode_prompt(builtin_model, COPY)
+    generation = conversation.generate(prompt, "draft", max_tokens=TOKENS)
+    drafter: Any = generation.drafter
+    drafter._proposer, drafter._model = DraftModel(draft_model, len(prompt) + 10), draft_model
+    drafted = [step.drafted for step in generation]
+    assert generation.answer == plain(builtin_model, COPY)
+    assert drafted[0] > 0
+    assert drafted[-1] == 0
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("early-exit", {"layers": 8}, "below the model's 8 layers"),
+    ("early-exit", {"skip": "2-9"}, "names layers of 0 to 7"),
+    ("early-exit", {"skip": "middle"}, "list of layers"),
+    ("tree", {"expansion": "1,0,2"}, "numbers from 1 to 64"),
+    ("tree", {"merge": "lookup,beam"}, "tree.merge takes"),
+]
+
+
+@pytest.mark.parametrize(("method", "settings", "words"), BAD)
+def test_bad_settings_are_told(
+    builtin_model: Model, draft_model: Model, method: str, settings: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        run(builtin_model, draft_model, COPY, method, settings)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("draft", {"tokens": 0}),
+        ("early-exit", {"tokens": 0, "layers": 1}),
+        ("tree", {"nodes": 1}),
+        ("tree", {"width": 1, "grow": 1}),
+    ],
+)
+def test_settings_that_leave_nothing_to_draft_decode_plainly(
+    builtin_model: Model, draft_model: Model, method: str, settings: dict[str, Any]
+) -> None:
+    generation, _ = run(builtin_model, draft_model, COPY, method, settings, max_tokens=12)
+    assert generation.answer == plain(builtin_model, COPY, max_tokens=12)
+
+
+def test_merged_drafters_need_no_draft_model() -> None:
+    model = ToyModel(3)
+    generation = Conversation(model, draft_model=model).generate([1, 2, 3], "tree", settings={"merge": "lookup"}, max_tokens=60)
+    assert sum(len(step.tokens) for step in generation) == 60
+    assert generation.totals.tokens_per_step > 1.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "settings"), [("draft", {"tokens": 2}), ("tree", {"nodes": 8, "depth": 2})])
+def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: str, settings: dict[str, Any]) -> None:
+    """Through the whole loop, on a model whose five likeliest tokens have most of the probability."""
+    target, draft = tiny_model("llama"), tiny_model("qwen3")
+    filters = {"temperature": 1.0, "top_k": 3}
+    prompt = [0, 2, 70, 71, 3]
+    conversation, draws = Conversation(target, draft_model=draft), 3000
+    seen: dict[tuple[int, ...], int] = {}
+    accepted = 0
+    for seed in range(draws):
+        sampling = Sampling(**filters, seed=seed)  # type: ignore[arg-type]
+        generation = conversation.generate(
+            prompt, method, settings=settings, sampling=sampling, acceptance=Acceptance("rejection"), max_tokens=2
+        )
+        for _ in generation:
+            pass
+        accepted += generation.totals.accepted
+        pair = tuple(generation.answer)
+        seen[pair] = seen.get(pair, 0) + 1
+    session = target.open_session()
+    session.prefill(prompt[:-1])
+    p = session.evaluate(prompt[-1:], [-1]).probs(0, Sampling(**filters))  # type: ignore[arg-type]
+    pairs: list[tuple[int, ...]] = []
+    expected: list[float] = []
+    for first in np.flatnonzero(p):
+        session.rewind(len(prompt) - 1)
+        scores = session.evaluate([prompt[-1], int(first)], [-1, 0])
+        after = scores.probs(1, Sampling(**filters))  # type: ignore[arg-type]
+        if int(first) in target.info.eos_ids:
+            pairs.append((int(first),))
+            expected.append(float(p[first]))
+            continue
+        for second in np.flatnonzero(after):
+            pairs.append((int(first), int(second)))
+            expected.append(float(p[first] * after[second]))
+    assert set(seen) <= set(pairs)
+    counts = np.array([seen.get(pair, 0) for pair in pairs])
+    wanted = np.array(expected) / sum(expected) * draws
+    assert chisquare(counts, wanted).pvalue > 1e-3
+    assert accepted > 100
+    conversation.close()
+
+
+def test_a_label_follows_the_rule(builtin_model: Model, draft_model: Model) -> None:
+    assert Acceptance("rejection").label == "same distribution"
+    assert Acceptance("soft").label == Acceptance("typical").label == "lossy"
+    sampling, story = Sampling(temperature=1.0, seed=5), "Tell me a story."
+    texts = [
+        run(builtin_model, draft_model, story, "draft", sampling=sampling, acceptance=acceptance)[0].answer
+        for acceptance in (Acceptance(), Acceptance("rejection"), Acceptance("soft", beta=1.0), Acceptance("typical"))
+    ]
+    assert texts[0] == plain(builtin_model, story, sampling=sampling)
+    assert all(text != texts[0] for text in texts[1:])
+
+
+def test_a_folder_is_a_draft_model_too(builtin_model: Model) -> None:
+    tiny = load_model(str(tiny_folder("llama")), LoadOptions(device="cpu"))
+    conversation = Conversation(tiny, draft_model=tiny)
+    generation = conversation.generate([0, 2, 80, 3], "draft", max_tokens=30)
+    assert sum(len(step.tokens) for step in generation) <= 30
+    assert generation.totals.acceptance_rate == 1.0
+    tiny.close()
