@@ -40,7 +40,7 @@ def draft_model(builtin_model: Model) -> Iterator[Model]:
     model = load_model("builtin", LoadOptions(device="cpu", dtype="float32"))
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
-        for weight in model.module.parameters():  # type: ignore[attr-defined]
+        for weight in model._runner.module.parameters():  # type: ignore[attr-defined]
             weight += 0.12 * weight.std() * torch.randn(weight.shape, generator=generator)
     yield model
     model.close()
