@@ -26,6 +26,7 @@ BUILT_IN = {
     "early-exit": "early_exit:EarlyExit",
     "tree": "tree:TokenTree",
     "fusion": "fusion:Fusion",
+    "auto": "auto:Auto",
 }
 """Method name → module and class in this package, in the order in which the interface shows them."""
 

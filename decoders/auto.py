@@ -1,0 +1,349 @@
+"""The method picks itself: every step goes to the drafter from which most tokens per second are expected.
+
+Three things are measured while the answer is written: what a pass over n nodes takes, what each drafter takes and how often it
+is right, and what fusion's own probabilities are worth. Fusion (fusion.py) tells before the pass how probable each node of its
+tree is, so for it the best number of nodes is known for every single step; a tree of one node is plain decoding. Drafters that
+run a model are known by their last rounds only; they are tried now and then, more rarely the worse they did.
+
+The measurements belong to a model on a machine and outlive the conversation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from .base import Context, Drafter, Tree, Verified, param
+from .costs import PassCosts
+from .draft import Draft, DraftParams
+from .early_exit import EarlyExit, EarlyExitParams
+from .fusion import Fusion, FusionParams
+from .proposers import mismatch
+
+FIRST_TRIAL = 4
+"""Rounds that a rival gets when it is first tried: the first round of all pays for reading the text."""
+
+WARM_UP = 8
+"""Steps before the first rival is tried: there must be something to compare it with."""
+
+REST = 24
+"""Steps before a rival that lost is tried again; doubled each time that it loses."""
+
+LONGEST_REST = 768
+"""A text may change at any time, so that no rival rests for ever."""
+
+RETRIAL = 2
+"""Rounds of a later trial."""
+
+PROBE = 4
+"""While a rival leads, fusion says every so many steps what it expects: a passage that is copied shows there at once."""
+
+MARGIN = 1.03
+"""A rival must be this much faster to take over, and a draft of fusion's to be made at all: estimates err."""
+
+MEMORY = 40
+"""Rounds after which an older one counts for a third."""
+
+LONGEST_NAP = 8
+"""After a step in which no draft would have paid, steps without growing a tree at all: 1, 2, 4 … as long as nothing pays.
+Growing a tree costs a few per cent of a small model's pass; a longer nap would miss the start of a copy."""
+
+PRIOR = 24.0
+"""Draft nodes that fusion's own probabilities are taken to have proved right, before they are corrected."""
+
+
+@dataclass(frozen=True, slots=True)
+class AutoParams:
+    """Settings of auto."""
+
+    nodes: int = param(24, "Most nodes of a tree, the pending token included", low=1, high=256)
+    rivals: bool = param(True, "Also try the draft model and early exit, where the model can")
+
+
+class Calibration:
+    """What fusion's probabilities are worth, by their size: nodes accepted in passes over nodes expected to be."""
+
+    EDGES = (0.05, 0.15, 0.35, 0.7)
+
+    def __init__(self) -> None:
+        self._expected = [PRIOR * p for p in (0.02, 0.1, 0.25, 0.5, 0.85)]
+        self._accepted = self._expected.copy()
+
+    def _bin(self, probability: float) -> int:
+        return sum(probability > edge for edge in self.EDGES)
+
+    def factor(self, probability: float) -> float:
+        """By what a probability is to be multiplied."""
+        i = self._bin(probability)
+        return self._accepted[i] / self._expected[i]
+
+    def corrected(self, probability: float) -> float:
+        """The probability that was found for nodes with this one."""
+        return min(1.0, probability * self.factor(probability))
+
+    def learn(self, probabilities: Sequence[float], accepted: set[int]) -> None:
+        """Take in a tree: the probability of each node's path, and which nodes were accepted. Node 0 does not count."""
+        keep = 1 - 1 / (8 * MEMORY)
+        for node in range(1, len(probabilities)):
+            i = self._bin(probabilities[node])
+            self._expected[i] = self._expected[i] * keep + probabilities[node]
+            self._accepted[i] = self._accepted[i] * keep + (node in accepted)
+
+
+@dataclass(slots=True)
+class Record:
+    """How a way to go on has done lately."""
+
+    tokens: float = 0.0
+    seconds: float = 0.0
+    rounds: int = 0
+
+    def learn(self, tokens: int, seconds: float) -> None:
+        """Take in a round."""
+        keep = 1 - 1 / MEMORY
+        self.tokens = self.tokens * keep + tokens
+        self.seconds = self.seconds * keep + seconds
+        self.rounds += 1
+
+    @property
+    def speed(self) -> float:
+        """Tokens per second; 0 if nothing is known."""
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+
+@dataclass(slots=True)
+class Rival:
+    """A drafter that runs a model."""
+
+    record: Record = field(default_factory=Record)
+    left: int = FIRST_TRIAL
+    """Rounds left of the trial it is in."""
+    rest: int = REST
+    wakes: int = WARM_UP
+    """The step at which its next trial begins."""
+
+
+@dataclass(slots=True)
+class Experience:
+    """All that is measured on one target (with one draft model)."""
+
+    costs: PassCosts = field(default_factory=PassCosts)
+    calibration: Calibration = field(default_factory=Calibration)
+    growing: float = 0.0
+    """Seconds of growing a tree of fusion's and learning from it, a running mean."""
+    rivals: dict[str, Rival] = field(default_factory=dict)
+    leader: str = ""
+    """The rival that is in force."""
+    steps: int = 0
+
+
+_known: WeakKeyDictionary[Any, dict[int, Experience]] = WeakKeyDictionary()
+
+
+def experience(context: Context) -> Experience:
+    """The measurements of this target with this draft model."""
+    if context.model is None:
+        return Experience()
+    return _known.setdefault(context.model, {}).setdefault(id(context.draft_model), Experience())
+
+
+class Auto(Drafter):
+    """Expected tokens per second decide.
+
+    For a tree of fusion's first b nodes: (1 + Σ corrected probabilities) / seconds of a pass over b nodes; b = 1 is plain
+    decoding. For a rival: what it achieved in its last rounds.
+    """
+
+    name = "auto"
+    summary = "Chooses drafter and number of nodes for every step by the tokens per second that it expects."
+    pays = "When you do not want to choose; it turns drafting off where that loses."
+    Params = AutoParams
+    params: AutoParams
+
+    def __init__(self, params: AutoParams | None = None) -> None:
+        super().__init__(params)
+        self._fusion = Fusion(FusionParams(nodes=self.params.nodes))
+        self._models: dict[str, Drafter] = {}
+        self._alone = Experience()
+        self._experience = self._alone
+        self._via = "plain"
+        self._fresh = False
+        """The rival in force has to read the text first: that round tells nothing about its speed."""
+        self._idle, self._nap, self._probe = 0, 1, 0
+        self._growing = 0.0
+        self._note = ""
+
+    @property
+    def note(self) -> str:
+        return self._note
+
+    def draft(self, context: Context) -> Tree:
+        self._note = ""
+        known = self._experience = self._alone if context.model is None else experience(context)
+        known.steps += 1
+        rival = self._rival(context, known)
+        if rival:
+            return self._ask(rival, context)
+        return self._own(context, known)
+
+    def _own(self, context: Context, known: Experience, beat: float = 0.0) -> Tree:
+        """Fusion's tree as far as its nodes pay, or plain decoding. If no tree is expected to beat a speed, it is plain."""
+        if self._idle and not beat:
+            self._idle -= 1
+            return self._plain(context)
+        fusion, costs = self._fusion, known.costs
+        one = costs.seconds(1)
+        # A node pays if its probability is above what it adds to a pass; what fusion thinks too little of gets a chance.
+        floor = 0.0 if not one else min(0.3, 0.5 * max(0.0, costs.seconds(16) - one) / (15 * one))
+        if fusion.params.nodes != self.params.nodes or abs(fusion.params.floor - floor) > 0.2 * floor:
+            fusion.params = FusionParams(nodes=self.params.nodes, floor=floor)
+        begun = time.perf_counter()
+        tree = fusion.draft(context)
+        self._growing = time.perf_counter() - begun
+        best, speed = self._best(known, len(tree))
+        if best > 1 and speed > beat:
+            del tree.tokens[best:], tree.parents[best:], fusion.probabilities[best:]
+            self._idle, self._nap = 0, 1
+            tree.via = "fusion"
+            self._change("fusion", lambda: f"fusion: {sum(fusion.probabilities):.1f} tokens expected of {best} nodes")
+            return tree
+        if beat:
+            return Tree.root(context.pending)
+        self._idle, self._nap = self._nap, min(2 * self._nap, LONGEST_NAP)
+        return self._plain(context)
+
+    def _best(self, known: Experience, size: int) -> tuple[int, float]:
+        """The number of nodes with most tokens per second, and how many."""
+        costs, probabilities = known.costs, self._fusion.probabilities
+        if not costs.known:
+            return size, 0.0
+        best, top = 1, MARGIN / costs.seconds(1)
+        expected = 1.0
+        for nodes in range(2, size + 1):
+            expected += known.calibration.corrected(probabilities[nodes - 1])
+            speed = expected / (costs.seconds(nodes) + known.growing)
+            if speed > top:
+                best, top = nodes, speed
+        return best, top
+
+    def _plain(self, context: Context) -> Tree:
+        tree = Tree.root(context.pending)
+        tree.via = "greedy"
+        self._change("plain", lambda: "plain decoding: no draft would pay here")
+        return tree
+
+    def _rival(self, context: Context, known: Experience) -> str:
+        """The drafter with a model of its own that takes this step, if one does."""
+        names = self._available(context)
+        if not names or context.room < 2:
+            return ""
+        for name in names:
+            rival = known.rivals.setdefault(name, Rival())
+            if known.steps >= rival.wakes and rival.left:
+                return name
+        if known.leader in names:
+            return known.leader
+        return ""
+
+    def _available(self, context: Context) -> list[str]:
+        """Rivals that this model can run."""
+        if not self.params.rivals or context.model is None:
+            return []
+        names = ["draft"] if context.draft_model is not None and not mismatch_of(context) else []
+        return [*names, "early-exit"] if context.model.info.capabilities.layers else names
+
+    def _ask(self, name: str, context: Context) -> Tree:
+        """A rival's draft, or fusion's where that expects more."""
+        known = self._experience
+        rival = known.rivals[name]
+        trial = known.leader != name
+        self._probe -= 1
+        if not trial and (self._via == "fusion" or self._probe <= 0):
+            self._probe = PROBE
+            tree = self._own(context, known, beat=MARGIN * rival.record.speed)
+            if len(tree) > 1:
+                return tree
+        drafter = self._models.get(name)
+        self._fresh = drafter is None or self._via != name
+        if drafter is None:
+            drafter = self._models[name] = _make(name)
+        tree = drafter.draft(context)
+        tree.via = name
+        plain = 1 / known.costs.seconds(1)
+        word = "on trial" if trial else f"{rival.record.speed:.0f} tokens/s, plain decoding {plain:.0f}"
+        self._change(name, lambda: f"{name}: {word}")
+        return tree
+
+    def _change(self, via: str, note: Callable[[], str]) -> None:
+        """Remember who drafts; say so if that is another than before."""
+        if via != self._via:
+            self._via, self._note = via, note()
+
+    def learn(self, verified: Verified) -> None:
+        known, via = self._experience, self._via
+        known.costs.learn(len(verified.tree), verified.forward_seconds)
+        tokens = len(verified.path)
+        if via in self._models:
+            self._models[via].learn(verified)
+            self._judge(known, via, tokens, verified.draft_seconds + verified.forward_seconds)
+            return
+        if via == "fusion":
+            begun = time.perf_counter()
+            known.calibration.learn(self._fusion.probabilities, set(verified.path))
+            self._fusion.learn(verified)
+            seconds = self._growing + time.perf_counter() - begun
+            before = known.growing or seconds
+            known.growing = before + (min(seconds, 3 * before) - before) / MEMORY
+
+    def _judge(self, known: Experience, name: str, tokens: int, seconds: float) -> None:
+        """Take in a rival's round; at the end of a trial it leads or rests."""
+        rival = known.rivals[name]
+        if not self._fresh:
+            rival.record.learn(tokens, seconds)
+        plain = 1 / known.costs.seconds(1)
+        if known.leader == name:
+            if rival.record.speed < plain:
+                known.leader = ""
+                self._put_to_rest(known, rival)
+            return
+        if not self._fresh:
+            rival.left -= 1
+        if rival.left > 0:
+            return
+        leader = known.rivals[known.leader].record.speed if known.leader else 0.0
+        if rival.record.speed > MARGIN * max(plain, leader):
+            known.leader, rival.rest = name, REST
+        self._put_to_rest(known, rival)
+
+    def _put_to_rest(self, known: Experience, rival: Rival) -> None:
+        rival.wakes, rival.left = known.steps + rival.rest, RETRIAL
+        rival.rest = min(2 * rival.rest, LONGEST_REST)
+
+    def close(self) -> None:
+        for drafter in self._models.values():
+            drafter.close()
+        self._models.clear()
+
+
+def _make(name: str) -> Drafter:
+    """A rival, its length by measured costs."""
+    if name == "draft":
+        return Draft(DraftParams(schedule="cost", most=8))
+    return EarlyExit(EarlyExitParams(schedule="cost", most=8))
+
+
+_mismatches: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()
+
+
+def mismatch_of(context: Context) -> str:
+    """Why the draft model cannot draft for this target, compared once; empty if it can."""
+    target, draft = context.model, context.draft_model
+    if target is None or draft is None:
+        return "there is no draft model"
+    reasons = _mismatches.setdefault(target, {})
+    if id(draft) not in reasons:
+        reasons[id(draft)] = mismatch(target, draft)
+    return reasons[id(draft)]
