@@ -161,6 +161,8 @@ class Generation(Iterator[Step]):
         self.max_tokens = max_tokens
         self.finish_reason: FinishReason | None = None
         self.totals = Totals()
+        self.by_method: dict[str, Totals] = {}
+        """The same for the steps of each method; under `auto` and merged ones, of the drafter that it handed over to."""
         self.reused = session.align(prompt[:-1])
         """Prompt tokens that were in the cache already."""
         self.prefill_seconds = 0.0
@@ -300,6 +302,7 @@ class Generation(Iterator[Step]):
             note=drafter.note,
         )
         self.totals.add(step)
+        self.by_method.setdefault(step.tree.via or step.method, Totals()).add(step)
         return step
 
     def _draft_and_verify(self, drafter: Drafter) -> tuple[float, float, Outcome]:

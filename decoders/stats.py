@@ -52,6 +52,12 @@ class Totals:
     other_seconds: float = 0.0
     runs: list[int] = field(default_factory=list)
     """Tokens that each step produced [steps]."""
+    drafts: list[int] = field(default_factory=list)
+    """Draft nodes of each step [steps]."""
+    depth: int = 0
+    """Draft tokens in depth, over all steps: what a drafter that runs a model runs it for, one after the other."""
+    passes: list[list[float]] = field(default_factory=list)
+    """For each number of nodes that a pass had: [nodes, passes, their seconds]."""
     offered: list[int] = field(default_factory=list)
     """By draft position (0 is the first draft token): steps in which all before it was accepted and something was drafted
     there."""
@@ -69,6 +75,14 @@ class Totals:
         self.forward_seconds += step.forward_seconds
         self.other_seconds += step.other_seconds
         self.runs.append(len(step.tokens))
+        self.drafts.append(step.drafted)
+        self.depth += max(step.tree.depths()) if step.tree is not None and step.drafted else step.drafted
+        if step.forward_seconds > 0:
+            known = next((row for row in self.passes if row[0] == step.nodes), None)
+            if known is None:
+                self.passes.append(known := [step.nodes, 0, 0.0])
+            known[1] += 1
+            known[2] += step.forward_seconds
         reached = step.accepted + self._drafted_below(step)
         while len(self.offered) < reached:
             self.offered.append(0)
@@ -124,6 +138,75 @@ class Totals:
             product *= rate
             out += product
         return out
+
+    @property
+    def round_acceptance(self) -> list[float]:
+        """α of each step that drafted: accepted / drafted nodes, in order."""
+        return [
+            (run - 1) / drafted for run, drafted in zip(self.runs, self.drafts, strict=True) if drafted and run - 1 <= drafted
+        ]
+
+    @property
+    def draft_token_seconds(self) -> float:
+        """l_d: seconds of drafting per draft token in depth."""
+        return _ratio(self.draft_seconds, self.depth)
+
+    def pass_seconds(self, nodes: int) -> float:
+        """l_t(n): seconds of a pass over n nodes, on the straight line through all passes of this answer (by least squares, its
+        slope at least 0); if all had one size, their mean. 0 if there were none."""
+        count = sum(passes for _, passes, _ in self.passes)
+        seconds = sum(total for _, _, total in self.passes)
+        if not count:
+            return 0.0
+        mean_nodes = sum(size * passes for size, passes, _ in self.passes) / count
+        mean = seconds / count
+        spread = sum(passes * (size - mean_nodes) ** 2 for size, passes, _ in self.passes)
+        together = sum((size - mean_nodes) * (total - passes * mean) for size, passes, total in self.passes)
+        slope = max(0.0, _ratio(together, spread))
+        # A line through few sizes may fall below 0 towards small ones.
+        smallest = min(total / passes for _, passes, total in self.passes)
+        return max(mean + slope * (nodes - mean_nodes), smallest / 4)
+
+    @property
+    def predicted_speedup(self) -> float:
+        """Against plain decoding, from what was measured: E · l_t(1) / (d·l_d + l_t(n)), with E the tokens per step that the
+        acceptance by position promises for the mean draft depth d, and n the mean nodes of a pass. 0 if nothing was drafted."""
+        if not self.depth or not self.steps:
+            return 0.0
+        depth, nodes = self.depth / self.steps, self.nodes / self.steps
+        whole = int(depth)
+        expected = self.expected_tokens(whole)
+        expected += (depth - whole) * (self.expected_tokens(whole + 1) - expected)
+        return _ratio(expected * self.pass_seconds(1), depth * self.draft_token_seconds + self.pass_seconds(round(nodes)))
+
+    @property
+    def measured_speedup(self) -> float:
+        """Against plain decoding: tokens per second over those of passes with one node and the loop's own share of a step."""
+        plain = self.pass_seconds(1) + _ratio(self.other_seconds, self.steps)
+        return self.tokens_per_second * plain
+
+    @property
+    def source_speedup(self) -> float:
+        """The published formula (αK + 1) / (K·l_d/l_t + 1), with α the mean over rounds of accepted / drafted nodes and K their
+        mean number: not Leviathan's α, which is the probability of a single token."""
+        rounds = self.round_acceptance
+        if not rounds:
+            return 0.0
+        alpha, length = sum(rounds) / len(rounds), self.drafted / len(rounds)
+        return _ratio(alpha * length + 1, length * _ratio(self.draft_token_seconds, self.pass_seconds(1)) + 1)
+
+    def what_if(self, lengths: Sequence[int], rates: Sequence[float]) -> list[list[float]]:
+        """Speedup over plain decoding of a chain of K draft tokens, each accepted with probability a if all before it were:
+        (1 + a + … + a^K) · l_t(1) / (K·l_d + l_t(K + 1)), with l_d and l_t as measured here.
+
+        Returns:
+            a row for each K of `lengths`, a column for each a of `rates`; 0 if no pass was measured.
+        """
+        one, draft = self.pass_seconds(1), self.draft_token_seconds
+        return [
+            [_ratio(sum(rate**i for i in range(k + 1)) * one, k * draft + self.pass_seconds(k + 1)) for rate in rates]
+            for k in lengths
+        ]
 
     @property
     def histogram(self) -> dict[int, int]:
