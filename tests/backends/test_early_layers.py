@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import functools
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,35 +15,12 @@ from specchat.backends.early_layers import find_layers, prefix
 from specchat.backends.transformers_session import TransformersSession
 
 from .mirror import Mirror, linear, tokens
-from .tiny import TREES, WINDOW, reference, tiny_model
+from .tiny import TREES, WINDOW, cut, tiny_model
 
 LAYERS = 3
 """Of every tiny model."""
 GAPS = ((0, 2), (1,), (1, 2), (2,))
 """Lists of layers with a layer left out before the last."""
-
-
-@functools.cache
-def cut(kind: str, run: tuple[int, ...]) -> Any:
-    """A model of the same class and weights that has only some of the layers."""
-    from transformers import AutoModelForCausalLM
-
-    whole = reference(kind)
-    config = copy.deepcopy(whole.config)
-    config.num_hidden_layers = len(run)
-    if getattr(config, "layer_types", None):
-        config.layer_types = [config.layer_types[i] for i in run]
-    auto: Any = AutoModelForCausalLM
-    model = auto.from_config(config)
-    state = {}
-    for name, weight in whole.state_dict().items():
-        found = re.search(r"\.(layers|h)\.(\d+)\.", name)
-        if found is None:
-            state[name] = weight
-        elif int(found[2]) in run:
-            state[f"{name[: found.start(2)]}{run.index(int(found[2]))}{name[found.end(2) :]}"] = weight
-    model.load_state_dict(state)
-    return model.eval()
 
 
 def cut_logits(kind: str, run: tuple[int, ...], ids: Sequence[int]) -> torch.Tensor:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -142,3 +144,35 @@ def reference(kind: str) -> Any:
 
     model: Any = AutoModelForCausalLM.from_pretrained(tiny_folder(kind), dtype=torch.float32)
     return model.eval()
+
+
+@functools.cache
+def cut(kind: str, run: tuple[int, ...]) -> Any:
+    """A model of the same class and weights that has only some of the layers."""
+    from transformers import AutoModelForCausalLM
+
+    whole = reference(kind)
+    config = copy.deepcopy(whole.config)
+    config.num_hidden_layers = len(run)
+    if getattr(config, "layer_types", None):
+        config.layer_types = [config.layer_types[i] for i in run]
+    auto: Any = AutoModelForCausalLM
+    model = auto.from_config(config)
+    state = {}
+    for name, weight in whole.state_dict().items():
+        found = re.search(r"\.(layers|h)\.(\d+)\.", name)
+        if found is None:
+            state[name] = weight
+        elif int(found[2]) in run:
+            state[f"{name[: found.start(2)]}{run.index(int(found[2]))}{name[found.end(2) :]}"] = weight
+    model.load_state_dict(state)
+    return model.eval()
+
+
+@functools.cache
+def smaller_model(kind: str) -> TransformersModel:
+    """A draft model for the tiny model of this kind: its own first two layers, so that it is right now and then."""
+    folder = Path(_room().name) / f"{kind}-smaller"
+    cut(kind, (0, 1)).save_pretrained(folder)
+    write_tokenizer(folder)
+    return load_transformers(folder, f"{kind}-smaller", LoadOptions(device="cpu"))
