@@ -51,6 +51,13 @@ LONGEST_NAP = 8
 """After a step in which no draft would have paid, steps without growing a tree at all: 1, 2, 4 … as long as nothing pays.
 Growing a tree costs a few per cent of a small model's pass; a longer nap would miss the start of a copy."""
 
+REMEASURE = 48
+"""Steps after which a tree that promises much is verified against all figures: a machine that was busy when passes over many
+nodes were measured may be idle now, and only such a pass tells."""
+
+PROMISING = 3.0
+"""Tokens that such a tree must be expected to yield."""
+
 PRIOR = 24.0
 """Draft nodes that fusion's own probabilities are taken to have proved right, before they are corrected."""
 
@@ -138,6 +145,8 @@ class Experience:
     leader: str = ""
     """The rival that is in force."""
     steps: int = 0
+    measured: int = 0
+    """The last step with a tree."""
 
 
 _known: WeakKeyDictionary[Any, dict[int, Experience]] = WeakKeyDictionary()
@@ -204,6 +213,10 @@ class Auto(Drafter):
         tree = fusion.draft(context)
         self._growing = time.perf_counter() - begun
         best, speed = self._best(known, len(tree))
+        if best > 1:
+            known.measured = known.steps
+        elif not beat and known.steps - known.measured >= REMEASURE and sum(fusion.probabilities) >= PROMISING:
+            best, known.measured = min(len(tree), 8), known.steps
         if best > 1 and speed > beat:
             del tree.tokens[best:], tree.parents[best:], fusion.probabilities[best:]
             self._idle, self._nap = 0, 1

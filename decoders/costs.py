@@ -10,6 +10,9 @@ MEMORY = 24
 OUTLIER = 3.0
 """A pass that took longer than this many times the expected time counts as this much: somebody else had the machine."""
 
+FASTER = 0.3
+"""Weight of a pass that took less than expected."""
+
 SLOPE = 0.03
 """What each node beyond the first is taken to add to a pass, as a share of a one-node pass, before more is known."""
 
@@ -23,9 +26,8 @@ def bucket(nodes: int) -> int:
 
 
 class PassCosts:
-    """Expected seconds of a pass over n nodes: the running mean of its bucket, and between buckets a straight line.
-
-    Means, not medians: what counts is how much time passes take together. Seconds are of one machine and one model, so that
+    """Expected seconds of a pass over n nodes: a running value for its bucket that leans to the faster passes, and between
+    buckets a straight line. Seconds are of one machine and one model, so that
     all conversations on a model may share one of these.
     """
 
@@ -45,8 +47,9 @@ class PassCosts:
             self._known = sorted(self._mean)
         else:
             mean = self._mean[size]
-            # The first pass of a size is often a slow one (memory to get, kernels to choose), so the second replaces more.
-            weight = max(1 / (count + 1), 1 / MEMORY) if seconds > mean or count > 2 else 0.7
+            # The first pass of a size is often a slow one (memory to get, kernels to choose), and what makes later ones slow
+            # is mostly somebody else's work: a faster pass counts for more.
+            weight = max(1 / (count + 1), 1 / MEMORY) if seconds > mean else FASTER
             self._mean[size] = mean + weight * (min(seconds, OUTLIER * mean) - mean)
         self._count[size] = count + 1
 

@@ -1,0 +1,161 @@
+"""auto: what it picks when passes, drafts and texts cost and yield what the test says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from specchat.backends import Model, Sampling
+from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders.auto import LONGEST_NAP, Auto, Calibration, Experience
+from specchat.decoders.base import Context, Verified
+from specchat.decoders.verify import walk
+
+from .prompts import TEXTS
+from .toy import ToyModel, plain
+
+TOKENS = 160
+
+
+def drive(
+    auto: Auto,
+    model: Model,
+    prompt: Sequence[int],
+    cost: Callable[[int], float],
+    *,
+    draft_model: Model | None = None,
+    draft_cost: float = 0.0,
+    tokens: int = TOKENS,
+) -> tuple[list[int], Counter[str], list[str]]:
+    """Decode with invented seconds: `cost` of a pass over n nodes, `draft_cost` for each token of a model's draft.
+
+    Returns:
+        the answer, how many steps each drafter took, and the notes.
+    """
+    session = model.open_session()
+    session.prefill(prompt[:-1])
+    text = list(prompt)
+    taken: Counter[str] = Counter()
+    notes: list[str] = []
+    while len(text) < len(prompt) + tokens:
+        room = len(prompt) + tokens - len(text) - 1
+        tree = auto.draft(Context(text, session, Sampling(), room, frozenset(), True, draft_model, model))
+        taken[tree.via] += 1
+        if auto.note:
+            notes.append(auto.note)
+        if tree.alive:
+            scores = session.evaluate(tree.tokens[tree.alive :], tree.parents[tree.alive :], range(len(tree)))
+        else:
+            scores = session.evaluate(tree.tokens, tree.parents)
+        chosen = scores.choose(Sampling())
+        path = walk(tree, chosen)
+        session.commit(path)
+        text += [*(tree.tokens[node] for node in path[1:]), chosen[path[-1]]]
+        drafted = draft_cost * (len(tree) - 1) if tree.via in ("draft", "early-exit") else 0.0
+        auto.learn(Verified(tree, chosen, path, scores, drafted, cost(len(tree))))
+    auto.close()
+    return text[len(prompt) :], taken, notes
+
+
+@pytest.fixture
+def auto(monkeypatch: pytest.MonkeyPatch) -> Auto:
+    """One that knows nothing yet, and whose own work takes no time."""
+    fresh: dict[int, Experience] = {}
+    monkeypatch.setattr(
+        "specchat.decoders.auto.experience", lambda context: fresh.setdefault(id(context.draft_model), Experience())
+    )
+    monkeypatch.setattr("specchat.decoders.auto.time.perf_counter", lambda: 0.0)
+    return Auto()
+
+
+def looping() -> ToyModel:
+    """A target that soon repeats itself."""
+    return ToyModel(1, memory=1, vocabulary=6)
+
+
+def test_where_nodes_are_free_and_the_text_repeats_it_drafts(auto: Auto) -> None:
+    model = looping()
+    answer, taken, notes = drive(auto, model, [1, 2, 3], lambda nodes: 1.0)
+    assert answer[:TOKENS] == plain(model, [1, 2, 3], len(answer))[:TOKENS]
+    assert taken["fusion"] > taken["greedy"]
+    assert len(answer) / sum(taken.values()) > 4
+    assert any("expected" in note for note in notes)
+
+
+def test_where_every_node_costs_a_pass_it_decodes_plainly(auto: Auto) -> None:
+    model = ToyModel(5, memory=3, vocabulary=60)
+    answer, taken, notes = drive(auto, model, [1, 2, 3], float)
+    assert answer[:TOKENS] == plain(model, [1, 2, 3], len(answer))[:TOKENS]
+    assert taken["greedy"] > 0.9 * sum(taken.values())
+    assert "plain decoding: no draft would pay here" in notes
+
+
+def test_a_machine_that_is_idle_again_is_noticed(auto: Auto) -> None:
+    model = ToyModel(5, memory=3, vocabulary=60)
+    drive(auto, model, [1, 2, 3], float)  # every node costs a pass
+    _, taken, _ = drive(auto, looping(), [1, 2, 3] * 3, lambda nodes: 1 + 0.02 * nodes, tokens=600)
+    assert taken["fusion"] > 10
+    assert 600 / sum(taken.values()) > 1.5
+
+
+def test_a_copy_after_free_text_is_noticed_after_a_nap(auto: Auto) -> None:
+    def cost(nodes: int) -> float:
+        return 1 + 0.1 * nodes
+
+    _, free, _ = drive(auto, ToyModel(5, memory=3, vocabulary=60), [1, 2, 3], cost)
+    assert free["greedy"] > free["fusion"]
+    _, copying, _ = drive(auto, looping(), [1, 2, 3] * 3, cost)
+    assert copying["greedy"] <= LONGEST_NAP + 2
+
+
+@pytest.mark.parametrize(("seconds", "low", "high"), [(0.02, 0.5, 1.0), (2.0, 0.0, 0.35)])
+def test_a_quick_draft_model_takes_over_and_a_slow_one_does_not(
+    auto: Auto, builtin_model: Model, draft_model: Model, seconds: float, low: float, high: float
+) -> None:
+    prompt = encode_prompt(builtin_model, "Tell me a story about a dog.")
+    expected = [token for step in Conversation(builtin_model).generate(prompt, max_tokens=60) for token in step.tokens]
+    answer, taken, notes = drive(
+        auto, builtin_model, prompt, lambda nodes: 1 + 0.05 * nodes, draft_model=draft_model, draft_cost=seconds
+    )
+    assert answer[: len(expected)] == expected[: len(answer)]
+    assert any("on trial" in note for note in notes)
+    share = (taken["draft"] + taken["early-exit"]) / sum(taken.values())
+    assert low <= share <= high
+
+
+def test_what_was_measured_outlives_the_conversation(builtin_model: Model) -> None:
+    prompt = encode_prompt(builtin_model, f"Repeat this text exactly: {TEXTS[0]}")
+    for _ in range(2):
+        conversation = Conversation(builtin_model)
+        generation = conversation.generate(prompt, "auto", max_tokens=40)
+        for _ in generation:
+            pass
+        drafter = generation.drafter
+        assert isinstance(drafter, Auto)
+        known = drafter._experience
+        conversation.close()
+    assert known.steps > len(generation.totals.runs)
+    assert known.costs.known
+
+
+def test_auto_gives_greedys_tokens_and_tells_what_it_used(builtin_model: Model, draft_model: Model) -> None:
+    for text in (f"Repeat this text exactly: {TEXTS[1]}", "Tell me a story about a cat."):
+        prompt = encode_prompt(builtin_model, text)
+        expected = [t for s in Conversation(builtin_model).generate(prompt, max_tokens=60) for t in s.tokens]
+        generation = Conversation(builtin_model, draft_model=draft_model).generate(prompt, "auto", max_tokens=60)
+        steps = list(generation)
+        assert generation.answer == expected
+        assert {step.tree.via for step in steps} <= {"greedy", "fusion", "draft", "early-exit"}
+        assert sum(totals.steps for totals in generation.by_method.values()) == generation.totals.steps
+
+
+def test_calibration_learns_what_probabilities_are_worth() -> None:
+    calibration = Calibration()
+    for i in range(400):
+        calibration.learn([1.0, 0.9, 0.2], {0, 1} if i % 2 else {0})
+    assert calibration.corrected(0.9) == pytest.approx(0.5, abs=0.1)
+    assert calibration.corrected(0.2) < 0.05
+    assert calibration.corrected(0.5) == 0.5, "nothing was seen of this size"
+    assert calibration.corrected(1.0) <= 1
