@@ -68,12 +68,7 @@ class SpecchatApp(App[None]):
             known,
             settings.method if settings.method in known else next(iter(known)),
             {name: dict(table) for name, table in settings.methods.items()},
-            load={
-                "device": settings.device,
-                "dtype": settings.dtype,
-                "context": settings.context,
-                "threads": settings.threads,
-            },
+            load=settings.load_options(),
         )
         self.apply_settings()
         self.commands = Commands(self)
@@ -232,9 +227,7 @@ def run_chat(settings: Settings, client: Engine | None = None, *, load: int = 0,
         from ..engine.client import EngineClient
 
         own = EngineClient()
-        own.load(
-            settings.model, device=settings.device, dtype=settings.dtype, context=settings.context, threads=settings.threads
-        )
+        own.load(settings.model, **settings.load_options())
         with own:
             return run_chat(settings, own, notice=notice)
     app = SpecchatApp(settings, client, notice)

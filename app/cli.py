@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ..backends.base import UserError
-from .settings import DTYPES, Settings, changed, load_settings, read_settings
+from .settings import CHOICES, DTYPES, Settings, changed, load_settings, read_settings
 
 # Rich's help and tracebacks would cost 60 ms at every start.
 app = typer.Typer(
@@ -29,6 +29,12 @@ OPTIONS = {
     "dtype": "--dtype",
     "context": "--context",
     "threads": "--threads",
+    "revision": "--revision",
+    "gpu_layers": "--gpu-layers",
+    "split_mode": "--split-mode",
+    "flash_attention": "--flash-attention",
+    "kv_type": "--kv-type",
+    "rpc": "--rpc",
     "method": "--method",
     "theme": "--theme",
     "system": "--system",
@@ -60,13 +66,26 @@ def _flag(name: str, help_text: str) -> Any:
     return typer.Option(name, help=help_text, show_default=False)
 
 
-_MODEL_HELP = "Target model: builtin, a folder with safetensors weights, or OWNER/NAME on the Hub."
+def _or(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+_MODEL_HELP = (
+    "Target model: builtin, a folder with safetensors weights, FILE.gguf, or OWNER/NAME on the Hub "
+    "(OWNER/NAME:Q4_K_M for a GGUF file there)."
+)
 Model = Annotated[str | None, _option("--model", _MODEL_HELP, "MODEL")]
-DraftModel = Annotated[str | None, _option("--draft-model", "Model that drafts for the target.", "MODEL")]
+DraftModel = Annotated[str | None, _option("--draft-model", "Model that drafts for the target, named like it.", "MODEL")]
 Device = Annotated[str | None, _option("--device", "auto, cpu, cuda, cuda:N or mps.", "DEVICE")]
-Dtype = Annotated[str | None, _option("--dtype", f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}.", "DTYPE")]
+Dtype = Annotated[str | None, _option("--dtype", f"{_or(DTYPES)}.", "DTYPE")]
 ContextSize = Annotated[int | None, _option("--context", "Most tokens of a conversation.", "N")]
 Threads = Annotated[int | None, _option("--threads", "CPU threads.", "N")]
+Revision = Annotated[str | None, _option("--revision", "Branch, tag or commit of the target's Hub repository.", "NAME")]
+GpuLayers = Annotated[int | None, _option("--gpu-layers", "GGUF: layers on the GPU; all where there is one, 0 for none.", "N")]
+SplitMode = Annotated[str | None, _option("--split-mode", f"GGUF, several GPUs: {_or(CHOICES['split_mode'])}.", "MODE")]
+FlashAttention = Annotated[str | None, _option("--flash-attention", f"GGUF: {_or(CHOICES['flash_attention'])}.", "WHEN")]
+KvType = Annotated[str | None, _option("--kv-type", f"GGUF, type of the KV cache: {_or(CHOICES['kv_type'])}.", "TYPE")]
+Rpc = Annotated[str | None, _option("--rpc", "GGUF: llama.cpp RPC servers that hold layers of the target.", "HOST:PORT,…")]
 Method = Annotated[str | None, _option("--method", "Decoding method; `specchat methods` lists them.", "NAME")]
 System = Annotated[str | None, _option("--system", "System prompt.", "TEXT")]
 AsJson = Annotated[bool, _flag("--json", "Print one JSON object.")]
@@ -81,6 +100,12 @@ def chat(
     dtype: Dtype = None,
     context_size: ContextSize = None,
     threads: Threads = None,
+    revision: Revision = None,
+    gpu_layers: GpuLayers = None,
+    split_mode: SplitMode = None,
+    flash_attention: FlashAttention = None,
+    kv_type: KvType = None,
+    rpc: Rpc = None,
     method: Method = None,
     theme: Annotated[str | None, _option("--theme", "Colour theme.", "NAME")] = None,
     system: System = None,
@@ -94,6 +119,12 @@ def chat(
         dtype=dtype,
         context=context_size,
         threads=threads,
+        revision=revision,
+        gpu_layers=gpu_layers,
+        split_mode=split_mode,
+        flash_attention=flash_attention,
+        kv_type=kv_type,
+        rpc=rpc,
         method=method,
         theme=theme,
         system=system,
@@ -141,6 +172,12 @@ def run(
     device: Device = None,
     dtype: Dtype = None,
     context_size: ContextSize = None,
+    revision: Revision = None,
+    gpu_layers: GpuLayers = None,
+    split_mode: SplitMode = None,
+    flash_attention: FlashAttention = None,
+    kv_type: KvType = None,
+    rpc: Rpc = None,
     system: System = None,
     color: Annotated[
         When, typer.Option("--color", help="Colour the tokens by forward pass: auto, always or never.", show_default=False)
@@ -162,6 +199,12 @@ def run(
         device=device,
         dtype=dtype,
         context=context_size,
+        revision=revision,
+        gpu_layers=gpu_layers,
+        split_mode=split_mode,
+        flash_attention=flash_attention,
+        kv_type=kv_type,
+        rpc=rpc,
         system=system,
     )
     given |= {

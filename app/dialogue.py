@@ -65,7 +65,7 @@ class Dialogue:
         methods: every method there is, by name, in the order in which they are shown.
         method: the one in force.
         settings: method → its settings.
-        load: options of a load besides the model (device, dtype, context, threads).
+        load: options of a load besides the model (fields of the engine's `Load`).
     """
 
     engine: Engine
@@ -151,7 +151,9 @@ class Dialogue:
         return name
 
     def load_model(self, spec: str) -> None:
-        """Load a model in place of this one."""
+        """Load a model in place of this one. Another one may have neither this one's draft model nor its revision."""
+        if spec != self.model:
+            self.load = {name: value for name, value in self.load.items() if name not in ("draft_model", "revision")}
         self.model, self.info, self.unavailable = spec, {}, {}
         self.phase, self.loading = "loading", None
         self.engine.load(spec, **self.load)

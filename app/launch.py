@@ -26,9 +26,7 @@ def open_chat(settings: Settings, notice: str | None) -> int:
         raise UserError("The chat cannot draw on this terminal (TERM is dumb): use `specchat run PROMPT` here.")
     client = EngineClient()
     # The engine imports torch (seconds) while this process imports Textual (0.2 s) and draws.
-    load = client.load(
-        settings.model, device=settings.device, dtype=settings.dtype, context=settings.context, threads=settings.threads
-    )
+    load = client.load(settings.model, **settings.load_options())
     try:
         from .chat import run_chat
 

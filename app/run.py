@@ -78,19 +78,11 @@ def run_once(request: Request) -> int:
     _check(request)
     stream = stdout()
     output, notes = Output(stream, request.color), Notes(request.color)
-    if "draft_model" in request.explicit:
-        notes.sentence("--draft-model is not used: no method of this version drafts with a model of its own.")
     settings = request.settings
     answer = Answer(settings.model, settings.method)
     with EngineClient() as client:
         # Sent before standard input is read, so that the model loads meanwhile.
-        load = client.load(
-            settings.model,
-            device=settings.device,
-            dtype=settings.dtype,
-            context=settings.context,
-            threads=settings.threads,
-        )
+        load = client.load(settings.model, **settings.load_options())
         prompt = _prompt(request)
         with Interrupts(client) as interrupts:
             try:
@@ -243,6 +235,6 @@ def _loading(model: str, event: Loading) -> str:
     what = f"loading {model}: {event.stage}"
     if not event.total:
         return what
-    if event.stage == "download":
+    if event.stage.endswith("download"):
         return f"{what} {event.done / 1e6:,.0f} of {event.total / 1e6:,.0f} MB"
     return f"{what} {event.done:,} of {event.total:,}"

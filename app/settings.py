@@ -20,6 +20,7 @@ from .keymap import ALL as KEYS
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
+RPC = re.compile(r"[^\s,:]+:\d{1,5}(,[^\s,:]+:\d{1,5})*")
 THEMES = locations.package_folder() / "themes"
 
 
@@ -28,9 +29,9 @@ class Settings:
     """Everything that can be set. The defaults are those of a missing file."""
 
     model: str = "builtin"
-    """Target model: `builtin`, a folder with safetensors weights, or `owner/name` on the Hub."""
+    """Target model: `builtin`, a folder with safetensors weights, FILE.gguf, `owner/name` or `owner/name:Q4_K_M` on the Hub."""
     draft_model: str | None = None
-    """Model that drafts for the target, named in the same way; for methods that use one."""
+    """Model that drafts for the target, named in the same way; the built-in target brings its own."""
     device: str = "auto"
     """Where the target runs: auto, cpu, cuda, cuda:N or mps."""
     dtype: str = "auto"
@@ -39,6 +40,18 @@ class Settings:
     """Most tokens of a conversation; the model's own limit where not set."""
     threads: int | None = field(default=None, metadata={"low": 1})
     """CPU threads; all physical cores where not set."""
+    revision: str | None = None
+    """Branch, tag or commit of the target's Hub repository."""
+    gpu_layers: int | None = field(default=None, metadata={"low": 0})
+    """GGUF: layers on the GPU; all where there is one if not set, 0 for none."""
+    split_mode: str = "layer"
+    """GGUF: how several GPUs share the target: layer, row or none."""
+    flash_attention: str = "auto"
+    """GGUF: auto, on or off."""
+    kv_type: str = "auto"
+    """GGUF: type of the KV cache: f16, f32, bf16, q8_0, q5_1, q5_0, q4_1 or q4_0; auto is f16."""
+    rpc: str = ""
+    """GGUF: llama.cpp RPC servers that hold layers of the target, as host:port,host:port."""
     method: str = "lookup"
     """Decoding method that a chat starts with."""
     methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -55,6 +68,25 @@ class Settings:
     """System prompt that a chat starts with."""
     keymap: Mapping[str, str] = field(default_factory=dict)
     """Keys of the chat's bindings: the binding's id to its keys, separated by commas."""
+
+    def load_options(self) -> dict[str, Any]:
+        """What the engine is told about a load beside the target's name (fields of its message `Load`)."""
+        return {name: getattr(self, name) for name in LOADING}
+
+
+LOADING = (
+    *("draft_model", "device", "dtype", "context", "threads", "revision"),
+    *("gpu_layers", "split_mode", "flash_attention", "kv_type", "rpc"),
+)
+"""Settings that count when a model is loaded."""
+
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "dtype": DTYPES,
+    "split_mode": ("layer", "row", "none"),
+    "flash_attention": ("auto", "on", "off"),
+    "kv_type": ("auto", "f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"),
+}
+"""Settings that take one of a few words."""
 
 
 _FIELDS = {f.name: f for f in fields(Settings)}
@@ -215,9 +247,11 @@ def _value(called: str, name: str, value: Any) -> Any:
 def _text_value(called: str, name: str, value: str) -> str:
     match name:
         case "model" | "draft_model" if not value.strip():
-            raise UserError(f"{called} is empty: name a model, a folder, or owner/name on the Hub.")
-        case "dtype" if value not in DTYPES:
-            raise UserError(f"{called} is one of {', '.join(DTYPES)}, not {value!r}.")
+            raise UserError(f"{called} is empty: name a model, a folder, a GGUF file, or owner/name on the Hub.")
+        case _ if name in CHOICES and value not in CHOICES[name]:
+            raise UserError(f"{called} is one of {', '.join(CHOICES[name])}, not {value!r}.")
+        case "rpc" if value and not RPC.fullmatch(value):
+            raise UserError(f"{called} takes host:port, several with commas between them, not {value!r}.")
         case "device" if not DEVICE.fullmatch(value):
             raise UserError(f"{called} is one of auto, cpu, cuda, cuda:N, mps, not {value!r}.")
         case "method":

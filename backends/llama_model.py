@@ -112,7 +112,7 @@ def load_llama(
     limit = header.number("context_length") or UNKNOWN_CONTEXT
     if options.context is not None and not 1 <= options.context <= limit:
         raise UserError(f"{name} holds at most {limit:,} tokens, not {options.context:,}: ask for a smaller context.")
-    size = options.context or limit
+    size = options.context or min(limit, options.context_at_most or limit)
 
     def tick(share: float) -> bool:
         if progress is not None:

@@ -6,17 +6,27 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from .base import Model
+from .base import Model, UserError
 
 BUILTIN = "builtin"
 """Name of the model that ships with specchat."""
+
+BUILTIN_DRAFT = "builtin-draft"
+"""Name of the smaller model that ships with it, to draft for it."""
 
 GGUF_ON_HUB = re.compile(r"[\w.-]+/[\w.-]+:[\w.-]+", re.ASCII)
 """Repository and quantization."""
 
 StageProgress = Callable[[str, int, int], None]
 """Called with (stage, done, total): "download" in bytes, "weights" in tensors, "check" in passes."""
+
+
+class Loader(Protocol):
+    """Loads a model that has been found, with the options that it was looked for with, or with others."""
+
+    def __call__(self, later: LoadOptions | None = None) -> Model: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,8 @@ class LoadOptions:
     """auto, float32, bfloat16, float16; auto is the file's own type on a GPU and float32 on the CPU."""
     context: int | None = None
     """Most tokens of a conversation; None for the model's own limit."""
+    context_at_most: int | None = None
+    """Where `context` is None: use less than the model's own limit. For draft models, which need no more than the target."""
     threads: int | None = None
     """CPU threads; None for all physical cores."""
     revision: str | None = None
@@ -42,11 +54,14 @@ class LoadOptions:
     kv_type: str = "auto"
     """GGUF only: type of the KV cache: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0; auto follows dtype and is f16 by default.
     f32 leaves flash attention off, so that runtimes can be compared."""
+    rpc: str = ""
+    """GGUF only: `host:port,…` of llama.cpp's RPC servers, whose devices share the layers with those here."""
 
 
-def builtin_path(name: str = "target") -> Path:
-    """Folder of a model that ships with specchat."""
-    return Path(__file__).resolve().parent.parent / "builtin" / "weights" / name
+def builtin_path(name: str = BUILTIN) -> Path:
+    """Folder of a model that ships with specchat: BUILTIN or BUILTIN_DRAFT."""
+    folder = "draft" if name == BUILTIN_DRAFT else "target"
+    return Path(__file__).resolve().parent.parent / "builtin" / "weights" / folder
 
 
 def load_model(
@@ -59,8 +74,8 @@ def load_model(
     """Load the model that `spec` names.
 
     Args:
-        spec: `builtin`, a folder with safetensors weights, FILE.gguf, `owner/name` on the Hub (`owner/name:Q4_K_M` for a GGUF
-            file there), or `recorded:FILE.jsonl`.
+        spec: `builtin`, `builtin-draft`, a folder with safetensors weights, FILE.gguf, `owner/name` on the Hub
+            (`owner/name:Q4_K_M` for a GGUF file there), or `recorded:FILE.jsonl`.
         options: device, dtype, context, threads, revision, and those for GGUF files.
         progress: told about each stage.
         cancelled: polled; answering True raises Cancelled soon after.
@@ -69,35 +84,62 @@ def load_model(
         UserError: the model cannot be found, read or held; says what to do.
         Cancelled: `cancelled` answered True.
     """
-    options = options or LoadOptions()
+    return find_model(spec, options, progress=progress, cancelled=cancelled)()
+
+
+def find_model(
+    spec: str,
+    options: LoadOptions | None = None,
+    *,
+    progress: StageProgress | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Loader:
+    """Find the model that `spec` names, and fetch what is on the Hub, without loading it. Arguments and errors: `load_model`'s.
+
+    Returns:
+        what loads it.
+    """
+    first = options or LoadOptions()
     if spec.startswith("recorded:"):
         from .recorded import load_recorded
 
-        return load_recorded(Path(spec.removeprefix("recorded:")))
+        recorded = load_recorded(Path(spec.removeprefix("recorded:")))
+        return lambda later=None: recorded
     if spec.lower().endswith(".gguf"):
-        return _load_gguf(Path(spec).expanduser(), spec, options, progress, cancelled)
+        return _find_gguf(Path(spec).expanduser(), spec, first, progress, cancelled)
     if GGUF_ON_HUB.fullmatch(spec) and not Path(spec).exists():
         from .gguf_hub import locate_gguf
 
-        return _load_gguf(locate_gguf(spec, options, progress, cancelled), spec, options, progress, cancelled)
+        return _find_gguf(locate_gguf(spec, first, progress, cancelled), spec, first, progress, cancelled)
     from .hub import locate
 
     # Importing the runtime takes seconds: a name that leads nowhere should be told at once.
-    folder = builtin_path() if spec == BUILTIN else locate(spec, options, progress=progress, cancelled=cancelled)
-    from .transformers_model import load_transformers
+    shipped = spec in (BUILTIN, BUILTIN_DRAFT)
+    if shipped and not builtin_path(spec).is_dir():
+        raise UserError(f"{spec} is not in this installation ({builtin_path(spec)} is missing): `specchat doctor` says more.")
+    folder = builtin_path(spec) if shipped else locate(spec, first, progress=progress, cancelled=cancelled)
 
-    return load_transformers(folder, spec, options, progress=progress, cancelled=cancelled)
+    def load(later: LoadOptions | None = None) -> Model:
+        from .transformers_model import load_transformers
+
+        return load_transformers(folder, spec, later or first, progress=progress, cancelled=cancelled)
+
+    return load
 
 
-def _load_gguf(
+def _find_gguf(
     file: Path, spec: str, options: LoadOptions, progress: StageProgress | None, cancelled: Callable[[], bool] | None
-) -> Model:
-    """The model in a GGUF file. What is wrong with the file, or not installed, is told before torch is imported."""
+) -> Loader:
+    """What loads a GGUF file. What is wrong with the file, or not installed, is told before torch is imported."""
     from .gguf_file import read_header
     from .llama_library import library
 
     header = read_header(file)
     library()
-    from .llama_model import load_llama
 
-    return load_llama(file, spec, options, header, progress=progress, cancelled=cancelled)
+    def load(later: LoadOptions | None = None) -> Model:
+        from .llama_model import load_llama
+
+        return load_llama(file, spec, later or options, header, progress=progress, cancelled=cancelled)
+
+    return load

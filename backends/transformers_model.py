@@ -169,7 +169,7 @@ def _proven(
         parameters=sum(p.numel() for p in module.parameters()),
         layers=int(config.num_hidden_layers),
         vocabulary=codec.vocabulary,
-        context=min(limit, options.context or limit),
+        context=min(limit, options.context or options.context_at_most or limit),
         eos_ids=eos_ids(module, codec),
         has_template=codec.has_template,
         capabilities=capabilities,

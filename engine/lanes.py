@@ -14,14 +14,15 @@ from .messages import Event, Failed, Finished, Generate, Prefilling, Started, St
 from .requests import prompt_of, sampling_of, stops_of
 
 Post = Callable[[Event], None]
+DraftModel = Model | Callable[[], Model | None] | None
 
 
 class Lane:
     """One conversation's KV cache and drafters, and the answer that runs in it."""
 
-    def __init__(self, name: str, model: Model) -> None:
+    def __init__(self, name: str, model: Model, draft_model: DraftModel = None) -> None:
         self.name = name
-        self.conversation = Conversation(model)
+        self.conversation = Conversation(model, draft_model=draft_model)
         self.id = 0
         """Of the answer that runs."""
         self.generation: Generation | None = None
@@ -51,8 +52,14 @@ class Lanes:
         """Whether any answer is being written."""
         return bool(self._running)
 
-    def start(self, model: Model | None, request: Generate) -> None:
-        """Begin an answer; the lane's cache keeps what it shares with the prompt."""
+    def start(self, model: Model | None, request: Generate, draft_model: DraftModel = None) -> None:
+        """Begin an answer; the lane's cache keeps what it shares with the prompt.
+
+        Args:
+            model: the target.
+            request: what to answer.
+            draft_model: of a new lane; or what loads it when the first method needs one.
+        """
         lane = self._lanes.get(request.lane)
         if lane is not None and lane.generation is not None:
             sentence = "An answer is still being written here: wait for it or cancel it first."
@@ -63,7 +70,7 @@ class Lanes:
                 raise UserError("No model is loaded: load one first.")
             prompt = prompt_of(model, request)
             if lane is None:
-                lane = self._lanes[request.lane] = Lane(request.lane, model)
+                lane = self._lanes[request.lane] = Lane(request.lane, model, draft_model)
             generation = lane.conversation.generate(
                 prompt,
                 request.method,

@@ -18,15 +18,25 @@ class Load:
 
     Running answers are cancelled first. The old model stays until the new one's weights are about to be read (two never sit
     in memory together, and a wrong name costs nothing); when it goes, Unloaded is sent with id 0.
+
+    The fields after `draft_model` are those of `backends.loading.LoadOptions`.
     """
 
     id: int
     model: str
+    draft_model: str | None = None
+    """Loaded beside the target, for the methods that draft with one; None: the built-in one for the built-in target (loaded
+    when the first method needs it), else none."""
     device: str = "auto"
     dtype: str = "auto"
     context: int | None = None
     threads: int | None = None
     revision: str | None = None
+    gpu_layers: int | None = None
+    split_mode: str = "layer"
+    flash_attention: str = "auto"
+    kv_type: str = "auto"
+    rpc: str = ""
 
 
 @dataclass(slots=True)
@@ -97,7 +107,8 @@ class Ready:
 
 @dataclass(slots=True)
 class Loading:
-    """Progress of a load; `total` is 0 where unknown. Stages: import, download (bytes), weights, check."""
+    """Progress of a load; `total` is 0 where unknown. Stages: import, download (bytes), weights, check; those of a draft model
+    are "draft download" and so on."""
 
     id: int
     stage: str
@@ -107,11 +118,13 @@ class Loading:
 
 @dataclass(slots=True)
 class Loaded:
-    """A model is ready. `info` is ModelInfo as plain data; `unavailable` maps a method to the reason why it cannot run."""
+    """A model is ready. `info` is ModelInfo as plain data; `unavailable` maps a method to the reason why it cannot run; `draft`
+    is the draft model's ModelInfo, empty where there is none or none is loaded yet."""
 
     id: int
     info: dict[str, Any]
     unavailable: dict[str, str] = field(default_factory=dict)
+    draft: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

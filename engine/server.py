@@ -21,6 +21,7 @@ from .outbox import Outbox
 
 if TYPE_CHECKING:
     from ..backends.base import Model
+    from .drafts import Drafts
     from .lanes import Lanes
 
 PARENT_POLL_SECONDS = 0.5
@@ -37,6 +38,7 @@ class Server:
         self._cancelled: set[int] = set()
         """Ids whose Cancel has come in and has not had its turn yet: seen by a load at once, and by answers that queue."""
         self._model: Model | None = None
+        self._drafts: Drafts | None = None
         self._lanes: Lanes | None = None
 
     def run(self) -> None:
@@ -77,10 +79,10 @@ class Server:
             case Load():
                 self._load(command, lanes)
             case Generate() if command.id in self._cancelled:
-                lanes.start(self._model, command)
+                self._start(command, lanes)
                 lanes.cancel(command.id)
             case Generate():
-                lanes.start(self._model, command)
+                self._start(command, lanes)
             case Switch():
                 lanes.switch(command)
             case Cancel():
@@ -93,29 +95,44 @@ class Server:
             case _:
                 log(f"ignored a message that is no command: {command!r}")
 
+    def _start(self, command: Generate, lanes: Lanes) -> None:
+        drafts = self._drafts
+        lanes.start(self._model, command, drafts.get if drafts else None)
+
     def _load(self, command: Load, lanes: Lanes) -> None:
-        from ..backends.loading import LoadOptions, load_model
+        from ..backends.loading import load_model
         from ..decoders import registry
+        from .drafts import Drafts, options_of
         from .failures import failure
 
         redirect(log_path())  # a long-lived engine's log is moved aside here too, once it is full
         lanes.cancel_all()
         self._outbox.post(Loading(command.id, "import"))
-        options = LoadOptions(command.device, command.dtype, command.context, command.threads, command.revision)
 
         def progress(stage: str, done: int, total: int) -> None:
             if stage == "weights":
                 self._free(0, lanes)
             self._outbox.post(Loading(command.id, stage, done, total))
 
+        def draft_progress(stage: str, done: int, total: int) -> None:
+            self._outbox.post(Loading(command.id, f"draft {stage}", done, total))
+
+        def cancelled() -> bool:
+            return command.id in self._cancelled
+
         start, had_model = time.perf_counter(), self._model is not None
         # Importing torch and transformers makes a million objects that stay: looking through them again and again takes a
         # fifth of the import (4.3 instead of 5.2 CPU seconds without), and would slow every later collection.
         gc.disable()
+        model = None
         try:
-            model = load_model(command.model, options, progress=progress, cancelled=lambda: command.id in self._cancelled)
+            drafts = Drafts(command, draft_progress, cancelled)
+            model = load_model(command.model, options_of(command), progress=progress, cancelled=cancelled)
             self._free(0, lanes)
+            drafts.join(model)
         except BaseException as error:  # see `failure`
+            if model is not None:
+                model.close()
             failed = failure(command.id, error, loading=command.model)
             if had_model and self._model is None:
                 failed.sentence += " The model before it is gone: load one again."
@@ -124,28 +141,30 @@ class Server:
         finally:
             gc.freeze()
             gc.enable()
-        self._model = model
+        self._model, self._drafts = model, drafts
         unavailable = {
             name: reason
             for name, method in registry.methods().items()
-            if (reason := registry.unavailable(method, model.info.capabilities))
+            if (reason := registry.unavailable(method, model.info.capabilities, draft_model=bool(drafts)))
         }
         info = asdict(model.info)
         info["load_seconds"] = info["load_seconds"] or time.perf_counter() - start
-        self._outbox.post(Loaded(command.id, info, unavailable))
+        self._outbox.post(Loaded(command.id, info, unavailable, asdict(drafts.model.info) if drafts.model else {}))
 
     def _free(self, id: int, lanes: Lanes, always: bool = False) -> None:
         """Free the loaded model and its lanes, and say so; nothing to do (or say, unless `always`) without one."""
         lanes.clear()
         loaded = self._model is not None
         if self._model is not None:
-            try:
-                self._model.close()
-            except BaseException as error:  # see `failure`
-                from .failures import failure
+            for part in (self._drafts, self._model):
+                try:
+                    if part is not None:
+                        part.close()
+                except BaseException as error:  # see `failure`
+                    from .failures import failure
 
-                self._outbox.post(Failed(0, "bug", failure(id, error).sentence))
-            self._model = None
+                    self._outbox.post(Failed(0, "bug", failure(id, error).sentence))
+            self._model = self._drafts = None
             gc.unfreeze()
             gc.collect()
         if loaded or always:

@@ -96,10 +96,12 @@ class StatusLine(Widget):
         if loading is None:
             parts = [self._lively("starting the engine")]
         else:
-            parts = [self._lively(STAGES.get(loading.stage, loading.stage))]
+            stage = loading.stage.removeprefix("draft ")
+            draft = " of the draft model" if stage != loading.stage else ""
+            parts = [self._lively(STAGES.get(stage, stage) + draft)]
             if loading.total:
                 parts.append(bar(loading.done, loading.total))
-                amount = _megabytes(loading.done, loading.total) if loading.stage == "download" else ""
+                amount = _megabytes(loading.done, loading.total) if stage == "download" else ""
                 parts.append(Content(amount or f"{loading.done / loading.total:.0%}"))
         if self.dialogue.queued is not None:
             parts.append(Content.styled("your message goes out when it is ready", "$accent"))

@@ -182,3 +182,10 @@ def test_a_method_that_the_model_cannot_run(engine: Any, dialogue: Dialogue) -> 
     dialogue.drain()
     assert dialogue.method == "greedy"
     assert "This model verifies no drafts." in notices(dialogue)[0]
+
+
+def test_another_model_has_neither_the_draft_model_nor_the_revision_of_this_one(engine: Any) -> None:
+    made = Dialogue(engine, "one", {}, "lookup", load={"draft_model": "small", "revision": "v1", "device": "cpu"})
+    made.load_model("one")
+    made.load_model("two")
+    assert engine.sent == [Load(1, "one", draft_model="small", revision="v1", device="cpu"), Load(2, "two", device="cpu")]

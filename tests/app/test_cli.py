@@ -71,7 +71,8 @@ def test_help_names_every_command_and_option(capsys: pytest.CaptureFixture[str],
     _, out, _ = call(capsys, monkeypatch, "run", "-h")
     flags = (
         "--model --draft-model --method --set --max-tokens --temperature --top-k --top-p --min-p --repetition-penalty --seed "
-        "--stop --stop-regex --raw --json --threads --device --dtype --context --system --color"
+        "--stop --stop-regex --raw --json --threads --device --dtype --context --system --color --draft-model --revision "
+        "--gpu-layers --split-mode --flash-attention --kv-type --rpc"
     )
     for flag in flags.split():
         assert flag in out

@@ -194,10 +194,27 @@ def test_a_bad_settings_file_stops_it(call: Any, tmp_path: Path) -> None:
     assert "settings.toml, line 3" in err
 
 
-def test_a_draft_model_that_nothing_uses_is_told(call: Any, model: str) -> None:
-    code, out, err = call("hello", "--model", model, "--draft-model", "builtin")
-    assert (code, out) == (0, f"{ANSWER}\n")
-    assert err.startswith("specchat: --draft-model is not used")
+def test_a_draft_model_is_loaded_beside_the_target(call: Any, model: str, tmp_path: Path) -> None:
+    code, out, err = call("hello", "--model", model, "--draft-model", model, "--method", "draft", "--json")
+    assert (code, err) == (0, "")
+    data = json.loads(out)
+    assert data["text"] == ANSWER
+    # The same answers drafted by themselves: all are accepted.
+    assert data["draft_tokens"] == data["accepted_tokens"] > 10
+
+
+def test_without_a_draft_model_it_says_what_to_give(call: Any, model: str) -> None:
+    code, out, err = call("hello", "--model", model, "--method", "draft")
+    assert (code, out) == (2, "")
+    assert "--draft-model" in err
+    assert err.count("\n") == 1
+
+
+def test_a_wrong_draft_model_is_one_sentence(call: Any, model: str, tmp_path: Path) -> None:
+    code, out, err = call("hello", "--model", model, "--draft-model", str(tmp_path / "none.gguf"))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"specchat: The draft model {tmp_path}/none.gguf cannot be used: There is no file")
+    assert err.count("\n") == 1
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(model: str) -> None:

@@ -84,6 +84,33 @@ def test_a_wrong_name_costs_nothing(engine: BareEngine, tmp_path: Path) -> None:
     assert next(event.reused for event in events if isinstance(event, Started) and event.id == 5) > 0
 
 
+def test_a_draft_model_is_loaded_beside_the_target(engine: BareEngine, tmp_path: Path) -> None:
+    model = recorded(tmp_path)
+    engine.send(Load(1, model), Generate(2, prompt="hello", method="draft"))
+    *_, loaded, failed = engine.until(2, Failed)
+    assert isinstance(loaded, Loaded)
+    assert (loaded.draft, "--draft-model" in loaded.unavailable["draft"]) == ({}, True)
+    assert isinstance(failed, Failed)
+    assert "--draft-model" in failed.sentence
+    # A wrong name costs nothing, not even the model that is loaded.
+    engine.send(Load(3, model, draft_model=f"{tmp_path}/none.gguf"), Generate(4, prompt="hello"))
+    events = engine.until(4, Finished)
+    refused = next(event for event in events if isinstance(event, Failed))
+    assert (refused.id, refused.cause) == (3, "user")
+    assert refused.sentence.startswith(f"The draft model {tmp_path}/none.gguf cannot be used: There is no file")
+    assert Unloaded(0) not in events
+    engine.send(Load(5, model, draft_model=model))
+    engine.send(Generate(6, lane="one", prompt="hello", method="draft"))
+    engine.send(Generate(7, lane="two", prompt="short", method="draft", max_tokens=3))
+    events = engine.until(6, Finished)
+    loaded = next(event for event in events if isinstance(event, Loaded))
+    assert loaded.draft["name"] == model
+    assert "draft" not in loaded.unavailable
+    assert text_of(events, 6) == ANSWER
+    finished = next(event for event in events if isinstance(event, Finished) and event.id == 6)
+    assert finished.totals["accepted"] > 10
+
+
 def test_a_load_takes_the_place_of_the_model_and_ends_its_answers(engine: BareEngine, tmp_path: Path) -> None:
     engine.send(Load(1, recorded(tmp_path, pace=0.01)), Generate(2, prompt="long"))
     engine.until(2, Steps)

@@ -1,0 +1,90 @@
+"""The draft model beside a target: the one that was asked for, or the built-in target's own, loaded when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+
+from ..backends.base import Model, UserError
+from ..backends.loading import BUILTIN, BUILTIN_DRAFT, Loader, LoadOptions, StageProgress, builtin_path, find_model
+from .messages import Load
+
+
+def options_of(command: Load) -> LoadOptions:
+    """How to load the target."""
+    return LoadOptions(**{f.name: getattr(command, f.name) for f in fields(LoadOptions) if hasattr(command, f.name)})
+
+
+class Drafts:
+    """The draft model of one load, for all its lanes.
+
+    One that was asked for is found before the target is loaded, so that a wrong name costs nothing, and loaded after it.
+
+    Args:
+        command: names the target and, perhaps, the draft model.
+        progress: told about each stage.
+        cancelled: polled; answering True raises Cancelled.
+
+    Raises:
+        UserError: there is no such model.
+    """
+
+    def __init__(
+        self, command: Load, progress: StageProgress | None = None, cancelled: Callable[[], bool] | None = None
+    ) -> None:
+        target = options_of(command)
+        # The draft model runs here, whoever shares the target's layers; a revision is one of the target's repository.
+        self._options = replace(target, context=None, revision=None, rpc="", gpu_layers=0 if target.gpu_layers == 0 else None)
+        self._spec = command.draft_model or (BUILTIN_DRAFT if command.model == BUILTIN else "")
+        self._target: Model | None = None
+        self._found: Loader | None = None
+        self.model: Model | None = None
+        """Once it is loaded."""
+        if command.draft_model:
+            try:
+                self._found = find_model(self._spec, self._options, progress=progress, cancelled=cancelled)
+            except UserError as error:
+                raise _naming(self._spec, error) from None
+        elif self._spec and not any(builtin_path(self._spec).glob("*.safetensors")):
+            self._spec = ""
+
+    def __bool__(self) -> bool:
+        """Whether there is one, loaded or not."""
+        return bool(self._spec)
+
+    def join(self, target: Model) -> None:
+        """The target is loaded: load the draft model now, if it was asked for.
+
+        Raises:
+            UserError: it cannot be loaded; says why.
+            Cancelled: the load was cancelled.
+        """
+        self._target = target
+        if self._found is not None:
+            self.get()
+
+    def get(self) -> Model | None:
+        """The draft model, loaded at the first call; None if there is none.
+
+        Raises:
+            UserError: it cannot be loaded; says why.
+        """
+        if self.model is None and self._spec:
+            if self._target is not None:
+                self._options = replace(self._options, context_at_most=self._target.info.context)
+            try:
+                self.model = (self._found or find_model(self._spec, self._options))(self._options)
+            except UserError as error:
+                raise _naming(self._spec, error) from None
+        return self.model
+
+    def close(self) -> None:
+        """Free it."""
+        model, self.model, self._spec = self.model, None, ""
+        if model is not None:
+            model.close()
+
+
+def _naming(spec: str, error: UserError) -> UserError:
+    """The same sentence; it must be seen which of the two models it is about."""
+    return UserError(f"The draft model {spec} cannot be used: {error}")
