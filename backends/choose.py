@@ -306,6 +306,11 @@ def candidates(
             raise ValueError("a repetition penalty needs the tokens before each row")
         row = penalize(_working_copy(logits), sampling.repetition_penalty, histories)
     count = min(count, row.shape[-1])
+    if sampling.greedy and count == 1:
+        best = _argmax(row)
+        logs = row.float()
+        sure = logs.gather(-1, best[:, None])[:, 0].sub(logs.logsumexp(-1)).exp()
+        return [[pair] for pair in zip(best.tolist(), sure.tolist(), strict=True)]
     if sampling.greedy:
         values, ids = shortlist(row.float(), count)
         values, order = values.sort(dim=-1, descending=True, stable=True)

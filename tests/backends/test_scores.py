@@ -56,3 +56,30 @@ def test_no_rows() -> None:
     assert none.top(3) == []
     with pytest.raises(ValueError, match="rows"):
         TorchScores(torch.zeros(2, 9), (0,), (0,))
+
+
+def test_candidates_are_the_most_probable_tokens_or_a_sample_in_order_of_drawing() -> None:
+    torch.manual_seed(2)
+    logits = torch.randn(4, 50)
+    scores = TorchScores(logits, (0, 1, 2, 3), (7, 8, 8, 9))
+    p = logits.softmax(-1)
+    for count in (1, 3):
+        for row, guesses in enumerate(scores.candidates(count, Sampling())):
+            assert [token for token, _ in guesses] == p[row].topk(count).indices.tolist()
+            assert [share for _, share in guesses] == pytest.approx(p[row].topk(count).values.tolist(), rel=1e-5)
+    sampling = Sampling(temperature=1.0, top_k=5, seed=3)
+    shared = scores.candidates(3, sampling)
+    assert [guesses[0][0] for guesses in shared] == scores.choose(sampling), "the target's own pick comes first"
+    assert all(len({token for token, _ in guesses}) == 3 for guesses in shared)
+    kept = [set(p[row].topk(5).indices.tolist()) for row in range(4)]
+    assert all({token for token, _ in guesses} <= kept[row] for row, guesses in enumerate(shared))
+    assert scores.candidates(9, sampling)[0][5:] == [], "no more than the filters keep"
+    # Independent of the target's noise: over many positions the first guess is not the target's pick more often than by chance.
+    many = TorchScores(torch.zeros(400, 4), tuple(range(400)), tuple(range(400)))
+    flat = Sampling(temperature=1.0, seed=1)
+    own = many.choose(flat)
+    drafts = [guesses[0][0] for guesses in many.candidates(1, flat, independent=True)]
+    assert 60 < sum(a == b for a, b in zip(own, drafts, strict=True)) < 140
+    penalised = Sampling(repetition_penalty=50.0)
+    best = int(p[0].argmax())
+    assert scores.candidates(1, penalised, [[best], [], [], []])[0][0][0] != best
