@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
+from math import isfinite
 from typing import Any, ClassVar, Literal
 
 from ..backends.base import ROOT, Model, Sampling, Scores, Session, UserError
@@ -298,7 +299,9 @@ def _convert(method: str, f: Any, value: Any) -> Any:
         return words[value.lower()]
     try:
         out = kind(value)
-    except (TypeError, ValueError):
+        if (kind is float and not isfinite(out)) or (kind is int and not isinstance(value, str) and out != value):
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
         wanted = {int: "a whole number", float: "a number"}.get(kind, str(f.type))
         raise UserError(f"{method}.{f.name} takes {wanted}, not {value!r}.") from None
     low, high, choices = f.metadata.get("low"), f.metadata.get("high"), f.metadata.get("choices")
