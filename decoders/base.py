@@ -256,12 +256,21 @@ class Drafter(ABC):
         """Free what the drafter holds (a draft session)."""
 
 
+KINDS: dict[str, type[Any]] = {"int": int, "float": float, "bool": bool, "str": str}
+"""Types that a setting may have."""
+
+
+def setting_type(f: Any) -> str:
+    """The type of a field of `Params` by name, whether or not its module postpones annotations."""
+    return str(getattr(f.type, "__name__", f.type))
+
+
 def describe_params(method: type[Drafter]) -> list[dict[str, Any]]:
     """Name, type, default, range and documentation of each setting of a method, as plain data."""
     return [
         {
             "name": f.name,
-            "type": str(f.type),
+            "type": setting_type(f),
             "default": None if f.default is MISSING else f.default,
             "low": f.metadata.get("low"),
             "high": f.metadata.get("high"),
@@ -291,7 +300,7 @@ def parse_params(method: type[Drafter], settings: dict[str, Any]) -> Any:
 
 def _convert(method: str, f: Any, value: Any) -> Any:
     """One value in the type of its field, checked against the field's range."""
-    kind = {"int": int, "float": float, "bool": bool, "str": str}[str(f.type)]
+    kind = KINDS[setting_type(f)]
     if kind is bool and isinstance(value, str):
         words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
         if value.lower() not in words:
@@ -302,12 +311,14 @@ def _convert(method: str, f: Any, value: Any) -> Any:
         if (kind is float and not isfinite(out)) or (kind is int and not isinstance(value, str) and out != value):
             raise ValueError
     except (TypeError, ValueError, OverflowError):
-        wanted = {int: "a whole number", float: "a number"}.get(kind, str(f.type))
+        wanted = {int: "a whole number", float: "a number"}.get(kind, "text")
         raise UserError(f"{method}.{f.name} takes {wanted}, not {value!r}.") from None
     low, high, choices = f.metadata.get("low"), f.metadata.get("high"), f.metadata.get("choices")
     if choices and out not in choices:
         raise UserError(f"{method}.{f.name} is one of {', '.join(choices)}, not {value!r}.")
     if (low is not None and out < low) or (high is not None and out > high):
-        bounds = f"between {low} and {high}" if low is not None and high is not None else f"at least {low}"
+        bounds = f"between {low} and {high}"
+        if low is None or high is None:
+            bounds = f"at most {high}" if low is None else f"at least {low}"
         raise UserError(f"{method}.{f.name} must be {bounds}, not {value}.")
     return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -10,7 +11,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from ..backends.base import Capabilities, UserError
-from .base import Drafter, describe_params
+from .base import KINDS, Drafter, describe_params, setting_type
 
 BUILT_IN = {
     "greedy": "greedy:Greedy",
@@ -37,13 +38,33 @@ def methods() -> Mapping[str, type[Drafter]]:
     found = {name: _load_own(target) for name, target in BUILT_IN.items()}
     for point in entry_points(group="specchat.drafters"):
         try:
-            drafter = point.load()
-            if not (isinstance(drafter, type) and issubclass(drafter, Drafter)):
-                raise TypeError(f"{point.value} is not a subclass of specchat.decoders.Drafter")
+            drafter = _checked(point.load(), point.value)
+            if drafter.name in found:
+                raise TypeError(f"{point.value} has the name of another method, {drafter.name}")
         except Exception as error:  # others' code may raise anything
             _broken[point.name] = f"{type(error).__name__}: {error}"
             continue
-        found.setdefault(drafter.name, drafter)
+        found[drafter.name] = drafter
+    return found
+
+
+def _checked(found: object, value: str) -> type[Drafter]:
+    """What the entry point `value` gave, if it is a method.
+
+    Raises:
+        TypeError: it is not; says what is wrong.
+    """
+    if not (isinstance(found, type) and issubclass(found, Drafter)):
+        raise TypeError(f"{value} is not a subclass of specchat.decoders.Drafter")
+    lacks = [name for name in ("name", "summary", "pays") if not isinstance(getattr(found, name, None), str)]
+    lacks += sorted(getattr(found, "__abstractmethods__", ()))
+    if lacks:
+        raise TypeError(f"{value} lacks {', '.join(lacks)}")
+    if not is_dataclass(found.Params):
+        raise TypeError(f"{value}.Params is not a dataclass")
+    for setting in fields(found.Params):
+        if setting_type(setting) not in KINDS:
+            raise TypeError(f"{value}.Params.{setting.name} is none of {', '.join(KINDS)}")
     return found
 
 
