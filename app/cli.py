@@ -11,7 +11,26 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ..backends.base import UserError
-from .settings import CHOICES, DTYPES, Settings, changed, load_settings, read_settings
+from .options import (
+    AsJson,
+    ContextSize,
+    Device,
+    DraftModel,
+    Dtype,
+    FlashAttention,
+    GpuLayers,
+    KvType,
+    Method,
+    Model,
+    Revision,
+    Rpc,
+    SplitMode,
+    System,
+    Threads,
+)
+from .options import flag as _flag
+from .options import option as _option
+from .settings import Settings, changed, load_settings, read_settings
 
 # Rich's help and tracebacks would cost 60 ms at every start.
 app = typer.Typer(
@@ -56,39 +75,6 @@ class When(StrEnum):
     auto = "auto"
     always = "always"
     never = "never"
-
-
-def _option(name: str, help_text: str, metavar: str) -> Any:
-    return typer.Option(name, help=help_text, metavar=metavar, show_default=False)
-
-
-def _flag(name: str, help_text: str) -> Any:
-    return typer.Option(name, help=help_text, show_default=False)
-
-
-def _or(words: Sequence[str]) -> str:
-    return f"{', '.join(words[:-1])} or {words[-1]}"
-
-
-_MODEL_HELP = (
-    "Target model: builtin, a folder with safetensors weights, FILE.gguf, or OWNER/NAME on the Hub "
-    "(OWNER/NAME:Q4_K_M for a GGUF file there)."
-)
-Model = Annotated[str | None, _option("--model", _MODEL_HELP, "MODEL")]
-DraftModel = Annotated[str | None, _option("--draft-model", "Model that drafts for the target, named like it.", "MODEL")]
-Device = Annotated[str | None, _option("--device", "auto, cpu, cuda, cuda:N or mps.", "DEVICE")]
-Dtype = Annotated[str | None, _option("--dtype", f"{_or(DTYPES)}.", "DTYPE")]
-ContextSize = Annotated[int | None, _option("--context", "Most tokens of a conversation.", "N")]
-Threads = Annotated[int | None, _option("--threads", "CPU threads.", "N")]
-Revision = Annotated[str | None, _option("--revision", "Branch, tag or commit of the target's Hub repository.", "NAME")]
-GpuLayers = Annotated[int | None, _option("--gpu-layers", "GGUF: layers on the GPU; all where there is one, 0 for none.", "N")]
-SplitMode = Annotated[str | None, _option("--split-mode", f"GGUF, several GPUs: {_or(CHOICES['split_mode'])}.", "MODE")]
-FlashAttention = Annotated[str | None, _option("--flash-attention", f"GGUF: {_or(CHOICES['flash_attention'])}.", "WHEN")]
-KvType = Annotated[str | None, _option("--kv-type", f"GGUF, type of the KV cache: {_or(CHOICES['kv_type'])}.", "TYPE")]
-Rpc = Annotated[str | None, _option("--rpc", "GGUF: llama.cpp RPC servers that hold layers of the target.", "HOST:PORT,…")]
-Method = Annotated[str | None, _option("--method", "Decoding method; `specchat methods` lists them.", "NAME")]
-System = Annotated[str | None, _option("--system", "System prompt.", "TEXT")]
-AsJson = Annotated[bool, _flag("--json", "Print one JSON object.")]
 
 
 @app.callback(invoke_without_command=True)
