@@ -126,6 +126,7 @@ class SpecchatApp(App[None]):
     def apply_settings(self) -> None:
         """Hand settings that may change during a chat on to the dialogue."""
         settings, dialogue = self.settings, self.dialogue
+        dialogue.accept = settings.accept
         dialogue.sampling, dialogue.max_tokens, dialogue.stop = settings.sampling, settings.max_tokens, settings.stop
         dialogue.transcript.system = settings.system
 

@@ -57,6 +57,7 @@ OPTIONS = {
     "method": "--method",
     "theme": "--theme",
     "system": "--system",
+    "accept": "--accept",
     "max_tokens": "--max-tokens",
     "stop": "--stop",
     "sampling.temperature": "--temperature",
@@ -148,6 +149,10 @@ def run(
         float | None, _option("--repetition-penalty", "Above 1 avoids tokens that were there already.", "X")
     ] = None,
     seed: Annotated[int | None, _option("--seed", "The same seed gives the same text.", "N")] = None,
+    accept: Annotated[
+        str | None,
+        _option("--accept", "When a draft token is accepted: exact, rejection, soft:BETA or typical:EPSILON,DELTA.", "RULE"),
+    ] = None,
     stop: Annotated[list[str] | None, _option("--stop", "End at this text; may be given several times.", "TEXT")] = None,
     stop_regex: Annotated[
         list[str] | None, _option("--stop-regex", "End at a match; may be given several times.", "REGEX")
@@ -179,6 +184,7 @@ def run(
         model=model,
         draft_model=draft_model,
         method=method,
+        accept=accept,
         max_tokens=max_tokens,
         stop=tuple(stop) if stop else None,
         threads=threads,

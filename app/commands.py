@@ -86,7 +86,7 @@ class Commands:
         """Change sampling or limits from the next answer on."""
         chat = self.chat
         given = pairs(arguments, "/set temperature=0.7")
-        allowed = (*SAMPLING, "max_tokens", "stop", "system")
+        allowed = (*SAMPLING, "accept", "max_tokens", "stop", "system")
         for key in given:
             if key not in allowed:
                 near = get_close_matches(key, allowed, n=1)
@@ -94,7 +94,7 @@ class Commands:
                 raise UserError(f"/set knows no {key}: {hint}")
         dotted = {f"sampling.{key}" if key in SAMPLING else key: value for key, value in given.items()}
         names = {f"sampling.{key}": key for key in SAMPLING}
-        texts = ("stop", "system")
+        texts = ("accept", "stop", "system")
         chat.settings = changed(
             chat.settings, {key: value if key in texts else typed(value) for key, value in dotted.items()}, names
         )
@@ -105,6 +105,7 @@ class Commands:
         """The sampling settings in force, in a line."""
         sampling = self.chat.settings.sampling
         parts = [f"{name}={getattr(sampling, name)}" for name in SAMPLING]
+        parts.append(f"accept={self.chat.settings.accept}")
         parts.append(f"max_tokens={self.chat.settings.max_tokens or 'as many as fit'}")
         return "From the next answer on: " + "  ".join(parts)
 

@@ -74,6 +74,7 @@ class Dialogue:
     method: str
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     sampling: Sampling = field(default_factory=Sampling)
+    accept: str = "exact"
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     load: Mapping[str, Any] = field(default_factory=dict)
@@ -99,8 +100,16 @@ class Dialogue:
     @property
     def label(self) -> str:
         """Label of the method in force."""
-        method = self.methods.get(self.method)
-        return method.label if method else ""
+        return self.label_of(self.method)
+
+    def label_of(self, name: str) -> str:
+        """Label of a method under the acceptance rule in force."""
+        from ..engine.catalog import Acceptance, get, label_of
+
+        if name not in self.methods:
+            return ""
+        exact = self.accept == "exact"
+        return self.methods[name].label if exact else label_of(get(name), Acceptance.parse(self.accept), self.sampling)
 
     # What the person does
 
@@ -186,6 +195,7 @@ class Dialogue:
                 method=self.method,
                 settings=dict(self.settings.get(self.method, {})),
                 sampling=asdict(self.sampling),
+                accept=self.accept,
                 max_tokens=self.max_tokens,
                 stop=list(self.stop),
             )

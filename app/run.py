@@ -204,6 +204,7 @@ class _Run:
             method=method,
             settings=chosen,
             sampling=asdict(settings.sampling),
+            accept=settings.accept,
             max_tokens=settings.max_tokens,
             stop=list(settings.stop),
             stop_regex=list(self.request.stop_regex),

@@ -60,6 +60,8 @@ class Settings:
     """Colour theme: the name of a file in `themes/`."""
     sampling: Sampling = field(default_factory=Sampling)
     """How the target picks a token: temperature, top_k, top_p, min_p, repetition_penalty, seed."""
+    accept: str = "exact"
+    """When a draft token is accepted: exact, rejection, soft:BETA or typical:EPSILON,DELTA."""
     max_tokens: int | None = field(default=None, metadata={"low": 1})
     """Most tokens of an answer; as many as the context holds where not set."""
     stop: tuple[str, ...] = ()
@@ -250,6 +252,13 @@ def _text_value(called: str, name: str, value: str) -> str:
             raise UserError(f"{called} is empty: name a model, a folder, a GGUF file, or owner/name on the Hub.")
         case _ if name in CHOICES and value not in CHOICES[name]:
             raise UserError(f"{called} is one of {', '.join(CHOICES[name])}, not {value!r}.")
+        case "accept":
+            from ..engine.catalog import Acceptance
+
+            try:
+                return str(Acceptance.parse(value))
+            except UserError as error:
+                raise UserError(f"{called}: {error}") from None
         case "rpc" if value and not RPC.fullmatch(value):
             raise UserError(f"{called} takes host:port, several with commas between them, not {value!r}.")
         case "device" if not DEVICE.fullmatch(value):

@@ -24,7 +24,11 @@ COMMANDS = (
     SlashCommand("help", "", "keys, commands and methods"),
     SlashCommand("method", "NAME key=value …", "switch the decoding method, also in the middle of an answer"),
     SlashCommand("model", "NAME", "load another model: builtin, a folder, or owner/name on the Hub"),
-    SlashCommand("set", "temperature=0.7 …", "sampling and limits: temperature, top_k, top_p, min_p, seed, max_tokens, …"),
+    SlashCommand(
+        "set",
+        "temperature=0.7 …",
+        "sampling and limits: temperature, top_k, top_p, seed, accept, max_tokens, …",
+    ),
     SlashCommand("theme", "NAME", "change the colours"),
     SlashCommand("copy", "", "copy the last answer"),
     SlashCommand("clear", "", "start a new chat"),

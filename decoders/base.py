@@ -3,6 +3,7 @@ methods costs nothing."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field, fields
@@ -42,6 +43,44 @@ class Acceptance:
                 return "same distribution"
             case _:
                 return "lossy"
+
+    def __str__(self) -> str:
+        """As `parse` takes it."""
+        match self.rule:
+            case "soft":
+                return f"soft:{self.beta:g}"
+            case "typical":
+                return f"typical:{self.epsilon:g},{self.delta:g}"
+            case rule:
+                return rule
+
+    @classmethod
+    def parse(cls, text: str) -> Acceptance:
+        """The rule that a text names: exact, rejection, soft:BETA, typical or typical:EPSILON,DELTA.
+
+        Raises:
+            UserError: another word, or a number that is none or out of its range.
+        """
+        rule, _, numbers = text.strip().lower().partition(":")
+        try:
+            values = [float(number) for number in numbers.split(",") if number.strip()]
+        except ValueError:
+            values = [math.nan]
+        match rule, values:
+            case "exact" | "rejection", []:
+                return cls("exact" if rule == "exact" else "rejection")
+            case "soft", [] | [_]:
+                beta = values[0] if values else 0.3
+                if 0 <= beta <= 1:
+                    return cls("soft", beta=beta)
+            case "typical", [] | [_, _]:
+                epsilon, delta = values or (0.3, 0.09)
+                if 0 <= epsilon <= 1 and delta >= 0:
+                    return cls("typical", epsilon=epsilon, delta=delta)
+        raise UserError(
+            "Accept is exact, rejection, soft:BETA with BETA from 0 to 1, or typical:EPSILON,DELTA such as typical:0.3,0.09: "
+            f"{text!r} is none of them."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +293,15 @@ class Drafter(ABC):
 
     def close(self) -> None:  # noqa: B027
         """Free what the drafter holds (a draft session)."""
+
+
+def label_of(method: type[Drafter] | Drafter, acceptance: Acceptance, sampling: Sampling) -> Label:
+    """What holds of a method's tokens under an acceptance rule. Rejection sampling at temperature 0 is exact match, and a
+    method that drafts nothing has nothing to accept."""
+    order: list[Label] = ["identical", "same distribution", "lossy"]
+    if not method.drafts or method.own_loop or (acceptance.rule == "rejection" and sampling.greedy):
+        return method.label
+    return max(method.label, acceptance.label, key=order.index)
 
 
 KINDS: dict[str, type[Any]] = {"int": int, "float": float, "bool": bool, "str": str}

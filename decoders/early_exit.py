@@ -131,7 +131,7 @@ class EarlyExit(Drafter):
         if model.info.capabilities.layers:
             proposer = FirstLayers(layers)
         elif isinstance(layers, int):
-            proposer = DraftModel(model.truncated(layers), context.session.context)
+            proposer = DraftModel(model.truncated(layers, write=self.params.layers > 0), context.session.context)
         else:
             raise UserError("early-exit.skip works on transformers models only: set layers instead.")
         depth = self._depths[layers] = Depth(layers, proposer, self.params.schedule)

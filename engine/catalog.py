@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..decoders.base import parse_params
+from ..decoders.base import Acceptance, label_of, parse_params
 from ..decoders.registry import broken, describe, get, methods
 
-__all__ = ["broken", "describe", "get", "methods", "parse_params"]
+__all__ = ["Acceptance", "broken", "describe", "get", "label_of", "methods", "parse_params"]

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..backends.base import Model, UserError
+from ..decoders.base import Acceptance, label_of
 from ..decoders.loop import Conversation, Generation, Step
 from .failures import failure
 from .messages import Event, Failed, Finished, Generate, Prefilling, Started, StepRecord, Steps, Switch, Switched
@@ -76,6 +77,7 @@ class Lanes:
                 request.method,
                 settings=request.settings,
                 sampling=sampling_of(request.sampling),
+                acceptance=Acceptance.parse(request.accept),
                 max_tokens=request.max_tokens,
                 stops=stops_of(request.stop, request.stop_regex),
             )
@@ -86,7 +88,7 @@ class Lanes:
         # A lane that joins late starts level with the one furthest behind, else it would have the device to itself.
         lane.clock = min((other.clock for other in self._running), default=0.0)
         self._running.append(lane)
-        label = generation.drafter.label
+        label = _label(generation)
         self._post(Started(lane.id, lane.name, generation.method, label, generation.prompt_tokens, generation.reused))
 
     def switch(self, request: Switch) -> None:
@@ -103,7 +105,7 @@ class Lanes:
             failed.ended = False
             self._post(failed)
             return
-        self._post(Switched(request.id, lane.generation.method, lane.generation.drafter.label))
+        self._post(Switched(request.id, lane.generation.method, _label(lane.generation)))
 
     def cancel(self, id: int) -> bool:
         """End a running answer at once, keeping what is there; whether there was one."""
@@ -190,7 +192,13 @@ def _finished(lane: Lane, generation: Generation) -> Finished:
         prefill_seconds=generation.prefill_seconds,
         busy_seconds=lane.busy_seconds,
         totals=totals_of(generation),
+        by_method={name: asdict(totals) for name, totals in generation.by_method.items()},
     )
+
+
+def _label(generation: Generation) -> str:
+    """What holds of the tokens of the method in force."""
+    return label_of(generation.drafter, generation.acceptance, generation.sampling)
 
 
 def totals_of(generation: Generation) -> dict[str, Any]:

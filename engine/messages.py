@@ -55,6 +55,8 @@ class Generate:
     method: str = "greedy"
     settings: dict[str, Any] = field(default_factory=dict)
     sampling: dict[str, Any] = field(default_factory=dict)
+    accept: str = "exact"
+    """When a draft token is accepted, as `decoders.base.Acceptance.parse` takes it."""
     max_tokens: int | None = None
     stop: list[str] = field(default_factory=list)
     stop_regex: list[str] = field(default_factory=list)
@@ -196,6 +198,8 @@ class Finished:
     busy_seconds: float
     """Seconds of this answer's own compute (prefill and decode), other lanes' turns left out."""
     totals: dict[str, Any] = field(default_factory=dict)
+    by_method: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The totals of the steps that each method drafted."""
 
 
 @dataclass(slots=True)
