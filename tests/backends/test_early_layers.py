@@ -161,6 +161,20 @@ def test_no_layer_runs_twice_for_a_node(kind: str, monkeypatch: pytest.MonkeyPat
     assert passes == []
 
 
+def test_what_a_node_left_unwritten_spoils_no_other() -> None:
+    # Memory that nothing was written to holds NaN under this switch, and a mask does not hide a NaN.
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        session: Any = tiny_model("llama").open_session()
+        session.prefill(range(10, 20))
+        session.evaluate([5, 6], (ROOT, 0), layers=1)
+        found = session.evaluate([7, 8], (ROOT, 2), layers=2).logits
+    finally:
+        torch.use_deterministic_algorithms(before)
+    close(found, cut_logits("llama", (0, 1), [*range(10, 20), 7, 8])[-2:])
+
+
 def test_the_model_itself_stays_as_it_was() -> None:
     model: Any = tiny_model("llama")
     module = model._runner.module
