@@ -8,6 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
+from ..backends import cache
 from ..backends.base import UserError
 from ..backends.loading import builtin_path
 from ..engine.logfile import log_path
@@ -44,7 +45,7 @@ def data_folder() -> Path:
 
 def cache_folder() -> Path:
     """Holds what can be made again; SPECCHAT_CACHE names another."""
-    return _folder("SPECCHAT_CACHE", platformdirs.user_cache_path(APP, appauthor=False))
+    return cache.cache_folder()
 
 
 def package_folder() -> Path:

@@ -319,9 +319,13 @@ class Model(ABC):
     def pieces(self) -> list[str]:
         """For each id the text it shows as when alone (for trees and inspection; special tokens by name)."""
 
-    def truncated(self, layers: int) -> Model:
+    def truncated(self, layers: int, *, write: bool = False) -> Model:
         """A model of the first `layers` layers with this one's final norm and head, for runtimes whose sessions cannot stop
         after some layers (`Capabilities.layers`); it is closed with this one.
+
+        Args:
+            layers: how many, fewer than this one has.
+            write: it may be written to the disk however large it is.
 
         Raises:
             UserError: it cannot be made, and why.

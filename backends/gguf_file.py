@@ -74,6 +74,32 @@ class Header:
         return [int(value) if isinstance(value, int | float) else default] * layers
 
 
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor in a file."""
+
+    name: str
+    entry: bytes
+    """Its record in the header but for the offset at the end."""
+    begin: int
+    """Of its data, in bytes from the start of the file."""
+    length: int
+    """Bytes; 0 for a type that is not known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where everything is in one file."""
+
+    file: Path
+    header: Header
+    version: int
+    alignment: int
+    pairs: dict[str, bytes]
+    """Each metadata key with its record as it stands in the file: key, type, value."""
+    tensors: list[Tensor]
+
+
 class _Truncated(Exception):
     """The file ends before what it announces."""
 
@@ -144,27 +170,37 @@ def read_header(file: Path) -> Header:
         raise UserError(f"There is no file {file}: check the path.")
     if file.is_dir():
         raise UserError(f"{file} is a folder: name the GGUF file in it.")
-    header = _read(file)
+    first, *others = [part.header for part in read_layout(file)]
+    tensors = first.tensors + sum(other.tensors for other in others)
+    weight_bytes = first.weight_bytes + sum(other.weight_bytes for other in others)
+    return _checked(file, Header(first.metadata, tensors, weight_bytes))
+
+
+def read_layout(file: Path) -> list[Layout]:
+    """Where everything is in a GGUF file and, if it is the first of several, in its other parts.
+
+    Raises:
+        UserError: one of them is missing or damaged.
+    """
+    layout = _read(file)
     split = _SPLIT.fullmatch(file.name)
     if split is None:
-        return _checked(file, header)
+        return [layout]
     # llama.cpp opens the other parts itself, by name, starting from the first.
     name, number, count = split[1], int(split[2]), int(split[3])
     if number != 1:
         raise UserError(f"{file} is part {number} of {count}: name the first one, {name}-00001-of-{count:05}.gguf.")
-    weight_bytes, tensors = header.weight_bytes, header.tensors
+    parts = [layout]
     for part in range(2, count + 1):
         other = file.with_name(f"{name}-{part:05}-of-{count:05}.gguf")
         if not other.is_file():
             raise UserError(f"{file} needs {other.name} beside it, which is missing: get all {count} parts.")
-        found = _read(other)
-        weight_bytes += found.weight_bytes
-        tensors += found.tensors
-    return _checked(file, Header(header.metadata, tensors, weight_bytes))
+        parts.append(_read(other))
+    return parts
 
 
-def _read(file: Path) -> Header:
-    """The header of one file, whose data are all there."""
+def _read(file: Path) -> Layout:
+    """The layout of one file, whose data are all there."""
     try:
         with file.open("rb") as stream:
             magic = stream.read(8)
@@ -183,7 +219,7 @@ def _read(file: Path) -> Header:
         raise UserError(f"{file} cannot be read ({error.strerror or error}).") from None
 
 
-def _parse(file: Path, data: mmap.mmap, size: int) -> Header:
+def _parse(file: Path, data: mmap.mmap, size: int) -> Layout:
     reader = _Reader(data)
     reader.skip(len(MAGIC))
     version = reader.take("I")
@@ -191,35 +227,41 @@ def _parse(file: Path, data: mmap.mmap, size: int) -> Header:
         if version & 0xFFFF == 0:
             raise UserError(f"{file} is written for big-endian machines: get a little-endian one.")
         raise UserError(f"{file} is GGUF version {version} and versions 2 and 3 can be read: get a newer file of the model.")
-    tensors, pairs = reader.take("Q"), reader.take("Q")
-    if pairs > MOST_PAIRS or tensors > MOST_TENSORS:
-        raise ValueError(f"{pairs} values and {tensors} tensors")
+    count, pairs = reader.take("Q"), reader.take("Q")
+    if pairs > MOST_PAIRS or count > MOST_TENSORS:
+        raise ValueError(f"{pairs} values and {count} tensors")
     metadata: dict[str, Any] = {}
+    spans: dict[str, tuple[int, int]] = {}
     for _ in range(pairs):
+        begin = reader.at
         key = reader.string()
         metadata[key] = reader.value(reader.take("I"))
-    # Where the data of the last tensor end.
-    end = weight_bytes = 0
-    for _ in range(tensors):
-        reader.string()
-        elements = 1
-        dimensions = reader.take("I")
-        if dimensions > MOST_DIMENSIONS:
-            raise ValueError(f"a tensor of {dimensions} dimensions")
-        for _ in range(dimensions):
-            elements *= reader.take("Q")
-        kind, offset = reader.take("I"), reader.take("Q")
-        block, block_bytes = BLOCKS.get(kind, (1, 0))
-        length = elements // block * block_bytes
-        weight_bytes += length
-        end = max(end, offset + length)
+        spans[key] = (begin, reader.at)
+    found = [_tensor(reader) for _ in range(count)]
     alignment = metadata.get("general.alignment", ALIGNMENT)
     if not isinstance(alignment, int) or alignment < 1:
         raise ValueError(f"an alignment of {alignment}")
-    begin = -(-reader.at // alignment) * alignment
-    if tensors and begin + end > size:
+    base = -(-reader.at // alignment) * alignment
+    tensors = [Tensor(name, entry, base + offset, length) for name, entry, offset, length in found]
+    if any(tensor.begin + tensor.length > size for tensor in tensors):
         raise _Truncated
-    return Header(metadata, tensors, weight_bytes)
+    header = Header(metadata, count, sum(tensor.length for tensor in tensors))
+    return Layout(file, header, version, alignment, {key: data[a:b] for key, (a, b) in spans.items()}, tensors)
+
+
+def _tensor(reader: _Reader) -> tuple[str, bytes, int, int]:
+    """Name, record without the offset, offset and length of the next tensor."""
+    begin = reader.at
+    name = reader.string()
+    elements = 1
+    dimensions = reader.take("I")
+    if dimensions > MOST_DIMENSIONS:
+        raise ValueError(f"a tensor of {dimensions} dimensions")
+    for _ in range(dimensions):
+        elements *= reader.take("Q")
+    block, block_bytes = BLOCKS.get(reader.take("I"), (1, 0))
+    entry = reader.data[begin : reader.at]
+    return name, entry, reader.take("Q"), elements // block * block_bytes
 
 
 def _checked(file: Path, header: Header) -> Header:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from .base import Cancelled, Capabilities, Message, Model, ModelInfo, Session, UserError
 from .gguf_file import Header, read_header
+from .gguf_layers import first_layers
 from .llama_context import Context, Runtime, Weights
 from .llama_library import devices, library, pip_command
 from .llama_options import cache_bytes, check_memory, choose_runtime, sequences
 from .llama_plain import LlamaPlainSession
-from .llama_proof import NO_LAYERS, PASSES, RECURRENT, SIZE, prove
+from .llama_proof import PASSES, RECURRENT, SIZE, prove
 from .llama_session import LlamaSession
 from .llama_tokenizer import LlamaCodec
 from .loading import LoadOptions, StageProgress
@@ -24,11 +26,15 @@ UNKNOWN_CONTEXT = 32_768
 class LlamaModel(Model):
     """A GGUF model in memory (see `load_llama`)."""
 
-    def __init__(self, weights: Weights, codec: LlamaCodec, header: Header, runtime: Runtime, info: ModelInfo) -> None:
+    def __init__(
+        self, weights: Weights, codec: LlamaCodec, header: Header, runtime: Runtime, info: ModelInfo, options: LoadOptions
+    ) -> None:
         self._weights: Weights | None = weights
         self._codec = codec
         self._header = header
         self._runtime = runtime
+        self._options = options
+        self._cut: dict[int, LlamaModel] = {}
         self.info = info
 
     def open_session(self, context: int | None = None) -> Session:
@@ -60,8 +66,30 @@ class LlamaModel(Model):
         """For each id its text (see `Model.pieces`)."""
         return self._codec.pieces()
 
+    def truncated(self, layers: int, *, write: bool = False) -> Model:
+        """A model of the first layers (see `Model.truncated`): a file of its own in the cache folder, written at the first
+        call ever (see `gguf_layers`)."""
+        if self._weights is None:
+            raise UserError(f"{self.info.name} has been unloaded: load it again.")
+        if not 1 <= layers < self.info.layers:
+            raise UserError(f"{self.info.name} has {self.info.layers} layers: draft with 1 to {self.info.layers - 1} of them.")
+        if layers not in self._cut:
+            file = first_layers(Path(self.info.path), layers, self.info.name, write=write)
+            # It drafts, so it runs here, whoever shares the whole model's layers.
+            options = replace(self._options, context=self.info.context, rpc="")
+            try:
+                self._cut[layers] = load_llama(file, f"{self.info.name}, first {layers} layers", options)
+            except UserError as error:
+                if "cannot be loaded" in str(error):  # nor ever will be; too little memory may be over tomorrow
+                    file.unlink(missing_ok=True)
+                raise UserError(f"The model's first layers cannot run alone: choose another method. ({error})") from None
+        return self._cut[layers]
+
     def close(self) -> None:
         """Free the weights; sessions that are open keep them until they are closed and dropped."""
+        for model in self._cut.values():
+            model.close()
+        self._cut.clear()
         self._weights = None
         self._codec.close()
 
@@ -152,7 +180,7 @@ def load_llama(
         load_seconds=time.perf_counter() - begun,
         notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what != "layers")),
     )
-    return LlamaModel(weights, codec, header, runtime, info)
+    return LlamaModel(weights, codec, header, runtime, info, options)
 
 
 def _capabilities(
@@ -166,7 +194,7 @@ def _capabilities(
 ) -> Capabilities:
     """What the proof finds."""
     if plain:
-        return Capabilities(tree=False, chain=False, reasons={"tree": RECURRENT, "chain": RECURRENT} | NO_LAYERS)
+        return Capabilities(tree=False, chain=False, reasons={"tree": RECURRENT, "chain": RECURRENT})
     passes = 0
 
     def tick() -> None:

@@ -29,7 +29,6 @@ PASSES = 6
 SIZE = 64
 """Tokens that its cache holds."""
 
-NO_LAYERS = {"layers": "llama.cpp cannot stop after some of a model's layers."}
 RECURRENT = "This model is recurrent or hybrid: its state cannot branch or go back, so it decodes plainly."
 
 
@@ -64,7 +63,7 @@ def prove(session: LlamaSession, vocabulary: int, tick: Callable[[], None]) -> C
         raise
     except Exception:
         why = "Going back in its cache did not give this model's linear logits, so it decodes plainly."
-        return Capabilities(tree=False, chain=False, reasons={"tree": why, "chain": why} | NO_LAYERS)
+        return Capabilities(tree=False, chain=False, reasons={"tree": why, "chain": why})
     try:
         session.rewind(PREFIX)
         top = session.evaluate(tree[:3], PARENTS[:3]).logits.clone()
@@ -78,8 +77,8 @@ def prove(session: LlamaSession, vocabulary: int, tick: Callable[[], None]) -> C
         raise
     except Exception:
         why = "A branching tree did not give this model's linear logits, so methods draft chains only."
-        return Capabilities(tree=False, reasons={"tree": why} | NO_LAYERS)
-    return Capabilities(reasons=NO_LAYERS)
+        return Capabilities(tree=False, reasons={"tree": why})
+    return Capabilities()
 
 
 def differs(found: Tensor, wanted: Tensor) -> bool:
