@@ -34,6 +34,8 @@ from .messages import (
     Switch,
     Unload,
     Unloaded,
+    Work,
+    Worked,
     dump,
     parse,
 )
@@ -140,6 +142,12 @@ class EngineClient:
         self.send(command)
         return command.id
 
+    def work(self, task: str, **options: Any) -> int:
+        """Send a Work; options are the task's. Returns its id."""
+        command = Work(self.next_id(), task, options)
+        self.send(command)
+        return command.id
+
     def switch(self, id: int, method: str, settings: Mapping[str, Any] | None = None) -> None:
         """Send a Switch for the answer `id`."""
         self.send(Switch(id, method, dict(settings or {})))
@@ -226,23 +234,23 @@ class EngineClient:
             if isinstance(command, Unload):
                 self._model = None
                 self._deliver(Unloaded(command.id))
-            if not isinstance(command, Load | Generate):
+            if not isinstance(command, Load | Generate | Work):
                 return
             if self._started_once and not self._auto_restart:
                 self._deliver(Failed(command.id, "died", "The engine is not running: restart it first."))
                 return
-            if not self._spawn(reload=isinstance(command, Generate), wanted_by=command.id):
+            if not self._spawn(reload=isinstance(command, Generate | Work), wanted_by=command.id):
                 return
             process = self._register(command)
         if process is not None:
             self._write(process, command)
-        elif isinstance(command, Load | Generate):  # it ended as soon as it had started
+        elif isinstance(command, Load | Generate | Work):  # it ended as soon as it had started
             self._deliver(Failed(command.id, "died", f"The engine does not stay up: {self.log_path} says why."))
 
     def _register(self, command: Command) -> subprocess.Popen[bytes] | None:
         """The process to write the command to. From here on the command ends with the process, if that ends first."""
         with self._changed:
-            if self._process is not None and isinstance(command, Load | Generate | Unload):
+            if self._process is not None and isinstance(command, Load | Generate | Unload | Work):
                 self._running[command.id] = command
             return self._process
 
@@ -361,4 +369,4 @@ class EngineClient:
 
 def ends(event: Event) -> bool:
     """Whether nothing more comes for the event's id."""
-    return isinstance(event, Loaded | Finished | Unloaded) or (isinstance(event, Failed) and event.ended)
+    return isinstance(event, Loaded | Finished | Unloaded | Worked) or (isinstance(event, Failed) and event.ended)

@@ -95,6 +95,16 @@ class Unload:
 
 
 @dataclass(slots=True)
+class Work:
+    """A measurement: `task` names it (engine/work.py lists them). Answered by Working…, then Worked or Failed. Cancel ends it;
+    what it had reported by then stays."""
+
+    id: int
+    task: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Quit:
     """End the engine process."""
 
@@ -203,6 +213,22 @@ class Finished:
 
 
 @dataclass(slots=True)
+class Working:
+    """A part of a measurement's result."""
+
+    id: int
+    data: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Worked:
+    """A measurement ended."""
+
+    id: int
+    result: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Unloaded:
     """The model is gone, its memory with it. `id` is that of the Unload; 0 if a Load takes its place."""
 
@@ -227,14 +253,14 @@ class Failed:
     """With cause died: the other answers and loads that ended with it."""
 
 
-Command = Load | Generate | Switch | Cancel | CloseLane | Unload | Quit
-Event = Ready | Loading | Loaded | Started | Prefilling | Steps | Switched | Finished | Unloaded | Failed
+Command = Load | Generate | Switch | Cancel | CloseLane | Unload | Work | Quit
+Event = Ready | Loading | Loaded | Started | Prefilling | Steps | Switched | Finished | Unloaded | Working | Worked | Failed
 
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        *(Load, Generate, Switch, Cancel, CloseLane, Unload, Quit),
-        *(Ready, Loading, Loaded, Started, Prefilling, Steps, Switched, Finished, Unloaded, Failed),
+        *(Load, Generate, Switch, Cancel, CloseLane, Unload, Work, Quit),
+        *(Ready, Loading, Loaded, Started, Prefilling, Steps, Switched, Finished, Unloaded, Working, Worked, Failed),
     )
 }
 _STEP_FIELDS = tuple(f.name for f in fields(StepRecord))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from .logfile import log, log_path, redirect
-from .messages import Cancel, CloseLane, Failed, Generate, Load, Loaded, Loading, Quit, Ready, Switch, Unload, Unloaded
+from .messages import Cancel, CloseLane, Failed, Generate, Load, Loaded, Loading, Quit, Ready, Switch, Unload, Unloaded, Work
 from .messages import parse as parse_message
 from .outbox import Outbox
 
@@ -90,6 +90,8 @@ class Server:
                 self._cancelled.discard(command.id)
             case CloseLane():
                 lanes.close_lane(command.lane)
+            case Work():
+                self._work(command, lanes)
             case Unload():
                 self._free(command.id, lanes, always=True)
             case _:
@@ -98,6 +100,13 @@ class Server:
     def _start(self, command: Generate, lanes: Lanes) -> None:
         drafts = self._drafts
         lanes.start(self._model, command, drafts.get if drafts else None)
+
+    def _work(self, command: Work, lanes: Lanes) -> None:
+        from .work import run
+
+        lanes.cancel_all()
+        run(command, self._model, self._drafts, self._outbox.post, lambda: command.id in self._cancelled)
+        self._cancelled.discard(command.id)
 
     def _load(self, command: Load, lanes: Lanes) -> None:
         from ..backends.loading import load_model
