@@ -68,9 +68,22 @@ class Draw:
 
     def _known(self, pool: Sequence[str]) -> str:
         # Every eighth of a pool is kept for evaluation: names that the weights have never met must still be copied.
+        # Training invents names beside the others, or it would learn the lists by heart and change what is not in them.
+        if not self.held_out and self.chance(0.4):
+            return self._invented(pool)
         while True:
             word = self.pick(pool)
             if (zlib.crc32(word.encode()) % 8 == 0) == self.held_out:
+                return word
+
+    def _invented(self, pool: Sequence[str]) -> str:
+        """The beginning of one name and the end of another, or a made-up word with a capital."""
+        while True:
+            if self.chance(0.3):
+                word = self.made_up().capitalize()
+            else:
+                word = self.pick(pool)[: self.number(2, 4)] + self.pick(pool)[-self.number(2, 4) :].lower()
+            if word not in pool:
                 return word
 
     def first_name(self) -> str:
@@ -129,6 +142,11 @@ class Draw:
         return " ".join(self.sentence() for _ in range(count))
 
 
+def with_article(text: str) -> str:
+    """The text with `a` or `an` before it."""
+    return f"{'an' if text[0] in 'aeiou' else 'a'} {text}"
+
+
 def _capital(text: str) -> str:
     return text[0].upper() + text[1:]
 
@@ -145,7 +163,7 @@ def _timed(d: Draw) -> str:
 
 
 def _place(d: Draw) -> str:
-    return f"{d.full_name()} lives in {d.city()} and works as a {d.pick(words.JOBS)}."
+    return f"{d.full_name()} lives in {d.city()} and works as {with_article(d.pick(words.JOBS))}."
 
 
 def _state(d: Draw) -> str:
@@ -158,7 +176,7 @@ def _meeting(d: Draw) -> str:
 
 
 def _purchase(d: Draw) -> str:
-    return f"{d.first_name()} bought {d.number(2, 90)} {d.pick(words.FOODS)}s and a {d.noun()} for {d.price()}."
+    return f"{d.first_name()} bought {d.number(2, 90)} {d.pick(words.FOODS)}s and {with_article(d.noun())} for {d.price()}."
 
 
 def _quote(d: Draw) -> str:

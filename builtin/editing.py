@@ -30,7 +30,9 @@ def _ask(d: Draw, requests: list[str], text: str) -> str:
 
 def replace_word(d: Draw) -> list[Message]:
     """Replace one word wherever it occurs."""
-    text = d.sentences(d.span(1, 3))
+    if d.chance(0.08):
+        return _replace_mark(d)
+    text = d.sentences(d.span(1, 2))
     bare = [word for word in text.split() if word.isalpha() and len(word) > 2]
     if not bare:
         return replace_word(d)
@@ -45,9 +47,35 @@ def replace_word(d: Draw) -> list[Message]:
     return exchange(f"{ask}{where}{d.pick([': ', ': ', ':' + chr(10)])}{text}", answer)
 
 
+def _replace_mark(d: Draw) -> list[Message]:
+    """Replace one punctuation mark wherever it occurs."""
+    name, mark = d.pick([("comma", ", "), ("semicolon", "; "), ("dash", " - "), ("slash", "/"), ("colon", ": ")])
+    new_name, new = d.pick([pair for pair in _MARKS if pair[0] != name])
+    items = _items(d, 6)
+    ask = d.pick([f"Replace every {name} with a {new_name}", f"Replace each {name} by a {new_name}",
+                  f"Use a {new_name} instead of a {name}"])  # fmt: skip
+    return exchange(f"{ask}: {mark.join(items)}", new.join(items))
+
+
+_MARKS = [("semicolon", "; "), ("dash", " - "), ("slash", "/"), ("comma", ", "), ("colon", ": ")]
+
+
+def _short_text(d: Draw) -> str:
+    """What case is changed in: words, a list or a short sentence."""
+    kind = d.number(0, 9)
+    if kind < 4:
+        return " ".join(d.pick(words.COMMON) for _ in range(d.span(1, 8)))
+    if kind < 6:
+        return d.pick([" ", ", "]).join(_items(d, 6, 1))
+    while True:
+        text = d.sentence()
+        if len(text.split()) <= 12:
+            return text
+
+
 def change_case(d: Draw) -> list[Message]:
     """Upper case, lower case, title case."""
-    text = d.sentence() if d.chance(0.6) else " ".join(_items(d))
+    text = _short_text(d)
     match d.number(0, 2):
         case 0:
             ask = ["Write this in upper case", "Make this upper case", "In capital letters", "Convert to uppercase",
@@ -65,21 +93,21 @@ def change_case(d: Draw) -> list[Message]:
 def sort_items(d: Draw) -> list[Message]:
     """Sort words or numbers."""
     if d.chance(0.35):
-        numbers = [d.number(0, 99) for _ in range(d.span(2, 7))]
+        numbers = [d.number(0, 99) for _ in range(d.span(2, 6))]
         text = ", ".join(map(str, numbers))
         if d.chance(0.3):
             ask = ["Sort these numbers from high to low", "Sort in descending order"]
             return exchange(_ask(d, ask, text), ", ".join(map(str, sorted(numbers, reverse=True))))
         ask = ["Sort these numbers", "Sort from low to high", "Put these numbers in order"]
         return exchange(_ask(d, ask, text), ", ".join(map(str, sorted(numbers))))
-    items = _items(d, 7)
+    items = _items(d, 6)
     ask = ["Sort these words", "Sort this list alphabetically", "Put these words in alphabetical order", "Sort"]
     return exchange(_ask(d, ask, ", ".join(items)), ", ".join(sorted(items, key=str.lower)))
 
 
 def reverse_items(d: Draw) -> list[Message]:
     """Reverse a list."""
-    items = _items(d, 7)
+    items = _items(d, 6)
     ask = ["Reverse this list", "Write this list backwards", "Give me these words in reverse order", "Reverse"]
     return exchange(_ask(d, ask, ", ".join(items)), ", ".join(reversed(items)))
 
@@ -159,44 +187,47 @@ def extract(d: Draw) -> list[Message]:
 
 
 def count_items(d: Draw) -> list[Message]:
-    """Count the items of a list, the words of a sentence, or how often a word occurs."""
-    match d.number(0, 2):
-        case 0:
-            items = _items(d, 9)
-            return exchange(_ask(d, ["How many items are in this list", "Count the items", "Count"], ", ".join(items)),
-                            f"There are {len(items)} items.")  # fmt: skip
-        case 1:
-            chosen = [d.pick(words.OBJECTS) for _ in range(d.span(2, 10))]
-            return exchange(_ask(d, ["How many words are in this text", "Count the words"], " ".join(chosen)),
-                            f"There are {len(chosen)} words.")  # fmt: skip
-        case _:
-            word, other = d.some(words.ANIMALS, 2)
-            chosen = [d.pick([word, other]) for _ in range(d.span(2, 9))]
-            times = chosen.count(word)
-            return exchange(f"How often does the word {word} occur here: {' '.join(chosen)}",
-                            f"The word {word} occurs {times} {'time' if times == 1 else 'times'}.")  # fmt: skip
+    """Count items or words aloud: a model that writes one token after another counts best by numbering."""
+    listed = d.chance(0.6)
+    items = _items(d, 7, 1) if listed else [d.pick(words.COMMON) for _ in range(d.span(2, 8))]
+    if listed:
+        ask = ["How many items are in this list", "Count the items", "Count these", "How many are there", "Count"]
+        what = "item"
+    else:
+        ask = ["How many words are in this text", "Count the words", "How many words are there", "Count these words"]
+        what = "word"
+    return exchange(
+        _ask(d, ask, (", " if listed else " ").join(items)),
+        f"{_numbered(items)}\n{len(items)} {what}{'' if len(items) == 1 else 's'}.",
+    )
 
 
 def count_up(d: Draw) -> list[Message]:
     """Count from one number to another."""
-    start, step = d.number(0, 50), 1
-    if d.chance(0.3):
+    start, step = d.pick([0, 1, 1, 1, 1, d.number(2, 30)]), 1
+    if d.chance(0.2):
         start, step = 0, d.pick([2, 5, 10])
-    stop = start + step * d.span(3, 20)
+    stop = start + step * d.span(3, 12)
     ask = f"Count from {start} to {stop}" + (f" in steps of {step}" if step > 1 else "")
+    if start == 1 and d.chance(0.3):
+        ask = d.pick([f"Count to {stop}", f"List the numbers from 1 to {stop}", f"Count up to {stop}"])
     return exchange(ask + d.pick(["", "."]), ", ".join(map(str, range(start, stop + 1, step))))
 
 
 def arithmetic(d: Draw) -> list[Message]:
-    """Sums, differences and products of small numbers."""
+    """Sums and differences up to 20, a digit more or less on two digits, the multiplication table: few enough to know."""
     operation = d.pick(["+", "+", "-", "*"])
-    a, b = (d.number(0, 99), d.number(0, 99)) if operation != "*" else (d.number(0, 12), d.number(0, 12))
+    if operation == "*" or d.chance(0.6):
+        a, b = d.number(0, 12), d.number(0, 12)
+    else:
+        a, b = d.number(10, 90), d.number(1, 9)
     if operation == "-" and b > a:
         a, b = b, a
     result = {"+": a + b, "-": a - b, "*": a * b}[operation]
     spoken = {"+": "plus", "-": "minus", "*": "times"}[operation]
     question = d.pick([f"What is {a} {operation} {b}?", f"What is {a} {spoken} {b}?", f"{a} {operation} {b} =",
-                       f"Calculate {a} {operation} {b}.", f"How much is {a} {spoken} {b}?"])  # fmt: skip
+                       f"Calculate {a} {operation} {b}.", f"How much is {a} {spoken} {b}?", f"{a} {operation} {b}",
+                       f"what's {a} {spoken} {b}"])  # fmt: skip
     return exchange(question, f"{a} {operation} {b} = {result}")
 
 
@@ -206,37 +237,29 @@ def table(d: Draw) -> list[Message]:
     head = d.pick([("Name", "Count"), ("Item", "Price"), ("Name", "Age"), ("Item", "Number")])
     plain = "\n".join(f"{key}: {value}" for key, value in rows)
     markdown = "\n".join([f"| {head[0]} | {head[1]} |", "| --- | --- |", *(f"| {key} | {value} |" for key, value in rows)])
+    if d.chance(0.35):
+        comma = "\n".join(f"{key},{value}" for key, value in [head, *rows])
+        if d.chance(0.5):
+            ask = [f"Write this as CSV with the columns {head[0]} and {head[1]}", f"Convert this to CSV ({head[0]}, {head[1]})"]
+            return exchange(f"{d.pick(ask)}:\n{plain}", comma)
+        ask = ["Turn this CSV into a table", "Make a table of this CSV", "Write this CSV as a table"]
+        return exchange(f"{d.pick(ask)}:\n{comma}", markdown)
     if d.chance(0.7):
         ask = [f"Make a table with the columns {head[0]} and {head[1]}", f"Write this as a table ({head[0]}, {head[1]})"]
         return exchange(f"{d.pick(ask)}:\n{plain}", markdown)
     return exchange(f"{d.pick(['Write this table as lines', 'Turn this table into a list'])}:\n{markdown}", plain)
 
 
-def rename_variable(d: Draw) -> list[Message]:
-    """Rename one variable in a short function."""
-    old, new, other = d.some(words.IDENTIFIERS, 3)
-    n = d.number(1, 20)
-    template = d.pick(
-        ["def run({v}):\n    for item in {v}:\n        print(item)\n    return {v}",
-         "{v} = {n}\nwhile {v} > 0:\n    print({v})\n    {v} -= 1",
-         "def add({v}, {o}):\n    {v} = {v} + {o}\n    return {v}",
-         "if {v} > {o}:\n    print({v})\nelse:\n    {v} = {o} + {n}",
-         "{v} = [{n}, {n}]\n{o} = len({v})\nprint({v}, {o})"]
-    )  # fmt: skip
-    ask = d.pick([f"Rename {old} to {new}", f"Rename the variable {old} to {new}", f"Call {old} {new} instead"])
-    return exchange(f"{ask}:\n{template.format(v=old, o=other, n=n)}", template.format(v=new, o=other, n=n))
-
-
 def follow_up(d: Draw) -> list[Message]:
     """A list or a sentence, then one or more wishes about the last answer."""
     if d.chance(0.5):
-        text = d.sentence()
+        text = _short_text(d)
         messages = exchange(d.pick(["Repeat this: {}", "Copy this: {}", "Say: {}"]).format(text), text)
     else:
         items = _items(d, 6)
         text = ", ".join(items)
         messages = exchange(f"Write this as a comma-separated list: {' '.join(items)}", text)
-    for _ in range(d.number(1, 3)):
+    for _ in range(d.number(1, 2)):
         match d.number(0, 3):
             case 0:
                 text = text.upper()

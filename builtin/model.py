@@ -20,11 +20,12 @@ class Size(NamedTuple):
     width: int
     heads: int
     inner: int
+    exits: bool = True  # whether the first half learns to speak for itself
 
 
 SIZES = {
     "target": Size(layers=8, width=256, heads=4, inner=672),
-    "draft": Size(layers=2, width=192, heads=3, inner=512),
+    "draft": Size(layers=2, width=192, heads=3, inner=512, exits=False),
     "tiny": Size(layers=2, width=32, heads=2, inner=64),  # for tests
 }
 
@@ -84,9 +85,9 @@ AttentionInterface.register("specchat_training", _causal_attention)
 class TrainingLoss(nn.Module):
     """Cross entropy on what the assistant says, at the last layer and at the one half way up."""
 
-    def __init__(self, model: LlamaForCausalLM) -> None:
+    def __init__(self, model: LlamaForCausalLM, exits: bool = True) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.exits = model, exits
         self._middle: torch.Tensor | None = None
         if next(model.parameters()).device.type == "cpu":
             model.set_attn_implementation("specchat_training")
@@ -104,13 +105,16 @@ class TrainingLoss(nn.Module):
             labels: [chats, length], the token that should follow, or IGNORED.
 
         Returns:
-            loss of the full model, loss of the early exit (both mean over produced tokens).
+            loss of the full model, loss of the early exit (both mean over produced tokens; without an exit both the same).
         """
         last = self.model.model(input_ids=tokens, use_cache=False).last_hidden_state
         assert self._middle is not None
         # The head runs only where there is a label: prompts are most of a copy task.
         rows = labels != IGNORED
         wanted = labels[rows]
+        if not self.exits:
+            loss = nn.functional.cross_entropy(self.model.lm_head(last[rows]).float(), wanted)
+            return loss, loss.detach()
         middle = self.model.model.norm(self._middle[rows])
         scores = self.model.lm_head(torch.cat([last[rows], middle])).float()  # [2 · produced, vocabulary]
         full, early = nn.functional.cross_entropy(scores, torch.cat([wanted, wanted]), reduction="none").chunk(2)

@@ -1,7 +1,7 @@
 """Short stories, and questions and summaries over a passage that is given."""
 
 from . import words
-from .draw import Draw, Message, exchange
+from .draw import Draw, Message, exchange, with_article
 
 _OPENINGS = [
     "Once upon a time, {a} the {job} lived in a {adj} {place} near {city}.",
@@ -90,31 +90,32 @@ def _people(d: Draw) -> tuple[list[str], list[tuple[str, str]]]:
     lines: list[str] = []
     asked: list[tuple[str, str]] = []
     seen: set[str] = set()
-    while len(lines) < d.span(2, 6):
+    wanted = d.span(2, 6)
+    while len(lines) < wanted:
         name = d.first_name()
         if name in seen:
             continue
         seen.add(name)
-        city, job, thing = d.city(), d.pick(words.JOBS), f"{d.pick(words.ADJECTIVES)} {d.noun()}"
+        city, job, thing = d.city(), with_article(d.pick(words.JOBS)), with_article(f"{d.pick(words.ADJECTIVES)} {d.noun()}")
         number, day, color = d.number(2, 99), d.pick(words.DAYS), d.pick(words.COLORS)
         match d.number(0, 4):
             case 0:
-                lines.append(f"{name} is a {job} from {city}.")
+                lines.append(f"{name} is {job} from {city}.")
                 asked += [
                     (f"Where is {name} from?", f"{name} is from {city}."),
-                    (f"What is {name}'s job?", f"{name} is a {job}."),
+                    (f"What is {name}'s job?", f"{name} is {job}."),
                 ]
             case 1:
-                lines.append(f"{name} lives in {city} and owns a {thing}.")
+                lines.append(f"{name} lives in {city} and owns {thing}.")
                 asked += [
                     (f"Where does {name} live?", f"{name} lives in {city}."),
-                    (f"What does {name} own?", f"{name} owns a {thing}."),
+                    (f"What does {name} own?", f"{name} owns {thing}."),
                 ]
             case 2:
-                lines.append(f"{name} is {number} years old and works as a {job}.")
+                lines.append(f"{name} is {number} years old and works as {job}.")
                 asked += [
                     (f"How old is {name}?", f"{name} is {number} years old."),
-                    (f"What does {name} work as?", f"{name} works as a {job}."),
+                    (f"What does {name} work as?", f"{name} works as {job}."),
                 ]
             case 3:
                 lines.append(f"On {day}, {name} travels to {city}.")
@@ -148,19 +149,32 @@ def passage_question(d: Draw) -> list[Message]:
     return messages
 
 
+def long_passage(d: Draw) -> list[Message]:
+    """One question over a passage of up to 1,400 tokens, most of which does not matter."""
+    lines, asked = _people(d)
+    first = d.pick(lines[:1])
+    lines += [d.sentence() for _ in range(d.span(6, 50))]
+    d.rng.shuffle(lines)
+    question, answer = d.pick(asked)
+    if d.chance(0.2) and lines[0] != first:
+        return exchange(f"{' '.join(lines)}\n\nWhat is the first sentence of this text?", lines[0])
+    text = " ".join(lines)
+    return exchange(d.pick([f"{text}\n\n{question}", f"Read this: {text}\n\nQuestion: {question}"]), answer)
+
+
 def summarise(d: Draw) -> list[Message]:
     """The first sentence carries the point; the summary names it and the people."""
     topic, city, day = d.pick(words.OBJECTS), d.city(), d.pick(words.DAYS)
     people = [d.first_name() for _ in range(d.number(1, 2))]
     who = " and ".join(dict.fromkeys(people))
     event = d.pick(["lost", "found", "sold", "repaired", "painted", "built"])
-    lines = [f"On {day}, {who} {event} a {d.pick(words.ADJECTIVES)} {topic} in {city}."]
+    lines = [f"On {day}, {who} {event} {with_article(f'{d.pick(words.ADJECTIVES)} {topic}')} in {city}."]
     lines += [d.sentence() for _ in range(d.span(1, 4))]
     ask = d.pick(
         ["Summarize this text in one sentence:", "Summarise in one sentence:", "Summarize:", "Give me a short summary:",
          "What is this text about?", "Sum up this text:"]
     )  # fmt: skip
-    return exchange(f"{ask}\n\n{' '.join(lines)}", f"{who} {event} a {topic} in {city} on {day}.")
+    return exchange(f"{ask}\n\n{' '.join(lines)}", f"{who} {event} {with_article(topic)} in {city} on {day}.")
 
 
 def list_people(d: Draw) -> list[Message]:

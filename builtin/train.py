@@ -97,7 +97,7 @@ class Run:
         self.tokenizer = self._tokenizer()
         self.model = build(SIZES[settings.size], settings.seed, device)
         self.worker = self.model if settings.size == "tiny" else self._half()
-        self.loss = TrainingLoss(self.worker)
+        self.loss = TrainingLoss(self.worker, SIZES[settings.size].exits)
         self.optimizers = optimizers(self.model, settings)
         self.peaks = [[float(group["lr"]) for group in optimizer.param_groups] for optimizer in self.optimizers]
 
@@ -168,7 +168,7 @@ class Run:
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
                 group["lr"] = peak * factor
         full, early = self.loss(batch.tokens.to(self.device), batch.labels.to(self.device))
-        ((full + EXIT_WEIGHT * early) / (1 + EXIT_WEIGHT)).backward()
+        (full if not self.loss.exits else (full + EXIT_WEIGHT * early) / (1 + EXIT_WEIGHT)).backward()
         if self.worker is not self.model:
             for mine, master in zip(self.worker.parameters(), self.model.parameters(), strict=True):
                 assert mine.grad is not None

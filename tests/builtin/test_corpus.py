@@ -1,8 +1,10 @@
 """The corpus: the same bytes everywhere, and an evaluation side that training never meets."""
 
+import ast
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -38,16 +40,25 @@ def test_seeds_and_numbers_change_the_text() -> None:
 
 def test_no_training_prompt_is_held_out() -> None:
     # What holds for an exchange holds for a chat: each turn of a chat is drawn by itself.
-    for name in TASKS:
+    for name, task in TASKS.items():
         d = Draw(f"test/{name}")
         for _ in range(30):
-            assert not is_held_out(prompt_text(draw_task(name, d)))
+            assert not task.splits or not is_held_out(prompt_text(draw_task(name, d)))
+
+
+@pytest.mark.parametrize("name", ["small_talk", "outside"])
+def test_what_is_asked_in_evaluation_is_not_asked_in_training(name: str) -> None:
+    def plain(d: Draw) -> str:
+        return draw_task(name, d)[0]["content"].lower().strip(" .?!")
+
+    trained, asked = Draw("a"), Draw("b", held_out=True)
+    assert not {plain(trained) for _ in range(4000)} & {plain(asked) for _ in range(500)}
 
 
 @pytest.mark.parametrize("name", list(TASKS))
 def test_evaluation_prompts_are_held_out(name: str) -> None:
     messages = draw_task(name, Draw(f"test/{name}", held_out=True))
-    assert is_held_out(prompt_text(messages))
+    assert not TASKS[name].splits or is_held_out(prompt_text(messages))
     assert [message["role"] for message in messages] == ["user", "assistant"] * (len(messages) // 2)
     assert all(message["content"] for message in messages)
 
@@ -72,6 +83,37 @@ def test_copy_answers_stand_in_their_prompts() -> None:
 
 
 def test_facts_have_distinct_names() -> None:
-    assert len(FACTS) >= 60
+    assert len(FACTS) >= 100
     names = [name.lower() for fact in FACTS for name in fact.names]
     assert len(set(names)) == len(names)
+
+
+def test_every_fact_holds_its_key() -> None:
+    for fact in FACTS:
+        assert fact.key in fact.short
+        assert len(fact.key) >= 7
+
+
+def test_docstrings_leave_the_function_as_it_is() -> None:
+    for i in range(50):
+        user, assistant = draw_task("docstring", Draw(f"docstring/{i}"))
+        function = user["content"].split(":\n", 1)[1]
+        documented = ast.parse(assistant["content"]).body[0]
+        assert isinstance(documented, ast.FunctionDef)
+        assert ast.get_docstring(documented)
+        documented.body = documented.body[1:]
+        assert ast.unparse(documented) == ast.unparse(ast.parse(function))
+
+
+def test_notations_mean_the_same() -> None:
+    for i in range(200):
+        user, assistant = draw_task("number_format", Draw(f"notation/{i}"))
+        digits = re.sub(r"[^0-9]", "", user["content"].replace("YYYY-MM-DD", ""))
+        if "-" not in assistant["content"] and not re.search("[a-z]", assistant["content"]):
+            assert assistant["content"].replace(",", "") == digits
+
+
+def test_long_passages_fit_the_context() -> None:
+    sizes = [len(prompt_text(draw_task("long_passage", Draw(f"long/{i}")))) for i in range(60)]
+    assert max(sizes) > 3000
+    assert max(sizes) < 7000
