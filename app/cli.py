@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ..backends.base import UserError
+from .measuring_commands import register
 from .options import (
     AsJson,
     ContextSize,
@@ -249,6 +250,9 @@ def locate(
     from .listing import print_locations
 
     print_locations(name)
+
+
+register(app)
 
 
 def _given(**options: Any) -> dict[str, Any]:
