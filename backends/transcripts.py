@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,38 +18,101 @@ class Transcript:
     """One recorded answer."""
 
     prompt: str
-    """As the model received it, chat template included; without the BOS token."""
+    """As the model received it, chat template included; without the BOS token. Of a chat: its messages, one after the other."""
     response: str
     line: int = 0
     """Line of the file that it comes from, from 1; 0 if it comes from none."""
+    messages: tuple[Mapping[str, str], ...] = ()
+    """Of a chat: what was there before the answer; a model that has a chat template renders it."""
+    ended: bool = True
+    """Whether the model ended the answer itself; False where it was cut off at a token limit."""
+    speedup: float = 0.0
+    """Of prompt lookup over plain decoding, as somebody measured it on this record; 0 if nobody did."""
 
 
 def read_transcripts(path: Path) -> list[Transcript]:
-    """The records of a JSONL file with a "prompt" and a "response" in each line; blank lines are passed over.
+    """The records of a JSONL file, as `scan_transcripts` reads them.
 
     Raises:
         UserError: no such file, a malformed line (named by its number), or no record at all.
     """
+    records, problems = scan_transcripts(path)
+    if problems:
+        raise UserError(problems[0])
+    if not records:
+        raise UserError(f'{path} holds no record: it needs lines like {{"prompt": "…", "response": "…"}}.')
+    return records
+
+
+def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
+    """The records of a JSONL file, and a sentence for each line that is none; blank lines are passed over.
+
+    A line is an object with a "prompt" and a "response", both texts, or with chat "messages" ({"role", "content"}): every
+    assistant message is a record of its own, with the messages before it as the prompt; a "response" beside them is one more.
+    `"finish_reason": "length"` marks an answer that was cut off. `"measured": {"greedy_tokens_per_second",
+    "prompt_lookup_tokens_per_second"}` is read if it is there.
+
+    Raises:
+        UserError: there is no such file, or it is no UTF-8 text.
+    """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines: JSON may hold the line separators of Unicode as they are.
+        lines = path.read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:
         raise UserError(f"There is no file {path}: give a JSONL file of recorded prompts and responses.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read as UTF-8 text: {error}.") from None
-    out = []
+    records: list[Transcript] = []
+    problems: list[str] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
-            raise UserError(f"{path}, line {number}, is not JSON: {error}.") from None
-        if not isinstance(row, dict) or not all(isinstance(row.get(key), str) for key in ("prompt", "response")):
-            raise UserError(f'{path}, line {number}, needs a "prompt" and a "response", both texts.')
-        out.append(Transcript(row["prompt"], row["response"], number))
-    if not out:
-        raise UserError(f'{path} holds no record: it needs lines like {{"prompt": "…", "response": "…"}}.')
+        except (ValueError, RecursionError) as error:
+            problems.append(f"{path}, line {number}, is not JSON: {error}.")
+            continue
+        found = _records_of(row, number)
+        if found:
+            records += found
+        else:
+            problems.append(f'{path}, line {number}, needs a "prompt" and a "response", both texts, or chat "messages".')
+    return records, problems
+
+
+def _records_of(row: Any, line: int) -> list[Transcript]:
+    """The records of one line; none if it is not what a record looks like."""
+    if not isinstance(row, dict):
+        return []
+    ended, response = row.get("finish_reason") != "length", row.get("response")
+    prompt, chat = row.get("prompt"), row.get("messages")
+    if isinstance(prompt, str) and isinstance(response, str):
+        return [Transcript(prompt, response, line, ended=ended, speedup=_speedup_of(row.get("measured")))]
+    if not isinstance(chat, list) or not all(_is_message(message) for message in chat):
+        return []
+    messages = [{"role": str(m["role"]), "content": str(m["content"])} for m in chat]
+    if isinstance(response, str):
+        messages.append({"role": "assistant", "content": response})
+    out = []
+    for i, message in enumerate(messages):
+        if i and message["role"] == "assistant":
+            before = tuple(messages[:i])
+            text = "".join(f"{m['role']}: {m['content']}\n\n" for m in before) + "assistant: "
+            last = i == len(messages) - 1
+            out.append(Transcript(text, message["content"], line, before, ended=ended or not last))
     return out
+
+
+def _is_message(message: Any) -> bool:
+    return isinstance(message, dict) and isinstance(message.get("role"), str) and isinstance(message.get("content"), str)
+
+
+def _speedup_of(measured: Any) -> float:
+    try:
+        speedup = float(measured["prompt_lookup_tokens_per_second"]) / float(measured["greedy_tokens_per_second"])
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        return 0.0
+    return speedup if 0 < speedup < math.inf else 0.0
 
 
 class TextTokenizer(Protocol):

@@ -10,14 +10,41 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..backends.base import Sampling
+from ..backends.base import ROOT, Model, Sampling, Session
 from ..backends.recorded import RecordedModel
 from .base import Context, Drafter, Tree, Verified
+from .registry import methods
 from .stats import Totals
 from .verify import walk
 
 SLACK = 1024
 """Room for draft tokens, always the same: a drafter must not see where the record ends."""
+
+
+NEEDS_CHOICES = ("recompute", "jacobi", "lookahead", "recycle", "auto")
+"""Methods of ours that live on what a real model gives: its choices beside the answer, or the seconds of its passes."""
+
+
+def model_free() -> dict[str, type[Drafter]]:
+    """The methods that a record alone can score, by name; other packages' methods among them."""
+    return {name: method for name, method in methods().items() if not why_not(method)}
+
+
+def why_not(method: type[Drafter], *, over_model: bool = False) -> str:
+    """Why a method cannot be replayed, as the end of a sentence; empty if it can.
+
+    Args:
+        over_model: a model runs the passes (`replay(over=…)`), and its choices are there where the record has none.
+    """
+    if method.needs_draft_model or method.needs_layers:
+        return "drafts with a model"
+    if method.own_loop:
+        return "does not draft and verify"
+    if method.name == "recompute":
+        return "has no use for a record"
+    if method.name in NEEDS_CHOICES and not over_model:
+        return "needs a model's own choices beside the answer, which no record tells"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +61,7 @@ class ReplayStep:
     """None for the prefill."""
     path: tuple[int, ...]
     forward_seconds: float = 0.0
-    """Nothing is evaluated."""
+    """0 where nothing is evaluated."""
     other_seconds: float = 0.0
 
 
@@ -45,6 +72,7 @@ def replay(
     *,
     eos_ids: Sequence[int] = (),
     branching: bool = True,
+    over: Model | None = None,
 ) -> Totals:
     """Decode a recorded answer with a drafter.
 
@@ -58,34 +86,86 @@ def replay(
         drafter: an instance for this record alone; it sees the settings of greedy decoding.
         eos_ids: none of them is drafted past, and the record ends with the first one in it.
         branching: whether the target is taken to verify branching trees.
+        over: a model that really evaluates every pass, so that the seconds are true. The record still decides; beside it the
+            model's own choices count, and it is the model's scores that drafters learn from.
 
     Returns:
-        the totals; `draft_seconds` is measured (drafting and learning), `forward_seconds` is 0.
+        the totals; `draft_seconds` is measured (drafting and learning), `forward_seconds` is 0 unless `over` is given.
+
+    Raises:
+        UserError: the record does not fit in the context of `over`, or there is no memory for it.
     """
     ends = frozenset(eos_ids)
     length = next((i + 1 for i, token in enumerate(response) if token in ends), len(response))
-    # Its own EOS, the choice off the record, is an id of its own: nothing can draft it.
-    model = RecordedModel([(prompt, response[:length])], context=len(prompt) + length + SLACK)
-    session, sampling = model.open_session(), Sampling()
     totals = Totals()
     if not length:
         return totals
-    session.prefill(prompt)
-    tokens = [*prompt, response[0]]
-    totals.add(ReplayStep((response[0],), 0, 0, len(prompt), 0.0, None, (0,)))
-    while (left := len(prompt) + length - len(tokens)) > 0:
-        start = time.perf_counter()
-        tree = drafter.draft(Context(tokens, session, sampling, SLACK, ends, branching))
-        seconds = time.perf_counter() - start
+    record = [*prompt, *response[:length]]
+    if over is None:
+        # Its own EOS, the choice off the record, is an id of its own: nothing can draft it.
+        model: Model = RecordedModel([(prompt, response[:length])], context=len(record) + SLACK)
+        session = model.open_session()
+    else:
+        session = over.open_session(min(over.info.context, len(record) + SLACK))
+    try:
+        _decode(record, len(prompt), drafter, session, ends, branching, totals, over)
+    finally:
+        session.close()
+    return totals
+
+
+def _decode(
+    record: list[int],
+    start: int,
+    drafter: Drafter,
+    session: Session,
+    ends: frozenset[int],
+    branching: bool,
+    totals: Totals,
+    over: Model | None,
+) -> None:
+    """Every pass over one record, counted in `totals`; the answer begins at index `start` of it."""
+    sampling = Sampling()
+    forward = session.forward_seconds
+    session.prefill(record[:start])
+    tokens = record[: start + 1]
+    totals.add(
+        ReplayStep(
+            (record[start],), 0, 0, start, 0.0, None, (0,), session.forward_seconds - forward if over is not None else 0.0
+        )
+    )
+    while (left := len(record) - len(tokens)) > 0:
+        begun = time.perf_counter()
+        room = SLACK if over is None else min(SLACK, session.context - session.length - 1)
+        tree = drafter.draft(Context(tokens, session, sampling, room, ends, branching, model=over))
+        seconds = time.perf_counter() - begun
+        if len(tree) > session.context - session.length:
+            tree = Tree.root(tokens[-1])
+        begun = time.perf_counter()
         scores = session.evaluate(tree.tokens, tree.parents)
         chosen = scores.choose(sampling)
+        if over is not None:
+            _correct(chosen, tree, record, len(tokens) - 1)
         path = walk(tree, chosen)
         session.commit(path)
+        passed = time.perf_counter() - begun
         new = [tree.tokens[node] for node in path[1:]] + [chosen[path[-1]]]
         del new[left:]
-        start = time.perf_counter()
-        drafter.learn(Verified(tree, chosen, path, scores, seconds))
-        seconds += time.perf_counter() - start
+        begun = time.perf_counter()
+        drafter.learn(Verified(tree, chosen, path, scores, seconds, passed if over is not None else 0.0))
+        seconds += time.perf_counter() - begun
         tokens.extend(new)
-        totals.add(ReplayStep(tuple(new), len(tree) - 1, len(path) - 1, len(tree), seconds, tree, tuple(path)))
-    return totals
+        # A lookahead window's nodes are no guesses.
+        drafted, accepted = len(tree) - 1 - len(tree.window), sum(node not in tree.window for node in path[1:])
+        real = passed if over is not None else 0.0
+        totals.add(ReplayStep(tuple(new), drafted, accepted, len(tree), seconds, tree, tuple(path), real))
+
+
+def _correct(chosen: list[int], tree: Tree, record: Sequence[int], position: int) -> None:
+    """Put the record's next token in place of the model's choice at every node whose path is on the record."""
+    on: list[bool] = []
+    for node, (parent, depth) in enumerate(zip(tree.parents, tree.depths(), strict=True)):
+        at = position + depth
+        on.append(at + 1 < len(record) and (parent == ROOT or on[parent]) and tree.tokens[node] == record[at])
+        if on[node]:
+            chosen[node] = record[at + 1]

@@ -1,0 +1,223 @@
+"""What bench, replay and tune share: a model in the engine, measurements that Ctrl-C ends, method specifications, durations."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from ..backends.base import UserError
+from ..decoders.latency import LatencyCurve, curve_of
+from ..engine.catalog import get, parse_params
+from ..engine.client import EngineClient
+from ..engine.messages import Event, Failed, Finished, Loaded, Loading, Worked, Working
+from . import locations
+from .output import Notes
+from .run import POLL_SECONDS, Interrupts
+from .settings import Settings
+
+
+class Broken(Exception):
+    """The engine failed; its text is the sentence to show."""
+
+
+class Stopped(Exception):
+    """Ctrl-C: what is done is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A method with settings, as `lookup` or `lookup:nodes=32:floor=0.1` names it."""
+
+    label: str
+    name: str
+    settings: Mapping[str, str]
+
+
+def read_spec(text: str) -> Spec:
+    """A method and its settings.
+
+    Raises:
+        UserError: no such method or setting.
+    """
+    name, *pairs = (part.strip() for part in text.split(":"))
+    settings: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UserError(f"{text!r} is no method with settings: write it as {name}:NAME=VALUE:NAME=VALUE.")
+        settings[key.strip()] = value.strip()
+    parse_params(get(name), dict(settings))
+    return Spec(text.strip(), name, settings)
+
+
+def read_specs(text: str) -> list[Spec]:
+    """Specifications separated by commas, each once, in the order given."""
+    found = {spec.label: spec for spec in map(read_spec, filter(None, (part.strip() for part in text.split(","))))}
+    if not found:
+        raise UserError("Name at least one method: `specchat methods` lists them.")
+    return list(found.values())
+
+
+class Lab:
+    """The engine for one command. All its calls end with Stopped after Ctrl-C."""
+
+    def __init__(self, notes: Notes, client: EngineClient | None = None) -> None:
+        self.notes = notes
+        self.client = client or EngineClient()
+        self.loaded: Loaded | None = None
+        self._interrupts = Interrupts(self.client)
+
+    def __enter__(self) -> Self:
+        self.client.start()
+        self._interrupts.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._interrupts.__exit__(*exc)
+        self.client.close()
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """ModelInfo of the loaded model as plain data; empty without one."""
+        return self.loaded.info if self.loaded else {}
+
+    def check(self) -> None:
+        """Raise Stopped if Ctrl-C was pressed."""
+        if self._interrupts.asked:
+            raise Stopped
+
+    def load(self, settings: Settings) -> Loaded:
+        """Load the target and what the settings say beside it.
+
+        Raises:
+            UserError: it cannot be loaded, and what to do.
+        """
+        self.loaded = None
+        ended = self._follow(
+            self.client.load(settings.model, **settings.load_options()), lambda event: self._told(settings, event)
+        )
+        assert isinstance(ended, Loaded)
+        self.loaded = ended
+        self.notes.clear()
+        for note in ended.info.get("notes", ()):
+            self.notes.sentence(note)
+        return ended
+
+    def work(self, task: str, part: Callable[[dict[str, Any]], None] | None = None, **options: Any) -> dict[str, Any]:
+        """Run a measurement of the engine (engine/work.py); `part` is told every part of its result.
+
+        Raises:
+            UserError: what the person can mend.
+            Broken: the engine failed.
+        """
+
+        def take(event: Event) -> None:
+            if isinstance(event, Working) and part is not None:
+                part(event.data)
+
+        ended = self._follow(self.client.work(task, **options), take)
+        assert isinstance(ended, Worked)
+        return ended.result
+
+    def _told(self, settings: Settings, event: Event) -> None:
+        if isinstance(event, Loading):
+            self.notes.progress(f"loading {settings.model}: {event.stage}")
+
+    def _follow(self, id: int, take: Callable[[Event], None]) -> Event:
+        """The event that ends a command."""
+        cancelled = False
+        while True:
+            event = self.client.wait(POLL_SECONDS)
+            if self._interrupts.asked and not cancelled:
+                cancelled = True
+                self.client.cancel(id)
+            match event:
+                case None:
+                    continue
+                case Loaded() | Worked() | Finished() if event.id == id:
+                    return event
+                case Failed() if event.id == id or id in event.others or event.cause == "died":
+                    if event.cause == "cancelled":
+                        raise Stopped
+                    sentence = event.sentence.partition(" Your chat is kept")[0]
+                    raise UserError(sentence) if event.cause == "user" else Broken(sentence)
+                case _:
+                    take(event)
+
+    def curve(self, *, again: bool = False) -> LatencyCurve:
+        """The loaded model's latency curve: from the cache, or measured now and cached for this model, device and type."""
+        info = self.info
+        path = curve_file(info)
+        if not again:
+            try:
+                return curve_of(json.loads(path.read_text(encoding="utf-8")))
+            except (OSError, ValueError, UserError):
+                pass
+
+        def told(data: dict[str, Any]) -> None:
+            self.notes.progress(f"measuring passes: round {data['done']} of {data['total']}")
+
+        found = self.work("costs", told)
+        self.notes.clear()
+        keys = ("passes", "prefill_start", "prefill_token")
+        curve = curve_of({**{key: found[key] for key in keys}, "name": f"{info['name']} on {info['device']}, {info['dtype']}"})
+        locations.ensure(path.parent)
+        path.write_text(json.dumps(curve.as_dict(), indent=1) + "\n", encoding="utf-8")
+        return curve
+
+
+def curve_file(info: Mapping[str, Any]) -> Path:
+    """Where the latency curve of a model on a device is cached."""
+    return locations.cache_folder() / "curves" / f"{fingerprint([info.get(k) for k in _IDENTITY])}.json"
+
+
+_IDENTITY = ("name", "path", "backend", "device", "dtype", "parameters")
+
+
+def fingerprint(data: Any) -> str:
+    """A short name for plain data."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+class Clock:
+    """How long what is left will take, by what is done."""
+
+    def __init__(self, total: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._total = total
+        self._now = now
+        self._start = now()
+
+    def left(self, done: int) -> str:
+        """As `about 3 min left`; empty before anything is done."""
+        if not done:
+            return ""
+        seconds = (self._now() - self._start) / done * (self._total - done)
+        return f"about {duration(seconds)} left"
+
+
+def duration(seconds: float) -> str:
+    """As people say it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def table_text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Aligned lines: the first column to the left, all others to the right."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    lines = []
+    for row in (head, *rows):
+        cells = [cell.rjust(width) if i else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"

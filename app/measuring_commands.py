@@ -1,0 +1,95 @@
+"""What the commands that measure take: bench, replay and tune."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..backends.base import UserError
+from .options import AsJson, ContextSize, Device, Dtype, Model, Threads, flag, option
+from .settings import Settings, changed, read_settings
+
+Csv = Annotated[Path | None, option("--csv", "Write the table to this file as CSV.", "FILE")]
+Markdown = Annotated[Path | None, option("--markdown", "Write the table to this file as Markdown.", "FILE")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    for command in (replay,):
+        app.command()(command)
+
+
+def _settings(call: typer.Context, /, **options: Any) -> tuple[Settings, dict[str, Any]]:
+    """The settings with the options that were given, those before the command's name among them; and these options."""
+    given = {**(call.obj or {}), **{name: value for name, value in options.items() if value is not None}}
+    names = {key: f"--{key.replace('_', '-')}" for key in given}
+    return changed(read_settings(), given, names), given
+
+
+def _numbers(text: str | None, name: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in (text or "").split(",") if part.strip()]
+    except ValueError:
+        numbers = [0]
+    if any(number < 1 for number in numbers):
+        raise UserError(f"{name} takes whole numbers of 1 or more, separated by commas, not {text!r}.")
+    return numbers
+
+
+def replay(
+    context: typer.Context,
+    transcripts: Annotated[list[Path], typer.Argument(help="JSONL files of recorded answers.", show_default=False)],
+    tokenizer: Annotated[
+        Path | None, option("--tokenizer", "Folder with the tokenizer.json of the model that wrote them.", "FOLDER")
+    ] = None,
+    nodes: Annotated[str | None, option("--nodes", "Most nodes of a tree, for the methods that have one.", "N,N,…")] = None,
+    methods: Annotated[str | None, option("--methods", "Only these, as NAME or NAME:SETTING=VALUE:…", "LIST")] = None,
+    limit: Annotated[int | None, option("--limit", "Only the first N records of each file.", "N")] = None,
+    model: Model = None,
+    curve: Annotated[Path | None, option("--curve", "Predict speedups from this latency curve (JSON).", "FILE")] = None,
+    curve_only: Annotated[
+        bool, flag("--curve-only", "With --model: measure its latency curve and run no passes over the records.")
+    ] = False,
+    measure: Annotated[bool, flag("--measure", "With --model: measure its latency curve again.")] = False,
+    fit: Annotated[
+        bool, flag("--fit", "Fit the curve to the speedups that every second record tells, and test it on the others.")
+    ] = False,
+    save_curve: Annotated[Path | None, option("--save-curve", "Write the curve that was used to this file.", "FILE")] = None,
+    json: AsJson = False,
+    csv: Csv = None,
+    markdown: Markdown = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    context_size: ContextSize = None,
+    threads: Threads = None,
+) -> None:
+    """Score decoding methods on recorded answers: tokens per step, and the speedup to expect.
+
+    No model runs, unless --model names one to run the passes while the choices come from the record. A line of a file is
+    {"prompt", "response"} or {"messages": [{"role", "content"}]}.
+    """
+    from .replay import ReplayRequest, replay_files
+
+    settings, given = _settings(context, model=model, device=device, dtype=dtype, context=context_size, threads=threads)
+    if (curve_only or measure) and "model" not in given:
+        raise UserError("--curve-only and --measure need the model to measure: give it with --model.")
+    request = ReplayRequest(
+        transcripts,
+        settings,
+        over_model="model" in given,
+        tokenizer=tokenizer,
+        nodes=_numbers(nodes, "--nodes"),
+        methods=methods or "",
+        limit=_numbers(str(limit), "--limit")[0] if limit is not None else None,
+        curve=curve,
+        curve_only=curve_only,
+        measure=measure,
+        fit=fit,
+        save_curve=save_curve,
+        as_json=json,
+        csv=csv,
+        markdown=markdown,
+    )
+    raise typer.Exit(replay_files(request))
