@@ -42,6 +42,10 @@ ESCAPE = (1.0, 0.42, 1.1, 2.2)
 EVIDENCE_LIMIT = 8.0
 """Learning moves the weight of a match by no more than this factor from the prior, either way."""
 
+OTHER = 4.0
+"""Weight of a certain guess of other evidence. With 1 instead of 4 the built-in model's facts take 9% more steps; 8 is a little
+better still there, but its tokens are surer of their successors than a larger model's."""
+
 SUREST = 2 * LONGEST
 """Where the length of a match is no longer counted: copies end, however long they have been."""
 
@@ -142,7 +146,7 @@ class Weights:
     def __init__(self) -> None:
         self._prior = [0.0, *(prior(m) for m in range(1, SUREST + 1))]
         self._log = [0.0] * KINDS
-        self.other = 1.0
+        self.other = OTHER
         """Factor of evidence other than matches."""
         self.match = self._prior.copy()
         """[SUREST + 1] weight by length of the match."""
@@ -166,5 +170,5 @@ class Weights:
     def refresh(self) -> None:
         """Put what was learned to use."""
         factors = [math.exp(log) for log in self._log]
-        self.other = factors[0]
+        self.other = OTHER * factors[0]
         self.match = [weight * factors[k] for weight, k in zip(self._prior, KIND, strict=True)]
