@@ -104,7 +104,7 @@ def choose_specs(request: ReplayRequest) -> list[Spec]:
     if request.methods:
         specs = read_specs(request.methods)
     else:
-        specs = [REFERENCE, *(read_spec(name) for name in model_free() if name != "sample")]
+        specs = [REFERENCE, *(read_spec(name) for name, method in model_free().items() if method.drafts)]
     for spec in specs:
         if reason := why_not(get(spec.name), over_model=request.over_model and not request.curve_only):
             raise UserError(f"Method {spec.name} cannot be replayed: it {reason}.")
@@ -152,6 +152,8 @@ def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, found: Rep
 
 def predicted(curve: LatencyCurve, row: Mapping[str, Any]) -> float:
     """The speedup that a curve predicts for one replayed record."""
+    if not get(row["method"].partition(":")[0]).drafts:
+        return 1.0
     return curve.speedup(row["prompt"], row["tokens"], dict(row["passes"]), row["draft_seconds"])
 
 
@@ -283,7 +285,7 @@ def _print(request: ReplayRequest, found: Replayed, labels: Sequence[str]) -> No
         }
         print(json.dumps(report, ensure_ascii=False))
         return
-    print("\n".join(table_text(head, rows)))
+    print("\n".join(table_text(head, rows, left=2 if several else 1)))
     if found.fitted:
         print("\n".join(_fit_lines(found.fitted)))
     if found.curve is None:
