@@ -1,10 +1,11 @@
 """Score a built-in model on prompts that training never saw.
 
-    python -m specchat.builtin.evaluate --limit 400 --json
+    python -m specchat.builtin.evaluate --limit 500 --json
 
-Every answer is generated greedily in float32 by transformers and compared character by character. Families whose texts
-are free (stories) are scored on ending by themselves only. People and cities are drawn from names that training never
-sees, and no prompt occurs in training (`draw.is_held_out`).
+Answers are greedy, in float32, by transformers. What counts as right depends on the family (`right`): facts by their key
+phrase, what is outside the model's subjects by the honest sentence, everything else character by character; stories are
+scored on ending by themselves only. People and cities are drawn from names that training never sees, and no prompt occurs
+in training (`draw.is_held_out`).
 """
 
 import argparse
@@ -12,16 +13,18 @@ import json
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
 from . import path
 from .corpus import TASKS, draw_task
 from .draw import Draw, Message
+from .facts import FACTS
 from .tokenizer import CONTEXT, END, PAD, encode_chat, load
 
 SEED = "evaluation"
@@ -32,6 +35,17 @@ FREE = {"story"}
 """Families without a single right answer."""
 
 STORY_LIMIT = 320
+
+OUTSIDE_KEY = "small demonstration model"
+"""What the honest sentence must say."""
+
+
+class Score(NamedTuple):
+    """What is known about one answer."""
+
+    right: bool
+    exact: bool
+    ended: bool
 
 
 def examples(limit: int, names: Sequence[str] = tuple(TASKS), seed: str = SEED) -> list[tuple[str, list[Message]]]:
@@ -61,71 +75,127 @@ def answers(model: Any, prompts: list[list[int]], limit: int) -> list[list[int]]
     return [row[: row.index(END)] if END in row else row for row in rows]
 
 
-def evaluate(folder: Path, limit: int = 400, names: Sequence[str] = tuple(TASKS), batch: int = 16) -> dict[str, Any]:
-    """Generate and compare.
+@torch.inference_mode()
+def spoken(model: Any, prompts: list[list[int]], wanted: list[list[int]]) -> list[bool]:
+    """Whether each wanted answer is the greedy one, as one pass tells: every token of it is the argmax after those before."""
+    rows = [prompt + answer for prompt, answer in zip(prompts, wanted, strict=True)]
+    width = max(map(len, rows))
+    tokens = torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
+    hidden = model.model(input_ids=tokens, use_cache=False).last_hidden_state
+    found = []
+    for row, (prompt, answer) in enumerate(zip(prompts, wanted, strict=True)):
+        scores = model.lm_head(hidden[row, len(prompt) - 1 : len(prompt) + len(answer) - 1])
+        found.append(scores.argmax(-1).tolist() == answer)
+    return found
+
+
+def right(name: str, wanted: str, answer: str) -> bool:
+    """Whether an answer of a task counts: it holds the key phrase of each fact asked for, or says that this is outside the
+    model's subjects, or is the wanted text exactly."""
+    if TASKS[name].family == "fact":
+        keys = [fact.key for fact in FACTS if fact.short in wanted]
+        # "Tell me more." is answered without the sentence that holds the key.
+        return all(key in answer for key in keys) if keys else answer == wanted
+    if TASKS[name].family == "outside":
+        return OUTSIDE_KEY in answer
+    return answer == wanted
+
+
+class Job(NamedTuple):
+    """One answer to be scored."""
+
+    name: str
+    prompt: list[int]
+    wanted: str
+    wanted_ids: list[int]
+    limit: int  # tokens after which an answer counts as endless
+
+
+def jobs(tokenizer: Tokenizer, limit: int, names: Sequence[str] = tuple(TASKS)) -> list[Job]:
+    """Every answer of the examples, each after the right answers before it."""
+    found = []
+    for name, messages in examples(limit, names):
+        for end in range(1, len(messages), 2):
+            wanted = messages[end]["content"]
+            prompt, _ = encode_chat(tokenizer, messages[:end], generation_prompt=True)
+            ids = [*tokenizer.encode(wanted, add_special_tokens=False).ids, END]
+            most = STORY_LIMIT if TASKS[name].family in FREE else len(ids) - 1 + MARGIN
+            if len(prompt) + most <= CONTEXT:
+                found.append(Job(name, prompt, wanted, ids, most))
+    return found
+
+
+def evaluate(folder: Path, limit: int = 500, names: Sequence[str] = tuple(TASKS), batch: int = 16) -> dict[str, Any]:
+    """Answer and compare.
 
     Args:
         folder: a model folder.
         limit: about how many exchanges.
         names: the tasks to score.
-        batch: prompts that are generated together.
+        batch: prompts that are answered together.
 
     Returns:
-        `families` and `tasks` (name → count, exact share, EOS share), `count`, `eos`, `seconds`, and `failures`.
+        `families` and `tasks` (name → count, right, exact and EOS share), `count`, `eos`, `seconds`, and `failures`.
     """
     model: Any = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
     model.eval()
     tokenizer = load(folder)
     started = time.monotonic()
-    jobs: list[tuple[int, str, list[int], str]] = []
-    for name, messages in examples(limit, names):
-        # Every answer of a chat is asked for, each after the right answers before it.
-        for end in range(1, len(messages), 2):
-            if end > 1 and name in FREE:
-                continue
-            wanted = messages[end]["content"]
-            prompt, _ = encode_chat(tokenizer, messages[:end], generation_prompt=True)
-            length = STORY_LIMIT if TASKS[name].family in FREE else len(tokenizer.encode(wanted).ids) + MARGIN
-            if len(prompt) + length <= CONTEXT:
-                jobs.append((length, name, prompt, wanted))
-    jobs.sort(key=lambda job: (job[0], len(job[2])))
-    scores: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
+    scores: dict[str, list[Score]] = defaultdict(list)
     failures: list[dict[str, str]] = []
-    for start in range(0, len(jobs), batch):
-        group = jobs[start : start + batch]
-        most = max(length for length, *_ in group)
-        for (_, name, prompt, wanted), ids in zip(group, answers(model, [job[2] for job in group], most), strict=True):
+    open_jobs: list[Job] = []
+    # Most answers are right, and one pass tells so; only the others have to be written token by token.
+    everything = sorted(jobs(tokenizer, limit, names), key=lambda job: len(job.prompt) + len(job.wanted_ids))
+    for start in range(0, len(everything), batch):
+        group = everything[start : start + batch]
+        told = spoken(model, [job.prompt for job in group], [job.wanted_ids for job in group])
+        for job, exact in zip(group, told, strict=True):
+            if exact:
+                scores[job.name].append(Score(True, True, True))
+            else:
+                open_jobs.append(job)
+    open_jobs.sort(key=lambda job: job.limit)
+    for start in range(0, len(open_jobs), batch):
+        group = open_jobs[start : start + batch]
+        most = max(job.limit for job in group)
+        for job, ids in zip(group, answers(model, [job.prompt for job in group], most), strict=True):
             text, ended = tokenizer.decode(ids), len(ids) < most
-            exact = text == wanted
-            scores[name].append((exact, ended))
-            if not exact and TASKS[name].family not in FREE:
-                asked = tokenizer.decode(prompt, skip_special_tokens=False)
-                failures.append({"task": name, "prompt": asked, "wanted": wanted, "answer": text})
-    families: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
+            score = Score(right(job.name, job.wanted, text), text == job.wanted, ended)
+            scores[job.name].append(score)
+            if not score.right and TASKS[job.name].family not in FREE:
+                asked = tokenizer.decode(job.prompt, skip_special_tokens=False)
+                failures.append({"task": job.name, "prompt": asked, "wanted": job.wanted, "answer": text})
+    families: dict[str, list[Score]] = defaultdict(list)
     for name in TASKS:
         families[TASKS[name].family] += scores[name]
-    everything = [pair for pairs in scores.values() for pair in pairs]
     return {
-        "families": {name: _summary(pairs, name in FREE) for name, pairs in families.items() if pairs},
+        "families": {name: _summary(found, name in FREE) for name, found in families.items() if found},
         "tasks": {name: _summary(scores[name], TASKS[name].family in FREE) for name in TASKS if scores[name]},
         "count": len(everything),
-        "eos": round(sum(ended for _, ended in everything) / len(everything), 4),
+        "eos": round(sum(score.ended for found in scores.values() for score in found) / len(everything), 4),
         "seconds": round(time.monotonic() - started, 1),
         "failures": failures,
     }
 
 
-def _summary(pairs: list[tuple[bool, bool]], free: bool) -> dict[str, float | int | None]:
-    exact = None if free else round(sum(exact for exact, _ in pairs) / len(pairs), 4)
-    return {"count": len(pairs), "exact": exact, "eos": round(sum(ended for _, ended in pairs) / len(pairs), 4)}
+def _summary(scores: list[Score], free: bool) -> dict[str, float | int | None]:
+    def share(found: Iterable[bool]) -> float:
+        return round(sum(found) / len(scores), 4)
+
+    return {
+        "count": len(scores),
+        "right": None if free else share(score.right for score in scores),
+        "exact": None if free else share(score.exact for score in scores),
+        "eos": share(score.ended for score in scores),
+    }
 
 
 def main() -> None:
-    """Exact-match share by family of tasks, and the share of answers that end by themselves."""
+    """Share of right answers by family of tasks, and the share of answers that end by themselves."""
     parser = argparse.ArgumentParser(prog="python -m specchat.builtin.evaluate", description=main.__doc__)
     parser.add_argument("--model", type=Path, default=None, help="a model folder (default: the built-in one)")
     parser.add_argument("--task", action="append", choices=list(TASKS), help="only this task (may be repeated)")
-    parser.add_argument("--limit", type=int, default=400, help="about how many prompts")
+    parser.add_argument("--limit", type=int, default=500, help="about how many prompts")
     parser.add_argument("--json", action="store_true", help="one JSON object with every figure and failure")
     parser.add_argument("--failures", type=int, default=0, help="show this many wrong answers")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (0: torch's choice)")
@@ -141,10 +211,10 @@ def main() -> None:
         print(json.dumps(result, ensure_ascii=False, indent=1))
         return
     for group in ("families", "tasks"):
-        print(f"{group:16} count  exact    eos")
+        print(f"{group:16} count   right   exact    ended")
         for name, line in result[group].items():
-            exact = "    –" if line["exact"] is None else f"{line['exact']:6.1%}"
-            print(f"{name:16} {line['count']:5}  {exact}  {line['eos']:6.1%}")
+            right_share, exact = ("     –" if line[key] is None else f"{line[key]:6.1%}" for key in ("right", "exact"))
+            print(f"{name:16} {line['count']:5}  {right_share}  {exact}  {line['eos']:6.1%}")
         print()
     print(f"{result['count']} answers, {result['eos']:.1%} ended by themselves, {result['seconds']:.0f} s")
     for failure in result["failures"][: options.failures]:

@@ -12,6 +12,7 @@ import copy
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -266,6 +267,9 @@ def work_on(rank: int, options: dict[str, Any]) -> None:
     run = Run(settings, work, pick_device(options["device"]), rank, world)
     if options["resume"]:
         run.restore()
+    # A process started in the background ignores Ctrl-C otherwise; `kill` should save as well.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         run.train(save_every=options["save_every"])
     except KeyboardInterrupt:

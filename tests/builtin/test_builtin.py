@@ -8,8 +8,10 @@ from transformers import LlamaForCausalLM
 
 from specchat import builtin
 from specchat.builtin import evaluate as scoring
+from specchat.builtin import talk
 from specchat.builtin import tokenizer as tokens_of
 from specchat.builtin.draw import Message
+from specchat.builtin.facts import FACTS
 
 
 def test_the_folder_is_found_and_small() -> None:
@@ -48,4 +50,27 @@ def test_evaluation_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     result = scoring.evaluate(builtin.path(), limit=3, names=["arithmetic", "small_talk", "story"])
     assert result["count"] == 3
     assert set(result["families"]) == {"arithmetic", "talk", "story"}
-    assert result["families"]["story"] == {"count": 1, "exact": None, "eos": 0.0}
+    for line in (*result["families"].values(), *result["tasks"].values()):
+        assert line["exact"] is None or line["exact"] <= line["right"] <= 1
+    assert result["families"]["story"] == {"count": 1, "right": None, "exact": None, "eos": 0.0}
+
+
+def test_what_counts_as_right() -> None:
+    fact = next(fact for fact in FACTS if "greedy" in fact.names)
+    assert scoring.right("fact", f"{fact.short} {fact.more}", f"It takes the {fact.key}, always.")
+    assert not scoring.right("fact", fact.short, "It draws a token at random.")
+    assert not scoring.right("fact", "Nothing that any fact says.", "Something else.")
+    assert scoring.right("outside", talk.HONEST, "I am only a small demonstration model.")
+    assert not scoring.right("sort", "a, b", "a, b.")
+
+
+def test_one_pass_tells_what_greedy_decoding_writes() -> None:
+    folder = builtin.path()
+    model = LlamaForCausalLM.from_pretrained(folder, local_files_only=True)
+    found = scoring.jobs(tokens_of.load(folder), 6, ["copy_list", "sort", "fact"])
+    written = [scoring.answers(model, [job.prompt], job.limit)[0] for job in found]
+    own = [[*ids, tokens_of.END] for ids in written if len(ids) < 60]
+    prompts = [job.prompt for job, ids in zip(found, written, strict=True) if len(ids) < 60]
+    assert len(own) >= 2
+    assert scoring.spoken(model, prompts, own) == [True] * len(own)
+    assert scoring.spoken(model, prompts, [[ids[0] + 1, *ids[1:]] for ids in own]) == [False] * len(own)
