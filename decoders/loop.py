@@ -104,6 +104,13 @@ class Conversation:
         """Start an answer to a prompt of token ids; options as Generation's."""
         return Generation(self, prompt, method, **options)
 
+    def forget(self) -> None:
+        """Start afresh: an empty cache and new drafters, in the memory that is there."""
+        for drafter in self._drafters.values():
+            drafter.close()
+        self._drafters.clear()
+        self.session.rewind(0)
+
     def close(self) -> None:
         """Free the KV cache and what the drafters hold."""
         for drafter in self._drafters.values():
