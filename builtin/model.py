@@ -1,5 +1,6 @@
 """The architecture: Llama, deep rather than wide, and its training loss."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -25,7 +26,7 @@ class Size(NamedTuple):
 
 SIZES = {
     "target": Size(layers=8, width=256, heads=4, inner=672),
-    "draft": Size(layers=2, width=192, heads=3, inner=512, exits=False),
+    "draft": Size(layers=2, width=256, heads=4, inner=288, exits=False),  # as wide as the target, whose weights it starts from
     "tiny": Size(layers=2, width=32, heads=2, inner=64),  # for tests
 }
 
@@ -56,6 +57,29 @@ def build(size: Size, seed: int, device: torch.device | None = None) -> LlamaFor
     if device is not None:
         nn.Module.to(model, device)  # in place; the typed `to` of transformers takes no device
     return model
+
+
+@torch.no_grad()
+def inherit(model: LlamaForCausalLM, teacher: LlamaForCausalLM, layers: Sequence[int]) -> None:
+    """Start a shallow model from some layers of a deeper one of the same width.
+
+    Training from there is much shorter than from noise: the embedding and the heads that copying needs are in place. Of a
+    wider feed-forward network the neurons with the largest weights are kept.
+
+    Args:
+        model: changed in place.
+        teacher: where the weights come from.
+        layers: the teacher's layer for each layer of `model`.
+    """
+    model.model.embed_tokens.weight.copy_(teacher.model.embed_tokens.weight)
+    model.model.norm.weight.copy_(teacher.model.norm.weight)
+    for mine, number in zip(model.model.layers, layers, strict=True):
+        theirs = teacher.model.layers[number]
+        state = theirs.state_dict()
+        gate, up, down = (f"mlp.{name}_proj.weight" for name in ("gate", "up", "down"))
+        size = state[gate].norm(dim=1) * state[up].norm(dim=1) * state[down].norm(dim=0)
+        kept = size.topk(model.config.intermediate_size).indices.sort().values
+        mine.load_state_dict(state | {gate: state[gate][kept], up: state[up][kept], down: state[down][:, kept]})
 
 
 def _causal_attention(

@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from transformers import LlamaForCausalLM
 
 from . import tokenizer as tokens_of
 from .data import Batch, Curriculum, batches
-from .model import EXIT_WEIGHT, SIZES, TrainingLoss, build
+from .model import EXIT_WEIGHT, SIZES, TrainingLoss, build, inherit
 
 WORK = Path(__file__).parent / "work"
 
@@ -158,6 +159,11 @@ class Run:
             optimizer.load_state_dict(saved)
         self._refresh()
 
+    def inherit(self, folder: Path, layers: Sequence[int]) -> None:
+        """Start from layers of the model in a folder (`model.inherit`)."""
+        inherit(self.model, LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True), layers)
+        self._refresh()
+
     def step(self, batch: Batch) -> tuple[float, float]:
         """One optimizer step.
 
@@ -267,6 +273,8 @@ def work_on(rank: int, options: dict[str, Any]) -> None:
     run = Run(settings, work, pick_device(options["device"]), rank, world)
     if options["resume"]:
         run.restore()
+    elif options["start"]:
+        run.inherit(options["start"], options["layers"])
     # A process started in the background ignores Ctrl-C otherwise; `kill` should save as well.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -293,6 +301,8 @@ def main() -> None:
     parser.add_argument("--ramp", type=int, default=standard.ramp, help="chats until texts reach their full length")
     parser.add_argument("--longest", type=int, default=standard.longest, help="longest chat in tokens")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
+    parser.add_argument("--start", type=Path, default=None, help="folder of a model of the same width to start from")
+    parser.add_argument("--layers", type=int, nargs="+", default=[0, 1], help="which of its layers, with --start")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads of a process (0: torch's choice)")
     parser.add_argument(

@@ -13,7 +13,7 @@ from specchat.builtin import data
 from specchat.builtin import tokenizer as tokens_of
 from specchat.builtin.data import IGNORED, Curriculum, batches
 from specchat.builtin.export import export
-from specchat.builtin.model import SIZES, TrainingLoss, build
+from specchat.builtin.model import SIZES, Size, TrainingLoss, build, inherit
 from specchat.builtin.train import Run, Settings, rate_factor
 
 WEIGHTS = Path(tokens_of.__file__).parent / "weights" / "target"
@@ -104,3 +104,20 @@ def test_an_export_loads_and_replaces_the_old_one(tmp_path: Path) -> None:
     close = torch.allclose(loaded.model.norm.weight, run.model.model.norm.weight.detach(), atol=1e-3)
     assert close
     assert json.loads((folder / "generation_config.json").read_text())["eos_token_id"] == [tokens_of.END]
+
+
+def test_a_shallow_model_starts_from_layers_of_a_deep_one() -> None:
+    teacher, shallow = build(SIZES["tiny"], 0), build(Size(layers=1, width=32, heads=2, inner=48), 1)
+    with torch.no_grad():
+        # Neurons that do nothing are the ones left out.
+        teacher.model.layers[0].mlp.down_proj.weight[:, ::4] = 0
+    inherit(shallow, teacher, [0])
+    tokens = torch.randint(10, tokens_of.VOCABULARY, (2, 20))
+    del teacher.model.layers[1]
+    assert torch.allclose(shallow(tokens).logits, teacher(tokens, use_cache=False).logits, atol=1e-5)
+
+
+def test_the_models_are_as_small_as_they_say() -> None:
+    counts = {name: sum(p.numel() for p in build(SIZES[name], 0).parameters()) for name in ("target", "draft")}
+    assert 6e6 <= counts["target"] <= 10e6
+    assert counts["draft"] <= 1.5e6

@@ -1,0 +1,78 @@
+"""How often a quantized file of a built-in model chooses the token that its float32 weights choose.
+
+    python -m specchat.builtin.agreement                      # every GGUF file in builtin/weights
+    python -m specchat.builtin.agreement FILE.gguf --limit 500
+
+Both models read the prompts and the wanted answers of the evaluation; their greedy choices are compared at every token of
+an answer, its end included.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..backends import LoadOptions, UserError, load_model
+from ..backends.base import PREFILL_CHUNK, ROOT, Model, Sampling, Session
+from . import path
+from .evaluate import Job, jobs
+from .export import WEIGHTS
+from .tokenizer import load
+
+EXACT = LoadOptions(device="cpu", dtype="float32")
+
+
+def choices(session: Session, prompt: Sequence[int], answer: Sequence[int]) -> list[int]:
+    """The greedy choice at each token of `answer`, after `prompt` and the tokens before it [len(answer)]."""
+    session.rewind(0)
+    session.prefill(prompt[:-1])
+    # The last token of the prompt chooses the first of the answer, and so on.
+    nodes = [prompt[-1], *answer[:-1]]
+    found: list[int] = []
+    for start in range(0, len(nodes), PREFILL_CHUNK):
+        chunk = nodes[start : start + PREFILL_CHUNK]
+        found += session.evaluate(chunk, range(ROOT, len(chunk) - 1)).choose(Sampling())
+        session.commit(range(len(chunk)))
+    return found
+
+
+def agreement(reference: Model, other: Model, asked: Sequence[Job]) -> tuple[int, int]:
+    """Compare two models.
+
+    Returns:
+        at how many tokens they agree, and of how many.
+    """
+    ours, theirs = reference.open_session(), other.open_session()
+    same = count = 0
+    for job in asked:
+        pairs = zip(choices(ours, job.prompt, job.wanted_ids), choices(theirs, job.prompt, job.wanted_ids), strict=True)
+        same += sum(a == b for a, b in pairs)
+        count += len(job.wanted_ids)
+    ours.close()
+    theirs.close()
+    return same, count
+
+
+def main() -> None:
+    """Share of equal greedy choices, for each file."""
+    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.agreement", description=main.__doc__)
+    parser.add_argument("files", type=Path, nargs="*", help="GGUF files (default: those in builtin/weights)")
+    parser.add_argument("--limit", type=int, default=500, help="about how many prompts")
+    options = parser.parse_args()
+    files = options.files or sorted(WEIGHTS.glob("*.gguf"))
+    if not files:
+        sys.exit(f"There is no GGUF file in {WEIGHTS}. Run `python -m specchat.builtin.gguf_export` first.")
+    try:
+        for file in files:
+            name = file.name.partition("-")[0]
+            folder = path(name if (WEIGHTS / name).is_dir() else "target")
+            same, count = agreement(
+                load_model(str(folder), EXACT), load_model(str(file), EXACT), jobs(load(folder), options.limit)
+            )
+            print(f"{file.name}: {same / count:.2%} of {count} tokens", flush=True)
+    except (UserError, FileNotFoundError) as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
