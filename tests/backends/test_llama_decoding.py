@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import itertools
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,40 +16,101 @@ import torch
 from specchat.backends import LoadOptions, Model
 from specchat.backends.llama_model import load_llama
 from specchat.backends.loading import builtin_path
-from specchat.decoders import Conversation
+from specchat.decoders import Conversation, encode_prompt, methods
 
+from ..decoders.prompts import mixed_prompts
 from .llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder, tiny_llama
 
 pytestmark = needs_llama
 
-PROMPTS = (
-    "Repeat this text: The cat sat on the mat and looked at the dog, and the dog looked at the cat.",
-    "Write a short story about a fox who lives in a forest.",
-    "What is the capital of France?",
-    "Fix the spelling: I has two appels and three banannas in the kichen.",
-    "List the months of the year.",
-    "Write this in capital letters: one two three four five six seven eight nine ten",
-)
-TOKENS = 64
-METHODS = ("greedy", "lookup")
-CLOSE = 0.05
-"""Quantized passes of one and of several tokens round differently: a first difference where the logits are this close is a near
-tie."""
+FULL = bool(os.environ.get("SPECCHAT_FULL"))
+"""All 50 prompts instead of two: many minutes."""
+PROMPTS = mixed_prompts(50 if FULL else 2)
+RECOMPUTE_PROMPTS = 6 if FULL else 1
+"""Without a KV cache 128 tokens cost 128 passes over everything."""
+TOKENS = 128
+IDENTICAL = [name for name, method in methods().items() if method.label == "identical"]
+NEAR_TIE = {"F32": 1e-3, "Q8_0": 0.1}
+"""Passes of one and of several tokens round differently (quantized ones multiply activations in 8 bits): two logits as close as
+this may change places."""
+MOST_FLIPS = 0.01
+"""Of all tokens."""
 
 
 def model_of(kind: str) -> Model:
-    """The built-in model as a GGUF file."""
+    """The built-in model as a GGUF file, without an end token: every answer has all its tokens."""
     options = FLOAT32 if kind == "F32" else LoadOptions(device="cpu", threads=1)
-    return load_llama(gguf_of(builtin_path(), kind), f"builtin {kind}", options)
+    model = load_llama(gguf_of(builtin_path(), kind), f"builtin {kind}", options)
+    endless = copy(model)
+    endless.info = replace(model.info, eos_ids=())
+    return endless
 
 
-@pytest.fixture(scope="module", params=["F32", "Q8_0"])
-def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Model, Any]]:
-    """The built-in model here, and in llama-cpp-python's own class."""
+class Case:
+    """The built-in model of one type, and what llama-cpp-python's own class answers."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.model = model_of(kind)
+        self.draft = self.model.truncated(self.model.info.layers // 2)
+        eos = load_eos(kind)
+        theirs = their_model(kind)
+        self.pairs: list[tuple[list[int], list[int]]] = []
+        """Prompts and the wanted answers."""
+        for prompt in PROMPTS:
+            ids = encode_prompt(self.model, prompt)
+            answer: list[int] = []
+            for token in theirs.generate(ids, temp=0.0):
+                answer.append(token)
+                if len(answer) == TOKENS:
+                    break
+            end = answer.index(eos) if eos in answer else TOKENS
+            text = theirs.create_completion(ids, max_tokens=TOKENS, temperature=0)["choices"][0]["text"]
+            assert text == self.model.decode(answer[:end])
+            self.pairs.append((ids, answer))
+        theirs.close()
+
+    def gap(self, text: Sequence[int], tokens: Sequence[int]) -> float:
+        """How far the logit of the lowest of these tokens lies below the highest of all after a text."""
+        session = self.model.open_session()
+        session.prefill(text[:-1])
+        scores = session.evaluate(text[-1:], (-1,))
+        out = max(scores.gap(0, token) for token in tokens)
+        session.close()
+        return out
+
+    def flips(self, method: str, prompt: list[int], wanted: list[int]) -> list[float]:
+        """Gaps of the logits where this method's tokens differ. After each it goes on from the wanted text."""
+        found: list[float] = []
+        done = 0
+        conversation = Conversation(self.model, draft_model=self.draft)
+        while done < len(wanted):
+            generation = conversation.generate(prompt + wanted[:done], method, max_tokens=len(wanted) - done)
+            for _ in generation:
+                pass
+            pairs = zip(generation.answer, wanted[done:], strict=True)
+            at = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), None)
+            if at is None:
+                break
+            found.append(self.gap(prompt + wanted[: done + at], (generation.answer[at], wanted[done + at])))
+            done += at + 1
+        conversation.close()
+        return found
+
+
+def load_eos(kind: str) -> int:
+    """The end token."""
+    model = load_llama(gguf_of(builtin_path(), kind), "builtin", LoadOptions(device="cpu", threads=1, context=256))
+    (eos,) = model.info.eos_ids
+    model.close()
+    return eos
+
+
+def their_model(kind: str) -> Any:
+    """llama-cpp-python's own class."""
     llama_cpp: Any = importlib.import_module("llama_cpp")
     low: Any = importlib.import_module("llama_cpp.llama_cpp")
-    model = model_of(request.param)
-    exact: dict[str, Any] = {"type_k": 0, "type_v": 0, "flash_attn": False} if request.param == "F32" else {}
+    exact: dict[str, Any] = {"type_k": 0, "type_v": 0, "flash_attn": False} if kind == "F32" else {}
     defaults = low.llama_model_default_params
 
     def without_rearranging() -> Any:
@@ -58,56 +121,30 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Model, Any]]:
 
     low.llama_model_default_params = without_rearranging
     try:
-        theirs = llama_cpp.Llama(
-            str(gguf_of(builtin_path(), request.param)), n_ctx=2048, n_threads=1, n_threads_batch=1, verbose=False, **exact
-        )
+        file = str(gguf_of(builtin_path(), kind))
+        return llama_cpp.Llama(file, n_ctx=2048, n_threads=1, n_threads_batch=1, verbose=False, **exact)
     finally:
         low.llama_model_default_params = defaults
-    yield model, theirs
-    theirs.close()
-    model.close()
 
 
-def first_difference(one: list[int], other: list[int]) -> int | None:
-    """Index of the first token that differs."""
-    pairs = itertools.zip_longest(one, other)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), None)
+@pytest.fixture(scope="module", params=["F32", "Q8_0"])
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECCHAT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        case = Case(request.param)
+        yield case
+        case.model.close()
 
 
-def gap(model: Model, prompt: list[int], answer: list[int], token: int) -> float:
-    """How far the logit of `token` lies below the highest after prompt and answer."""
-    session = model.open_session()
-    session.prefill([*prompt, *answer][:-1])
-    return session.evaluate([*prompt, *answer][-1:], (-1,)).gap(0, token)
-
-
-def test_the_same_tokens_as_create_completion(pair: tuple[Model, Any], record_property: Any) -> None:
-    model, theirs = pair
-    ties = []
-    for prompt in PROMPTS:
-        ids = model.encode_chat([{"role": "user", "content": prompt}])
-        wanted: list[int] = []
-        for token in theirs.generate(ids, temp=0.0):
-            wanted.append(token)
-            if token in model.info.eos_ids or len(wanted) == TOKENS:
-                break
-        text = theirs.create_completion(ids, max_tokens=TOKENS, temperature=0)["choices"][0]["text"]
-        for method in METHODS:
-            conversation = Conversation(model)
-            generation = conversation.generate(ids, method, max_tokens=TOKENS)
-            shown = "".join(step.text for step in generation) + generation.flush()
-            at = first_difference(generation.answer, wanted)
-            if at is not None:
-                distance = max(gap(model, ids, wanted[:at], token) for token in (wanted[at], generation.answer[at]))
-                assert distance < CLOSE, (prompt, method, at, distance)
-                ties.append((method, prompt, at, distance))
-            else:
-                assert shown == text
-            conversation.close()
-    record_property("near ties", ties)
-    print(ties)
-    # Of 12 answers.
-    assert len(ties) <= 2
+@pytest.mark.parametrize("method", IDENTICAL)
+def test_the_same_tokens_as_create_completion(case: Case, method: str) -> None:
+    flips, tokens = [], 0
+    for prompt, answer in case.pairs[: RECOMPUTE_PROMPTS if method == "recompute" else None]:
+        flips += case.flips(method, prompt, answer)
+        tokens += len(answer)
+    print(f"{case.kind} {method}: {len(flips)} of {tokens} tokens flipped, gaps {[round(gap, 5) for gap in sorted(flips)]}")
+    assert all(gap < NEAR_TIE[case.kind] for gap in flips)
+    assert len(flips) < MOST_FLIPS * tokens
 
 
 def test_float32_logits_are_transformers() -> None:
@@ -127,19 +164,27 @@ def test_float32_answers_are_transformers_token_for_token(folder: Any) -> None:
     path: Path = folder()
     network: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
     network.eval()
-    model = tiny_llama() if folder is tiny_folder else model_of("F32")
-    for prompt in PROMPTS:
-        ids = model.encode_chat([{"role": "user", "content": prompt}])
+    network.generation_config.eos_token_id = None
+    model = load_llama(gguf_of(path), "float32", FLOAT32)
+    differences = []
+    for text in PROMPTS:
+        ids = encode_prompt(model, text)
         with torch.inference_mode():
-            output = network.generate(
-                torch.tensor([ids]), do_sample=False, max_new_tokens=TOKENS, eos_token_id=2, pad_token_id=0
-            )
+            output = network.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=TOKENS, pad_token_id=0)
         wanted = output[0, len(ids) :].tolist()
-        for method in METHODS:
-            generation = Conversation(model).generate(ids, method, max_tokens=TOKENS)
-            list(generation)
-            at = first_difference(generation.answer, wanted)
-            assert at is None or gap(model, ids, wanted[:at], generation.answer[at]) < 1e-3
+        conversation = Conversation(model)
+        generation = conversation.generate(ids, "greedy", max_tokens=TOKENS)
+        generation._eos = frozenset()
+        list(generation)
+        conversation.close()
+        at = next((i for i, (ours, theirs) in enumerate(zip(generation.answer, wanted, strict=True)) if ours != theirs), None)
+        if at is not None:
+            with torch.inference_mode():
+                logits = network(torch.tensor([ids + wanted[:at]])).logits[0, -1]
+            differences.append(float(logits[wanted[at]] - logits[generation.answer[at]]))
+    print(f"{len(differences)} of {len(PROMPTS)} answers differ, first where the logits are {differences} apart")
+    assert all(gap < 1e-3 for gap in differences)
+    model.close()
 
 
 def test_a_second_turn_reuses_the_prefix() -> None:

@@ -193,7 +193,7 @@ def test_a_large_file_is_only_written_when_asked_for(tiny: LlamaModel, cache: Pa
 
 def test_no_room_and_no_folder_are_told(tiny: LlamaModel, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(gguf_layers.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
+        patched.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1000))
         with pytest.raises(UserError, match="no room"):
             tiny.truncated(1)
     (tmp_path / "file").touch()
@@ -207,7 +207,7 @@ def test_a_copy_that_breaks_off_leaves_nothing(tiny: LlamaModel, cache: Path, mo
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(gguf_layers.os, "replace", full)
+        patched.setattr("os.replace", full)
         with pytest.raises(UserError, match="No space left"):
             tiny.truncated(1)
     assert list(cache.iterdir()) == []
