@@ -16,7 +16,8 @@ from ..engine.catalog import get, parse_params
 from ..engine.client import EngineClient
 from ..engine.messages import Event, Failed, Finished, Loaded, Loading, Worked, Working
 from . import locations
-from .output import Notes
+from .cells import sanitise
+from .output import Notes, stdout
 from .run import POLL_SECONDS, Interrupts
 from .settings import Settings
 
@@ -51,7 +52,8 @@ def read_spec(text: str) -> Spec:
         if not equals:
             raise UserError(f"{text!r} is no method with settings: write it as {name}:NAME=VALUE:NAME=VALUE.")
         settings[key.strip()] = value.strip()
-    parse_params(get(name), dict(settings))
+    if "/" not in name:  # another implementation, which the engine knows
+        parse_params(get(name), dict(settings))
     return Spec(text.strip(), name, settings)
 
 
@@ -218,6 +220,25 @@ def table_text(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
         ]
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
+    """Print a table: with rules and within the width on a terminal, as aligned lines in a pipe."""
+    stream = stdout()
+    if not stream.isatty():
+        stream.write("\n".join(table_text(head, rows, left)) + "\n")
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for i, title in enumerate(head):
+        table.add_column(Text(title), justify="left" if i < left else "right", overflow="fold", no_wrap=i >= left)
+    for row in rows:
+        table.add_row(*(Text(sanitise(cell)) for cell in row))
+    Console(file=stream, highlight=False).print(table)
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

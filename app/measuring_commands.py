@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..backends.base import UserError
-from .options import AsJson, ContextSize, Device, Dtype, Model, Threads, flag, option
+from .options import AsJson, ContextSize, Device, DraftModel, Dtype, Model, Threads, flag, option
 from .settings import Settings, changed, read_settings
 
 Csv = Annotated[Path | None, option("--csv", "Write the table to this file as CSV.", "FILE")]
@@ -17,7 +17,7 @@ Markdown = Annotated[Path | None, option("--markdown", "Write the table to this 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    for command in (replay,):
+    for command in (bench, replay):
         app.command()(command)
 
 
@@ -36,6 +36,95 @@ def _numbers(text: str | None, name: str) -> list[int]:
     if any(number < 1 for number in numbers):
         raise UserError(f"{name} takes whole numbers of 1 or more, separated by commas, not {text!r}.")
     return numbers
+
+
+def bench(
+    context: typer.Context,
+    prompts: Annotated[
+        Path | None,
+        typer.Argument(
+            help="JSONL (prompt, turns or messages) or plain text; the built-in tasks if not given.", show_default=False
+        ),
+    ] = None,
+    model: Model = None,
+    draft_model: DraftModel = None,
+    methods: Annotated[str | None, option("--methods", "Only these, as NAME or NAME:SETTING=VALUE:…", "LIST")] = None,
+    against: Annotated[
+        str | None,
+        option("--against", "Also other implementations: transformers, llama-cpp, or one as NAME/METHOD.", "LIST"),
+    ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        option("--sweep", "Values of a setting to compare; may be given several times.", "NAME.SETTING=A,B,…"),
+    ] = None,
+    limit: Annotated[int | None, option("--limit", "Most questions of each category (built-in set: 6).", "N")] = None,
+    category: Annotated[
+        list[str] | None, option("--category", "Only this category; may be given several times.", "NAME")
+    ] = None,
+    rounds: Annotated[int, option("--rounds", "Times that every prompt is answered by every method; 1.", "N")] = 1,
+    max_tokens: Annotated[int, option("--max-tokens", "Most tokens of an answer; 256.", "N")] = 256,
+    clock: Annotated[
+        str, option("--clock", "wall, or cpu: processor seconds, for a busy machine without a GPU.", "CLOCK")
+    ] = "wall",
+    raw: Annotated[bool, flag("--raw", "Continue the prompts as they are: no chat template.")] = False,
+    resume: Annotated[bool, flag("--resume", "Go on with the same run where it ended.")] = False,
+    record: Annotated[
+        Path | None, option("--record", "File that every measurement is written to; one in the cache if not given.", "FILE")
+    ] = None,
+    json: AsJson = False,
+    csv: Csv = None,
+    markdown: Markdown = None,
+    plots: Annotated[Path | None, option("--plots", "Write plots into this folder.", "FOLDER")] = None,
+    png: Annotated[bool, flag("--png", "Plots as PNG (needs resvg-py) instead of SVG.")] = False,
+    device: Device = None,
+    dtype: Dtype = None,
+    context_size: ContextSize = None,
+    threads: Threads = None,
+) -> None:
+    """Compare decoding methods on your model, your machine and your prompts.
+
+    All methods answer each prompt side by side. Ctrl-C keeps what is done; --resume goes on.
+    """
+    from .bench.run import BenchRequest, run_bench
+
+    settings, _ = _settings(
+        context,
+        model=model,
+        draft_model=draft_model,
+        device=device,
+        dtype=dtype,
+        context=context_size,
+        threads=threads,
+    )
+    if clock not in ("wall", "cpu"):
+        raise UserError(f"--clock is wall or cpu, not {clock!r}.")
+    request = BenchRequest(
+        prompts,
+        settings,
+        methods=methods or "",
+        limit=_number(limit, "--limit"),
+        rounds=_number(rounds, "--rounds") or 1,
+        max_tokens=_number(max_tokens, "--max-tokens") or 1,
+        categories=tuple(category or ()),
+        against=tuple(part.strip() for part in (against or "").split(",") if part.strip()),
+        sweep=tuple(sweep or ()),
+        clock=clock,
+        raw=raw,
+        resume=resume,
+        record=record,
+        as_json=json,
+        csv=csv,
+        markdown=markdown,
+        plots=plots,
+        png=png,
+    )
+    raise typer.Exit(run_bench(request))
+
+
+def _number(value: int | None, name: str) -> int | None:
+    if value is not None and value < 1:
+        raise UserError(f"{name} must be at least 1, not {value}.")
+    return value
 
 
 def replay(
@@ -82,7 +171,7 @@ def replay(
         tokenizer=tokenizer,
         nodes=_numbers(nodes, "--nodes"),
         methods=methods or "",
-        limit=_numbers(str(limit), "--limit")[0] if limit is not None else None,
+        limit=_number(limit, "--limit"),
         curve=curve,
         curve_only=curve_only,
         measure=measure,

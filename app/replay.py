@@ -15,7 +15,7 @@ from ..backends.base import UserError
 from ..decoders.latency import LatencyCurve, Observed, fit_curve, read_curve
 from ..decoders.replay import model_free, why_not
 from ..engine.catalog import get
-from .measuring import Broken, Lab, Spec, Stopped, markdown, read_spec, read_specs, table_text
+from .measuring import Broken, Lab, Spec, Stopped, markdown, read_spec, read_specs, show_table
 from .output import Notes
 from .run import ANSWERED, BROKEN, CANCELLED
 from .settings import Settings
@@ -285,7 +285,7 @@ def _print(request: ReplayRequest, found: Replayed, labels: Sequence[str]) -> No
         }
         print(json.dumps(report, ensure_ascii=False))
         return
-    print("\n".join(table_text(head, rows, left=2 if several else 1)))
+    show_table(head, rows, left=2 if several else 1)
     if found.fitted:
         print("\n".join(_fit_lines(found.fitted)))
     if found.curve is None:

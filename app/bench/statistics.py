@@ -1,0 +1,153 @@
+"""From measurements to speedups with intervals: medians of paired ratios, and a bootstrap over prompts."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+RESAMPLES = 1000
+"""Of the bootstrap: enough for two digits of a 95% interval."""
+
+CONFIDENCE = 0.95
+
+T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
+"""Student's t at 95%, by degrees of freedom from 1: a bootstrap over few prompts is narrower than what it estimates."""
+
+Row = Mapping[str, Any]
+
+
+def interval(groups: Sequence[Sequence[float]], seed: int = 0) -> tuple[float, float, float]:
+    """The median ratio over prompts, and the interval in which it lies with 95% confidence.
+
+    Args:
+        groups: for each prompt the ratios of its rounds; a prompt's own ratio is their median.
+        seed: of the resampling.
+
+    Returns:
+        (estimate, low, high); with a single ratio the interval is all there is to say: the estimate itself.
+    """
+    logs = [[math.log(ratio) for ratio in group] for group in groups if group]
+    estimate = median(median(group) for group in logs)
+    draw = random.Random(seed)
+    found = []
+    for _ in range(RESAMPLES):
+        chosen = (logs[draw.randrange(len(logs))] for _ in logs)
+        found.append(median(median(draw.choices(group, k=len(group))) for group in chosen))
+    found.sort()
+    tail = (1 - CONFIDENCE) / 2
+    low, high = found[int(tail * (RESAMPLES - 1))], found[math.ceil((1 - tail) * (RESAMPLES - 1))]
+    count = len(logs) if len(logs) > 1 else len(logs[0])
+    wider = T_95[min(count - 1, len(T_95)) - 1] / 1.96 * math.sqrt(count / (count - 1)) if count > 1 else 1.0
+    return (
+        math.exp(estimate),
+        math.exp(estimate - (estimate - low) * wider),
+        math.exp(estimate + (high - estimate) * wider),
+    )
+
+
+def pairs(rows: Iterable[Row], method: str, base: str, clock: str) -> dict[str, list[float]]:
+    """By item the ratios of its rounds: seconds per token of `base` / seconds per token of `method`, measured side by side."""
+    by_place = {(row["item"], row["round"], row["method"]): row for row in rows if not row.get("error")}
+    out: dict[str, list[float]] = {}
+    for (item, turn, name), row in by_place.items():
+        other = by_place.get((item, turn, base))
+        if name == method and other is not None:
+            mine, theirs = per_token(row, clock), per_token(other, clock)
+            if mine > 0 and theirs > 0:
+                out.setdefault(item, []).append(theirs / mine)
+    return out
+
+
+def per_token(row: Row, clock: str) -> float:
+    """Seconds of the whole answer / its tokens; 0 where there is none."""
+    seconds = row["cpu_seconds"] if clock == "cpu" else row["seconds"]
+    return float(seconds) / row["count"] if row["count"] else 0.0
+
+
+def share(rows: Sequence[Row], value: Callable[[Row], float], of: Callable[[Row], float]) -> float:
+    """Sum of one thing / sum of another; 0 if there is nothing."""
+    total = sum(map(of, rows))
+    return sum(map(value, rows)) / total if total else 0.0
+
+
+def summarise(rows: Sequence[Row], methods: Sequence[str], base: str, clock: str) -> list[dict[str, Any]]:
+    """One line for each method and category, then one for each method over all categories (`all`)."""
+    categories = list(dict.fromkeys(row["category"] for row in rows))
+    groups = [*categories, *(["all"] if len(categories) > 1 else [])]
+    out = []
+    for method in methods:
+        for category in groups:
+            here = [row for row in rows if category in (row["category"], "all")]
+            if line := _line(here, method, base, clock, category):
+                out.append(line)
+    return out
+
+
+def _line(rows: Sequence[Row], method: str, base: str, clock: str, category: str) -> dict[str, Any] | None:
+    mine = [row for row in rows if row["method"] == method and not row.get("error")]
+    if not mine:
+        return None
+    # Counts are the same in every round but for methods that go by the clock: the first one is counted.
+    first = list({row["item"]: row for row in reversed(mine)}.values())
+    plain = {row["item"]: row["digest"] for row in rows if row["method"] == base and not row.get("error")}
+    ratios = pairs(rows, method, base, clock)
+    speedup, low, high = interval(list(ratios.values())) if ratios else (None, None, None)
+    seconds = [per_token(row, clock) for row in mine if row["count"]]
+
+    def spent(row: Row) -> float:
+        return float(row["draft_seconds"] + row["forward_seconds"] + row["other_seconds"])
+
+    return {
+        "method": method,
+        "category": category,
+        "tokens_per_second": 1 / median(seconds) if seconds and median(seconds) > 0 else 0.0,
+        "speedup": speedup,
+        "speedup_low": low,
+        "speedup_high": high,
+        "tokens_per_step": share(first, lambda row: row["count"], lambda row: row["steps"]),
+        "acceptance_rate": share(first, lambda row: row["accepted"], lambda row: row["drafted"]),
+        "nodes_per_token": share(first, lambda row: row["nodes"], lambda row: row["count"]),
+        "identical": sum(plain.get(row["item"]) == row["digest"] for row in first),
+        "prompts": len(first),
+        "pairs": sum(map(len, ratios.values())),
+        "tokens": sum(row["count"] for row in first),
+        "steps": sum(row["steps"] for row in first),
+        "draft_share": share(mine, lambda row: row["draft_seconds"], spent),
+        "forward_share": share(mine, lambda row: row["forward_seconds"], spent),
+    }
+
+
+def compare(rows: Sequence[Row], pairings: Sequence[tuple[str, str]], clock: str) -> list[dict[str, Any]]:
+    """Head to head: how many times as fast one method is as another, by category, from paired answers."""
+    categories = list(dict.fromkeys(row["category"] for row in rows))
+    out = []
+    for method, against in pairings:
+        for category in [*categories, *(["all"] if len(categories) > 1 else [])]:
+            ratios = pairs([row for row in rows if category in (row["category"], "all")], method, against, clock)
+            if ratios:
+                ratio, low, high = interval(list(ratios.values()))
+                count = sum(map(len, ratios.values()))
+                line = {"method": method, "against": against, "category": category}
+                out.append({**line, "ratio": ratio, "low": low, "high": high, "pairs": count})
+    return out
+
+
+def scaling(points: Sequence[tuple[float, float]]) -> dict[str, float] | None:
+    """The straight line of tokens per step on the natural log of nodes per token, and how much of it that explains.
+
+    Returns:
+        slope, intercept and r2; None for fewer than three points or all at one place.
+    """
+    if len(points) < 3:
+        return None
+    xs, ys = [math.log(x) for x, _ in points], [y for _, y in points]
+    mx, my = sum(xs) / len(xs), sum(ys) / len(ys)
+    spread, rise = sum((x - mx) ** 2 for x in xs), sum((x - mx) * (y - my) for x, y in zip(xs, ys, strict=True))
+    total = sum((y - my) ** 2 for y in ys)
+    if spread == 0:
+        return None
+    slope = rise / spread
+    return {"slope": slope, "intercept": my - slope * mx, "r2": rise * rise / (spread * total) if total else 1.0}
