@@ -31,7 +31,7 @@ from .options import (
 )
 from .options import flag as _flag
 from .options import option as _option
-from .settings import Settings, changed, load_settings, read_settings
+from .settings import Settings, changed, load_settings, read_settings, with_tuned
 
 # Rich's help and tracebacks would cost 60 ms at every start.
 app = typer.Typer(
@@ -261,7 +261,7 @@ def _given(**options: Any) -> dict[str, Any]:
 
 
 def _with(settings: Settings, given: dict[str, Any]) -> Settings:
-    return changed(settings, given, OPTIONS)
+    return with_tuned(changed(settings, given, OPTIONS), given)
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -56,6 +56,8 @@ class Settings:
     """Decoding method that a chat starts with."""
     methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Settings of decoding methods: a table per method."""
+    tuned: Mapping[str, str] = field(default_factory=dict)
+    """By model the method, with settings, that `specchat tune` found best: `builtin = "lookup:nodes=32"`; goes before `method`."""
     theme: str = "dark"
     """Colour theme: the name of a file in `themes/`."""
     sampling: Sampling = field(default_factory=Sampling)
@@ -93,7 +95,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 
 _FIELDS = {f.name: f for f in fields(Settings)}
 _SAMPLING = {f.name: f for f in fields(Sampling)}
-_TABLES = ("methods", "sampling", "keymap")
+_TABLES = ("methods", "sampling", "keymap", "tuned")
 
 
 def load_settings(path: Path | None = None) -> tuple[Settings, str | None]:
@@ -138,7 +140,7 @@ def changed(settings: Settings, changes: Mapping[str, Any], names: Mapping[str, 
     values: dict[str, Any] = {}
     sampling = {name: getattr(settings.sampling, name) for name in _SAMPLING}
     methods = {name: dict(table) for name, table in settings.methods.items()}
-    keymap = dict(settings.keymap)
+    keymap, tuned = dict(settings.keymap), dict(settings.tuned)
     for key, value in changes.items():
         called = (names or {}).get(key, key)
         match _split(key):
@@ -150,11 +152,13 @@ def changed(settings: Settings, changes: Mapping[str, Any], names: Mapping[str, 
                 _check_method(called, method, {name: value})
             case ("keymap", binding):
                 keymap[binding] = _keys(called, binding, value)
+            case ("tuned", model):
+                tuned[model] = _tuned(called, value)
             case (name,):
                 values[name] = _value(called, name, value)
             case _:
                 raise UserError(_unknown(called, key))
-    return replace(settings, **values, sampling=Sampling(**sampling), methods=methods, keymap=keymap)
+    return replace(settings, **values, sampling=Sampling(**sampling), methods=methods, keymap=keymap, tuned=tuned)
 
 
 def save(changes: Mapping[str, Any], path: Path | None = None) -> Settings:
@@ -194,7 +198,7 @@ def _split(key: str) -> tuple[str, ...]:
     match head:
         case "sampling":
             return (head, rest) if rest in _SAMPLING else ()
-        case "keymap":
+        case "keymap" | "tuned":
             return (head, rest) if rest else ()
         case "methods":
             method, _, name = rest.partition(".")
@@ -289,6 +293,28 @@ def _keys(called: str, binding: str, value: Any) -> str:
     if not isinstance(keys, list | tuple) or not keys or not all(isinstance(key, str) and key for key in keys):
         raise UserError(f'{called} takes keys such as "ctrl+n" or ["f2", "ctrl+n"], not {value!r}.')
     return ",".join(keys)
+
+
+def _tuned(called: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise UserError(f'{called} takes a method such as "lookup:nodes=32", not {value!r}.')
+    name, settings = method_of(value)
+    _check_method(called, name, settings)
+    return value
+
+
+def method_of(text: str) -> tuple[str, dict[str, Any]]:
+    """Name and settings of a method written as `lookup:nodes=32:floor=0.1`."""
+    name, *pairs = text.split(":")
+    return name, dict(pair.partition("=")[::2] for pair in pairs)
+
+
+def with_tuned(settings: Settings, given: Iterable[str]) -> Settings:
+    """The settings with the method that was tuned for their model, unless a method is among what was given."""
+    if settings.model not in settings.tuned or "method" in given:
+        return settings
+    name, found = method_of(settings.tuned[settings.model])
+    return changed(settings, {"method": name, **{f"methods.{name}.{key}": value for key, value in found.items()}})
 
 
 def _check_sampling(called: str, name: str, value: Any) -> None:
