@@ -27,22 +27,57 @@ class Starter:
 STARTERS = (
     Starter(
         "Repeat a paragraph word for word",
-        "the answer is in the prompt: drafts pay best",
+        "all in the prompt: drafts fly",
         "Repeat this text exactly: The lighthouse stood on the northern rock. Every evening Ana climbed the stairs, lit the "
         "lamp and wrote the weather into a book. Every morning she put out the lamp and rowed to the village for bread.",
     ),
     Starter(
         "Write a list with bullets",
-        "editing: new marks, old words",
+        "new marks, old words",
         "Write this as a bulleted list: apple, pear, plum, cherry",
     ),
     Starter(
-        "Explain prompt lookup and lookahead decoding",
-        "the model's own words: mostly one token a pass",
-        "Explain prompt lookup and lookahead decoding.",
+        "Turn it into a JSON list",
+        "old words between quotes",
+        "Turn this into a JSON list: lantern, compass, telescope, notebook",
     ),
-    Starter("Tell a story about a fox", "new text: nothing to draft from", "Tell me a story about a fox."),
+    Starter(
+        "Make a table",
+        "rows that repeat each other",
+        "Make a table with the columns Name and Age:\nAnna: 31\nBruno: 45\nClara: 28",
+    ),
+    Starter(
+        "Rename a variable in Python code",
+        "a copy with small changes",
+        "Rename the variable total to result:\ndef add(total, price):\n    total = total + price\n    return total",
+    ),
+    Starter(
+        "Find the dates in a text",
+        "short answers gain little",
+        "Extract the dates: The lamp was made on 4 June 1962. On 12 March 2021, Clara left. Bruno arrived on 3 May 2022.",
+    ),
+    Starter(
+        "Ask about a text",
+        "the prompt holds the answer",
+        "Anna is a baker from Lisbon. Bruno lives in Vienna and owns a red boat. On Friday, Clara travels to Rome.\n\n"
+        "What does Bruno own?",
+    ),
+    Starter(
+        "Explain speculative decoding",
+        "where a draft model helps",
+        "What is speculative decoding?",
+    ),
+    Starter(
+        "Compare lookup and lookahead",
+        "a sentence for each",
+        "What is the difference between prompt lookup and lookahead decoding?",
+    ),
+    Starter("Tell a story about a fox", "new text: little to draft from", "Tell me a story about a fox."),
 )
+
+
+TITLE_WIDTH = max(len(starter.title) for starter in STARTERS)
+"""Columns of the titles, so that the reasons stand below each other."""
 
 
 class Welcome(VerticalScroll, can_focus=False):
@@ -55,6 +90,7 @@ class Welcome(VerticalScroll, can_focus=False):
         & > #welcome-text { margin-bottom: 1; color: $quiet; }
         & > OptionList {
             width: 76; max-width: 92%; height: auto; background: $background; border: none; padding: 0; overflow-x: hidden;
+            text-wrap: nowrap; text-overflow: ellipsis;
             &:focus { border: none; background-tint: $background 0%; }
             & > .option-list--option { padding: 0; }
             & > .option-list--option-highlighted { background: $background; color: $foreground; text-style: none; }
@@ -84,7 +120,10 @@ class Welcome(VerticalScroll, can_focus=False):
         )
         options = [
             Option(
-                Content.assemble(("› ", "$accent"), (starter.title, "$foreground"), (f"\n  {starter.why}", "$quiet")), id=str(i)
+                Content.assemble(
+                    ("› ", "$accent"), (f"{starter.title:<{TITLE_WIDTH}}", "$foreground"), (f"  {starter.why}", "$quiet")
+                ),
+                id=str(i),
             )
             for i, starter in enumerate(STARTERS)
         ]

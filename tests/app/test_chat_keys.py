@@ -11,7 +11,7 @@ from specchat.app.keymap import ALL, CHAT, INPUT
 from specchat.app.transcript import Notice
 from specchat.app.widgets.help_screen import HelpScreen
 from specchat.app.widgets.menu import Menu
-from specchat.app.widgets.welcome import STARTERS, Welcome
+from specchat.app.widgets.welcome import STARTERS, TITLE_WIDTH, Welcome
 from specchat.engine.messages import Cancel, Failed, Load, Steps, Switch, Switched
 
 Make = Callable[..., Any]
@@ -321,6 +321,13 @@ async def test_quit(make_chat: Make) -> None:
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("ctrl+q")
         assert not app.is_running
+
+
+def test_ten_starters_fit_a_line() -> None:
+    assert len(STARTERS) == 10
+    assert len({starter.prompt for starter in STARTERS}) == 10
+    # 80 columns leave 72 after the margins and the mark.
+    assert all(TITLE_WIDTH + 2 + len(starter.why) <= 68 for starter in STARTERS)
 
 
 async def test_starters(make_chat: Make, engine: Any) -> None:
