@@ -22,7 +22,7 @@ class Key(NamedTuple):
 CHAT = (
     Key("cancel", "escape", "cancel", "Stop the answer; what is there stays", "stop"),
     Key("next_method", "ctrl+n", "next_method", "Next decoding method, also in the middle of an answer", "next method"),
-    Key("method_menu", "f2,ctrl+o", "method_menu", "Choose a decoding method; digits pick", "methods"),
+    Key("method_menu", "f2,ctrl+o", "method_menu", "Choose a decoding method; digits and letters pick", "methods"),
     Key("theme_menu", "f3,ctrl+t", "theme_menu", "Choose a colour theme, with a live preview", "theme"),
     Key("help", "f1", "help", "This help", "help"),
     Key("palette", "ctrl+p", "app.command_palette", "Search every command", "commands"),

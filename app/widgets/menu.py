@@ -1,4 +1,4 @@
-"""A menu over the chat: arrows or digits choose, escape leaves everything as it was."""
+"""A menu over the chat: arrows or an item's key choose, escape leaves everything as it was."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
+
+PICKS = "1234567890abcdefghijklmnopqrstuvwxyz"
+"""Keys of the items, in order. Nothing is typed in a menu, so letters are free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Menu(ModalScreen[str | None]):
 
     Args:
         title: what is asked.
-        items: at most nine have a digit.
+        items: each has a key: digits, then letters.
         current: id of the one in force.
         preview: called with the id that the cursor is on.
     """
@@ -64,8 +67,8 @@ class Menu(ModalScreen[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,ctrl+c", "dismiss_none", "Close", id="menu.close", tooltip="Close and change nothing"),
         *(
-            Binding(str(n), f"pick({n})", f"Choose {n}", show=False, id=f"menu.pick{n}", tooltip=f"Choose item {n}")
-            for n in range(1, 10)
+            Binding(key, f"pick({n})", f"Choose {key}", show=False, id=f"menu.pick{n}", tooltip=f"Choose item {n}")
+            for n, key in enumerate(PICKS, 1)
         ),
     ]
 
@@ -77,7 +80,7 @@ class Menu(ModalScreen[str | None]):
         """A framed list."""
         with Vertical() as frame:
             frame.border_title = self._title
-            frame.border_subtitle = "↑↓ or digit · enter · esc"
+            frame.border_subtitle = "↑↓ or key · enter · esc"
             # Disabled options would be skipped by the cursor, and with them the reason why they are not available.
             options = [Option(self._prompt(i, item), id=item.id) for i, item in enumerate(self._items)]
             yield OptionList(*options)
@@ -91,7 +94,7 @@ class Menu(ModalScreen[str | None]):
     def _prompt(self, index: int, item: Item) -> Content:
         able = not item.reason
         mark = ("● ", "$primary") if item.id == self._current else ("  ", "")
-        digit = (f"{index + 1}  ", "bold $primary" if able else "$faint") if index < 9 else ("   ", "")
+        digit = (f"{PICKS[index]}  ", "bold $primary" if able else "$faint") if index < len(PICKS) else ("   ", "")
         parts: list[tuple[str, str]] = [digit, mark, (item.title, "bold" if able else "$faint")]
         if item.tag:
             parts.append((f"  {item.tag}", item.tag_style if able else "$faint"))
@@ -121,7 +124,7 @@ class Menu(ModalScreen[str | None]):
             self._preview(event.option.id)
 
     def action_pick(self, number: int) -> None:
-        """Choose by digit."""
+        """Choose by the item's key, counted from 1."""
         if number <= len(self._items):
             self._choose(number - 1)
 
