@@ -1,0 +1,82 @@
+"""Forty prompts written by hand, as a new user would: what the built-in model answers, as Markdown.
+
+    python -m specchat.builtin.handwritten > builtin/HAND_PROMPTS.md
+
+`handwritten.jsonl` holds the prompts and what a good answer says. Whether an answer is good is judged by a person; the
+verdicts are in the file as well, each for the answer it was given to, and are left out where the answer has changed.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+from transformers import LlamaForCausalLM
+
+from . import path
+from .evaluate import answers
+from .tokenizer import encode_chat, load
+
+PROMPTS = Path(__file__).parent / "handwritten.jsonl"
+LIMIT = 200
+"""Most tokens of an answer."""
+
+
+class Prompt(TypedDict):
+    """One prompt, and the verdict on one answer to it."""
+
+    prompt: str
+    expect: str
+    answer: NotRequired[str]
+    good: NotRequired[bool]
+
+
+def prompts() -> list[Prompt]:
+    """All of them."""
+    return [json.loads(line) for line in PROMPTS.read_text(encoding="utf-8").splitlines()]
+
+
+def answered(folder: Path) -> Iterator[tuple[Prompt, str]]:
+    """Each prompt with the greedy answer to it, in float32."""
+    model: Any = LlamaForCausalLM.from_pretrained(folder, dtype="float32", local_files_only=True)
+    tokenizer = load(folder)
+    for asked in prompts():
+        ids, _ = encode_chat(tokenizer, [{"role": "user", "content": asked["prompt"]}], generation_prompt=True)
+        yield asked, tokenizer.decode(answers(model, [ids], LIMIT)[0])
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
+
+
+def main() -> None:
+    """The transcript as Markdown; `--jsonl` the prompts with the answers filled in, to be judged."""
+    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.handwritten", description=main.__doc__)
+    parser.add_argument("--model", type=Path, default=None, help="a model folder (default: the built-in one)")
+    parser.add_argument("--jsonl", action="store_true", help="lines like those of handwritten.jsonl, with these answers")
+    options = parser.parse_args()
+    try:
+        pairs = list(answered(options.model or path()))
+    except FileNotFoundError as error:
+        sys.exit(str(error))
+    if options.jsonl:
+        for asked, answer in pairs:
+            print(json.dumps({"prompt": asked["prompt"], "expect": asked["expect"], "answer": answer}, ensure_ascii=False))
+        return
+    verdicts = [asked.get("good") if asked.get("answer") == answer else None for asked, answer in pairs]
+    print("# Forty prompts written by hand\n")
+    print("The prompts were written before the training data was last changed, as a new user would write them, by someone who")
+    print(
+        "knew what the model is meant for. Answers are greedy, in float32 (`python -m specchat.builtin.handwritten`); a person"
+    )
+    print(f"judged them: **{sum(verdict is True for verdict in verdicts)} of {len(pairs)} are good**.")
+    names = {True: "good", False: "**not good**", None: "not judged"}
+    for number, ((asked, answer), verdict) in enumerate(zip(pairs, verdicts, strict=True), 1):
+        print(f"\n## {number}. {names[verdict]}\n")
+        print(f"{_quoted(asked['prompt'])}\n\nA good answer: {asked['expect']}\n\n{_quoted(answer)}")
+
+
+if __name__ == "__main__":
+    main()
