@@ -57,7 +57,7 @@ class Settings:
     methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Settings of decoding methods: a table per method."""
     tuned: Mapping[str, str] = field(default_factory=dict)
-    """By model the method, with settings, that `specchat tune` found best: `builtin = "lookup:nodes=32"`; goes before `method`."""
+    """By model the method that `specchat tune` found best, such as `builtin = "lookup:nodes=32"`; goes before `method`."""
     theme: str = "dark"
     """Colour theme: the name of a file in `themes/`."""
     sampling: Sampling = field(default_factory=Sampling)
