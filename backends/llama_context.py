@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .base import PREFILL_CHUNK, UserError
-from .llama_library import errors, last_error, library
+from .llama_library import Device, errors, last_error, library
 from .llama_sequences import members
 
 PAD = 256
@@ -36,6 +36,8 @@ class Runtime:
     """ggml_type of the cached keys: 0 float32, 1 float16 …"""
     type_v: int = 1
     threads: int = 1
+    devices: tuple[Device, ...] = ()
+    """To share the layers between, where others than all local GPUs: those of RPC servers first."""
 
 
 class Weights:
@@ -58,6 +60,10 @@ class Weights:
         params.n_gpu_layers = runtime.gpu_layers
         params.split_mode = runtime.split_mode
         params.main_gpu = runtime.main_gpu
+        # Ends with a null; must live until the model is loaded.
+        chosen = (ctypes.c_void_p * (len(runtime.devices) + 1))(*(device.handle for device in runtime.devices))
+        if runtime.devices:
+            params.devices = ctypes.cast(chosen, ctypes.c_void_p)
         # ggml's AMX kernels load a tile configuration that compilers optimise away, and end the process in the first pass of
         # several tokens over quantized weights (ggml-org/llama.cpp issue 20824, pull request 26954). Only all buffers with
         # rearranged weights together can be left out.

@@ -104,26 +104,36 @@ class Device:
     free: int
     """Bytes."""
     total: int
+    handle: int = 0
+    """ggml_backend_dev_t."""
 
 
 def devices() -> list[Device]:
     """The devices of the installed build, the CPU among them; empty where the library does not tell."""
     raw: Any = library()._lib
-    out = []
     try:
         raw.ggml_backend_dev_get.restype = ctypes.c_void_p
         raw.ggml_backend_dev_count.restype = ctypes.c_size_t
-        for name in ("ggml_backend_dev_name", "ggml_backend_dev_description"):
-            getattr(raw, name).restype = ctypes.c_char_p
-        for index in range(raw.ggml_backend_dev_count()):
-            device = ctypes.c_void_p(raw.ggml_backend_dev_get(ctypes.c_size_t(index)))
-            free, total = ctypes.c_size_t(), ctypes.c_size_t()
-            raw.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
-            # ggml_backend_dev_type: 0 CPU, 1 GPU, 2 integrated GPU, 3 accelerator beside the CPU.
-            gpu = raw.ggml_backend_dev_type(device) in (1, 2)
-            name = raw.ggml_backend_dev_name(device).decode("utf-8", "replace")
-            description = raw.ggml_backend_dev_description(device).decode("utf-8", "replace")
-            out.append(Device(name, description, gpu, free.value, total.value))
+        count = raw.ggml_backend_dev_count()
+        return [describe_device(raw, raw.ggml_backend_dev_get(ctypes.c_size_t(index))) for index in range(count)]
     except AttributeError:
         return []
-    return out
+
+
+def describe_device(raw: Any, handle: int) -> Device:
+    """What ggml tells about a device.
+
+    Args:
+        raw: the shared library.
+        handle: ggml_backend_dev_t.
+    """
+    device = ctypes.c_void_p(handle)
+    for name in ("ggml_backend_dev_name", "ggml_backend_dev_description"):
+        getattr(raw, name).restype = ctypes.c_char_p
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    raw.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
+    # ggml_backend_dev_type: 0 CPU, 1 GPU, 2 integrated GPU, 3 accelerator beside the CPU. RPC devices count as GPUs.
+    gpu = raw.ggml_backend_dev_type(device) in (1, 2)
+    name = raw.ggml_backend_dev_name(device).decode("utf-8", "replace")
+    description = raw.ggml_backend_dev_description(device).decode("utf-8", "replace")
+    return Device(name, description, gpu, free.value, total.value, handle)

@@ -11,6 +11,7 @@ from .base import UserError
 from .gguf_file import BLOCKS, Header
 from .llama_context import PAD, Runtime
 from .llama_library import Device, devices, library, pip_command
+from .llama_rpc import rpc_devices
 
 if TYPE_CHECKING:
     from .loading import LoadOptions
@@ -39,7 +40,11 @@ def choose_runtime(options: LoadOptions, header: Header) -> Runtime:
     Raises:
         UserError: an option has no such value, or this build of llama.cpp cannot do it; says what to do.
     """
-    gpu_layers, main_gpu, split = _placement(options, [d for d in devices() if d.gpu])
+    gpus = [device for device in devices() if device.gpu]
+    gpu_layers, main_gpu, split = _remote_placement(options) if options.rpc else _placement(options, gpus)
+    remote = rpc_devices(options.rpc) if options.rpc else []
+    if remote and options.device != "cpu":
+        remote += gpus
     flash = _named("flash attention", options.flash_attention, FLASH)
     wanted = options.kv_type
     if wanted == "auto":
@@ -54,7 +59,7 @@ def choose_runtime(options: LoadOptions, header: Header) -> Runtime:
         flash = FLASH["off"]
     if BLOCKS[cache][0] > 1 and flash == FLASH["off"]:
         raise UserError(f"A KV cache of type {wanted} needs flash attention: leave it on, or use f16.")
-    return Runtime(gpu_layers, split, main_gpu, flash, cache, cache, threads(options.threads))
+    return Runtime(gpu_layers, split, main_gpu, flash, cache, cache, threads(options.threads), tuple(remote))
 
 
 def _named(what: str, value: str, known: dict[str, int]) -> int:
@@ -90,6 +95,16 @@ def _placement(options: LoadOptions, gpus: list[Device]) -> tuple[int, int, int]
             raise UserError(f"There is no {options.device}, llama.cpp sees {len(gpus)} GPUs, counted from 0.")
         return layers, int(number), SPLIT_MODES["none"]
     return layers, 0, split
+
+
+def _remote_placement(options: LoadOptions) -> tuple[int, int, int]:
+    """As `_placement`, where RPC servers hold layers; the local GPUs take part unless the device is cpu."""
+    if options.device not in ("auto", "cpu"):
+        raise UserError(f"With --rpc the device is auto (GPUs here take part) or cpu (they do not), not {options.device!r}.")
+    if options.gpu_layers is not None and options.gpu_layers < 1:
+        raise UserError("With --rpc at least one layer has to go to a device: leave out --gpu-layers or --rpc.")
+    split = _named("split mode", options.split_mode, SPLIT_MODES)
+    return -1 if options.gpu_layers is None else options.gpu_layers, 0, split
 
 
 def threads(wanted: int | None) -> int:
@@ -135,8 +150,8 @@ def check_memory(name: str, header: Header, runtime: Runtime, context: int) -> N
         UserError: says how much is missing, and which context would fit.
     """
     if runtime.gpu_layers:
-        free = sum(device.free for device in devices() if device.gpu)
-        where = "on the GPU"
+        free = sum(device.free for device in runtime.devices or devices() if device.gpu)
+        where = "on the RPC servers" if runtime.devices else "on the GPU"
     else:
         free, where = int(psutil.virtual_memory().available), "in memory"
     free = int(free * SHARE)
