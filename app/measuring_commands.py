@@ -17,7 +17,7 @@ Markdown = Annotated[Path | None, option("--markdown", "Write the table to this 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    for command in (bench, replay):
+    for command in (bench, replay, tune):
         app.command()(command)
 
 
@@ -182,3 +182,66 @@ def replay(
         markdown=markdown,
     )
     raise typer.Exit(replay_files(request))
+
+
+def tune(
+    context: typer.Context,
+    prompts: Annotated[
+        Path | None, typer.Argument(help="Prompts as for bench; else the built-in tasks.", show_default=False)
+    ] = None,
+    model: Model = None,
+    draft_model: DraftModel = None,
+    minutes: Annotated[float, option("--minutes", "Time for the search; 10.", "N")] = 10.0,
+    methods: Annotated[str | None, option("--methods", "Only these, as NAME or NAME:SETTING=VALUE:…", "LIST")] = None,
+    limit: Annotated[int | None, option("--limit", "Most prompts of each category (built-in set: 4).", "N")] = None,
+    category: Annotated[
+        list[str] | None, option("--category", "Only this category; may be given several times.", "NAME")
+    ] = None,
+    max_tokens: Annotated[int, option("--max-tokens", "Most tokens of an answer; 128.", "N")] = 128,
+    clock: Annotated[
+        str, option("--clock", "wall, or cpu: processor seconds, for a busy machine without a GPU.", "CLOCK")
+    ] = "wall",
+    no_save: Annotated[bool, flag("--no-save", "Leave the settings as they are.")] = False,
+    exhaustive: Annotated[
+        bool, flag("--exhaustive", "Measure every candidate on every prompt, however long it takes.")
+    ] = False,
+    json: AsJson = False,
+    device: Device = None,
+    dtype: Dtype = None,
+    context_size: ContextSize = None,
+    threads: Threads = None,
+) -> None:
+    """Find the fastest method and settings for your model, machine and prompts, and make them the model's default.
+
+    Prints the same settings for transformers, llama-server and vLLM, where they exist.
+    """
+    from .tune import TuneRequest
+    from .tune import tune as search
+
+    settings, _ = _settings(
+        context,
+        model=model,
+        draft_model=draft_model,
+        device=device,
+        dtype=dtype,
+        context=context_size,
+        threads=threads,
+    )
+    if clock not in ("wall", "cpu"):
+        raise UserError(f"--clock is wall or cpu, not {clock!r}.")
+    if not 0 < minutes < 10_000:
+        raise UserError(f"--minutes takes a number above 0, not {minutes:g}.")
+    request = TuneRequest(
+        prompts,
+        settings,
+        minutes=minutes,
+        methods=methods or "",
+        limit=_number(limit, "--limit"),
+        max_tokens=_number(max_tokens, "--max-tokens") or 1,
+        categories=tuple(category or ()),
+        clock=clock,
+        save=not no_save,
+        exhaustive=exhaustive,
+        as_json=json,
+    )
+    raise typer.Exit(search(request))

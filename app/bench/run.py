@@ -206,12 +206,12 @@ def _measure(bench: Bench, lab: Lab) -> None:
     try:
         for spec in bench.specs if todo else ():
             lab.notes.progress(f"warming up {spec.label}")
-            _one(bench, lab, items[0], spec, {}, WARM_UP_TOKENS)
+            answer_one(bench, lab, items[0], spec, {}, WARM_UP_TOKENS)
         clock = Clock(len(todo))
         for done, (turn, item, spec) in enumerate(todo):
             lab.check()
             lab.notes.progress(f"{done} of {len(todo)} answers, {clock.left(done)}: {item.category}, {spec.label}")
-            row = _one(bench, lab, item, spec, record.rows, request.max_tokens)
+            row = answer_one(bench, lab, item, spec, record.rows, request.max_tokens)
             row |= {"item": item.id, "category": item.category, "method": spec.label, "round": turn}
             record.add(row)
             bench.rows.append(row)
@@ -219,7 +219,7 @@ def _measure(bench: Bench, lab: Lab) -> None:
         record.close()
 
 
-def _one(
+def answer_one(
     bench: Bench, lab: Lab, item: Item, spec: Spec, rows: Mapping[tuple[str, str, int], Mapping[str, Any]], limit: int
 ) -> dict[str, Any]:
     """One answer's figures, or the error that it ended with."""

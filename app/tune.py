@@ -1,0 +1,329 @@
+"""`specchat tune`: the fastest method and settings for a model, a device and prompts, by successive halving.
+
+Every candidate answers a few prompts beside plain decoding; the fastest third goes on to more of them, and so on. Jamieson and
+Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization" (2016), arXiv:1502.07943.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from ..backends.base import UserError
+from ..engine.catalog import get, parse_params
+from . import settings as settings_file
+from .bench.items import Item, PromptSet, read_items
+from .bench.run import BASE, WARM_UP_TOKENS, Bench, BenchRequest, answer_one
+from .bench.statistics import interval, per_token
+from .equivalents import equivalents
+from .measuring import Broken, Lab, Spec, Stopped, duration, read_spec, read_specs, show_table
+from .output import Notes
+from .run import ANSWERED, BROKEN, CANCELLED
+from .settings import Settings
+
+KEPT = 3
+"""One in so many candidates goes on to the next rung, which has so many times the prompts."""
+
+EACH = 4
+"""Prompts of each category of the built-in set."""
+
+GRID: Mapping[str, Sequence[Mapping[str, str]]] = {
+    "lookup": [{"nodes": n} for n in ("4", "8", "16", "32", "64")] + [{"variant": "reference"}],
+    "ngram": [{"nodes": n} for n in ("8", "16", "32")],
+    "recycle": [{"nodes": n} for n in ("16", "32", "64")],
+    "jacobi": [{}],
+    "lookahead": [{"window": w, "guesses": w} for w in ("3", "7", "15")],
+    "draft": [{"tokens": k} for k in ("2", "4", "8")] + [{"schedule": s} for s in ("confidence", "cost")],
+    "tree": [{"nodes": n} for n in ("10", "20")],
+    "fusion": [{"nodes": n} for n in ("4", "8", "16", "32", "64")],
+    "auto": [{}],
+}
+"""Settings that are tried of each method (early exit's go by the model's layers); methods that are not here as they are."""
+
+NEVER = ("sample", "recompute", "beam")
+"""They answer differently or are slower by their nature."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuneRequest:
+    """What `specchat tune` was asked to do."""
+
+    prompts: Path | None
+    settings: Settings
+    minutes: float = 10.0
+    methods: str = ""
+    limit: int | None = None
+    max_tokens: int = 128
+    categories: Sequence[str] = ()
+    clock: str = "wall"
+    save: bool = True
+    exhaustive: bool = False
+    """Every candidate on every prompt: what the search is judged against."""
+    as_json: bool = False
+    color: str = "auto"
+
+
+@dataclass(slots=True)
+class Search:
+    """The search as it goes."""
+
+    request: TuneRequest
+    specs: list[Spec]
+    items: list[Item]
+    measure: Callable[[Item, Spec], dict[str, Any]]
+    told: Callable[[str], None] = lambda text: None
+    now: Callable[[], float] = time.monotonic
+    rows: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    """By (prompt, method)."""
+    passes: int = 0
+    """Forward passes of all candidates; those of plain decoding are left out, it runs once for all."""
+    rungs: list[dict[str, Any]] = field(default_factory=list)
+    out_of_time: bool = False
+
+    def score(self, label: str, items: Sequence[Item]) -> float:
+        """Geometric mean of the paired speedups; those far from the middle half are brought to its edge: a prompt during which
+        somebody else had the machine decides nothing."""
+        logs = sorted(math.log(ratio) for ratio in self.ratios(label, items))
+        if not logs:
+            return 0.0
+        cut = len(logs) // 8
+        low, high = logs[cut], logs[len(logs) - 1 - cut]
+        return math.exp(mean(min(max(log, low), high) for log in logs))
+
+    def ratios(self, label: str, items: Sequence[Item]) -> list[float]:
+        """Speedups on the prompts that both have answered."""
+        out = []
+        for item in items:
+            mine, plain = self.rows.get((item.id, label)), self.rows.get((item.id, BASE))
+            if mine and plain and not mine.get("error") and not plain.get("error"):
+                clock = self.request.clock
+                seconds = per_token(mine, clock)
+                if seconds > 0:
+                    out.append(per_token(plain, clock) / seconds)
+        return out
+
+    def run(self) -> list[Spec]:
+        """Search; returns the candidates by rank, those that got furthest first."""
+        base = read_spec(BASE)
+        deadline = self.now() + 60 * self.request.minutes
+        alive = [spec for spec in self.specs if spec.label != BASE]
+        ranked: list[Spec] = []
+        begin = 0
+        sizes = [len(self.items)] if self.request.exhaustive else rung_sizes(len(self.items), len(alive))
+        for number, size in enumerate(sizes, 1):
+            for item in self.items[begin:size]:
+                order = [base, *alive]
+                random.Random(f"tune/{item.id}").shuffle(order)
+                for spec in order:
+                    if self.now() > deadline and not self.request.exhaustive:
+                        self.out_of_time = True
+                        break
+                    self.told(f"rung {number} of {len(sizes)}, {len(alive)} candidates: {item.category}, {spec.label}")
+                    row = self.rows[item.id, spec.label] = self.measure(item, spec)
+                    self.passes += int(row.get("steps", 0)) if spec.label != BASE else 0
+                if self.out_of_time:
+                    break
+            begin = size
+            seen = self.items[:size]
+            scores = {spec.label: self.score(spec.label, seen) for spec in alive}
+            alive = sorted(alive, key=lambda spec: -scores[spec.label])
+            keep = max(1, math.ceil(len(alive) / KEPT)) if number < len(sizes) else 1
+            line = [{"method": spec.label, "speedup": scores[spec.label]} for spec in alive]
+            self.rungs.append({"prompts": size, "kept": keep, "candidates": line})
+            ranked = [*alive, *(spec for spec in ranked if spec not in alive)]
+            if self.out_of_time:
+                break
+            alive = alive[:keep] if number < len(sizes) else alive
+        return ranked
+
+
+def rung_sizes(prompts: int, candidates: int) -> list[int]:
+    """Prompts answered by the end of each rung: a ninth and a third of them, then all; fewer rungs for few candidates."""
+    sizes = [math.ceil(prompts / KEPT**power) for power in (2, 1, 0)]
+    needed = 1 + min(2, math.ceil(math.log(max(candidates, 1), KEPT)))
+    return sorted(set(sizes[-needed:]))
+
+
+def candidates(request: TuneRequest, loaded: Mapping[str, Any], unavailable: Mapping[str, str]) -> list[Spec]:
+    """What is tried: the methods that were named, each with its grid of settings unless some were given with it, or all."""
+    from ..engine.catalog import methods
+
+    wanted = read_specs(request.methods) if request.methods else [read_spec(n) for n in methods() if n not in NEVER]
+    out: dict[str, Spec] = {}
+    for spec in wanted:
+        if spec.name in unavailable or spec.name == BASE:
+            continue
+        if spec.settings:
+            out[spec.label] = spec
+            continue
+        layers = int(loaded.get("layers", 0))
+        for settings in early_exits(layers) if spec.name == "early-exit" else GRID.get(spec.name, [{}]):
+            try:
+                parse_params(get(spec.name), dict(settings))
+            except UserError:
+                continue
+            label = ":".join([spec.name, *(f"{key}={value}" for key, value in settings.items())])
+            out[label] = Spec(label, spec.name, settings)
+    if not out:
+        raise UserError("None of these methods can run here: `specchat bench` says why, or name others with --methods.")
+    return list(out.values())
+
+
+def early_exits(layers: int) -> list[dict[str, str]]:
+    """Early exits to try: a quarter, half and three quarters of the layers, and leaving out layers in the middle."""
+    depths = sorted({max(1, min(layers - 1, round(layers * share))) for share in (0.25, 0.5, 0.75)}) if layers > 1 else []
+    out = [{"layers": str(depth), "tokens": tokens} for depth in depths for tokens in ("2", "4")]
+    for share in (0.3, 0.5):
+        # The first and the last layers do what no other does: what is left out lies between them.
+        count = round(layers * share)
+        first = (layers - count) // 2
+        if 0 < count < layers - 1 and first > 0:
+            out.append({"skip": f"{first}-{first + count - 1}" if count > 1 else f"{first}", "tokens": "3"})
+    return out
+
+
+def in_turn(items: Sequence[Item]) -> list[Item]:
+    """Prompts in an order in which every beginning holds the categories evenly."""
+    queues: dict[str, list[Item]] = {}
+    for item in items:
+        queues.setdefault(item.category, []).append(item)
+    longest = max(map(len, queues.values()))
+    return [queue[i] for i in range(longest) for queue in queues.values() if i < len(queue)]
+
+
+def tune(request: TuneRequest) -> int:
+    """Search, print, save; return the exit code.
+
+    Raises:
+        UserError: something in the request can be mended.
+    """
+    prompts = read_items(request.prompts, request.limit or (None if request.prompts else EACH), request.categories)
+    prompts.items = in_turn([item for item in prompts.items if item.messages or len(item.turns) == 1])
+    notes = Notes(request.color)
+    for problem in prompts.problems:
+        notes.sentence(problem)
+    code, search = ANSWERED, None
+    with Lab(notes) as lab:
+        try:
+            loaded = lab.load(request.settings)
+            search = _search(request, prompts, lab, candidates(request, loaded.info, loaded.unavailable))
+            started = time.monotonic()
+            for spec in [read_spec(BASE), *search.specs]:
+                notes.progress(f"warming up {spec.label}")
+                search.measure(prompts.items[0], Spec(spec.label, spec.name, spec.settings))
+                lab.check()
+                if time.monotonic() - started > 6 * request.minutes:  # a tenth of the time
+                    break
+            search.told = notes.progress
+            search.run()
+        except Stopped:
+            code = CANCELLED
+        except Broken as broken:
+            notes.sentence(str(broken))
+            code = BROKEN
+        info = lab.info
+    notes.clear()
+    if search is None or not search.rungs:
+        return code
+    _report(request, search, info, notes, keep=request.save and code == ANSWERED)
+    return code
+
+
+def _search(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: list[Spec]) -> Search:
+    bench = Bench(BenchRequest(request.prompts, request.settings), prompts, specs, lab.info)
+
+    def measure(item: Item, spec: Spec) -> dict[str, Any]:
+        lab.check()
+        limit = request.max_tokens if search.told is not silent else WARM_UP_TOKENS
+        return answer_one(bench, lab, item, spec, {}, limit)
+
+    def silent(text: str) -> None:
+        """Nothing is told while methods warm up."""
+
+    search = Search(request, specs, prompts.items, measure, told=silent)
+    return search
+
+
+def result_of(search: Search, ranked: Sequence[Spec]) -> dict[str, Any]:
+    """The pick and how it did."""
+    label = ranked[0].label
+    ratios = search.ratios(label, search.items)
+    speedup, low, high = interval([[ratio] for ratio in ratios]) if ratios else (0.0, 0.0, 0.0)
+    score = search.score(label, search.items)
+    name, settings = ranked[0].name, ranked[0].settings
+    if score < 1:  # nothing beats plain decoding here
+        label, name, settings, score, speedup, low, high = BASE, BASE, {}, 1.0, 1.0, 1.0, 1.0
+    return {
+        "method": name,
+        "settings": dict(settings),
+        "spec": label,
+        "speedup": score,
+        "median_speedup": speedup,
+        "speedup_low": low,
+        "speedup_high": high,
+        "prompts": len(ratios),
+    }
+
+
+def grid_passes(search: Search) -> int:
+    """Forward passes of every candidate on every prompt, as estimated from those that each did take."""
+    total = 0.0
+    for spec in search.specs:
+        steps = [row["steps"] for (_, label), row in search.rows.items() if label == spec.label and not row.get("error")]
+        total += (median(steps) + mean(steps)) / 2 * len(search.items) if steps else 0
+    return round(total)
+
+
+def _report(request: TuneRequest, search: Search, info: Mapping[str, Any], notes: Notes, *, keep: bool) -> None:
+    ranked_labels = [line["method"] for line in search.rungs[-1]["candidates"]]
+    ranked = [spec for label in ranked_labels for spec in search.specs if spec.label == label]
+    found = result_of(search, ranked)
+    others = equivalents(found["method"], found["settings"], request.settings.draft_model or "DRAFT")
+    saved = ""
+    if keep:
+        settings_file.save({f"tuned.{request.settings.model}": found["spec"]})
+        saved = str(settings_file.locations.settings_file())
+    if request.as_json:
+        report = {
+            "model": info["name"],
+            "backend": info["backend"],
+            "device": info["device"],
+            "prompts": len(search.items),
+            "best": found,
+            "rungs": search.rungs,
+            "passes": search.passes,
+            "grid_passes": search.passes if request.exhaustive else grid_passes(search),
+            "out_of_time": search.out_of_time,
+            "equivalents": [{"engine": e.engine, "setting": e.setting, "note": e.note} for e in others],
+            "saved": saved,
+        }
+        print(json.dumps(report, ensure_ascii=False))
+        return
+    for number, rung in enumerate(search.rungs, 1):
+        print(f"Rung {number}: {len(rung['candidates'])} candidates on {rung['prompts']} prompts")
+        rows = [
+            [line["method"], f"{line['speedup']:.2f}×", "kept" if place < rung["kept"] else ""]
+            for place, line in enumerate(rung["candidates"])
+        ]
+        show_table(["method", "speedup", ""], rows)
+    if search.out_of_time:
+        print(f"The time of {duration(60 * request.minutes)} ran out before all rungs were done: --minutes gives more.")
+    print(
+        f"\nBest for {info['name']} on {info['device']}: {found['spec']}, {found['speedup']:.2f}× plain decoding "
+        f"(median {found['median_speedup']:.2f}×, 95% {found['speedup_low']:.2f}–{found['speedup_high']:.2f}, "
+        f"{found['prompts']} prompts, {search.passes:,} forward passes)."
+    )
+    if saved:
+        print(f"Saved as this model's method in {saved}.")
+    print("\nElsewhere:")
+    for other in others:
+        print(f"  {other.engine}: {other.setting or other.note}")
+        if other.setting and other.note:
+            print(f"    {other.note}")
