@@ -18,6 +18,7 @@ from typing import Any
 
 from ..backends.base import UserError
 from ..engine.catalog import get, parse_params
+from . import locations
 from . import settings as settings_file
 from .bench.items import Item, PromptSet, read_items
 from .bench.run import BASE, WARM_UP_TOKENS, Bench, BenchRequest, answer_one
@@ -289,7 +290,7 @@ def _report(request: TuneRequest, search: Search, info: Mapping[str, Any], notes
     saved = ""
     if keep:
         settings_file.save({f"tuned.{request.settings.model}": found["spec"]})
-        saved = str(settings_file.locations.settings_file())
+        saved = str(locations.settings_file())
     if request.as_json:
         report = {
             "model": info["name"],
