@@ -16,6 +16,7 @@ from shlex import quote
 from typing import Any
 
 from .. import __version__
+from ..backends.llama_library import rebuild_command
 from ..backends.loading import builtin_path
 from ..engine.logfile import log_path
 from . import locations
@@ -40,6 +41,16 @@ print(json.dumps({"cuda": [{"name": n, "memory": m} for n, m in zip(cuda, memory
 """
 
 
+_LLAMA_PROBE = f"""
+import json
+from {__package__.rpartition(".")[0]}.backends.llama_library import build_report
+print(json.dumps(build_report()))
+"""
+
+GPU_BUILDS = (("CUDA", "nvidia-smi", "an NVIDIA driver"), ("Vulkan", "vulkaninfo", "Vulkan"))
+"""Of llama.cpp: its name for them, the command that tells that they would be of use here, and what that command belongs to."""
+
+
 @dataclass(slots=True)
 class Problem:
     """Something missing or broken, and the command or the act that mends it."""
@@ -57,6 +68,8 @@ class Report:
     versions: dict[str, str | None] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     devices: dict[str, Any] = field(default_factory=dict)
+    llama_cpp: dict[str, Any] = field(default_factory=dict)
+    """Of the installed build: backends (CPU, CUDA …), devices, library (its folder); empty where it is not installed."""
     terminal: dict[str, Any] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)
     settings: str = ""
@@ -71,6 +84,7 @@ def examine() -> Report:
     report.versions = _versions(report.problems)
     report.machine = _machine()
     report.devices = _devices(report.problems) if report.versions["torch"] else {}
+    report.llama_cpp = _llama_cpp(report.problems) if report.versions["llama-cpp-python"] else {}
     report.terminal = _terminal()
     report.paths = {name: str(path) for name, path in locations.everything().items()}
     report.settings = _settings(report.problems)
@@ -100,6 +114,9 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"  {'memory':18} {_gigabytes(machine['memory'])}, {_gigabytes(machine['memory_available'])} free"
     for name, value in _device_lines(report.devices):
         yield f"  {name:18} {value}"
+    if report.versions.get("llama-cpp-python"):
+        yield "llama.cpp (GGUF models)"
+        yield from (f"  {name:18} {value}" for name, value in _llama_lines(report.llama_cpp))
     terminal = report.terminal
     yield "Terminal"
     colours = {0: "none", 16_777_216: "16.7 million"}.get(terminal["colours"], terminal["colours"])
@@ -128,6 +145,24 @@ def _device_lines(devices: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "mps", "available"
     if devices and not devices.get("cuda") and not devices.get("mps"):
         yield "devices", "cpu only"
+
+
+def _llama_lines(build: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    here = build.get("backends", [])
+    offered = (*(("Metal",) if platform.system() == "Darwin" else ("CUDA", "Vulkan")), "RPC")
+    missing = [name for name in offered if not _has(here, name)]
+    yield "built for", ", ".join(here) or "unknown (it does not tell)"
+    yield "built without", ", ".join(missing) or "-"
+    for device in build.get("devices", ()):
+        memory = f", {_gigabytes(device['total'])}, {_gigabytes(device['free'])} free" if device["total"] else ""
+        yield device["name"], device["description"] + memory
+    for name in missing:
+        yield f"to add {name}", rebuild_command(f"-DGGML_{name.upper()}=on")
+
+
+def _has(backends: list[str], name: str) -> bool:
+    """Whether a build has a backend; Metal calls itself MTL in newer versions."""
+    return name in backends or (name == "Metal" and "MTL" in backends)
 
 
 def _versions(problems: list[Problem]) -> dict[str, str | None]:
@@ -202,6 +237,32 @@ def _devices(problems: list[Problem]) -> dict[str, Any]:
         what = "There is an NVIDIA driver, but this torch is built for the CPU only."
         problems.append(Problem(what, f"{_pip()} install --force-reinstall torch", serious=False))
     return devices
+
+
+def _llama_cpp(problems: list[Problem]) -> dict[str, Any]:
+    """What the installed llama.cpp was built for, asked in a process of its own."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", _LLAMA_PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        problems.append(Problem(f"llama.cpp took longer than {PROBE_SECONDS} s to load.", "specchat doctor  (again)", False))
+        return {}
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1].rpartition("UserError: ")[2]
+        mend = f"{_pip()} install --force-reinstall --no-cache-dir llama-cpp-python"
+        problems.append(Problem(f"llama.cpp is installed but cannot be used: {reason}", mend, serious=False))
+        return {}
+    build: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    here = build.get("backends", [])
+    wanted = [(name, what) for name, command, what in GPU_BUILDS if shutil.which(command)]
+    if platform.system() == "Darwin" and platform.machine() == "arm64":
+        wanted = [("Metal", "an Apple GPU")]
+    if wanted and not any(_has(here, name) for name, _ in wanted):
+        name, what = wanted[0]
+        told = f"There is {what}, but this llama.cpp is built without {name}."
+        problems.append(Problem(told, rebuild_command(f"-DGGML_{name.upper()}=on"), serious=False))
+    return build
 
 
 def _terminal() -> dict[str, Any]:

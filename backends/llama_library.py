@@ -7,8 +7,9 @@ import importlib
 import logging
 import sys
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 from shlex import quote
 from typing import Any
 
@@ -30,6 +31,11 @@ errors: deque[str] = deque(maxlen=8)
 def pip_command() -> str:
     """What installs the runtime into this Python."""
     return f"{quote(sys.executable)} -m pip install llama-cpp-python"
+
+
+def rebuild_command(flag: str) -> str:
+    """What builds the runtime anew with a CMake option, such as -DGGML_CUDA=on."""
+    return f'CMAKE_ARGS="{flag}" {pip_command()} --force-reinstall --no-deps --no-cache-dir'
 
 
 @cache
@@ -137,3 +143,25 @@ def describe_device(raw: Any, handle: int) -> Device:
     name = raw.ggml_backend_dev_name(device).decode("utf-8", "replace")
     description = raw.ggml_backend_dev_description(device).decode("utf-8", "replace")
     return Device(name, description, gpu, free.value, total.value, handle)
+
+
+def backends() -> list[str]:
+    """What the installed build can compute with: CPU, CUDA, Metal, Vulkan, RPC …; empty where the library does not tell."""
+    raw: Any = library()._lib
+    try:
+        raw.ggml_backend_reg_count.restype = ctypes.c_size_t
+        raw.ggml_backend_reg_get.restype = ctypes.c_void_p
+        raw.ggml_backend_reg_name.restype = ctypes.c_char_p
+        found = []
+        for index in range(raw.ggml_backend_reg_count()):
+            registry = ctypes.c_void_p(raw.ggml_backend_reg_get(ctypes.c_size_t(index)))
+            found.append(raw.ggml_backend_reg_name(registry).decode("utf-8", "replace"))
+    except AttributeError:
+        return []
+    return found
+
+
+def build_report() -> dict[str, Any]:
+    """What `specchat doctor` tells about the installed build, as plain data."""
+    own = Path(str(library()._lib._name)).parent
+    return {"backends": backends(), "devices": [asdict(device) for device in devices()], "library": str(own)}

@@ -10,7 +10,7 @@ import psutil
 from .base import UserError
 from .gguf_file import BLOCKS, Header
 from .llama_context import PAD, Runtime
-from .llama_library import Device, devices, library, pip_command
+from .llama_library import Device, devices, library, rebuild_command
 from .llama_rpc import rpc_devices
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _placement(options: LoadOptions, gpus: list[Device]) -> tuple[int, int, int]
             flag = "-DGGML_METAL=on" if kind == "mps" else "-DGGML_CUDA=on"
             raise UserError(
                 "The installed llama.cpp finds no GPU or was built for the CPU only: use --device cpu, or build it again with "
-                f'CMAKE_ARGS="{flag}" {pip_command()} --force-reinstall --no-cache-dir.'
+                f"{rebuild_command(flag)}"
             )
         return 0, 0, split
     if kind == "cpu":

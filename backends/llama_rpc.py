@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from .base import UserError
-from .llama_library import Device, describe_device, library, pip_command
+from .llama_library import Device, describe_device, library, rebuild_command
 
 CONNECT_SECONDS = 5.0
 """How long a server may take to accept a connection."""
@@ -39,7 +39,7 @@ def rpc_devices(servers: str) -> list[Device]:
     if not lib.llama_supports_rpc():
         raise UserError(
             "The installed llama.cpp was built without RPC: leave out --rpc, or build it again with "
-            f'CMAKE_ARGS="-DGGML_RPC=on" {pip_command()} --force-reinstall --no-cache-dir.'
+            f"{rebuild_command('-DGGML_RPC=on')}"
         )
     found = []
     for server in map(str.strip, servers.split(",")):

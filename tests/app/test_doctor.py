@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,8 +21,13 @@ def probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
     monkeypatch.setattr(doctor, "_builtin", lambda problems: True)
     answer = SimpleNamespace(returncode=0, stderr="", stdout='{"cuda": [], "built_for_cuda": "", "mps": false, "threads": 2}\n')
+    device = {"name": "CPU", "description": "A processor", "gpu": False, "free": 1e9, "total": 2e9, "handle": 1}
+    build = json.dumps({"backends": ["CPU", "RPC"], "devices": [device], "library": "/lib"})
+    answer.llama = SimpleNamespace(returncode=0, stderr="", stdout=build + "\n")
     monkeypatch.setattr("shutil.which", lambda name: None)
-    monkeypatch.setattr("subprocess.run", lambda *args, **options: answer)
+    monkeypatch.setattr("subprocess.run", lambda args, **options: answer.llama if "llama" in args[-1] else answer)
+    known = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: "0.3.36" if name == "llama-cpp-python" else known(name))
     return answer
 
 
@@ -33,7 +39,7 @@ def test_a_healthy_machine(probe: SimpleNamespace) -> None:
     assert "cpu only" in text
     data = json.loads(doctor.as_json(report))
     assert set(data) == {
-        *("versions", "machine", "devices", "terminal", "paths", "settings", "builtin_model", "problems"),
+        *("versions", "machine", "devices", "llama_cpp", "terminal", "paths", "settings", "builtin_model", "problems"),
     }
     assert data["versions"]["torch"]
     assert data["machine"]["threads"] >= 1
@@ -73,7 +79,29 @@ def test_a_torch_that_hangs_is_told(probe: SimpleNamespace, monkeypatch: pytest.
 
 def test_a_cpu_build_beside_a_driver_is_a_note(probe: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/nvidia-smi")
-    assert [problem.serious for problem in doctor.examine().problems] == [False]
+    torch, llama = doctor.examine().problems
+    assert (torch.serious, llama.serious) == (False, False)
+    assert "torch is built for the CPU only" in torch.what
+    assert "llama.cpp is built without CUDA" in llama.what
+    assert llama.mend.startswith('CMAKE_ARGS="-DGGML_CUDA=on" ')
+    probe.llama.stdout = probe.llama.stdout.replace("RPC", "CUDA")
+    assert len(doctor.examine().problems) == 1
+
+
+def test_the_build_of_llama_cpp_is_told(probe: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = doctor.as_text(doctor.examine())
+    assert re.search(
+        r"built for +CPU, RPC\n +built without +CUDA, Vulkan\n +CPU +A processor, 2.0 GB, 1.0 GB free", text
+    )
+    assert re.search(r'to add Vulkan +CMAKE_ARGS="-DGGML_VULKAN=on" .* -m pip install llama-cpp-python --force', text)
+    probe.llama.returncode, probe.llama.stderr = 1, "Traceback …\nspecchat.backends.base.UserError: It is broken: mend it\n"
+    (problem,) = doctor.examine().problems
+    assert problem.what == "llama.cpp is installed but cannot be used: It is broken: mend it"
+    assert not problem.serious
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "llama-cpp-python" else "1")
+    report = doctor.examine()
+    assert report.problems == []
+    assert "built for" not in doctor.as_text(report)
 
 
 def test_the_real_thing() -> None:
@@ -83,3 +111,6 @@ def test_the_real_thing() -> None:
     data = json.loads(done.stdout)
     assert done.returncode == (1 if any(problem["serious"] for problem in data["problems"]) else 0)
     assert {"cuda", "mps", "threads"} <= set(data["devices"])
+    if data["versions"]["llama-cpp-python"]:
+        assert "CPU" in data["llama_cpp"]["backends"]
+        assert data["llama_cpp"]["devices"][0]["total"] > 0
