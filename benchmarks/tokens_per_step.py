@@ -35,7 +35,7 @@ def rows(nodes: int) -> list[tuple[str, str, dict[str, Any]]]:
         ("lookup as published", "lookup", {"variant": "reference"}),
         (f"lookup, {nodes} nodes", "lookup", {"nodes": nodes}),
         (f"fusion, {nodes} nodes", "fusion", {"nodes": nodes}),
-        ("early-exit, 4 of 8 layers, K = 3", "early-exit", {"layers": 4, "tokens": 3}),
+        ("early-exit, 4 of 8 layers, K = 4", "early-exit", {"layers": 4, "tokens": 4, "schedule": "constant"}),
         ("draft, K = 4", "draft", {"tokens": 4}),
         (f"tree, depth 4, {nodes} nodes", "tree", {"depth": 4, "nodes": nodes}),
         (f"tree with lookup and recycle, {nodes} nodes", "tree", {"depth": 4, "nodes": nodes, "merge": "lookup,recycle"}),

@@ -11,15 +11,16 @@ The measurements belong to a model on a machine and outlive the conversation.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from .base import Context, Drafter, Tree, Verified, param
+from .calibration import Calibration
 from .costs import PassCosts
 from .draft import Draft, DraftParams
-from .early_exit import EarlyExit, EarlyExitParams
+from .early_exit import EarlyExit
 from .fusion import Fusion, FusionParams
 from .proposers import mismatch
 
@@ -58,9 +59,6 @@ nodes were measured may be idle now, and only such a pass tells."""
 PROMISING = 3.0
 """Tokens that such a tree must be expected to yield."""
 
-PRIOR = 24.0
-"""Draft nodes that fusion's own probabilities are taken to have proved right, before they are corrected."""
-
 
 @dataclass(frozen=True, slots=True)
 class AutoParams:
@@ -68,36 +66,6 @@ class AutoParams:
 
     nodes: int = param(24, "Most nodes of a tree, the pending token included", low=1, high=256)
     rivals: bool = param(True, "Also try the draft model and early exit, where the model can")
-
-
-class Calibration:
-    """What fusion's probabilities are worth, by their size: nodes accepted in passes over nodes expected to be."""
-
-    EDGES = (0.05, 0.15, 0.35, 0.7)
-
-    def __init__(self) -> None:
-        self._expected = [PRIOR * p for p in (0.02, 0.1, 0.25, 0.5, 0.85)]
-        self._accepted = self._expected.copy()
-
-    def _bin(self, probability: float) -> int:
-        return sum(probability > edge for edge in self.EDGES)
-
-    def factor(self, probability: float) -> float:
-        """By what a probability is to be multiplied."""
-        i = self._bin(probability)
-        return self._accepted[i] / self._expected[i]
-
-    def corrected(self, probability: float) -> float:
-        """The probability that was found for nodes with this one."""
-        return min(1.0, probability * self.factor(probability))
-
-    def learn(self, probabilities: Sequence[float], accepted: set[int]) -> None:
-        """Take in a tree: the probability of each node's path, and which nodes were accepted. Node 0 does not count."""
-        keep = 1 - 1 / (8 * MEMORY)
-        for node in range(1, len(probabilities)):
-            i = self._bin(probabilities[node])
-            self._expected[i] = self._expected[i] * keep + probabilities[node]
-            self._accepted[i] = self._accepted[i] * keep + (node in accepted)
 
 
 @dataclass(slots=True)
@@ -342,10 +310,10 @@ class Auto(Drafter):
 
 
 def _make(name: str) -> Drafter:
-    """A rival, its length by measured costs."""
+    """A rival. A draft's length follows its confidence: it changes from word to word, more than averages tell."""
     if name == "draft":
-        return Draft(DraftParams(schedule="cost", most=8))
-    return EarlyExit(EarlyExitParams(schedule="cost", most=8))
+        return Draft(DraftParams(schedule="confidence", most=12))
+    return EarlyExit()
 
 
 _mismatches: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()

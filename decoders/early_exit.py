@@ -29,10 +29,10 @@ class EarlyExitParams:
 
     layers: int = param(0, "The first N layers draft; 0 compares a quarter, half and three quarters of them", low=0, high=1024)
     skip: str = param("", "Instead: the layers to leave out of the draft, counted from 0, such as 3,4,6-8")
-    tokens: int = param(3, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64)
-    schedule: str = param("constant", "How K changes from round to round", choices=SCHEDULES)
-    most: int = param(12, "Largest K of the other schedules", low=1, high=64)
-    threshold: float = param(0.4, "confidence: stop after a token less probable than this", low=0, high=1)
+    tokens: int = param(4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64)
+    schedule: str = param("confidence", "How K changes from round to round", choices=SCHEDULES)
+    most: int = param(16, "Largest K of the other schedules", low=1, high=64)
+    threshold: float = param(0.6, "confidence: stop after a token less probable than this", low=0, high=1)
 
 
 class Depth:

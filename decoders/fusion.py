@@ -14,6 +14,7 @@ from heapq import heappop, heappush, heapreplace
 from operator import itemgetter
 
 from .base import Context, Drafter, Tree, Verified, param
+from .calibration import Calibration
 from .drafting import node_budget
 from .evidence import Evidence, Recycled
 from .ngram_index import ORDERS
@@ -108,6 +109,7 @@ class Fusion(Drafter):
         self.weights = Weights()
         self.evidence = list(evidence)
         """Sources beside the text and the recycled successors."""
+        self._worth = Calibration()
         self.probabilities: list[float] = []
         """Of each node of the last tree: the probability of its path; it never rises from one node to the next."""
         self._recycled = Recycled(self.params.recycle)
@@ -128,6 +130,8 @@ class Fusion(Drafter):
             self._recycled.learn(verified)
         for source in self.evidence:
             source.learn(verified)
+        if verified.tree is self._tree:
+            self._worth.learn(self.probabilities, verified.path)
         if self.params.learn and verified.tree is self._tree:
             for node in verified.path[:LESSONS]:
                 known = self._expansions.get(node)
@@ -137,7 +141,8 @@ class Fusion(Drafter):
 
     def _grow(self, context: Context) -> Tree:
         """The tree, its nodes in the order of their probability."""
-        eos, room, floor, branching = context.eos_ids, context.room, self.params.floor, context.branching
+        eos, room, branching = context.eos_ids, context.room, context.branching
+        floor = self._worth.threshold(self.params.floor) if self.params.floor else 0.0
         budget = node_budget(context, self.params.nodes)
         tree = Tree.root(context.pending)
         tokens, parents = tree.tokens, tree.parents

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 
 from ..backends.base import UserError
-from .base import Context, Drafter, Tree, param
+from .base import Context, Drafter, Tree, Verified, param
+from .calibration import Calibration
 from .ngram_index import LONGEST, ORDERS, FirstOccurrences, NgramIndex
 
 REFERENCE_NGRAM = 3
@@ -85,12 +86,18 @@ class Lookup(Drafter):
         super().__init__(params)
         self._index = NgramIndex()
         self._first = FirstOccurrences(REFERENCE_NGRAM)
+        self._worth = Calibration()
+        self._probabilities: list[float] = []
 
     def draft(self, context: Context) -> Tree:
         if self.params.variant == "reference":
             return Tree.chain(context.pending, self._reference(context))
         self._index.follow(context.tokens)
         return self._grow(context)
+
+    def learn(self, verified: Verified) -> None:
+        if len(self._probabilities) == len(verified.tree):
+            self._worth.learn(self._probabilities, verified.path)
 
     def _reference(self, context: Context) -> list[int]:
         """The published `find_candidate_pred_tokens`, cut to the room there is and after EOS.
@@ -117,8 +124,10 @@ class Lookup(Drafter):
         params, eos = self.params, context.eos_ids
         reach = min(context.room, params.nodes - 1)
         tree = Tree.root(context.pending)
+        chances = self._probabilities = [1.0]
         if reach <= 0:
             return tree
+        floor = self._worth.threshold(params.floor) if params.floor else 0.0
         tokens, parents = tree.tokens, tree.parents
         children: dict[tuple[int, int], int] = {}
         left = [1.0]  # by node: the probability that it is reached and none of its children is right
@@ -135,7 +144,7 @@ class Lookup(Drafter):
                 child = children.get((node, token))
                 if child is None:
                     probability = left[node] * RELIABILITY[match]
-                    if probability < params.floor or len(tokens) >= params.nodes:
+                    if probability < floor or len(tokens) >= params.nodes:
                         break
                     if lines and probability < -lines[0][0]:  # another line's turn comes first
                         entry = (-probability, rank, match, depth, node, line)
@@ -146,6 +155,7 @@ class Lookup(Drafter):
                     parents.append(node)
                     left[node] -= probability
                     left.append(probability)
+                    chances.append(probability)
                 node = child  # new, or put there by another line
                 depth += 1
                 match += 1

@@ -9,8 +9,9 @@ import pytest
 
 from specchat.backends import Model, Sampling
 from specchat.decoders import Conversation, encode_prompt
-from specchat.decoders.auto import LONGEST_NAP, Auto, Calibration, Experience
+from specchat.decoders.auto import LONGEST_NAP, Auto, Experience
 from specchat.decoders.base import Context, Verified
+from specchat.decoders.calibration import Calibration
 from specchat.decoders.verify import walk
 
 from .prompts import TEXTS
@@ -159,3 +160,16 @@ def test_calibration_learns_what_probabilities_are_worth() -> None:
     assert calibration.corrected(0.2) < 0.05
     assert calibration.corrected(0.5) == 0.5, "nothing was seen of this size"
     assert calibration.corrected(1.0) <= 1
+
+
+def test_what_is_not_drafted_any_more_is_tried_again() -> None:
+    calibration = Calibration()
+    for _ in range(300):
+        calibration.learn([1.0, 0.1], {0})
+    low = calibration.threshold(0.04)
+    assert low >= 0.15, "what promised 0.1 was never right"
+    for _ in range(1000):
+        calibration.learn([1.0], {0})
+    assert calibration.threshold(0.04) == pytest.approx(0.04, rel=0.05)
+    assert Calibration().threshold(0.3) == pytest.approx(0.3)
+    assert Calibration().threshold(1.5) > 1

@@ -1,0 +1,64 @@
+"""What a drafter's own probabilities are worth: on free text a match in the context promises more than it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+MEMORY = 320
+"""Nodes after which an older one counts for a third."""
+
+FORGIVING = 200
+"""Steps in which a size that is not drafted gets back two thirds of what it lost."""
+
+PRIOR = 24.0
+"""Draft nodes of each size that are taken to have proved right as often as they promised."""
+
+
+class Calibration:
+    """Factors by the size of a probability: nodes that were accepted over nodes that should have been.
+
+    A size that is no longer drafted tells nothing any more; it slowly gets back its good name, so that it is tried again.
+    """
+
+    EDGES = (0.05, 0.15, 0.35, 0.7)
+
+    def __init__(self) -> None:
+        self._expected = [PRIOR * p for p in (0.02, 0.1, 0.25, 0.5, 0.85)]
+        self._accepted = self._expected.copy()
+
+    def _bin(self, probability: float) -> int:
+        return sum(probability > edge for edge in self.EDGES)
+
+    def factor(self, probability: float) -> float:
+        """By what a probability is to be multiplied."""
+        i = self._bin(probability)
+        return self._accepted[i] / self._expected[i]
+
+    def corrected(self, probability: float) -> float:
+        """The probability that was found for nodes with this one."""
+        return min(1.0, probability * self.factor(probability))
+
+    def learn(self, probabilities: Sequence[float], accepted: Collection[int]) -> None:
+        """Take in a tree: the probability of each node's path, and which nodes were accepted. Node 0 does not count."""
+        keep = 1 - 1 / MEMORY
+        seen = {self._bin(probability) for probability in probabilities[1:]}
+        for i in range(len(self._expected)):
+            if i not in seen:
+                self._accepted[i] += (self._expected[i] - self._accepted[i]) / FORGIVING
+        for node in range(1, len(probabilities)):
+            i = self._bin(probabilities[node])
+            self._expected[i] = self._expected[i] * keep + probabilities[node]
+            self._accepted[i] = self._accepted[i] * keep + (node in accepted)
+
+    def threshold(self, floor: float) -> float:
+        """The least probability down to which all are worth `floor` after correction; above 1 if none is."""
+        least = 2.0
+        for i in range(len(self.EDGES), -1, -1):
+            lower, upper = (0.0, *self.EDGES)[i], (*self.EDGES, 1.0)[i]
+            factor = self._accepted[i] / self._expected[i]
+            if upper * factor < floor:
+                break
+            least = max(lower, floor / factor) if factor else 0.0
+            if least > lower:
+                break
+        return least
