@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..backends.base import Sampling, UserError
+from ..backends.loading import BACKENDS
 from . import locations
 from .keymap import ALL as KEYS
 
@@ -42,6 +43,8 @@ class Settings:
     """CPU threads; all physical cores where not set."""
     revision: str | None = None
     """Branch, tag or commit of the target's Hub repository."""
+    backend: str = "auto"
+    """Runtime of the built-in model: auto, transformers or llama.cpp; other models come for one only."""
     gpu_layers: int | None = field(default=None, metadata={"low": 0})
     """GGUF: layers on the GPU; all where there is one if not set, 0 for none."""
     split_mode: str = "layer"
@@ -79,13 +82,14 @@ class Settings:
 
 
 LOADING = (
-    *("draft_model", "device", "dtype", "context", "threads", "revision"),
+    *("draft_model", "device", "dtype", "context", "threads", "revision", "backend"),
     *("gpu_layers", "split_mode", "flash_attention", "kv_type", "rpc"),
 )
 """Settings that count when a model is loaded."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "dtype": DTYPES,
+    "backend": BACKENDS,
     "split_mode": ("layer", "row", "none"),
     "flash_attention": ("auto", "on", "off"),
     "kv_type": ("auto", "f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ BUILTIN = "builtin"
 
 BUILTIN_DRAFT = "builtin-draft"
 """Name of the smaller model that ships with it, to draft for it."""
+
+BACKENDS = ("auto", "transformers", "llama.cpp")
 
 GGUF_ON_HUB = re.compile(r"[\w.-]+/[\w.-]+:[\w.-]+", re.ASCII)
 """Repository and quantization."""
@@ -54,6 +57,9 @@ class LoadOptions:
     kv_type: str = "auto"
     """GGUF only: type of the KV cache: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0; auto follows dtype and is f16 by default.
     f32 leaves flash attention off, so that runtimes can be compared."""
+    backend: str = "auto"
+    """auto, transformers or llama.cpp. Only the built-in models come for both: auto takes llama.cpp, which starts sooner, where
+    it is installed and neither a dtype nor a GPU of torch is asked for."""
     rpc: str = ""
     """GGUF only: `host:port,…` of llama.cpp's RPC servers, whose devices share the layers with those here."""
 
@@ -62,6 +68,39 @@ def builtin_path(name: str = BUILTIN) -> Path:
     """Folder of a model that ships with specchat: BUILTIN or BUILTIN_DRAFT."""
     folder = "draft" if name == BUILTIN_DRAFT else "target"
     return Path(__file__).resolve().parent.parent / "builtin" / "weights" / folder
+
+
+def builtin_gguf(name: str = BUILTIN) -> Path:
+    """The same model as a GGUF file."""
+    folder = builtin_path(name)
+    return folder.with_name(f"{folder.name}-Q8_0.gguf")
+
+
+def _on_llama(spec: str, options: LoadOptions) -> bool:
+    """Whether a built-in model runs on llama.cpp.
+
+    Raises:
+        UserError: it should and cannot.
+    """
+    there = builtin_gguf(spec).is_file()
+    if options.backend == "llama.cpp":
+        if not there:
+            raise UserError(
+                f"{spec} is not in this installation as a GGUF file ({builtin_gguf(spec)} is missing): leave out --backend, or "
+                "make it with `python -m specchat.builtin.gguf_export`."
+            )
+        return True
+    plain = options.backend == "auto" and options.dtype == "auto" and options.device in ("auto", "cpu")
+    return plain and there and importlib.util.find_spec("llama_cpp") is not None
+
+
+def _check_backend(spec: str, options: LoadOptions, gguf: bool) -> None:
+    """Refuse a runtime that cannot read this model."""
+    if options.backend not in BACKENDS:
+        raise UserError(f"There is no backend {options.backend!r}: use {', '.join(BACKENDS)}.")
+    if options.backend == ("transformers" if gguf else "llama.cpp"):
+        other = "GGUF files run on llama.cpp" if gguf else "llama.cpp runs GGUF files"
+        raise UserError(f"{spec} does not run on {options.backend}: {other}, so leave out --backend or name another file.")
 
 
 def load_model(
@@ -105,16 +144,21 @@ def find_model(
 
         recorded = load_recorded(Path(spec.removeprefix("recorded:")))
         return lambda later=None: recorded
+    gguf = spec.lower().endswith(".gguf") or (GGUF_ON_HUB.fullmatch(spec) is not None and not Path(spec).exists())
+    shipped = spec in (BUILTIN, BUILTIN_DRAFT)
+    if not shipped:
+        _check_backend(spec, first, gguf)
+    elif _on_llama(spec, first):
+        return _find_gguf(builtin_gguf(spec), spec, first, progress, cancelled)
     if spec.lower().endswith(".gguf"):
         return _find_gguf(Path(spec).expanduser(), spec, first, progress, cancelled)
-    if GGUF_ON_HUB.fullmatch(spec) and not Path(spec).exists():
+    if gguf:
         from .gguf_hub import locate_gguf
 
         return _find_gguf(locate_gguf(spec, first, progress, cancelled), spec, first, progress, cancelled)
     from .hub import locate
 
     # Importing the runtime takes seconds: a name that leads nowhere should be told at once.
-    shipped = spec in (BUILTIN, BUILTIN_DRAFT)
     if shipped and not builtin_path(spec).is_dir():
         raise UserError(f"{spec} is not in this installation ({builtin_path(spec)} is missing): `specchat doctor` says more.")
     folder = builtin_path(spec) if shipped else locate(spec, first, progress=progress, cancelled=cancelled)

@@ -34,7 +34,9 @@ class Drafts:
     ) -> None:
         target = options_of(command)
         # The draft model runs here, whoever shares the target's layers; a revision is one of the target's repository.
-        self._options = replace(target, context=None, revision=None, rpc="", gpu_layers=0 if target.gpu_layers == 0 else None)
+        self._options = replace(
+            target, context=None, revision=None, rpc="", backend="auto", gpu_layers=0 if target.gpu_layers == 0 else None
+        )
         self._spec = command.draft_model or (BUILTIN_DRAFT if command.model == BUILTIN else "")
         self._target: Model | None = None
         self._found: Loader | None = None

@@ -37,6 +37,7 @@ class Load:
     flash_attention: str = "auto"
     kv_type: str = "auto"
     rpc: str = ""
+    backend: str = "auto"
 
 
 @dataclass(slots=True)

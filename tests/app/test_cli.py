@@ -72,7 +72,7 @@ def test_help_names_every_command_and_option(capsys: pytest.CaptureFixture[str],
     flags = (
         "--model --draft-model --method --set --max-tokens --temperature --top-k --top-p --min-p --repetition-penalty --seed "
         "--stop --stop-regex --raw --json --threads --device --dtype --context --system --color --draft-model --revision "
-        "--gpu-layers --split-mode --flash-attention --kv-type --rpc"
+        "--gpu-layers --split-mode --flash-attention --kv-type --rpc --backend"
     )
     for flag in flags.split():
         assert flag in out
