@@ -2,10 +2,10 @@
 
     python benchmarks/llama_speed.py [--threads N] [--pairs N] [--tokens N] [--model FILE.gguf]
 
-Three ratios with 95% intervals of their medians: our greedy to llama-cpp-python's `create_completion`, our lookup to its
-`LlamaPromptLookupDecoding(num_pred_tokens=10)`, and our lookup to our greedy for each family of tasks. All run the same model
-on the same number of threads without an end token; the processor's time counts, so that other load matters less. Needs the
-packages gguf and llama-cpp-python.
+Ratios with 95% intervals of their medians: our greedy to llama-cpp-python's `create_completion`, our lookup to its
+`LlamaPromptLookupDecoding(num_pred_tokens=10)`, and our lookup and our auto to our greedy for each family of tasks. All run the
+same model on the same number of threads without an end token; the processor's time counts, so that other load matters less.
+Needs the packages gguf and llama-cpp-python.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def main() -> None:
         model = load_llama(file, "model", LoadOptions(device="cpu", threads=options.threads, context=CONTEXT))
         prompts = {family: encode_prompt(model, text) for family, text in FAMILIES.items()}
         every, count, eos = list(prompts.values()), options.tokens, model.info.eos_ids
-        greedy, lookup = ours(model, "greedy", count), ours(model, "lookup", count)
+        greedy, lookup, auto = (ours(model, method, count) for method in ("greedy", "lookup", "auto"))
 
         def tell(name: str, one: Timed, other: Timed, on: Sequence[list[int]]) -> None:
             print(json.dumps({name: compare(one, other, on, options.pairs)}), flush=True)
@@ -159,6 +159,7 @@ def main() -> None:
         drafting.close()
         for family, prompt in prompts.items():
             tell(f"lookup / greedy, {family}", lookup, greedy, [prompt])
+            tell(f"auto / greedy, {family}", auto, greedy, [prompt])
 
 
 if __name__ == "__main__":

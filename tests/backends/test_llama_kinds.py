@@ -47,7 +47,8 @@ def write(file: Path, architecture: str, tensors: dict[str, tuple[int, ...]], fi
     writer.add_token_merges([" ".join(merge) for merge in data["model"]["merges"]])
     writer.add_eos_token_id(2)
     rng = np.random.default_rng(0)
-    for name, shape in {"token_embd.weight": (VOCAB, WIDTH), "output_norm.weight": (WIDTH,), **tensors}.items():
+    shared: dict[str, tuple[int, ...]] = {"token_embd.weight": (VOCAB, WIDTH), "output_norm.weight": (WIDTH,)}
+    for name, shape in (shared | tensors).items():
         if name.endswith("ssm_a"):
             values = -np.exp(rng.normal(0, 0.5, shape))
         elif "norm" in name:
@@ -64,13 +65,21 @@ def write(file: Path, architecture: str, tensors: dict[str, tuple[int, ...]], fi
 
 def attention(layer: int, heads: int = HEADS) -> dict[str, tuple[int, ...]]:
     shapes = {"attn_q": (HEADS, WIDTH), "attn_k": (heads, WIDTH), "attn_v": (heads, WIDTH), "attn_output": (0, WIDTH)}
-    out = {f"blk.{layer}.{name}.weight": (count * HEAD, width) for name, (count, width) in shapes.items()}
+    out: dict[str, tuple[int, ...]] = {
+        f"blk.{layer}.{name}.weight": (count * HEAD, width) for name, (count, width) in shapes.items()
+    }
     return out | {f"blk.{layer}.attn_output.weight": (WIDTH, HEADS * HEAD)}
 
 
 def feed(layer: int) -> dict[str, tuple[int, ...]]:
-    shapes = {"attn_norm": (WIDTH,), "ffn_norm": (WIDTH,), "ffn_gate": (FEED, WIDTH), "ffn_up": (FEED, WIDTH)}
-    return {f"blk.{layer}.{name}.weight": shape for name, shape in (shapes | {"ffn_down": (WIDTH, FEED)}).items()}
+    shapes: dict[str, tuple[int, ...]] = {
+        "attn_norm": (WIDTH,),
+        "ffn_norm": (WIDTH,),
+        "ffn_gate": (FEED, WIDTH),
+        "ffn_up": (FEED, WIDTH),
+        "ffn_down": (WIDTH, FEED),
+    }
+    return {f"blk.{layer}.{name}.weight": shape for name, shape in shapes.items()}
 
 
 def gemma2(folder: Path) -> Path:
