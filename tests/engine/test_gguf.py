@@ -1,0 +1,72 @@
+"""The engine with GGUF models: options and a draft model arrive, and broken files leave the loaded model where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded, Loading, Unloaded
+
+from ..backends.llama_tiny import gguf_of, needs_llama, tiny_folder
+from .helpers import BareEngine, steps_of
+
+pytestmark = needs_llama
+
+EXACT = {"device": "cpu", "threads": 1, "kv_type": "f32", "flash_attention": "off", "context": 300}
+
+
+@pytest.fixture
+def engine(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BareEngine]:
+    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path / "cache"))
+    engine = BareEngine(log)
+    yield engine
+    engine.close()
+
+
+def tokens(engine: BareEngine, id: int, method: str) -> list[int]:
+    engine.send(Generate(id, prompt="one two three one two", raw=True, method=method, max_tokens=24))
+    events = engine.until(id, Finished, Failed)
+    assert isinstance(events[-1], Finished), events[-1]
+    return [token for step in steps_of(events, id) for token in step.tokens]
+
+
+def damaged(file: Path, change: Callable[[bytes], bytes]) -> str:
+    file.write_bytes(change(gguf_of(tiny_folder()).read_bytes()))
+    return str(file)
+
+
+def test_draft_and_early_exit_and_broken_files(engine: BareEngine, tmp_path: Path) -> None:
+    model = str(gguf_of(tiny_folder()))
+    engine.send(Load(1, model, draft_model=model, **EXACT))  # type: ignore[arg-type]
+    events = engine.until(1, Loaded, Failed)
+    loaded = events[-1]
+    assert isinstance(loaded, Loaded), loaded
+    assert (loaded.info["backend"], loaded.info["context"]) == ("llama.cpp", 300)
+    assert (loaded.draft["name"], loaded.draft["context"]) == (model, 300)
+    assert loaded.unavailable == {}
+    stages = list(dict.fromkeys(event.stage for event in events if isinstance(event, Loading)))
+    assert stages == ["import", "weights", "check", "draft weights", "draft check"]
+    plain = tokens(engine, 2, "greedy")
+    assert len(plain) > 3
+    for id, method in enumerate(("draft", "tree", "early-exit"), 3):
+        assert tokens(engine, id, method) == plain
+    broken = {
+        damaged(tmp_path / "magic.gguf", lambda data: b"PK" + data[2:]): "no GGUF file",
+        damaged(tmp_path / "short.gguf", lambda data: data[: len(data) // 2]): "not copied completely",
+        damaged(tmp_path / "new.gguf", lambda data: data.replace(b"llama", b"llamb")): "'llamb', which this version",
+        str(tmp_path / "none.gguf"): "There is no file",
+    }
+    for id, (file, said) in enumerate(broken.items(), 10):
+        engine.send(Load(id, file))
+        *before, failed = engine.until(id, Failed, Loaded)
+        assert isinstance(failed, Failed), failed
+        assert failed.cause == "user"
+        assert said in failed.sentence
+        assert "\n" not in failed.sentence
+        if Unloaded(0) in before:  # llama.cpp itself refused it, when the room had been made
+            assert "load one again" in failed.sentence
+            engine.send(Load(20, model, **EXACT))  # type: ignore[arg-type]
+            engine.until(20, Loaded)
+    assert tokens(engine, 30, "greedy") == plain
