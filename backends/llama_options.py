@@ -79,7 +79,8 @@ def _placement(options: LoadOptions, gpus: list[Device]) -> tuple[int, int, int]
     asked = kind in ("cuda", "mps") or bool(options.gpu_layers)
     if kind == "cpu" and options.gpu_layers:
         raise UserError("Layers on the GPU need a GPU as the device: leave out one of the two.")
-    if not library().llama_supports_gpu_offload() or (not gpus and asked):
+    # A build with RPC says that it can, GPU or not.
+    if not library().llama_supports_gpu_offload() or not gpus:
         if asked:
             flag = "-DGGML_METAL=on" if kind == "mps" else "-DGGML_CUDA=on"
             raise UserError(

@@ -185,6 +185,17 @@ def test_options_that_cannot_be(options: LoadOptions, told: str) -> None:
         load_model(str(gguf_of(tiny_folder())), options)
 
 
+def test_a_build_with_rpc_but_no_gpu_computes_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    from specchat.backends.llama_library import library
+
+    # Such a build says that it can offload.
+    monkeypatch.setattr(library(), "llama_supports_gpu_offload", lambda: True)
+    model = load_model(str(gguf_of(tiny_folder())), LoadOptions(threads=1))
+    assert model.info.device == "cpu"
+    model.open_session().close()
+    model.close()
+
+
 @pytest.mark.parametrize("stop_at", ["weights", "check"])
 def test_loading_can_be_cancelled(stop_at: str) -> None:
     seen: list[str] = []

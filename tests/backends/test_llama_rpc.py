@@ -131,4 +131,5 @@ def test_layers_on_a_server_give_the_same_tokens(server: str) -> None:
         load(server, gpu_layers=0)
     there.close()
     # Without --rpc the same process computes here again.
-    assert load_llama(gguf_of(tiny_folder()), "tiny", FLOAT32).info.device == "cpu"
+    for options in (FLOAT32, LoadOptions(threads=1)):
+        assert load_llama(gguf_of(tiny_folder()), "tiny", options).info.device == "cpu"
