@@ -2,7 +2,7 @@
 
     python -m specchat.builtin.handwritten > builtin/HAND_PROMPTS.md
 
-`handwritten.jsonl` holds the prompts and what a good answer says. Whether an answer is good is judged by a person; the
+`handwritten.jsonl` holds the prompts and what a good answer says. Whether an answer is good is judged by reading it; the
 verdicts are in the file as well, each for the answer it was given to, and are left out where the answer has changed.
 """
 
@@ -67,11 +67,11 @@ def main() -> None:
         return
     verdicts = [asked.get("good") if asked.get("answer") == answer else None for asked, answer in pairs]
     print("# Forty prompts written by hand\n")
-    print("The prompts were written before the training data was last changed, as a new user would write them, by someone who")
     print(
-        "knew what the model is meant for. Answers are greedy, in float32 (`python -m specchat.builtin.handwritten`); a person"
+        "The prompts were written as a new user would write them, before the training data was last changed, by someone who had"
     )
-    print(f"judged them: **{sum(verdict is True for verdict in verdicts)} of {len(pairs)} are good**.")
+    print("read the generators earlier. Answers are greedy, in float32 (`python -m specchat.builtin.handwritten`), and")
+    print(f"judged by reading them: **{sum(verdict is True for verdict in verdicts)} of {len(pairs)} are good**.")
     names = {True: "good", False: "**not good**", None: "not judged"}
     for number, ((asked, answer), verdict) in enumerate(zip(pairs, verdicts, strict=True), 1):
         print(f"\n## {number}. {names[verdict]}\n")
