@@ -5,12 +5,17 @@ from pathlib import Path
 BUILTIN = "builtin"
 """The name under which users load the built-in target model."""
 
+BUILTIN_DRAFT = "builtin-draft"
+"""The name under which users load its draft model."""
+
+_FOLDERS = {BUILTIN: "target", BUILTIN_DRAFT: "draft"}
+
 
 def path(name: str = "target") -> Path:
     """The folder with the weights, tokenizer and configuration of a built-in model.
 
     Args:
-        name: `"target"`; `"builtin"` means the same.
+        name: `"target"` or `"draft"`; `"builtin"` and `"builtin-draft"`, as users name them, mean the same.
 
     Returns:
         A folder that `from_pretrained` loads offline. It lies inside the package, in a checkout and in a wheel alike.
@@ -18,7 +23,7 @@ def path(name: str = "target") -> Path:
     Raises:
         FileNotFoundError: the weights are not there; the message names the command that makes them.
     """
-    folder = Path(__file__).parent / "weights" / ("target" if name == BUILTIN else name)
+    folder = Path(__file__).parent / "weights" / _FOLDERS.get(name, name)
     if not (folder / "model.safetensors").is_file():
         raise FileNotFoundError(
             f"The built-in model {name!r} is not in {folder}. Reinstall specchat, or make it with "

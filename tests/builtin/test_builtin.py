@@ -17,6 +17,7 @@ from specchat.builtin.facts import FACTS
 def test_the_folder_is_found_and_small() -> None:
     folder = builtin.path()
     assert builtin.path(builtin.BUILTIN) == folder
+    assert builtin.path(builtin.BUILTIN_DRAFT) == builtin.path("draft") != folder
     assert (folder / "config.json").is_file()
     assert sum(file.stat().st_size for file in folder.iterdir()) <= 20_000_000
 
