@@ -36,7 +36,7 @@ def rows(nodes: int) -> list[tuple[str, str, dict[str, Any]]]:
         (f"lookup, {nodes} nodes", "lookup", {"nodes": nodes}),
         (f"fusion, {nodes} nodes", "fusion", {"nodes": nodes}),
         ("early-exit, 4 of 8 layers, K = 4", "early-exit", {"layers": 4, "tokens": 4, "schedule": "constant"}),
-        ("draft, K = 4", "draft", {"tokens": 4}),
+        ("draft, K = 4", "draft", {"tokens": 4, "schedule": "constant"}),
         (f"tree, depth 4, {nodes} nodes", "tree", {"depth": 4, "nodes": nodes}),
         (f"tree with lookup and recycle, {nodes} nodes", "tree", {"depth": 4, "nodes": nodes, "merge": "lookup,recycle"}),
     ]
@@ -58,7 +58,9 @@ def main() -> None:
     for name, messages in examples(options.prompts * 20):
         family = TASKS[name].family
         if family in FAMILIES and len(prompts[family]) < options.prompts:
-            prompts[family].append(target.encode_chat(messages[:-1]))
+            prompts[family].append(
+                target.encode_chat([{"role": message["role"], "content": message["content"]} for message in messages[:-1]])
+            )
     print(f"| | {' | '.join(FAMILIES)} | all |\n|---|{'---|' * (len(FAMILIES) + 1)}")
     plain: dict[tuple[str, int], list[int]] = {}
     for shown, method, settings in rows(options.nodes):

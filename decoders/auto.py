@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from .base import Context, Drafter, Tree, Verified, param
 from .calibration import Calibration
 from .costs import PassCosts
-from .draft import Draft, DraftParams
+from .draft import Draft
 from .early_exit import EarlyExit
 from .fusion import Fusion, FusionParams
 from .proposers import mismatch
@@ -39,8 +39,8 @@ LONGEST_REST = 768
 RETRIAL = 2
 """Rounds of a later trial."""
 
-PROBE = 4
-"""While a rival leads, fusion says every so many steps what it expects: a passage that is copied shows there at once."""
+PROMISE = 2.0
+"""Where fusion expects this many times plain decoding's speed, no rival is put on trial: a copy is no time for it."""
 
 MARGIN = 1.03
 """A rival must be this much faster to take over, and a draft of fusion's to be made at all: estimates err."""
@@ -149,7 +149,7 @@ class Auto(Drafter):
         self._via = "plain"
         self._fresh = False
         """The rival in force has to read the text first: that round tells nothing about its speed."""
-        self._idle, self._nap, self._probe = 0, 1, 0
+        self._idle, self._nap = 0, 1
         self._growing = 0.0
         self._note = ""
 
@@ -241,12 +241,10 @@ class Auto(Drafter):
         known = self._experience
         rival = known.rivals[name]
         trial = known.leader != name
-        self._probe -= 1
-        if not trial and (self._via == "fusion" or self._probe <= 0):
-            self._probe = PROBE
-            tree = self._own(context, known, beat=MARGIN * rival.record.speed)
-            if len(tree) > 1:
-                return tree
+        # A round of a rival takes many times as long as growing a tree, and a passage that is copied shows there at once.
+        tree = self._own(context, known, beat=PROMISE / known.costs.seconds(1) if trial else MARGIN * rival.record.speed)
+        if len(tree) > 1:
+            return tree
         drafter = self._models.get(name)
         self._fresh = drafter is None or self._via != name
         if drafter is None:
@@ -312,7 +310,7 @@ class Auto(Drafter):
 def _make(name: str) -> Drafter:
     """A rival. A draft's length follows its confidence: it changes from word to word, more than averages tell."""
     if name == "draft":
-        return Draft(DraftParams(schedule="confidence", most=12))
+        return Draft()
     return EarlyExit()
 
 

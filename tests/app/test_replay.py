@@ -120,10 +120,11 @@ def test_a_fit_is_judged_on_the_records_that_it_has_not_seen() -> None:
     truth = LatencyCurve(((1, 1.0), (11, 1.1)), prefill_token=0.002, step=0.05)
     rows: list[dict[str, Any]] = []
     for i in range(40):
-        passes = [[1, 10 + i], [11, 5 + (i * 7) % 30]]
-        row = {"file": f"set{i % 3}.jsonl", "method": REFERENCE.label, "prompt": 50 + 31 * i % 900, "tokens": 120 + i}
-        row |= {"passes": passes, "draft_seconds": 0.0}
-        measured = truth.speedup(row["prompt"], row["tokens"], dict(passes))
+        passes = {1: 10 + i, 11: 5 + (i * 7) % 30}
+        prompt, tokens = 50 + 31 * i % 900, 120 + i
+        row: dict[str, Any] = {"file": f"set{i % 3}.jsonl", "method": REFERENCE.label, "prompt": prompt, "tokens": tokens}
+        row |= {"passes": [list(pair) for pair in passes.items()], "draft_seconds": 0.0}
+        measured = truth.speedup(prompt, tokens, passes)
         # What is not fitted was measured on a machine on which everything is 10% better.
         rows.append({**row, "speedup": measured * (1.1 if i % 2 else 1.0)})
     _, report = fit_rows(rows)

@@ -118,10 +118,11 @@ def test_a_quick_draft_model_takes_over_and_a_slow_one_does_not(
     prompt = encode_prompt(builtin_model, "Tell me a story about a dog.")
     expected = [token for step in Conversation(builtin_model).generate(prompt, max_tokens=60) for token in step.tokens]
     answer, taken, notes = drive(
-        auto, builtin_model, prompt, lambda nodes: 1 + 0.05 * nodes, draft_model=draft_model, draft_cost=seconds
+        auto, builtin_model, prompt, lambda nodes: 1 + 0.05 * nodes, draft_model=draft_model, draft_cost=seconds, tokens=400
     )
     assert answer[: len(expected)] == expected[: len(answer)]
     assert any("on trial" in note for note in notes)
+    # Each is tried a few times whatever it costs: on a short text these trials alone are a third of the steps.
     share = (taken["draft"] + taken["early-exit"]) / sum(taken.values())
     assert low <= share <= high
 
