@@ -58,10 +58,9 @@ def test_switch_in_mid_answer_type_cancel_and_go_on(env: dict[str, str], slow_re
         engine = engine_of(terminal)
         terminal.send("n 1 draft")  # bare letters, digits and space type, also during an answer
         terminal.wait("n 1 draft")
-        terminal.send("\x0e")
-        terminal.wait(lambda text: "recompute" in text)
-        terminal.send("\x0e")
-        terminal.wait(lambda text: "◆ lookup" in text)
+        for method in ("◆ sample", "◆ recompute"):
+            terminal.send("\x0e")
+            terminal.wait(method)
         terminal.wait("finished", 30)
         assert "n 1 draft" in terminal.text, "the draft survives"
         terminal.send("\x7f" * 9 + "keeper\r")
