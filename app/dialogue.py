@@ -16,12 +16,15 @@ from ..engine.messages import (
     Generate,
     Loaded,
     Loading,
+    PiecesOf,
+    PieceTable,
     Prefilling,
     Started,
     Steps,
     Switch,
     Switched,
 )
+from .pieces import Pieces
 from .transcript import Answer, Notice, Prompt, Transcript
 
 Phase = Literal["loading", "unloaded", "ready", "prefill", "writing", "stopping"]
@@ -83,6 +86,8 @@ class Dialogue:
     loading: Loading | None = None
     info: dict[str, Any] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)
+    pieces: Pieces = field(default_factory=Pieces)
+    """The text of single tokens; empty until the engine has told them."""
     prefill: tuple[int, int] = (0, 0)
     answer: Answer | None = None
     """The one being written."""
@@ -220,6 +225,8 @@ class Dialogue:
                     self.phase = "loading"
             case Loaded():
                 self._loaded(event)
+            case PieceTable():
+                self.pieces = Pieces(event.pieces)
             case Failed():
                 self._failed(event)
             case Started() | Prefilling() | Steps() | Switched() | Finished() if event.id == self._answer_id:
@@ -253,6 +260,7 @@ class Dialogue:
     def _loaded(self, event: Loaded) -> None:
         known = self.info
         self.info, self.unavailable, self.loading = event.info, event.unavailable, None
+        self.engine.send(PiecesOf(self.engine.next_id()))
         if known or self.answer is not None:  # a reload: said before
             return
         self.phase = "ready"

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..engine.messages import StepRecord
+from .steplog import StepLog
+from .totals import Totals, counted
 
 SHADES = 6
 """Colours that runs cycle through; neighbours differ with any number from two."""
@@ -116,6 +118,11 @@ class Answer:
     reason: str | None = None
     methods: list[str] = field(default_factory=list)
     """Every method that wrote a part, in order of first use."""
+    log: StepLog = field(default_factory=StepLog)
+    """Step number i made run number i; a last run of text that had been held back has none."""
+    totals: Totals = field(default_factory=Totals)
+    by_method: dict[str, Totals] = field(default_factory=dict)
+    """The same for the steps of each method."""
     _shade: int = -1
     _plain: int = -2
 
@@ -135,8 +142,13 @@ class Answer:
         run = Run(step.text, count, step.method, shade, step.drafted, step.accepted, seconds, step.carried if self.runs else 0)
         self.runs.append(run)
         self.figures.add(count, step.drafted, step.accepted, seconds)
-        if step.method not in self.methods:
+        if step.method not in self.by_method:
             self.methods.append(step.method)
+            self.by_method[step.method] = Totals()
+        self.log.append(step)
+        like = counted(step)
+        self.totals.add(like)
+        self.by_method[step.method].add(like)
         return run
 
     def finish(self, reason: str, tail: str = "") -> None:

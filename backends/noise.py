@@ -3,6 +3,7 @@ order. Integers only, so that whoever needs one number needs no runtime; `choose
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 
 MASK64 = 0xFFFFFFFFFFFFFFFF
@@ -54,3 +55,9 @@ def uniform(seed: int, position: int, purpose: Purpose, attempt: int = 0) -> flo
     """One number of (0, 1) for each (seed, position, purpose, attempt), independent of the tokens' noise there."""
     # Token t takes number t + 1 of the stream, so number 0 is free.
     return ((_mix(noise_key(seed, position, purpose, attempt)) >> (64 - UNIFORM_BITS)) + 0.5) * 2.0**-UNIFORM_BITS
+
+
+def gumbel_of(seed: int, position: int, token: int) -> float:
+    """The standard Gumbel noise that `choose` adds to one token's log-probability."""
+    bits = _mix((noise_key(seed, position) + (token + 1) * GOLDEN) & MASK64) >> (64 - UNIFORM_BITS)
+    return -math.log(-math.log((bits + 0.5) * 2.0**-UNIFORM_BITS))

@@ -227,6 +227,8 @@ class Outcome:
     accepted: int = 0
     done: bool = False
     """The answer has ended."""
+    probs: tuple[float, ...] = ()
+    """As `loop.Step.probs`."""
 
 
 def param(default: Any, doc: str, *, low: float | None = None, high: float | None = None, choices: Sequence[str] = ()) -> Any:

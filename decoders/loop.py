@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..backends.base import PREFILL_CHUNK, ContextFull, Message, Model, Sampling, UserError
+from ..backends.base import PREFILL_CHUNK, ContextFull, Message, Model, Sampling, Scores, UserError
 from . import registry
 from .accept import accept
 from .base import Acceptance, Context, Drafter, Outcome, Tree, Verified, parse_params
 from .stats import Totals
 from .text import Stops, TextStream
-from .verify import walk
+from .verify import probabilities, walk
 
 FinishReason = Literal["eos", "length", "context", "stop", "cancelled", "error"]
 """eos: the model ended its answer; length: the token limit; context: the context is full; stop: a stop string or regex."""
@@ -51,6 +51,9 @@ class Step:
     """Nodes of `tree` on the accepted path."""
     note: str = ""
     """What the drafter has to say about this step, if anything."""
+    probs: tuple[float, ...] = ()
+    """Where the answer is watched: the target's probability (plain softmax) of each node's token after node 0, in node order,
+    then of the last token of this pass, the target's own choice."""
 
 
 class Conversation:
@@ -173,6 +176,10 @@ class Generation(Iterator[Step]):
         self.reused = session.align(prompt[:-1])
         """Prompt tokens that were in the cache already."""
         self.prefill_seconds = 0.0
+        self.watched = False
+        """Whether steps carry probabilities."""
+        self.watch_seconds = 0.0
+        """Seconds that reading them took; they are in no step's time."""
         self._text = TextStream(model.decode, stops)
         self._eos = frozenset(model.info.eos_ids)
         self._branching = model.info.capabilities.tree
@@ -275,7 +282,7 @@ class Generation(Iterator[Step]):
         started = time.perf_counter()
         session, drafter = self.conversation.session, self._leaving or self.drafter
         nodes, forward = session.nodes_evaluated, session.forward_seconds
-        draft_seconds = 0.0
+        draft_seconds, watching = 0.0, self.watch_seconds
         if self._leaving is not None:
             self._leaving = None
             settled = drafter.leave(self._context())
@@ -303,10 +310,11 @@ class Generation(Iterator[Step]):
             nodes=session.nodes_evaluated - nodes,
             draft_seconds=draft_seconds,
             forward_seconds=forward_seconds,
-            other_seconds=time.perf_counter() - started - forward_seconds - draft_seconds,
+            other_seconds=time.perf_counter() - started - forward_seconds - draft_seconds - (self.watch_seconds - watching),
             tree=outcome.tree,
             path=tuple(outcome.path),
             note=drafter.note,
+            probs=outcome.probs,
         )
         self.totals.add(step)
         self.by_method.setdefault(step.tree.via or step.method, Totals()).add(step)
@@ -343,13 +351,20 @@ class Generation(Iterator[Step]):
             # What the drafters learn is what became of it.
             for node, follows in zip(path, [*(tree.tokens[node] for node in path[1:]), last], strict=True):
                 chosen[node] = follows
+        probs = self._watch(tree, scores, path[-1], chosen[path[-1]]) if self.watched else ()
         session.commit(path)
         tokens = [tree.tokens[node] for node in path[1:]] + [chosen[path[-1]]]
         if fits:
             drafter.learn(Verified(tree, chosen, path, scores, draft_seconds, session.forward_seconds - forward))
         drafted = len(tree) - 1 - len(tree.window)
         accepted = sum(node not in tree.window for node in path[1:]) if tree.window else len(path) - 1
-        return draft_seconds, early, Outcome(tokens, tree, path, drafted, accepted)
+        return draft_seconds, early, Outcome(tokens, tree, path, drafted, accepted, probs=probs)
+
+    def _watch(self, tree: Tree, scores: Scores, end: int, last: int) -> tuple[float, ...]:
+        start = time.perf_counter()
+        found = probabilities(tree, scores, end, last)
+        self.watch_seconds += time.perf_counter() - start
+        return found
 
     def _cut(self, new: list[int], *, done: bool = False) -> list[int]:
         """The tokens of a step, cut after an EOS or at the token limit; sets the finish reason."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from ..backends.base import Scores
 from .base import Tree
 
 
@@ -25,3 +27,22 @@ def walk(tree: Tree, chosen: Sequence[int]) -> list[int]:
         if tree.parents[node] == last and tree.tokens[node] == chosen[last]:
             path.append(node)
     return path
+
+
+def probabilities(tree: Tree, scores: Scores, end: int, last: int) -> tuple[float, ...]:
+    """The target's probability (plain softmax) of every token after node 0, in node order, then of `last` after node `end`.
+
+    Args:
+        tree: what was verified [n].
+        scores: row i is node i's.
+        end: the last accepted node.
+        last: the token chosen after it.
+    """
+    rows: dict[int, Any] = {}
+
+    def prob(node: int, token: int) -> float:
+        if node not in rows:
+            rows[node] = scores.probs(node)
+        return float(rows[node][token])
+
+    return (*(prob(tree.parents[node], tree.tokens[node]) for node in range(1, len(tree))), prob(end, last))

@@ -11,7 +11,24 @@ from ..backends.base import Model, UserError
 from ..decoders.base import Acceptance, label_of
 from ..decoders.loop import Conversation, Generation, Step
 from .failures import failure
-from .messages import Event, Failed, Finished, Generate, Prefilling, Started, StepRecord, Steps, Switch, Switched
+from .judging import judged
+from .messages import (
+    Advance,
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    Judge,
+    Pause,
+    Paused,
+    Prefilling,
+    Started,
+    StepRecord,
+    Steps,
+    Switch,
+    Switched,
+    Watch,
+)
 from .requests import prompt_of, sampling_of, stops_of
 
 Post = Callable[[Event], None]
@@ -31,6 +48,16 @@ class Lane:
         """What the turns go by: seconds of own compute, counted from the clock of the race that the answer joined."""
         self.busy_seconds = 0.0
         """Seconds of the running answer's own compute."""
+        self.answered: Generation | None = None
+        """The running or the last answer."""
+        self.paused = False
+        self.due = 0
+        """Steps that a paused answer may still take."""
+
+    @property
+    def held(self) -> bool:
+        """Paused, and no step is due."""
+        return self.paused and self.due <= 0
 
     def close(self) -> None:
         """Free the KV cache."""
@@ -50,8 +77,8 @@ class Lanes:
 
     @property
     def running(self) -> bool:
-        """Whether any answer is being written."""
-        return bool(self._running)
+        """Whether any answer wants a turn: one is being written, and not paused."""
+        return not all(lane.held for lane in self._running)
 
     def start(self, model: Model | None, request: Generate, draft_model: DraftModel = None) -> None:
         """Begin an answer; the lane's cache keeps what it shares with the prompt.
@@ -84,7 +111,9 @@ class Lanes:
         except BaseException as error:  # see `failure`
             self._fail(lane, request.id, error)
             return
-        lane.id, lane.generation, lane.busy_seconds = request.id, generation, 0.0
+        lane.id, lane.generation, lane.answered, lane.busy_seconds = request.id, generation, generation, 0.0
+        lane.paused, lane.due = request.paused, 0
+        generation.watched = request.watch
         # A lane that joins late starts level with the one furthest behind, else it would have the device to itself.
         lane.clock = min((other.clock for other in self._running), default=0.0)
         self._running.append(lane)
@@ -106,6 +135,40 @@ class Lanes:
             self._post(failed)
             return
         self._post(Switched(request.id, lane.generation.method, _label(lane.generation)))
+
+    def pause(self, request: Pause) -> None:
+        """Hold a running answer, or let it go on."""
+        lane = self._find(request.id)
+        if lane is None:
+            return
+        lane.paused, lane.due = request.paused, 0
+        if not lane.paused:
+            # What it did not compute while it was held is no debt of the others.
+            others = (other.clock for other in self._running if other is not lane and not other.held)
+            lane.clock = max(lane.clock, min(others, default=lane.clock))
+        self._post(Paused(lane.id, lane.paused))
+
+    def step(self, request: Advance) -> None:
+        """Let a paused answer take some steps."""
+        if (lane := self._find(request.id)) is not None and lane.paused:
+            lane.due += max(0, request.steps)
+
+    def watch(self, request: Watch) -> None:
+        """Let a running answer's steps carry probabilities, or no longer."""
+        if (lane := self._find(request.id)) is not None and lane.generation is not None:
+            lane.generation.watched = request.on
+
+    def judge(self, request: Judge) -> None:
+        """How near a tie two tokens are, by a pass of their own: no lane's clock counts it."""
+        lane = self._lanes.get(request.lane)
+        try:
+            if lane is None or lane.answered is None:
+                raise UserError("That answer is gone: run it again to compare.")
+            self._post(judged(request, lane.conversation.model, lane.answered))
+        except BaseException as error:  # see `failure`
+            failed = failure(request.id, error)
+            failed.ended = False
+            self._post(failed)
 
     def cancel(self, id: int) -> bool:
         """End a running answer at once, keeping what is there; whether there was one."""
@@ -134,7 +197,7 @@ class Lanes:
 
     def advance(self) -> None:
         """One forward pass for the lane that has computed least."""
-        lane = min(self._running, key=lambda lane: lane.clock)
+        lane = min((lane for lane in self._running if not lane.held), key=lambda lane: lane.clock)
         assert lane.generation is not None
         self._turn(lane, lane.generation)
 
@@ -143,14 +206,15 @@ class Lanes:
 
     def _turn(self, lane: Lane, generation: Generation) -> None:
         """One `advance` on the lane's own clock, and the events that follow from it."""
-        before = generation.prefill_seconds
+        before, watching = generation.prefill_seconds, generation.watch_seconds
         start = time.perf_counter()
         try:
             step = generation.advance()
-            seconds = time.perf_counter() - start
+            seconds = time.perf_counter() - start - (generation.watch_seconds - watching)
             lane.clock += seconds
             lane.busy_seconds += seconds
             if step is not None:
+                lane.due -= lane.paused
                 self._post(Steps(lane.id, [record(step)]))
             elif generation.prefill_seconds > before:
                 self._post(Prefilling(lane.id, generation.prefilled, generation.prompt_tokens - 1))
@@ -219,6 +283,8 @@ def record(step: Step) -> StepRecord:
         step.forward_seconds,
         step.other_seconds,
         carried=step.carried,
+        probs=list(step.probs),
+        note=step.note,
     )
     if step.drafted:
         out.tree_tokens, out.tree_parents, out.path = step.tree.tokens, step.tree.parents, list(step.path)

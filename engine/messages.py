@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, get_args
 
 
 @dataclass(slots=True)
@@ -61,6 +61,10 @@ class Generate:
     max_tokens: int | None = None
     stop: list[str] = field(default_factory=list)
     stop_regex: list[str] = field(default_factory=list)
+    watch: bool = False
+    """As if Watch had been sent."""
+    paused: bool = False
+    """As if Pause had been sent."""
 
 
 @dataclass(slots=True)
@@ -79,6 +83,50 @@ class Cancel:
     cause "cancelled". An id that has ended is ignored."""
 
     id: int
+
+
+@dataclass(slots=True)
+class Pause:
+    """Hold the answer `id` (it takes no turn of the device), or let it go on. Answered by Paused; an id that has ended is
+    ignored."""
+
+    id: int
+    paused: bool = True
+
+
+@dataclass(slots=True)
+class Advance:
+    """Let the answer `id`, which is paused, take some steps (and before the first of them the prompt's prefill)."""
+
+    id: int
+    steps: int = 1
+
+
+@dataclass(slots=True)
+class Watch:
+    """Let the steps of the answer `id` carry the target's probabilities of what was drafted, or no longer."""
+
+    id: int
+    on: bool = True
+
+
+@dataclass(slots=True)
+class PiecesOf:
+    """Ask for the text of every token. Answered by PieceTable."""
+
+    id: int
+
+
+@dataclass(slots=True)
+class Judge:
+    """Ask how near a tie is: a lane's answer has one token at a position and another answer with the same text before it has
+    `other` there. Answered by Judged, or by Failed with `ended` False."""
+
+    id: int
+    lane: str
+    position: int
+    """Index into the tokens of the lane's answer."""
+    other: int
 
 
 @dataclass(slots=True)
@@ -179,6 +227,10 @@ class StepRecord:
     path: list[int] = field(default_factory=list)
     carried: int = 0
     """Characters at the start of `text` that belong to the step before."""
+    probs: list[float] = field(default_factory=list)
+    """Of a watched answer: the target's probability of each tree node's token after node 0, then of the last token."""
+    note: str = ""
+    """What the drafter says about the step."""
 
 
 @dataclass(slots=True)
@@ -196,6 +248,35 @@ class Switched:
     id: int
     method: str
     label: str
+
+
+@dataclass(slots=True)
+class Paused:
+    """An answer is held, or goes on."""
+
+    id: int
+    paused: bool
+
+
+@dataclass(slots=True)
+class PieceTable:
+    """The text that each token shows as when alone, by id; special tokens by name. Nothing is sanitised."""
+
+    id: int
+    pieces: list[str]
+
+
+@dataclass(slots=True)
+class Judged:
+    """What one plain pass says of two tokens: `token` is the lane's own at that position. `gap` is how far their logits are
+    apart (with a temperature: their noisy scores); a tiny one is a near tie."""
+
+    id: int
+    lane: str
+    position: int
+    token: int
+    other: int
+    gap: float
 
 
 @dataclass(slots=True)
@@ -254,16 +335,26 @@ class Failed:
     """With cause died: the other answers and loads that ended with it."""
 
 
-Command = Load | Generate | Switch | Cancel | CloseLane | Unload | Work | Quit
-Event = Ready | Loading | Loaded | Started | Prefilling | Steps | Switched | Finished | Unloaded | Working | Worked | Failed
+Command = Load | Generate | Switch | Cancel | Pause | Advance | Watch | PiecesOf | Judge | CloseLane | Unload | Work | Quit
+Event = (
+    Ready
+    | Loading
+    | Loaded
+    | Started
+    | Prefilling
+    | Steps
+    | Switched
+    | Paused
+    | Finished
+    | PieceTable
+    | Judged
+    | Unloaded
+    | Working
+    | Worked
+    | Failed
+)
 
-_KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (
-        *(Load, Generate, Switch, Cancel, CloseLane, Unload, Work, Quit),
-        *(Ready, Loading, Loaded, Started, Prefilling, Steps, Switched, Finished, Unloaded, Working, Worked, Failed),
-    )
-}
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in (*get_args(Command), *get_args(Event))}
 _STEP_FIELDS = tuple(f.name for f in fields(StepRecord))
 
 

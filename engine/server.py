@@ -15,7 +15,27 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from .logfile import log, log_path, redirect
-from .messages import Cancel, CloseLane, Failed, Generate, Load, Loaded, Loading, Quit, Ready, Switch, Unload, Unloaded, Work
+from .messages import (
+    Advance,
+    Cancel,
+    CloseLane,
+    Failed,
+    Generate,
+    Judge,
+    Load,
+    Loaded,
+    Loading,
+    Pause,
+    PiecesOf,
+    PieceTable,
+    Quit,
+    Ready,
+    Switch,
+    Unload,
+    Unloaded,
+    Watch,
+    Work,
+)
 from .messages import parse as parse_message
 from .outbox import Outbox
 
@@ -88,6 +108,16 @@ class Server:
             case Cancel():
                 lanes.cancel(command.id)
                 self._cancelled.discard(command.id)
+            case Pause():
+                lanes.pause(command)
+            case Advance():
+                lanes.step(command)
+            case Watch():
+                lanes.watch(command)
+            case Judge():
+                lanes.judge(command)
+            case PiecesOf():
+                self._outbox.post(PieceTable(command.id, self._model.pieces() if self._model is not None else []))
             case CloseLane():
                 lanes.close_lane(command.lane)
             case Work():

@@ -10,7 +10,23 @@ import pytest
 from specchat.backends import ContextFull, UserError
 from specchat.backends.recorded import RecordedModel, RecordedSession
 from specchat.engine.lanes import Lanes
-from specchat.engine.messages import Event, Failed, Finished, Generate, Prefilling, Started, Steps, Switch, Switched
+from specchat.engine.messages import (
+    Advance,
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    Judge,
+    Judged,
+    Pause,
+    Paused,
+    Prefilling,
+    Started,
+    Steps,
+    Switch,
+    Switched,
+    Watch,
+)
 
 from .helpers import failures, steps_of, text_of
 
@@ -264,3 +280,97 @@ def test_trees_cross_only_where_something_was_drafted(desk: Desk) -> None:
         else:
             assert not step.tree_tokens
             assert not step.path
+
+
+def test_a_paused_answer_takes_no_turn_until_it_goes_on(desk: Desk) -> None:
+    desk.lanes.start(model(), Generate(1, lane="a", prompt="hi"))
+    desk.run(3)
+    desk.lanes.pause(Pause(1))
+    assert desk.events[-1] == Paused(1, True)
+    assert not desk.lanes.running
+    written = len(steps_of(desk.events, 1))
+    desk.lanes.step(Advance(1, 2))
+    desk.run()
+    assert len(steps_of(desk.events, 1)) == written + 2
+    desk.lanes.pause(Pause(1, False))
+    desk.run()
+    assert text_of(desk.events, 1) == TEXT
+
+
+def test_an_answer_may_begin_paused_and_steps_once_through_the_prefill(desk: Desk) -> None:
+    long = "word " * 300
+    desk.lanes.start(model(prompt=long), Generate(1, prompt=long, paused=True))
+    assert not desk.lanes.running
+    desk.lanes.step(Advance(1))
+    desk.run()
+    assert any(isinstance(event, Prefilling) for event in desk.events)
+    assert len(steps_of(desk.events, 1)) == 1
+
+
+def test_a_paused_answer_does_not_stop_the_others_and_has_no_claim_on_the_time_it_was_held(desk: Desk) -> None:
+    desk.lanes.start(model(0.001), Generate(1, lane="a", prompt="hi"))
+    desk.lanes.start(model(0.001), Generate(2, lane="b", prompt="hi"))
+    desk.run(4)
+    desk.lanes.pause(Pause(1))
+    desk.run(40)
+    held = len(steps_of(desk.events, 1))
+    desk.lanes.pause(Pause(1, False))
+    desk.run(20)
+    assert 5 <= len(steps_of(desk.events, 1)) - held <= 15
+
+
+def test_a_paused_answer_can_be_cancelled_and_switched(desk: Desk) -> None:
+    desk.lanes.start(model(), Generate(1, prompt="hi", paused=True))
+    desk.lanes.switch(Switch(1, "lookup"))
+    assert desk.events[-1] == Switched(1, "lookup", "identical")
+    assert desk.lanes.cancel(1)
+    assert isinstance(desk.events[-1], Finished)
+    assert not desk.lanes.running
+    desk.lanes.pause(Pause(1))
+    desk.lanes.step(Advance(1))
+    desk.lanes.watch(Watch(1))
+    assert isinstance(desk.events[-1], Finished), "what has ended is left alone"
+
+
+def test_a_watched_answer_tells_probabilities_of_every_node(desk: Desk) -> None:
+    desk.lanes.start(model(), Generate(1, prompt="hi", method="lookup", watch=True))
+    desk.run()
+    steps = steps_of(desk.events, 1)
+    assert any(step.tree_tokens for step in steps)
+    for step in steps:
+        assert len(step.probs) == max(0, len(step.tree_tokens) - 1) + 1
+        accepted = [step.probs[node - 1] for node in step.path[1:]]
+        assert all(p >= 0.89 for p in (*accepted, step.probs[-1])), "the record is sure of its own text"
+        refused = [p for node, p in enumerate(step.probs[:-1], 1) if node not in step.path and step.tree_parents[node] == 0]
+        assert all(p < 0.1 for p in refused)
+
+
+def test_watching_begins_and_ends_in_mid_answer(desk: Desk) -> None:
+    desk.lanes.start(model(), Generate(1, prompt="hi"))
+    desk.run(3)
+    desk.lanes.watch(Watch(1))
+    desk.run(2)
+    desk.lanes.watch(Watch(1, False))
+    desk.run(2)
+    assert [bool(step.probs) for step in steps_of(desk.events, 1)][-5:] == [False, True, True, False, False]
+
+
+def test_a_judge_says_how_far_two_tokens_are_apart(desk: Desk) -> None:
+    recorded = model()
+    desk.lanes.start(recorded, Generate(1, lane="a", prompt="hi"))
+    desk.run()
+    tokens = [token for step in steps_of(desk.events, 1) for token in step.tokens]
+    before = list(desk.events)
+    desk.lanes.judge(Judge(7, "a", 4, tokens[4]))
+    assert desk.events[-1] == Judged(7, "a", 4, tokens[4], tokens[4], 0.0)
+    desk.lanes.judge(Judge(8, "a", 4, tokens[4] + 1))
+    last = desk.events[-1]
+    assert isinstance(last, Judged)
+    assert last.gap > 1
+    assert desk.events[: len(before)] == before
+    for wrong in (Judge(9, "a", 10_000, 3), Judge(9, "b", 0, 3), Judge(9, "a", 0, 10**7)):
+        desk.lanes.judge(wrong)
+        failed = desk.events[-1]
+        assert isinstance(failed, Failed)
+        assert not failed.ended
+        assert failed.cause == "user"
