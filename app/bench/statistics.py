@@ -19,8 +19,13 @@ T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 Row = Mapping[str, Any]
 
 
+ANOTHER_RUN = math.sqrt(2)
+"""Both runs miss the true ratio, so another run's figure strays from this one's by the root of two times as much as the truth
+does. The intervals are for the reader who runs the command again."""
+
+
 def interval(groups: Sequence[Sequence[float]], seed: int = 0) -> tuple[float, float, float]:
-    """The median ratio over prompts, and the interval in which it lies with 95% confidence.
+    """The median ratio over prompts, and the interval in which another run of the same prompts finds it with 95% confidence.
 
     Args:
         groups: for each prompt the ratios of its rounds; a prompt's own ratio is their median.
@@ -41,6 +46,7 @@ def interval(groups: Sequence[Sequence[float]], seed: int = 0) -> tuple[float, f
     low, high = found[int(tail * (RESAMPLES - 1))], found[math.ceil((1 - tail) * (RESAMPLES - 1))]
     count = len(logs) if len(logs) > 1 else len(logs[0])
     wider = T_95[min(count - 1, len(T_95)) - 1] / 1.96 * math.sqrt(count / (count - 1)) if count > 1 else 1.0
+    wider *= ANOTHER_RUN
     return (
         math.exp(estimate),
         math.exp(estimate - (estimate - low) * wider),

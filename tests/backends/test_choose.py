@@ -28,6 +28,7 @@ import specchat.backends.choose as module
 from specchat.backends import noise
 from specchat.backends.base import Sampling
 from specchat.backends.choose import Purpose, choose, draw, gumbel, noise_key, shortlist, uniform, warp
+from specchat.backends.noise import gumbel_of
 
 SEEDS = range(20_000)
 PASSES, FAILS = 1e-3, 1e-6
@@ -328,3 +329,10 @@ def test_other_processes_choose_the_same() -> None:
 
 
 EXPECTED = "4499 1568 2502 1962 1201 3964 956 1945 4229 1264 520 588 8460352000482166300".split()
+
+
+def test_the_noise_of_one_token_is_the_one_that_choose_adds() -> None:
+    for seed, position in ((0, 1), (7, 900), (-3, 2)):
+        noise = gumbel([noise_key(seed, position)], torch.arange(50)[None])[0]
+        for token in (0, 1, 49):
+            assert gumbel_of(seed, position, token) == pytest.approx(float(noise[token]))

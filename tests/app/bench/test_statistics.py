@@ -49,6 +49,16 @@ def test_intervals_hold_the_true_ratio_about_as_often_as_they_say() -> None:
     assert held >= 54
 
 
+def test_another_run_falls_into_the_interval() -> None:
+    draw = random.Random(5)
+    inside = 0
+    for trial in range(60):
+        one, other = ([[1.5 * draw.lognormvariate(0, 0.2) for _ in range(2)] for _ in range(8)] for _ in range(2))
+        _, low, high = interval(one, trial)
+        inside += low <= interval(other, trial)[0] <= high
+    assert inside >= 56
+
+
 def test_intervals_narrow_as_prompts_are_added_and_are_the_same_each_time() -> None:
     draw = random.Random(2)
     groups = [[draw.lognormvariate(0, 0.3)] for _ in range(60)]
