@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from ..backends.base import Sampling
 from ..engine.messages import (
+    Advance,
     Cancel,
     Command,
     Event,
@@ -16,6 +17,8 @@ from ..engine.messages import (
     Generate,
     Loaded,
     Loading,
+    Pause,
+    Paused,
     PiecesOf,
     PieceTable,
     Prefilling,
@@ -23,6 +26,7 @@ from ..engine.messages import (
     Steps,
     Switch,
     Switched,
+    Watch,
 )
 from .pieces import Pieces
 from .transcript import Answer, Notice, Prompt, Transcript
@@ -95,6 +99,10 @@ class Dialogue:
     """A prompt that waits for the model, or for the end of a cancelled answer."""
     switching: str | None = None
     """A method asked for in mid-answer, until the engine has it in force."""
+    paused: bool = False
+    """The answer is held between two steps; or, if there is none, the next one begins so."""
+    watching: bool = False
+    """Whether steps are to carry the target's probabilities."""
     _answer_id: int = 0
 
     @property
@@ -137,6 +145,32 @@ class Dialogue:
         self.engine.send(Cancel(self._answer_id))
         self.phase = "stopping"
         return True
+
+    def pause(self, on: bool | None = None) -> bool:
+        """Hold the answer between two steps, or (False) let it go on; None for the other way round. Where there is none, the
+        next one begins held. Returns whether it is held now."""
+        if self.phase == "stopping":
+            return False
+        self.paused = not self.paused if on is None else on
+        if self.phase in ("prefill", "writing"):
+            self.engine.send(Pause(self._answer_id, self.paused))
+        return self.paused
+
+    def step(self, steps: int = 1) -> bool:
+        """Let the answer take some steps, held after them; False if there is none."""
+        if self.phase not in ("prefill", "writing"):
+            return False
+        if not self.paused:
+            self.pause(True)
+        self.engine.send(Advance(self._answer_id, steps))
+        return True
+
+    def watch(self, on: bool) -> None:
+        """Let steps carry probabilities from the next one on, or no longer."""
+        if on != self.watching:
+            self.watching = on
+            if self.phase in ("prefill", "writing"):
+                self.engine.send(Watch(self._answer_id, on))
 
     def take_queued(self) -> str:
         """The queued prompt, no longer queued."""
@@ -203,6 +237,8 @@ class Dialogue:
                 accept=self.accept,
                 max_tokens=self.max_tokens,
                 stop=list(self.stop),
+                watch=self.watching,
+                paused=self.paused,
             )
         )
 
@@ -229,13 +265,13 @@ class Dialogue:
                 self.pieces = Pieces(event.pieces)
             case Failed():
                 self._failed(event)
-            case Started() | Prefilling() | Steps() | Switched() | Finished() if event.id == self._answer_id:
+            case Started() | Prefilling() | Steps() | Switched() | Paused() | Finished() if event.id == self._answer_id:
                 if self.answer is not None:
                     self._progress(self.answer, event)
                 elif isinstance(event, Finished):  # of a chat that was left
                     self._end()
 
-    def _progress(self, answer: Answer, event: Started | Prefilling | Steps | Switched | Finished) -> None:
+    def _progress(self, answer: Answer, event: Started | Prefilling | Steps | Switched | Paused | Finished) -> None:
         match event:
             case Started():
                 self.method, answer.method, answer.label = event.method, event.method, event.label
@@ -250,6 +286,8 @@ class Dialogue:
             case Switched():
                 self.method, answer.label = event.method, event.label
                 self.switching = None
+            case Paused():
+                self.paused = event.paused
             case Finished():
                 answer.finish(event.reason, event.tail)
                 answer.figures.prefill_seconds = event.prefill_seconds
@@ -301,7 +339,7 @@ class Dialogue:
     def _end(self, send: bool = True) -> None:
         if self.switching is not None:
             self.method, self.switching = self.switching, None
-        self.answer, self._answer_id = None, 0
+        self.answer, self._answer_id, self.paused = None, 0, False
         self.phase = "ready"
         if send:
             self._send_queued()
