@@ -275,6 +275,7 @@ class Dialogue:
         match event:
             case Started():
                 self.method, answer.method, answer.label = event.method, event.method, event.label
+                answer.pieces = self.pieces
                 answer.figures.prompt_tokens, answer.figures.reused = event.prompt_tokens, event.reused
             case Prefilling():
                 self.prefill = (event.done, event.total)

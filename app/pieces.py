@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from .cells import sanitise
 
@@ -36,3 +36,18 @@ class Pieces:
         if not raw:
             return f"⟨{token}⟩"
         return sanitise(raw).replace("\n", "⏎").replace("\t", "⇥")
+
+
+class SomePieces(Pieces):
+    """The text of a few tokens by id: those of an answer that was saved."""
+
+    def __init__(self, pieces: Mapping[int, str]) -> None:
+        super().__init__()
+        self._known = dict(pieces)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def raw(self, token: int) -> str:
+        """The text as the tokenizer has it; empty where unknown."""
+        return self._known.get(token, "")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..engine.messages import StepRecord
+from .pieces import Pieces
 from .steplog import StepLog
 from .totals import Totals, counted
 
@@ -24,8 +25,9 @@ REASONS = {
     "cancelled": "cancelled",
     "error": "error",
     "died": "engine stopped",
+    "unfinished": "not finished when saved",
 }
-"""Finish reason → what a reader is told. `died` is ours: the engine's process ended."""
+"""Finish reason → what a reader is told. Two are ours: `died` (the engine's process ended) and `unfinished` (in saved chats)."""
 
 
 @dataclass(slots=True)
@@ -123,6 +125,8 @@ class Answer:
     totals: Totals = field(default_factory=Totals)
     by_method: dict[str, Totals] = field(default_factory=dict)
     """The same for the steps of each method."""
+    pieces: Pieces = field(default_factory=Pieces)
+    """The token texts of the model that wrote it, which may not be the one that is loaded now."""
     _shade: int = -1
     _plain: int = -2
 
