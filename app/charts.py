@@ -1,0 +1,98 @@
+"""Charts out of block characters, as plain text: what the page of figures is drawn with. No styles, no screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+EIGHTHS_UP = " ▁▂▃▄▅▆▇█"
+"""Columns by eighths of a cell's height."""
+
+EIGHTHS_RIGHT = " ▏▎▍▌▋▊▉█"
+"""Bars by eighths of a cell's width."""
+
+
+class Trend:
+    """A curve that grows at its end, kept as means of equal stretches: as much memory and time to draw whatever its length.
+
+    Args:
+        points: most stretches kept; they become twice as long when there are twice as many.
+    """
+
+    def __init__(self, points: int = 128) -> None:
+        self._points = points
+        self._sums: list[float] = []
+        self._open = 0  # values in the last stretch
+        self.stretch = 1
+        """Values in a stretch."""
+        self.count = 0
+        self.highest = 0.0
+
+    def add(self, value: float) -> None:
+        """Take in the next value."""
+        self.count += 1
+        self.highest = max(self.highest, value)
+        if not self._sums or self._open == self.stretch:
+            if len(self._sums) == 2 * self._points:
+                self._sums = [a + b for a, b in zip(self._sums[::2], self._sums[1::2], strict=True)]
+                self.stretch *= 2
+            self._sums.append(0.0)
+            self._open = 0
+        self._sums[-1] += value
+        self._open += 1
+
+    def means(self) -> list[float]:
+        """The mean of each stretch, oldest first; the last stretch may be a short one."""
+        whole = [total / self.stretch for total in self._sums[:-1]]
+        return [*whole, self._sums[-1] / self._open] if self._sums else []
+
+
+def resampled(values: Sequence[float], cells: int) -> list[float]:
+    """At most `cells` values: means of neighbours where there are more."""
+    count = len(values)
+    if count <= cells:
+        return list(values)
+    edges = [round(i * count / cells) for i in range(cells + 1)]
+    return [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
+
+
+def columns(values: Sequence[float], top: float, rows: int = 1) -> list[str]:
+    """A column for each value, as `rows` lines of text, the upper one first.
+
+    Args:
+        values: 0 and above; a small one above 0 shows as at least an eighth of a cell.
+        top: the value of a full column.
+        rows: cells of a full column.
+    """
+    heights = [min(8 * rows, max(value > 0, round(value / top * 8 * rows))) if top > 0 else 0 for value in values]
+    return ["".join(EIGHTHS_UP[max(0, min(8, height - 8 * row))] for height in heights) for row in reversed(range(rows))]
+
+
+def bar(share: float, cells: int) -> str:
+    """A bar of `share` (0 to 1) of some cells, without blanks behind it; a share above 0 is at least an eighth of a cell."""
+    eighths = round(min(1.0, share) * cells * 8)
+    if share > 0:
+        eighths = max(1, eighths)
+    full, part = divmod(eighths, 8)
+    return "█" * full + (EIGHTHS_RIGHT[part] if part else "")
+
+
+def portions(shares: Sequence[float], cells: int) -> list[int]:
+    """Some cells shared out in proportion, without a cell lost: the largest remainders get those left over."""
+    total = sum(shares)
+    if total <= 0 or cells <= 0:
+        return [0] * len(shares)
+    exact = [share / total * cells for share in shares]
+    out = [int(value) for value in exact]
+    for i in sorted(range(len(shares)), key=lambda i: out[i] - exact[i])[: cells - sum(out)]:
+        out[i] += 1
+    return out
+
+
+def percent(share: float) -> str:
+    """A share in whole per cent that is never 0% or 100% by rounding alone; at most four characters."""
+    if 0 < share < 0.01:
+        return "<1%"
+    if 0.99 < share < 1:
+        return "99%"
+    return f"{share:.0%}"

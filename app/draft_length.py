@@ -1,0 +1,84 @@
+"""Which setting of a method says how much it drafts, and the sizes that a key goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from .dialogue import Method
+
+SETTINGS: Mapping[str, str] = {
+    "lookup": "nodes",
+    "ngram": "n",
+    "recycle": "nodes",
+    "jacobi": "tokens",
+    "lookahead": "ngram",
+    "draft": "most",
+    "early-exit": "most",
+    "tree": "nodes",
+    "fusion": "nodes",
+    "auto": "nodes",
+}
+"""Method → the setting that bounds its draft."""
+
+UNDER: Mapping[str, tuple[str, str, str]] = {
+    "lookup": ("variant", "reference", "tokens"),
+    "draft": ("schedule", "constant", "tokens"),
+    "early-exit": ("schedule", "constant", "tokens"),
+}
+"""Method → (setting, value, the setting that bounds its draft while it has that value)."""
+
+NONE: Mapping[str, str] = {
+    "greedy": "greedy drafts nothing: each pass gives one token.",
+    "sample": "sample drafts nothing: each pass gives one token.",
+    "recompute": "recompute drafts nothing: each pass gives one token.",
+    "beam": "beam drafts nothing: it follows several texts side by side, as many as its setting beams says.",
+}
+"""Method → why it has no draft length."""
+
+OTHERS = ("tokens", "nodes", "length")
+"""What the setting is called in methods of other packages, if they have one."""
+
+LENGTHS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Sizes of a draft in tokens that a key goes through."""
+
+BUDGETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+"""Sizes of a tree in nodes."""
+
+
+class Length(NamedTuple):
+    """How long a method's drafts may get."""
+
+    setting: str
+    value: int
+    low: int
+    high: int
+
+    def beside(self, direction: int) -> int:
+        """The next size up (1) or down (−1), within the limits; its own where there is none."""
+        sizes = BUDGETS if self.setting == "nodes" else LENGTHS
+        if direction > 0:
+            return min(self.high, next((size for size in sizes if size > self.value), self.high))
+        return max(self.low, next((size for size in reversed(sizes) if size < self.value), self.low))
+
+
+def length_of(method: Method, settings: Mapping[str, Any]) -> Length | None:
+    """The draft length of a method with these settings; None if it has none."""
+    params = {param["name"]: param for param in method.params}
+    name = SETTINGS.get(method.name) or next((other for other in OTHERS if other in params), "")
+    if method.name in UNDER:
+        condition, value, instead = UNDER[method.name]
+        if condition in params and settings.get(condition, params[condition]["default"]) == value:
+            name = instead
+    if method.name in NONE or name not in params:
+        return None
+    param = params[name]
+    low, high = param.get("low"), param.get("high")
+    return Length(
+        name, int(settings.get(name, param["default"])), 1 if low is None else int(low), 256 if high is None else int(high)
+    )
+
+
+def why_none(method: Method) -> str:
+    """A sentence that says why a method has no draft length."""
+    return NONE.get(method.name, f"{method.name} has no setting for the length of its drafts.")
