@@ -27,7 +27,7 @@ REASONS = {
     "died": "engine stopped",
     "unfinished": "not finished when saved",
 }
-"""Finish reason → what a reader is told. Two are ours: `died` (the engine's process ended) and `unfinished` (in saved chats)."""
+"""Finish reason → what a reader is told. `died` (the engine's process ended) and `unfinished` (in saved chats) are ours."""
 
 
 @dataclass(slots=True)
