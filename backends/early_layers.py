@@ -187,7 +187,7 @@ def _twin(module: nn.Module, path: Sequence[str], layers: list[Any]) -> nn.Modul
         parts[name] = _twin(getattr(module, name), rest, layers)
     else:
         # A plain list: torch takes modules only, and the stand-ins are none.
-        del parts[name]
+        parts.pop(name, None)
         twin.__dict__[name] = layers
     return twin
 

@@ -18,7 +18,8 @@ from transformers.cache_utils import DynamicCache
 
 from . import attention
 from .base import ROOT, Cancelled, Capabilities, UserError
-from .early_layers import find_layers
+from .early_layers import LayerList, find_layers
+from .lean import lean
 from .masks import MaskPlan, Reach, native_plan, plans_for
 from .plain_session import PlainSession
 from .slot_cache import KVSpec
@@ -235,9 +236,10 @@ def prove(runner: Runner, config: Any, vocabulary: int, tick: Tick) -> tuple[Run
                 if not attempt(partial(switched, model, name)):
                     continue
                 for plan in plans_for(config):
-                    if attempt(partial(proof.works, runner, plan)):
-                        runner, early, why = with_layers(replace(runner, plan=plan), proof, tree=True)
-                        return runner, Capabilities(layers=early, reasons=why), True
+                    for candidate in (*leaner(runner, name), runner):
+                        if attempt(partial(proof.works, candidate, plan)):
+                            runner, early, why = with_layers(replace(candidate, plan=plan), proof, tree=True)
+                            return runner, Capabilities(layers=early, reasons=why), True
             switched(model, own)
             plan = native_plan(config)
             if attempt(partial(proof.chain_works, runner, plan)):
@@ -248,6 +250,14 @@ def prove(runner: Runner, config: Any, vocabulary: int, tick: Tick) -> tuple[Run
     several = attempt(proof.plain_works)
     reasons = dict.fromkeys(("tree", "chain", "layers"), plainly)
     return replace(runner, layers=None), Capabilities(tree=False, chain=False, reasons=reasons), several
+
+
+def leaner(runner: Runner, attention_name: str) -> list[Runner]:
+    """The runner with a lean pass, if this model has one."""
+    if attention_name != attention.NAME or not (runner.takes_positions and runner.takes_rows and all(runner.specs)):
+        return []
+    found = lean(runner.module)
+    return [] if found is None else [replace(runner, lean=found, layers=LayerList(("layers",), len(found.layers)))]
 
 
 def with_layers(runner: Runner, proof: Proof, *, tree: bool) -> tuple[Runner, bool, dict[str, str]]:

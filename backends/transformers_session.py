@@ -31,7 +31,14 @@ class Runner:
     takes_rows: bool
     """Whether `forward` has `logits_to_keep`; without it the LM head runs over every node."""
     layers: LayerList | None = None
-    """Where its decoder layers are; None if early passes do not work on it."""
+    """Where the decoder layers of `network` are; None if early passes do not work on it."""
+    lean: torch.nn.Module | None = None
+    """A quicker pass over the same weights, if there is one (see lean.py)."""
+
+    @property
+    def network(self) -> torch.nn.Module:
+        """What runs the passes."""
+        return self.module if self.lean is None else self.lean
 
 
 @dataclass(slots=True)
@@ -63,14 +70,14 @@ class TransformersSession(Session):
 
     def __init__(self, runner: Runner, context: int) -> None:
         self._run = runner
-        self._forward: Callable[..., Any] = runner.module.forward
+        self._forward: Callable[..., Any] = runner.network.forward
         self._plan = runner.plan
         self._context = context
         self._tokens: list[int] = []
         self._nodes: dict[int, Node] = {}
         self._next = 0
         self._end = 0
-        self._early = EarlyLayers(runner.module, runner.layers)
+        self._early = EarlyLayers(runner.network, runner.layers)
         try:
             with torch.inference_mode():
                 self._cache = SlotCache(runner.specs, context)
@@ -410,4 +417,4 @@ class TransformersSession(Session):
         """Free the cache."""
         self.rewind(0)
         self._cache = SlotCache((), 0)
-        self._early = EarlyLayers(self._run.module, self._run.layers)
+        self._early = EarlyLayers(self._run.network, self._run.layers)

@@ -254,7 +254,7 @@ def test_out_of_memory_leaves_early_nodes_as_they_were(monkeypatch: pytest.Monke
             def fail(*_: object, **__: object) -> None:
                 raise torch.OutOfMemoryError
 
-            patch.setattr(model._runner.module.model.layers[layer], "forward", fail)
+            patch.setattr(model._runner.module.model.layers[layer].input_layernorm, "forward", fail)
             with pytest.raises(UserError, match="not enough memory"):
                 session.evaluate([7], (1,))
     close(session.evaluate([7], (1,)).logits, linear("llama", [*range(10, 20), 5, 6, 7])[-3:])
@@ -299,7 +299,7 @@ def test_a_model_that_runs_every_layer_anyway_does_not_pass(monkeypatch: pytest.
         return where
 
     monkeypatch.setattr("specchat.backends.proof.find_layers", elsewhere)
-    model = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
+    model = load_transformers(tiny_folder("gemma2"), "gemma2", LoadOptions(device="cpu"))
     assert model.info.capabilities.tree
     assert not model.info.capabilities.layers
     assert "always runs all" in model.info.capabilities.reasons["layers"]

@@ -1,0 +1,176 @@
+"""The Llama family's forward pass without what a general library needs around it.
+
+On small models a pass is mostly Python and the launching of small kernels: of a one-node pass over the built-in model (8 layers
+of 256, one CPU core) more than a fifth. Here Q, K and V are one matrix product, gate and up projection another, and the layers
+are called directly. The weights, norms, rotations and the arithmetic are the model's own; on the CPU in float32 the logits are
+the same bits. Like every other assumption about a model this is proven at load, on the same tree (see `proof.py`); a model
+that fails, or that is built of anything but plain linear layers (quantized, spread over devices, adapted), keeps its own pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .attention import tree_attention
+
+FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+"""Models whose layers are: norm, attention with rotary positions, sum, norm, gated MLP, sum. Others of the same class names'
+shape scale something on the way (Granite, Gemma), so they are not guessed at."""
+
+MOST_CPU_BYTES = 4 << 30
+"""Weights of a larger model on the CPU stay as they are: copying them takes seconds, and its passes wait for memory, not for
+Python."""
+
+
+class Output(NamedTuple):
+    """What a pass returns, by transformers' name for it."""
+
+    logits: Tensor
+
+
+def fused(parts: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
+    """The weights of linear layers on the same input as one matrix [sum of outputs, inputs], and their biases. The layers'
+    own parameters become views of it, so that nothing is in memory twice."""
+    with torch.no_grad():
+        weight = torch.cat([part.weight for part in parts])
+        bias = torch.cat([part.bias for part in parts]) if parts[0].bias is not None else None
+        start = 0
+        for part in parts:
+            end = start + part.weight.shape[0]
+            part.weight.data = weight[start:end]
+            if bias is not None:
+                part.bias.data = bias[start:end]
+            start = end
+    return weight.detach(), None if bias is None else bias.detach()
+
+
+class LeanLayer:
+    """One decoder layer.
+
+    Args:
+        layer: the model's own.
+        index: its number, as the cache counts.
+        kind: its entry in a mapping of masks.
+    """
+
+    __slots__ = (
+        *("_activation", "_after", "_attention", "_before", "_down", "_gate_up", "_gate_up_bias", "_heads", "_index"),
+        *("_key_norm", "_kind", "_kv_heads", "_out", "_qkv", "_qkv_bias", "_query_norm", "_scaling", "_width"),
+    )
+
+    def __init__(self, layer: Any, index: int, kind: str) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        self._index, self._kind = index, kind
+        self._attention = attention
+        self._width = int(attention.head_dim)
+        self._heads = attention.q_proj.weight.shape[0] // self._width
+        self._kv_heads = attention.k_proj.weight.shape[0] // self._width
+        self._scaling = float(attention.scaling)
+        self._qkv, self._qkv_bias = fused((attention.q_proj, attention.k_proj, attention.v_proj))
+        self._query_norm, self._key_norm = getattr(attention, "q_norm", None), getattr(attention, "k_norm", None)
+        self._out = attention.o_proj
+        self._gate_up, self._gate_up_bias = fused((mlp.gate_proj, mlp.up_proj))
+        self._activation, self._down = mlp.act_fn, mlp.down_proj
+        self._before, self._after = layer.input_layernorm, layer.post_attention_layernorm
+
+    def __call__(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
+        """The layer's output.
+
+        Args:
+            hidden: [1, n, hidden width].
+            cos, sin: rotations of the nodes' positions [1, 1, n, width of a head].
+            mask: as `tree_attention` takes it, or one by kind of layer.
+            cache: takes K and V and gives those in view.
+        """
+        n, heads, kv_heads = hidden.shape[1], self._heads, self._kv_heads
+        both = heads + kv_heads
+        states = F.linear(self._before(hidden), self._qkv, self._qkv_bias).view(1, n, both + kv_heads, self._width)
+        if self._query_norm is not None and self._key_norm is not None:
+            turned = torch.cat((self._query_norm(states[:, :, :heads]), self._key_norm(states[:, :, heads:both])), 2)
+        else:
+            turned = states[:, :, :both]
+        turned = turned.transpose(1, 2)
+        half = self._width // 2
+        turned = turned * cos + torch.cat((-turned[..., half:], turned[..., :half]), -1) * sin
+        keys, values = cache.update(turned[:, heads:], states[:, :, both:].transpose(1, 2), self._index)
+        if isinstance(mask, dict):
+            mask = mask[self._kind]
+        seen, _ = tree_attention(self._attention, turned[:, :heads], keys, values, mask, scaling=self._scaling)
+        hidden = hidden + self._out(seen.reshape(1, n, -1))
+        gate, up = F.linear(self._after(hidden), self._gate_up, self._gate_up_bias).chunk(2, -1)
+        return hidden + self._down(self._activation(gate) * up)
+
+
+class LeanModel(nn.Module):
+    """A model with the calls of its own that sessions make: `forward`, and `layers` to run only some of.
+
+    Args:
+        module: the model; its weights are shared.
+    """
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        inner = module.model
+        kinds = getattr(module.config, "layer_types", None) or ["full_attention"] * len(inner.layers)
+        self.layers = [LeanLayer(layer, i, kind) for i, (layer, kind) in enumerate(zip(inner.layers, kinds, strict=True))]
+        self._parts = (inner.embed_tokens, inner.rotary_emb, inner.norm, module.lm_head)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        past_key_values: Any,
+        attention_mask: Any,
+        position_ids: Tensor,
+        use_cache: bool = True,
+        logits_to_keep: Tensor | None = None,
+    ) -> Output:
+        """One pass over new nodes.
+
+        Args:
+            input_ids: [1, n].
+            past_key_values: the slot cache.
+            attention_mask: None, [1, 1, n, m], or one by kind of layer.
+            position_ids: [1, n].
+            use_cache: there is no other way.
+            logits_to_keep: indices of the nodes whose logits are wanted [rows]; None for all.
+        """
+        embed, rotary, norm, head = self._parts
+        hidden = embed(input_ids)
+        cos, sin = rotary(hidden, position_ids)
+        cos, sin = cos[:, None], sin[:, None]
+        for layer in self.layers:
+            hidden = layer(hidden, cos, sin, attention_mask, past_key_values)
+        hidden = norm(hidden)
+        if logits_to_keep is not None:
+            hidden = hidden[:, logits_to_keep]
+        return Output(head(hidden))
+
+
+def lean(module: Any) -> LeanModel | None:
+    """The model's lean pass; None where it is not known to be of the family."""
+    if type(module).__name__ not in FAMILIES or not type(module).__module__.startswith("transformers."):
+        return None
+    weights = list(module.parameters())
+    if len({(weight.device, weight.dtype) for weight in weights}) != 1 or not weights[0].is_floating_point():
+        return None
+    if weights[0].device.type == "cpu" and sum(weight.nbytes for weight in weights) > MOST_CPU_BYTES:
+        return None
+    for part in module.modules():
+        changed = part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) or hasattr(part, "_hf_hook")
+        if changed or (isinstance(part, nn.Linear) and type(part) is not nn.Linear):
+            return None
+    projections = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
+    for layer in module.model.layers:
+        owners = [owner for owner in (layer.self_attn, layer.mlp) for name in projections if hasattr(owner, name)]
+        found = [getattr(owner, name) for owner in dict.fromkeys(owners) for name in projections if hasattr(owner, name)]
+        if len(found) != len(projections) or any(type(part) is not nn.Linear for part in found):
+            return None
+        biased = [part.bias is not None for part in found]
+        if len(set(biased[:3])) != 1 or len(set(biased[3:])) != 1:
+            return None
+    return LeanModel(module)
