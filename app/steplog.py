@@ -24,6 +24,7 @@ class StepLog:
         self._path = array("i")
         self._probs = array("f")
         self._notes: dict[int, str] = {}
+        self._prefilled: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._method)
@@ -37,6 +38,8 @@ class StepLog:
             self._methods.append(step.method)
         if step.note:
             self._notes[len(self)] = step.note
+        if step.prefilled:
+            self._prefilled[len(self)] = step.prefilled
         self._method.append(len(self._methods) - 1)
         self._counts.extend((step.drafted, step.accepted, step.nodes, step.carried))
         self._seconds.extend((step.draft_seconds, step.forward_seconds, step.other_seconds))
@@ -76,6 +79,7 @@ class StepLog:
             carried,
             self._probs[prob:prob_end].tolist(),
             self._notes.get(index, ""),
+            self._prefilled.get(index, 0),
         )
 
     def seconds(self, index: int) -> float:

@@ -24,6 +24,7 @@ class Counted:
     other_seconds: float
     tree: Tree | None
     path: list[int]
+    prefilled: int
 
 
 def counted(step: StepRecord) -> Counted:
@@ -39,4 +40,5 @@ def counted(step: StepRecord) -> Counted:
         step.other_seconds,
         tree,
         step.path,
+        step.prefilled,
     )

@@ -262,6 +262,9 @@ class Drafter(ABC):
     """It drafts with a second, smaller model."""
     needs_layers: ClassVar[bool] = False
     """It drafts with the target's first layers."""
+    reads_cache: ClassVar[bool] = True
+    """`draft` uses the target's session for more than its size. Where it does not, the first pass of an answer takes the end of
+    the prompt along with the draft."""
     drafts: ClassVar[bool] = True
     """False for the plain methods, which need neither."""
     Params: ClassVar[type[Any]] = NoParams

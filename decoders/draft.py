@@ -31,6 +31,7 @@ class Draft(Drafter):
     """A chain of a draft model's own choices, of a length that a schedule decides (schedules.py)."""
 
     name = "draft"
+    reads_cache = False
     summary = "A small draft model guesses the next tokens; the target verifies them in one pass."
     pays = "On most text, if the draft model is several times faster than the target and agrees with it often."
     paper = "Fast Inference from Transformers via Speculative Decoding, Leviathan 2023, arXiv:2211.17192"

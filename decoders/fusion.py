@@ -93,6 +93,7 @@ class Fusion(Drafter):
     """
 
     name = "fusion"
+    reads_cache = False
     summary = "Drafts the most probable tree under one model of the context and all other evidence."
     pays = "Nearly always: it copies as prompt lookup does, and fills the tree with the likeliest guesses elsewhere."
     paper = (

@@ -9,6 +9,7 @@ class Greedy(Drafter):
     """One node a step. With a temperature in the sampling settings it samples; nothing else changes."""
 
     name = "greedy"
+    reads_cache = False
     summary = "Plain decoding: each forward pass produces one token."
     pays = "Always works; it is the measure of all others."
     drafts = False

@@ -33,6 +33,7 @@ class Jacobi(Drafter):
     """
 
     name = "jacobi"
+    reads_cache = False
     summary = "Jacobi decoding: refreshes a block of guesses with the model's own choices until they agree."
     pays = "A little, where the next tokens depend little on the ones just before: it needs no n-grams and no second model."
     paper = "Accelerating Transformer Inference for Translation via Parallel Decoding, Santilli 2023, arXiv:2305.10427"

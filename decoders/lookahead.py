@@ -47,6 +47,7 @@ class Lookahead(Drafter):
     """
 
     name = "lookahead"
+    reads_cache = False
     summary = "Lookahead decoding: collects n-grams from a window of parallel guesses and verifies them in the same pass."
     pays = "Where a pass over many nodes costs little more than one over one (a GPU): code, mathematics, repeated wording."
     paper = "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding, Fu 2024, arXiv:2402.02057"

@@ -76,6 +76,7 @@ class Lookup(Drafter):
     """
 
     name = "lookup"
+    reads_cache = False
     summary = "Prompt lookup: drafts what followed the last tokens where they occurred before."
     pays = "Where the answer repeats the prompt or itself: summaries, questions about a text, editing, code."
     paper = "Prompt Lookup Decoding, Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding"

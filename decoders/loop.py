@@ -1,20 +1,20 @@
 """The loop that every method shares: draft → evaluate → choose → walk → commit → learn.
 
-A Conversation owns the KV cache and the drafters' pools across turns; a Generation is one answer in it. The method may change
+A Generation is one answer in a Conversation, which owns the KV cache and the drafters' pools. The method may change
 between any two steps: cache and pools stay, and no token changes as long as the methods are labelled identical.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..backends.base import PREFILL_CHUNK, ContextFull, Message, Model, Sampling, Scores, UserError
-from . import registry
+from ..backends.base import PREFILL_CHUNK, ROOT, ContextFull, Message, Model, Sampling, Scores, UserError
 from .accept import accept
-from .base import Acceptance, Context, Drafter, Outcome, Tree, Verified, parse_params
+from .base import Acceptance, Context, Drafter, Outcome, Tree, Verified
+from .conversation import Conversation
 from .stats import Totals
 from .text import Stops, TextStream
 from .verify import probabilities, walk
@@ -54,71 +54,9 @@ class Step:
     probs: tuple[float, ...] = ()
     """Where the answer is watched: the target's probability (plain softmax) of each node's token after node 0, in node order,
     then of the last token of this pass, the target's own choice."""
-
-
-class Conversation:
-    """One chat on one model: the KV cache and the drafters' pools, which outlive answers and method switches."""
-
-    def __init__(
-        self, model: Model, *, draft_model: Model | Callable[[], Model | None] | None = None, context: int | None = None
-    ) -> None:
-        """Open the target's session.
-
-        Args:
-            model: the target.
-            draft_model: for the methods that draft with one; or what loads it when the first of them is chosen.
-            context: most tokens of the conversation.
-        """
-        self.model = model
-        self._draft_model = draft_model
-        self.session = model.open_session(context)
-        self._drafters: dict[str, Drafter] = {}
-
-    @property
-    def draft_model(self) -> Model | None:
-        """The draft model, if it is loaded."""
-        return self._draft_model if isinstance(self._draft_model, Model) else None
-
-    def helper(self, name: str) -> Drafter:
-        """The drafter of this name as it is, for methods that build on others; with default settings if it is new."""
-        return self._drafters.get(name) or self.drafter(name)
-
-    def drafter(self, name: str, settings: Mapping[str, Any] | None = None) -> Drafter:
-        """The drafter of this name, kept from earlier use, with these settings.
-
-        Raises:
-            UserError: no such method or setting, or the model cannot run it.
-        """
-        method = registry.get(name)
-        if method.needs_draft_model and self._draft_model is not None and not isinstance(self._draft_model, Model):
-            self._draft_model = self._draft_model()
-        reason = registry.unavailable(method, self.model.info.capabilities, draft_model=self._draft_model is not None)
-        if reason:
-            raise UserError(f"Method {name} is not available here: {reason}")
-        params = parse_params(method, dict(settings or {}))
-        drafter = self._drafters.get(name)
-        if drafter is None:
-            drafter = self._drafters[name] = method(params)
-        elif drafter.params != params:
-            drafter.params = params
-        return drafter
-
-    def generate(self, prompt: Sequence[int], method: str = "greedy", **options: Any) -> Generation:
-        """Start an answer to a prompt of token ids; options as Generation's."""
-        return Generation(self, prompt, method, **options)
-
-    def forget(self) -> None:
-        """Start afresh: an empty cache and new drafters, in the memory that is there."""
-        for drafter in self._drafters.values():
-            drafter.close()
-        self._drafters.clear()
-        self.session.rewind(0)
-
-    def close(self) -> None:
-        """Free the KV cache and what the drafters hold."""
-        for drafter in self._drafters.values():
-            drafter.close()
-        self.session.close()
+    prefilled: int = 0
+    """Prompt tokens that this pass took along; of its time, `forward_seconds` is the share of the tree's nodes, and the rest is
+    prefill."""
 
 
 class Generation(Iterator[Step]):
@@ -237,7 +175,8 @@ class Generation(Iterator[Step]):
         if self._cancelled:
             self.finish_reason = "cancelled"
             return None
-        if self.conversation.session.length < self.prompt_tokens - 1:
+        left = self.prompt_tokens - 1 - self.conversation.session.length
+        if left > PREFILL_CHUNK or (left > 0 and (self.drafter.reads_cache or self._leaving is not None)):
             self._prefill_chunk()
             return None
         return self._step()
@@ -258,7 +197,7 @@ class Generation(Iterator[Step]):
     def _room(self) -> int:
         """Most draft tokens below the pending one: a path of d of them yields d + 1 tokens and takes d + 1 slots."""
         session = self.conversation.session
-        room = session.context - session.length - 1
+        room = session.context - max(session.length, self.prompt_tokens - 1) - 1
         if self.max_tokens is not None:
             room = min(room, self.max_tokens - (len(self.tokens) - self.prompt_tokens) - 1)
         return room
@@ -281,7 +220,7 @@ class Generation(Iterator[Step]):
     def _step(self) -> Step:
         started = time.perf_counter()
         session, drafter = self.conversation.session, self._leaving or self.drafter
-        nodes, forward = session.nodes_evaluated, session.forward_seconds
+        nodes, forward, prefilled = session.nodes_evaluated, session.forward_seconds, 0
         draft_seconds, watching = 0.0, self.watch_seconds
         if self._leaving is not None:
             self._leaving = None
@@ -292,13 +231,19 @@ class Generation(Iterator[Step]):
             outcome = drafter.step(self._context())
             new = self._cut(list(outcome.tokens), done=outcome.done)
         else:
-            draft_seconds, early, outcome = self._draft_and_verify(drafter)
+            prefilled = max(0, self.prompt_tokens - 1 - session.length)
+            draft_seconds, early, outcome = self._draft_and_verify(drafter, prefilled)
             forward += early
             new = self._cut(list(outcome.tokens))
         waiting = len(self._text.held)
         text = self._show(new)
         self.tokens.extend(new)
         forward_seconds = session.forward_seconds - forward
+        nodes = session.nodes_evaluated - nodes - prefilled
+        prefill_seconds = forward_seconds * prefilled / (prefilled + nodes) if prefilled else 0.0
+        forward_seconds -= prefill_seconds
+        self.prefill_seconds += prefill_seconds
+        apart = prefill_seconds + self.watch_seconds - watching
         step = Step(
             index=self.totals.steps,
             method=drafter.name,
@@ -307,21 +252,27 @@ class Generation(Iterator[Step]):
             carried=min(waiting, len(text)),
             drafted=outcome.drafted,
             accepted=outcome.accepted,
-            nodes=session.nodes_evaluated - nodes,
+            nodes=nodes,
             draft_seconds=draft_seconds,
             forward_seconds=forward_seconds,
-            other_seconds=time.perf_counter() - started - forward_seconds - draft_seconds - (self.watch_seconds - watching),
+            other_seconds=time.perf_counter() - started - forward_seconds - draft_seconds - apart,
             tree=outcome.tree,
             path=tuple(outcome.path),
             note=drafter.note,
             probs=outcome.probs,
+            prefilled=prefilled,
         )
         self.totals.add(step)
         self.by_method.setdefault(step.tree.via or step.method, Totals()).add(step)
         return step
 
-    def _draft_and_verify(self, drafter: Drafter) -> tuple[float, float, Outcome]:
-        """Seconds of drafting, how many of them the target's own first layers ran, and what the step gave."""
+    def _draft_and_verify(self, drafter: Drafter, missing: int) -> tuple[float, float, Outcome]:
+        """Seconds of drafting, how many of them the target's own first layers ran, and what the step gave.
+
+        Args:
+            drafter: whose turn it is.
+            missing: how many prompt tokens before the pending one are not in the cache: the pass begins with them.
+        """
         started = time.perf_counter()
         session = self.conversation.session
         forward = session.forward_seconds
@@ -333,13 +284,17 @@ class Generation(Iterator[Step]):
         else:
             draft_seconds -= passes  # recompute reads the whole text again
         forward = session.forward_seconds
-        fits = len(tree) <= session.context - session.length
+        fits = missing + len(tree) <= session.context - session.length
         if not fits:
             # `room` bounds the depth; at the very end of the context a broad tree may still have too many nodes.
             tree = Tree.root(self.tokens[-1])
             session.commit(())
         if tree.alive:
             scores = session.evaluate(tree.tokens[tree.alive :], tree.parents[tree.alive :], range(len(tree)))
+        elif missing:
+            tail = self.tokens[session.length : -1]
+            parents = [*range(ROOT, missing - 1), *(missing + parent for parent in tree.parents)]
+            scores = session.evaluate([*tail, *tree.tokens], parents, range(missing, missing + len(tree)))
         else:
             scores = session.evaluate(tree.tokens, tree.parents)
         histories = self._histories(tree) if self.sampling.uses_history else None
@@ -352,10 +307,12 @@ class Generation(Iterator[Step]):
             for node, follows in zip(path, [*(tree.tokens[node] for node in path[1:]), last], strict=True):
                 chosen[node] = follows
         probs = self._watch(tree, scores, path[-1], chosen[path[-1]]) if self.watched else ()
-        session.commit(path)
+        session.commit([*range(missing), *(missing + node for node in path)] if missing else path)
         tokens = [tree.tokens[node] for node in path[1:]] + [chosen[path[-1]]]
         if fits:
-            drafter.learn(Verified(tree, chosen, path, scores, draft_seconds, session.forward_seconds - forward))
+            # What a pass costs that begins with a prompt says nothing of the others.
+            seconds = 0.0 if missing else session.forward_seconds - forward
+            drafter.learn(Verified(tree, chosen, path, scores, draft_seconds, seconds))
         drafted = len(tree) - 1 - len(tree.window)
         accepted = sum(node not in tree.window for node in path[1:]) if tree.window else len(path) - 1
         return draft_seconds, early, Outcome(tokens, tree, path, drafted, accepted, probs=probs)

@@ -39,6 +39,7 @@ class Ngram(Drafter):
     """
 
     name = "ngram"
+    reads_cache = False
     summary = "Online n-gram model: drafts how verified n-grams with the same beginning went on."
     pays = "Where wording recurs, within an answer or from turn to turn."
     paper = (

@@ -89,6 +89,7 @@ class Recycle(Drafter):
     """
 
     name = "recycle"
+    reads_cache = False
     summary = "Token recycling: drafts a tree from the target's own last top-k successors of each token."
     pays = "On any text, more the longer the conversation: it knows what the target tends to write."
     paper = (

@@ -13,6 +13,7 @@ class Sample(Greedy):
     """
 
     name = "sample"
+    reads_cache = False
     summary = "Plain decoding that follows the sampling settings: temperature, top-k, top-p, min-p, repetition penalty, seed."
     pays = (
         "For varied text: set a temperature above 0, else it is greedy. Every other identical method follows the same settings."

@@ -31,6 +31,8 @@ class StepLike(Protocol):
     def tree(self) -> Tree | None: ...
     @property
     def path(self) -> Sequence[int]: ...
+    @property
+    def prefilled(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -57,7 +59,7 @@ class Totals:
     depth: int = 0
     """Draft tokens in depth, over all steps: what a drafter that runs a model runs it for, one after the other."""
     passes: list[list[float]] = field(default_factory=list)
-    """For each number of nodes that a pass had: [nodes, passes, their seconds]."""
+    """For each number of nodes that a pass had: [nodes, passes, their seconds]; none that took prompt tokens along."""
     offered: list[int] = field(default_factory=list)
     """By draft position (0 is the first draft token): steps in which all before it was accepted and something was drafted
     there."""
@@ -77,7 +79,7 @@ class Totals:
         self.runs.append(len(step.tokens))
         self.drafts.append(step.drafted)
         self.depth += max(step.tree.depths()) if step.tree is not None and step.drafted else step.drafted
-        if step.forward_seconds > 0:
+        if step.forward_seconds > 0 and not step.prefilled:
             known = next((row for row in self.passes if row[0] == step.nodes), None)
             if known is None:
                 self.passes.append(known := [step.nodes, 0, 0.0])

@@ -56,6 +56,7 @@ class TokenTree(Drafter):
     """
 
     name = "tree"
+    reads_cache = False
     summary = "Token trees: a draft model guesses several ways to go on, other drafters may join, one pass verifies all."
     pays = "Where the draft model is often nearly right, and a pass over many nodes costs little more than over one."
     paper = "SpecInfer: Accelerating LLM Serving with Tree-based Speculative Inference, Miao 2023, arXiv:2305.09781"

@@ -213,11 +213,11 @@ class Lanes:
             seconds = time.perf_counter() - start - (generation.watch_seconds - watching)
             lane.clock += seconds
             lane.busy_seconds += seconds
+            if generation.prefill_seconds > before:
+                self._post(Prefilling(lane.id, generation.prefilled, generation.prompt_tokens - 1))
             if step is not None:
                 lane.due -= lane.paused
                 self._post(Steps(lane.id, [record(step)]))
-            elif generation.prefill_seconds > before:
-                self._post(Prefilling(lane.id, generation.prefilled, generation.prompt_tokens - 1))
             if generation.finish_reason is None:
                 return
             finished = _finished(lane, generation)  # a stop regex may fail even on the tail
@@ -285,6 +285,7 @@ def record(step: Step) -> StepRecord:
         carried=step.carried,
         probs=list(step.probs),
         note=step.note,
+        prefilled=step.prefilled,
     )
     if step.drafted:
         out.tree_tokens, out.tree_parents, out.path = step.tree.tokens, step.tree.parents, list(step.path)

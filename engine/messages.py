@@ -231,6 +231,8 @@ class StepRecord:
     """Of a watched answer: the target's probability of each tree node's token after node 0, then of the last token."""
     note: str = ""
     """What the drafter says about the step."""
+    prefilled: int = 0
+    """Prompt tokens that this pass took along (their share of its time is prefill)."""
 
 
 @dataclass(slots=True)

@@ -38,6 +38,7 @@ def records(draw: st.DrawFn) -> StepRecord:
         draw(st.integers(0, 3)),
         draw(st.lists(st.floats(0, 1, width=32), max_size=12)),
         draw(st.sampled_from(["", "lookup is off: it loses"])),
+        draw(st.sampled_from([0, 0, 40])),
     )
 
 

@@ -120,3 +120,43 @@ def test_unknown_methods_and_settings_are_named(model: Model) -> None:
         generation.switch("nothing")
     assert generation.method == "greedy"
     assert model.decode(generation.answer) + text_of(generation)[0:0] in RESPONSE
+
+
+@pytest.mark.parametrize("method", ["greedy", "lookup", "fusion", "lookahead"])
+def test_the_first_pass_takes_the_prompt_along(model: Model, method: str) -> None:
+    prompt = encode_prompt(model, PROMPT)
+    conversation = Conversation(model)
+    generation = conversation.generate(prompt, method)
+    first = generation.advance()
+    assert first is not None
+    assert first.prefilled == len(prompt) - 1
+    assert first.nodes == len(first.tree)
+    assert conversation.session.nodes_evaluated == len(prompt) - 1 + first.nodes
+    assert conversation.session.length == len(prompt) - 1 + len(first.path)
+    second = generation.advance()
+    assert second is not None
+    assert second.prefilled == 0
+    # Of a prompt that the cache holds already only the last token is evaluated.
+    again = conversation.generate(prompt, method).advance()
+    assert again is not None
+    assert again.prefilled == 0
+
+
+def test_a_method_that_works_in_the_cache_finds_the_prompt_there(model: Model) -> None:
+    generation = generate(model, PROMPT, "recompute")
+    assert generation.advance() is None
+    assert generation.prefilled == generation.prompt_tokens - 1
+    first = generation.advance()
+    assert first is not None
+    assert first.prefilled == 0
+
+
+def test_long_prompts_are_read_in_chunks_before_the_first_pass(model: Model) -> None:
+    prompt = encode_prompt(model, PROMPT) * 30
+    generation = Conversation(model).generate(prompt, "greedy")
+    chunks = 0
+    while (step := generation.advance()) is None:
+        chunks += 1
+        assert chunks < 100
+    assert chunks == (len(prompt) - 2) // 512
+    assert step.prefilled == (len(prompt) - 1) - 512 * chunks

@@ -24,6 +24,7 @@ class Record:
     other_seconds: float = 0.5
     tree: Tree | None = None
     path: tuple[int, ...] = (0,)
+    prefilled: int = 0
 
 
 def totals(*records: Record) -> Totals:
@@ -130,3 +131,9 @@ def test_a_position_counts_once_however_many_branches_it_has() -> None:
 def test_fields_are_plain_data() -> None:
     t = totals(Record((1, 2), drafted=1, accepted=1, nodes=2))
     assert Totals(**json.loads(json.dumps(asdict(t)))) == t
+
+
+def test_a_pass_that_took_prompt_tokens_along_says_nothing_of_what_a_pass_costs() -> None:
+    t = totals(Record((1,), forward_seconds=0.01, prefilled=90), Record((1,)), Record((1,)))
+    assert t.pass_seconds(1) == 1.0
+    assert t.forward_seconds == 2.01

@@ -127,7 +127,7 @@ def test_switch_changes_the_method_and_no_token(desk: Desk) -> None:
     desk.lanes.switch(Switch(1, "greedy"))
     desk.run()
     methods = [step.method for step in steps_of(desk.events, 1)]
-    assert methods == ["greedy"] * 9 + ["recompute"] * 10 + ["greedy"] * (len(methods) - 19)
+    assert methods == ["greedy"] * 10 + ["recompute"] * 10 + ["greedy"] * (len(methods) - 20)
     assert text_of(desk.events, 1) == TEXT
 
 
