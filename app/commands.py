@@ -47,6 +47,16 @@ class Commands:
                 self.chat.tell(self.settings())
             case "set", _:
                 self.set(arguments)
+            case "panel", []:
+                self.chat.chat_screen.action_next_panel()
+            case "panel", [page, *_]:
+                self.panel(page)
+            case "pause", _:
+                self.chat.chat_screen.action_pause()
+            case "step", []:
+                self.chat.chat_screen.action_step()
+            case "step", [steps, *_]:
+                self.step(steps)
             case "theme", []:
                 self.chat.choose_theme()
             case "theme", [theme, *_]:
@@ -101,6 +111,22 @@ class Commands:
         chat.apply_settings()
         chat.tell(self.settings())
 
+    def panel(self, page: str) -> None:
+        """Open a page of the side panel, or close it."""
+        from .widgets.side_panel import PAGES
+
+        if page not in (*PAGES, "off"):
+            near = get_close_matches(page, (*PAGES, "off"), n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(PAGES)} and off."
+            raise UserError(f"There is no panel {page}: {hint}")
+        self.chat.chat_screen.action_panel("" if page == "off" else page)
+
+    def step(self, steps: str) -> None:
+        """Take some steps of the answer."""
+        if not steps.isdecimal() or not int(steps):
+            raise UserError(f"/step takes a number of steps from 1 on, not {steps!r}.")
+        self.chat.chat_screen.action_step(int(steps))
+
     def settings(self) -> str:
         """The sampling settings in force, in a line."""
         sampling = self.chat.settings.sampling
@@ -127,6 +153,16 @@ class Commands:
                 yield f"Method: {name}", method.summary, lambda name=name: self.method(name, [])  # type: ignore[misc]
         for theme in chat.palettes:
             yield f"Theme: {theme}", "Change the colours", lambda theme=theme: self.theme(theme)  # type: ignore[misc]
+        screen = chat.chat_screen
+        for page, what in (
+            ("numbers", "Speed, run lengths, acceptance, what other draft lengths would give"),
+            ("tree", "Each step's token tree: what was drafted, what was accepted"),
+            ("method", "How the method in force works, its settings, its figures"),
+            ("off", "Close it"),
+        ):
+            yield f"Side panel: {page}", what, lambda page=page: self.panel(page)  # type: ignore[misc]
+        yield "Pause or go on", "Hold the answer between two steps", screen.action_pause
+        yield "One step", "Let a paused answer take one step", screen.action_step
         yield "Copy the last answer", "To the clipboard", chat.copy_answer
         yield "New chat", "Start afresh; the model stays loaded", chat.new_chat
         yield "Help", "Keys, commands and methods", chat.show_help

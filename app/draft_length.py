@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .dialogue import Method
+from .dialogue import Dialogue, Method
 
 SETTINGS: Mapping[str, str] = {
     "lookup": "nodes",
@@ -82,3 +82,17 @@ def length_of(method: Method, settings: Mapping[str, Any]) -> Length | None:
 def why_none(method: Method) -> str:
     """A sentence that says why a method has no draft length."""
     return NONE.get(method.name, f"{method.name} has no setting for the length of its drafts.")
+
+
+def lengthen(dialogue: Dialogue, direction: int) -> str:
+    """Make the drafts of the method in force longer (1) or shorter (−1) from the next step on; says what was done."""
+    name = dialogue.switching or dialogue.method
+    method, settings = dialogue.methods[name], dialogue.settings.get(name, {})
+    length = length_of(method, settings)
+    if length is None:
+        return why_none(method)
+    size = length.beside(direction)
+    if size == length.value:
+        return f"{name} · {length.setting} {size} is the {'most' if direction > 0 else 'least'}"
+    dialogue.switch(name, {**settings, length.setting: size})
+    return f"{name} · {length.setting} {length.value} → {size}"

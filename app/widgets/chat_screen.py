@@ -11,15 +11,18 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
 from textual.content import Content
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.widgets import Static
 
 from ...backends.base import UserError
 from ..dialogue import Dialogue
+from ..draft_length import lengthen
 from ..keymap import CHAT, display
 from ..slash import is_command, matching
 from .header import Header
 from .keybar import KeyBar
 from .prompt_input import PromptInput
+from .side_panel import SidePanel
 from .status import StatusLine
 from .transcript_view import TranscriptView
 from .welcome import Welcome
@@ -28,10 +31,15 @@ if TYPE_CHECKING:
     from ..chat import SpecchatApp
 
 
+FLASH_SECONDS = 2.5
+"""How long what a key did is shown."""
+
+
 class ChatScreen(Screen[None]):
     """One chat."""
 
     AUTO_FOCUS = "#input"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012, Textual declares it as an instance's
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(key.keys, key.action, key.what, show=False, priority=True, id=key.id, tooltip=key.what) for key in CHAT
     ]
@@ -41,6 +49,7 @@ class ChatScreen(Screen[None]):
         self.dialogue = dialogue
         self._keymap = keymap
         self._quit_armed = False
+        self._flash: Timer | None = None
 
     @property
     def chat(self) -> SpecchatApp:
@@ -50,18 +59,20 @@ class ChatScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """From top to bottom."""
         yield Header(self.dialogue, id="header")
-        with Container(id="stage"):
-            welcome, view = Welcome(id="welcome"), TranscriptView(self.dialogue.transcript, id="transcript")
-            view.display = bool(self.dialogue.transcript.entries)  # a notice about the settings file may be there already
-            welcome.display = not view.display
-            yield welcome
-            yield view
-            yield Static(id="below")
-        with Vertical(id="dock"):
-            yield StatusLine(self.dialogue, id="status")
-            with Horizontal(id="composer"):
-                yield Static("›", id="glyph")
-                yield PromptInput(id="input")
+        with Vertical(id="body"):
+            with Container(id="stage"):
+                welcome, view = Welcome(id="welcome"), TranscriptView(self.dialogue.transcript, id="transcript")
+                view.display = bool(self.dialogue.transcript.entries)  # a notice about the settings file may be there already
+                welcome.display = not view.display
+                yield welcome
+                yield view
+                yield Static(id="below")
+            yield SidePanel(self.dialogue, self._keymap, id="panel")
+            with Vertical(id="dock"):
+                yield StatusLine(self.dialogue, self._keymap, id="status")
+                with Horizontal(id="composer"):
+                    yield Static("›", id="glyph")
+                    yield PromptInput(id="input")
         yield KeyBar(self._keymap, id="keys")
 
     def on_mount(self) -> None:
@@ -78,6 +89,11 @@ class ChatScreen(Screen[None]):
         """The transcript."""
         return self.query_one("#transcript", TranscriptView)
 
+    @property
+    def panel(self) -> SidePanel:
+        """The panel beside the transcript."""
+        return self.query_one("#panel", SidePanel)
+
     def refresh_dialogue(self) -> None:
         """Show what changed in the dialogue."""
         if not self.children:  # the engine may be faster than the first frame; `on_mount` catches up
@@ -91,6 +107,7 @@ class ChatScreen(Screen[None]):
         self.view.update_text()
         self.query_one("#header", Header).update()
         self.query_one("#status", StatusLine).update()
+        self.panel.update()
         self.query_one("#keys", KeyBar).busy = self.dialogue.busy
 
     def pulse(self) -> None:
@@ -122,8 +139,12 @@ class ChatScreen(Screen[None]):
 
     @on(PromptInput.Changed)
     def _typed(self, event: PromptInput.Changed) -> None:
+        self._hint(event.text_area.text)
+
+    def _hint(self, text: str) -> None:
+        """What the commands are that a text may become."""
         status = self.query_one(StatusLine)
-        found = matching(event.text_area.text)
+        found = matching(text)
         if not found:
             status.hint(None)
             return
@@ -212,6 +233,17 @@ class ChatScreen(Screen[None]):
             self.chat.tell("Press ctrl+c again to quit.")
             self.set_timer(2.0, self._disarm)
 
+    def flash(self, text: str) -> None:
+        """Say for a moment what a key did, in place of the figures."""
+        self.query_one(StatusLine).hint(Content.styled(text, "bold $accent"))
+        if self._flash is not None:
+            self._flash.stop()
+        self._flash = self.set_timer(FLASH_SECONDS, self._flashed)
+
+    def _flashed(self) -> None:
+        self._flash = None
+        self._hint(self.input.text)
+
     def _disarm(self) -> None:
         self._quit_armed = False
 
@@ -232,6 +264,42 @@ class ChatScreen(Screen[None]):
     def action_help(self) -> None:
         """Show the help."""
         self.chat.show_help()
+
+    def action_next_panel(self) -> None:
+        """The next page of the side panel, or none."""
+        self.panel.next()
+
+    def action_panel(self, page: str) -> None:
+        """A page of the side panel; an empty name closes it."""
+        self.panel.open(page)
+
+    def action_pause(self) -> None:
+        """Hold the answer, or let it go on."""
+        dialogue = self.dialogue
+        if dialogue.phase == "stopping":
+            self.chat.tell("The answer is being stopped.")
+            return
+        held = dialogue.pause()
+        if not dialogue.busy:
+            what = "will be paused before its first step" if held else "begins as usual"
+            self.chat.tell(f"The next answer {what}.")
+        self.chat.stir()
+        self.refresh_dialogue()
+
+    def action_step(self, steps: int = 1) -> None:
+        """Let the answer take some steps; it is paused after them."""
+        if self.dialogue.step(steps):
+            self.chat.stir()
+            self.refresh_dialogue()
+        else:
+            pause = display(self._keymap.get("pause", "f8"))
+            self.chat.tell(f"There is no answer to step through: press {pause} and ask, then each step is yours.")
+
+    def action_draft_length(self, direction: int) -> None:
+        """Shorter (−1) or longer (1) drafts."""
+        self.flash(lengthen(self.dialogue, direction))
+        self.refresh_dialogue()
+        self.panel.update(now=True)
 
     def action_copy_answer(self) -> None:
         """Copy the last answer."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import monotonic
 
 from textual.content import Content
 from textual.widget import Widget
 
 from ..dialogue import Dialogue
+from ..keymap import CHAT, display
 from ..transcript import REASONS, Answer, Figures
 
 STAGES = {
@@ -31,12 +33,13 @@ class StatusLine(Widget):
     StatusLine { height: 1; padding: 0 3; color: $quiet; }
     """
 
-    def __init__(self, dialogue: Dialogue, *, id: str | None = None) -> None:
+    def __init__(self, dialogue: Dialogue, keymap: Mapping[str, str], *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.dialogue = dialogue
+        self._keys = {key.id: display(keymap.get(key.id, key.keys)) for key in CHAT}
         self._hint: Content | None = None
         self._pulse = 0
-        self._phase = ""
+        self._state: tuple[str, bool] = ("", False)
         self._drawn = 0.0
 
     def hint(self, content: Content | None) -> None:
@@ -47,9 +50,9 @@ class StatusLine(Widget):
 
     def update(self) -> None:
         """Draw anew: at once when the phase changes, else a few times a second, which is as fast as figures can be read."""
-        now = monotonic()
-        if self.dialogue.phase != self._phase or self._phase == "ready" or now - self._drawn >= FIGURES_SECONDS:
-            self._phase, self._drawn = self.dialogue.phase, now
+        now, state = monotonic(), (self.dialogue.phase, self.dialogue.paused)
+        if state != self._state or state[0] == "ready" or self.dialogue.paused or now - self._drawn >= FIGURES_SECONDS:
+            self._state, self._drawn = state, now
             self.refresh()
 
     def pulse(self) -> None:
@@ -67,6 +70,8 @@ class StatusLine(Widget):
                 parts = self._loading()
             case "unloaded":
                 parts = [Content.styled("no model is loaded", "$warning"), Content("/model NAME loads one")]
+            case "prefill" | "writing" if dialogue.paused:
+                parts = self._paused()
             case "prefill":
                 parts = self._prefill()
             case "writing" | "stopping":
@@ -76,6 +81,15 @@ class StatusLine(Widget):
             case _:
                 parts = self._ready()
         return self._joined(parts)
+
+    def _paused(self) -> list[Content]:
+        """That nothing goes on, and what will make it."""
+        parts = [Content.assemble(("‖ ", "bold $accent"), ("paused", "$foreground"))]
+        for name, what in (("step", "one step"), ("pause", "go on"), ("cancel", "stop")):
+            parts.append(Content.assemble((self._keys[name], "bold $primary"), (f" {what}", "$quiet")))
+        if self.dialogue.answer is not None:
+            parts += figure_parts(self.dialogue.answer.figures, live=False)[1:]
+        return parts
 
     def _joined(self, parts: list[Content]) -> Content:
         """As many parts as fit; the first always is there."""
@@ -118,6 +132,8 @@ class StatusLine(Widget):
         return parts
 
     def _ready(self) -> list[Content]:
+        if self.dialogue.paused:
+            return [Content.assemble(("‖ ", "bold $accent"), ("the next answer begins paused", "$foreground"))]
         last = next((e for e in reversed(self.dialogue.transcript.entries) if isinstance(e, Answer)), None)
         if last is None:
             context = self.dialogue.info.get("context")

@@ -341,16 +341,16 @@ async def test_starters(make_chat: Make, engine: Any) -> None:
 
 
 async def test_remapped_keys(make_chat: Make, engine: Any) -> None:
-    app = make_chat(**{"keymap.next_method": "f9", "keymap.newline": "f8"})
+    app = make_chat(**{"keymap.next_method": "f11", "keymap.newline": "f12"})
     async with app.run_test(size=SIZE) as pilot:
         before = app.dialogue.method
         await pilot.press("ctrl+n")
         assert app.dialogue.method == before
-        await pilot.press("f9")
+        await pilot.press("f11")
         assert app.dialogue.method != before
-        await pilot.press("a", "f8", "b")
+        await pilot.press("a", "f12", "b")
         assert app.chat_screen.input.text == "a\nb"
-        assert "F9 next method" in app.chat_screen.query_one("#keys").render().plain
+        assert "F11 next method" in app.chat_screen.query_one("#keys").render().plain
 
 
 def test_keys_are_fit_for_legacy_terminals() -> None:
