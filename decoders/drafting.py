@@ -21,6 +21,19 @@ def node_budget(context: Context, nodes: int) -> int:
     return max(1, min(nodes, session.context - session.length))
 
 
+CPU_FLOOR = 0.08
+"""What a node adds to a pass on a CPU, as a share of a one-node pass (0.03 to 0.1 as measured): a draft token less probable
+than this costs more than it brings. Elsewhere passes wait for memory and a node costs next to nothing."""
+
+
+def worthwhile(context: Context, floor: float) -> float:
+    """Least probability of a draft token: `floor`, or, if that is negative, what suits the target's device. Fixed for a device
+    rather than measured, so that counts are the same in every run."""
+    if floor >= 0:
+        return floor
+    return CPU_FLOOR if context.model is not None and context.model.info.device.startswith("cpu") else 0.0
+
+
 def until_eos(line: Sequence[int], eos_ids: Collection[int]) -> Sequence[int]:
     """The line up to its first EOS, that one included."""
     for i, token in enumerate(line):

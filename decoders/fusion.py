@@ -15,7 +15,7 @@ from operator import itemgetter
 
 from .base import Context, Drafter, Tree, Verified, param
 from .calibration import Calibration
-from .drafting import node_budget
+from .drafting import node_budget, worthwhile
 from .evidence import Evidence, Recycled
 from .ngram_index import ORDERS
 from .ppm import ESCAPE, FREQUENT, KIND, KINDS, RANKS, SUREST, ContextModel, Occurrence, Weights
@@ -41,7 +41,7 @@ class FusionParams:
     """Settings of fusion."""
 
     nodes: int = param(16, "Most nodes of the tree, the pending token included", low=1, high=256)
-    floor: float = param(0.0, "Least probability of a draft token's path; raise it where nodes are dear", low=0, high=1)
+    floor: float = param(-1.0, "Least probability of a draft token's path; -1 suits the device", low=-1, high=1)
     frequent: int = param(FREQUENT, "Most frequent tokens of the text, tried where nothing else is known", low=0, high=FREQUENT)
     recycle: int = param(8, "Successors kept of each token the model has seen, as in token recycling; 0 is off", low=0, high=64)
     learn: bool = param(True, "Learn what matches of each length are worth from the tokens accepted")
@@ -143,7 +143,8 @@ class Fusion(Drafter):
     def _grow(self, context: Context) -> Tree:
         """The tree, its nodes in the order of their probability."""
         eos, room, branching = context.eos_ids, context.room, context.branching
-        floor = self._worth.threshold(self.params.floor) if self.params.floor else 0.0
+        least = worthwhile(context, self.params.floor)
+        floor = self._worth.threshold(least) if least else 0.0
         budget = node_budget(context, self.params.nodes)
         tree = Tree.root(context.pending)
         tokens, parents = tree.tokens, tree.parents

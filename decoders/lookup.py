@@ -13,6 +13,7 @@ from heapq import heapify, heappop, heapreplace
 from ..backends.base import UserError
 from .base import Context, Drafter, Tree, Verified, param
 from .calibration import Calibration
+from .drafting import worthwhile
 from .ngram_index import LONGEST, ORDERS, FirstOccurrences, NgramIndex
 
 REFERENCE_NGRAM = 3
@@ -41,7 +42,7 @@ class LookupParams:
     nodes: int = param(16, "ours: most nodes of the tree, the pending token included", low=1, high=DEEPEST)
     matches: int = param(0, "ours: most earlier occurrences to draft from; 0 is half of nodes", low=0, high=256)
     # On recorded answers 0.05 to 0.1 is fastest where a node costs 6% of a pass (a CPU), 0 where it costs 0.5% (a GPU).
-    floor: float = param(0.0, "ours: least probability of a draft token; raise it where nodes are dear", low=0, high=1)
+    floor: float = param(-1.0, "ours: least probability of a draft token; -1 suits the device", low=-1, high=1)
 
     def __post_init__(self) -> None:
         """Refuse a range of n-grams that is empty.
@@ -128,7 +129,8 @@ class Lookup(Drafter):
         chances = self._probabilities = [1.0]
         if reach <= 0:
             return tree
-        floor = self._worth.threshold(params.floor) if params.floor else 0.0
+        least = worthwhile(context, params.floor)
+        floor = self._worth.threshold(least) if least else 0.0
         tokens, parents = tree.tokens, tree.parents
         children: dict[tuple[int, int], int] = {}
         left = [1.0]  # by node: the probability that it is reached and none of its children is right
