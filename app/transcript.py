@@ -122,13 +122,33 @@ class Answer:
     """Every method that wrote a part, in order of first use."""
     log: StepLog = field(default_factory=StepLog)
     """Step number i made run number i; a last run of text that had been held back has none."""
-    totals: Totals = field(default_factory=Totals)
-    by_method: dict[str, Totals] = field(default_factory=dict)
-    """The same for the steps of each method."""
     pieces: Pieces = field(default_factory=Pieces)
     """The token texts of the model that wrote it, which may not be the one that is loaded now."""
     _shade: int = -1
     _plain: int = -2
+    _totals: Totals = field(default_factory=Totals)
+    _by_method: dict[str, Totals] = field(default_factory=dict)
+    _counted: int = 0
+
+    @property
+    def totals(self) -> Totals:
+        """What the steps add up to. They are counted when somebody asks, not as they come."""
+        self._count()
+        return self._totals
+
+    @property
+    def by_method(self) -> dict[str, Totals]:
+        """The same for the steps of each method."""
+        self._count()
+        return self._by_method
+
+    def _count(self) -> None:
+        for index in range(self._counted, len(self.log)):
+            step = self.log.record(index)
+            like = counted(step)
+            self._totals.add(like)
+            self._by_method.setdefault(step.method, Totals()).add(like)
+        self._counted = len(self.log)
 
     @property
     def text(self) -> str:
@@ -146,13 +166,9 @@ class Answer:
         run = Run(step.text, count, step.method, shade, step.drafted, step.accepted, seconds, step.carried if self.runs else 0)
         self.runs.append(run)
         self.figures.add(count, step.drafted, step.accepted, seconds)
-        if step.method not in self.by_method:
+        if step.method not in self.methods:
             self.methods.append(step.method)
-            self.by_method[step.method] = Totals()
         self.log.append(step)
-        like = counted(step)
-        self.totals.add(like)
-        self.by_method[step.method].add(like)
         return run
 
     def finish(self, reason: str, tail: str = "") -> None:
