@@ -14,6 +14,7 @@ from textual.timer import Timer
 
 from . import clipboard
 from .catalog import known_methods
+from .cells import fit, one_line
 from .commands import Commands
 from .dialogue import Dialogue, Engine, Method
 from .keymap import ALL
@@ -73,7 +74,7 @@ class SpecchatApp(App[None]):
         self.apply_settings()
         self.commands = Commands(self)
         unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
-        notices = [text for text in (notice, *wrong) if text]
+        notices = [text for text in (notice, *wrong, self.palettes[self.theme].warning) if text]
         if unknown:
             ids = ", ".join(key.id for key in ALL)
             notices.append(f"The settings map keys to {', '.join(unknown)}, which the chat does not have: it has {ids}.")
@@ -171,10 +172,21 @@ class SpecchatApp(App[None]):
             self.theme = name
 
         def chosen(name: str | None) -> None:
-            self.theme = name or before
+            self.theme = before
+            if name is not None:
+                self.use_theme(name)
 
-        items = [Item(name, name.ljust(14), swatches=palette.runs) for name, palette in self.palettes.items()]
+        items = [
+            Item(name, fit(one_line(name), 10).ljust(10), detail=palette.summary, sample=palette.sample())
+            for name, palette in self.palettes.items()
+        ]
         self.push_screen(Menu("Theme", items, before, preview), chosen)
+
+    def use_theme(self, name: str) -> None:
+        """Change the colours; a doubt about them is told."""
+        self.theme = name
+        if warning := self.palettes[name].warning:
+            self.tell(warning, "warning")
 
     def show_help(self) -> None:
         """Open the help."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..backends.base import UserError
@@ -142,7 +143,7 @@ class Commands:
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
             raise UserError(f"There is no theme {name}: {hint}")
-        self.chat.theme = name
+        self.chat.use_theme(name)
 
     def entries(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
         """Everything for the palette: title, help, what to call."""
@@ -151,8 +152,8 @@ class Commands:
             if method.name not in dialogue.unavailable:
                 name = method.name
                 yield f"Method: {name}", method.summary, lambda name=name: self.method(name, [])  # type: ignore[misc]
-        for theme in chat.palettes:
-            yield f"Theme: {theme}", "Change the colours", lambda theme=theme: self.theme(theme)  # type: ignore[misc]
+        for theme, palette in chat.palettes.items():
+            yield f"Theme: {theme}", palette.summary or "Change the colours", partial(self.theme, theme)
         screen = chat.chat_screen
         for page, what in (
             ("numbers", "Speed, run lengths, acceptance, what other draft lengths would give"),

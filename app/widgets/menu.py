@@ -29,8 +29,8 @@ class Item:
     tag: str = ""
     tag_style: str = "$quiet"
     detail: str = ""
-    swatches: tuple[str, ...] = ()
-    """Colours to show, as `#rrggbb on #rrggbb`."""
+    sample: tuple[tuple[str, str], ...] = ()
+    """Colours to show: pieces of text, each with its style."""
     reason: str = ""
 
 
@@ -41,7 +41,7 @@ class Menu(ModalScreen[str | None]):
         title: what is asked.
         items: each has a key: digits, then letters.
         current: id of the one in force.
-        preview: called with the id that the cursor is on.
+        preview: called with the id that the cursor is on; such a menu keeps to the side and dims nothing.
     """
 
     DEFAULT_CSS = """
@@ -53,6 +53,8 @@ class Menu(ModalScreen[str | None]):
             background: $surface; border: round $border; padding: 1 2;
             border-title-color: $primary; border-title-style: bold; border-subtitle-color: $quiet;
         }
+        &.-beside { align: right middle; background: $background 0%; }
+        &.-beside > Vertical { width: 48; }
         & OptionList {
             height: auto; max-height: 100%; background: $surface; border: none; padding: 0;
             scrollbar-size-vertical: 1;
@@ -73,7 +75,7 @@ class Menu(ModalScreen[str | None]):
     ]
 
     def __init__(self, title: str, items: Sequence[Item], current: str, preview: Callable[[str], None] | None = None) -> None:
-        super().__init__()
+        super().__init__(classes="-beside" if preview else "")
         self._title, self._items, self._current, self._preview = title, items, current, preview
 
     def compose(self) -> ComposeResult:
@@ -98,9 +100,9 @@ class Menu(ModalScreen[str | None]):
         parts: list[tuple[str, str]] = [digit, mark, (item.title, "bold" if able else "$faint")]
         if item.tag:
             parts.append((f"  {item.tag}", item.tag_style if able else "$faint"))
-        parts += [(" ■" if i else "  ■", swatch) for i, swatch in enumerate(item.swatches)]
+        parts += [("  ", ""), *item.sample] if item.sample else []
         below = item.detail if able else f"{item.detail}\nNot here: {item.reason}".strip()
-        room = min(76, self.app.size.width * 94 // 100) - 14  # frame, padding, scrollbar, indentation
+        room = min(48 if self._preview else 76, self.app.size.width * 94 // 100) - 14  # frame, padding, scrollbar, indentation
         for line in below.splitlines():
             parts += [(f"\n     {part}", "$quiet") for part in wrap(line, max(20, room))]
         return Content.assemble(*parts)

@@ -29,6 +29,7 @@ class PromptInput(TextArea):
         &:focus { border: none; }
         & .text-area--cursor-line { background: $background; }
         & .text-area--placeholder { color: $faint; }
+        &:light .text-area--cursor { color: $input-cursor-foreground; background: $input-cursor-background; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

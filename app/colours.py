@@ -1,0 +1,100 @@
+"""Colour arithmetic on `#rrggbb`: blends, contrast as WCAG counts it, distance as eyes see it, and colour-blind sight."""
+
+from __future__ import annotations
+
+from math import dist
+
+Channels = tuple[float, float, float]
+
+_SIGHTS: dict[str, tuple[Channels, Channels, Channels]] = {
+    "protanopia": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "deuteranopia": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+    "tritanopia": (
+        (1.255528, -0.076749, -0.178779),
+        (-0.078411, 0.930809, 0.147602),
+        (0.004733, 0.691367, 0.303900),
+    ),
+}
+# Linear RGB as it is → as it is seen, severity 1.0 (Machado, Oliveira & Fernandes 2009, table 1).
+
+SIGHTS = tuple(_SIGHTS)
+"""Kinds of colour-blind sight."""
+
+
+def rgb(colour: str) -> tuple[int, int, int]:
+    """Red, green and blue of `#rrggbb`, 0 to 255."""
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def blend(base: str, over: str, share: float) -> str:
+    """The colour between two, `share` of the way from `base` to `over`."""
+    pairs = zip(rgb(base), rgb(over), strict=True)
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance, 0 (black) to 1 (white) (WCAG 2)."""
+    red, green, blue = _linear(colour)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast of two colours, 1 to 21 (WCAG 2)."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def with_contrast(colour: str, page: str, ratio: float) -> str:
+    """`colour` made lighter or darker, away from or towards the page, until its contrast on the page is `ratio`.
+
+    The nearest there is, where black or white would not reach it.
+    """
+    pole = "#ffffff" if contrast("#ffffff", page) > contrast("#000000", page) else "#000000"
+    start, end = (colour, pole) if contrast(colour, page) < ratio else (colour, page)
+    low, high = 0.0, 1.0
+    for _ in range(12):  # finer than one of 255 steps
+        middle = (low + high) / 2
+        short = contrast(blend(start, end, middle), page) < ratio
+        low, high = (middle, high) if short == (end == pole) else (low, middle)
+    # On the readable side of the last step.
+    return blend(start, end, high if end == pole else low)
+
+
+def distance(one: str, other: str) -> float:
+    """How far apart two colours look: CIE 1976 Lab, where 2 can just be noticed and black is 100 from white."""
+    return dist(lab(one), lab(other))
+
+
+def lab(colour: str) -> Channels:
+    """CIE Lab under daylight (D65): lightness 0 to 100, green to red, blue to yellow."""
+    red, green, blue = _linear(colour)
+    x = (0.4124564 * red + 0.3575761 * green + 0.1804375 * blue) / 0.95047
+    y = 0.2126729 * red + 0.7151522 * green + 0.0721750 * blue
+    z = (0.0193339 * red + 0.1191920 * green + 0.9503041 * blue) / 1.08883
+    fx, fy, fz = (t ** (1 / 3) if t > 216 / 24389 else (24389 / 27 * t + 16) / 116 for t in (x, y, z))
+    return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
+
+
+def seen(colour: str, sight: str) -> str:
+    """What a colour looks like to someone with one of SIGHTS."""
+    linear = _linear(colour)
+    mixed = (sum(share * channel for share, channel in zip(row, linear, strict=True)) for row in _SIGHTS[sight])
+    return "#" + "".join(f"{_byte(channel):02x}" for channel in mixed)
+
+
+def _linear(colour: str) -> Channels:
+    red, green, blue = (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (c / 255 for c in rgb(colour)))
+    return red, green, blue
+
+
+def _byte(linear: float) -> int:
+    clipped = min(1.0, max(0.0, linear))
+    return round(255 * (clipped * 12.92 if clipped <= 0.0031308 else 1.055 * clipped ** (1 / 2.4) - 0.055))
