@@ -72,13 +72,14 @@ class Flow:
         self._length += len(text)
 
     def wrap(self) -> int:
-        """Bring `lines` up to date; return the index of the first line that may have changed."""
+        """Bring `lines` up to date; return the index of the first line that has changed."""
         first = self.settled
         if not self._new:
             return len(self.lines)
         self._tail += "".join(self._new)
         self._new.clear()
         self.revision += 1
+        before = self.lines[first:]
         del self.lines[first:]
         start = 0
         for end in line_ends(self._tail, self.width):
@@ -86,6 +87,10 @@ class Flow:
             cuts = tuple(cut - start for cut in self._cuts[lo:hi])
             self.lines.append(Line(self._tail[start:end], self._segment + lo, cuts))
             start = end
+        for old, new in zip(before, self.lines[first:], strict=False):
+            if old != new:
+                break
+            first += 1
         self._settle()
         return first
 

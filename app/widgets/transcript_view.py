@@ -112,13 +112,14 @@ class TranscriptView(ScrollView, can_focus=True):
             self._to_end()
         else:
             self.post_message(self.Followed(False, fresh=True))
-        self.refresh_lines(changed, max(1, height - changed))
+        # The last row is blank, and so was what was there before.
+        self.refresh_lines(changed, max(1, height - changed - 1))
 
     def _resize_content(self, height: int) -> None:
         """Take note of the content's height."""
         self._height = height
         size = Size(self.size.width, height)
-        if self.show_vertical_scrollbar and height > self.size.height:
+        if self.show_vertical_scrollbar == (height > self.size.height):
             # The usual way lays out the whole screen anew (10 ms), which only the scrollbar's coming or going calls for.
             self.set_reactive(TranscriptView.virtual_size, size)
             self.vertical_scrollbar.window_virtual_size = height
