@@ -19,8 +19,10 @@ from .commands import Commands
 from .dialogue import Dialogue, Engine, Method
 from .keymap import ALL
 from .locations import config_folder
+from .saving import Saving
 from .settings import Settings
 from .themes import Palette, load_themes
+from .transcript import Transcript
 from .widgets.chat_screen import ChatScreen
 
 FRAME_SECONDS = 1 / 30
@@ -73,6 +75,7 @@ class SpecchatApp(App[None]):
         )
         self.apply_settings()
         self.commands = Commands(self)
+        self.saving = Saving(self)
         unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
         notices = [text for text in (notice, *wrong, self.palettes[self.theme].warning) if text]
         if unknown:
@@ -219,6 +222,12 @@ class SpecchatApp(App[None]):
         elif self._previous.entries:
             dialogue.transcript = self._previous
         self.chat_screen.view.show(dialogue.transcript)
+        self.changed()
+
+    def show_chat(self, transcript: Transcript) -> None:
+        """Put a chat in the place of this one."""
+        self.dialogue.transcript = transcript
+        self.chat_screen.view.show(transcript)
         self.changed()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:

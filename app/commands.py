@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
 """Names that /set takes without their table's name."""
 
+EXPORTS = {"html": "HTML", "svg": "SVG", "md": "Markdown", "json": "JSON"}
+"""Format → its name in the palette."""
+
 
 class Commands:
     """Runs commands on a chat."""
@@ -64,6 +67,14 @@ class Commands:
                 self.theme(theme)
             case "copy", _:
                 self.chat.copy_answer()
+            case "export", _:
+                self.chat.saving.command(arguments)
+            case "open", []:
+                self.chat.saving.go_back()
+            case "open", [file]:
+                self.chat.saving.open(file)
+            case "open", _:
+                raise UserError("/open takes one file that /export json wrote; a name with spaces goes in quotes.")
             case "clear", _:
                 self.chat.new_chat()
             case "quit", _:
@@ -165,6 +176,8 @@ class Commands:
         yield "Pause or go on", "Hold the answer between two steps", screen.action_pause
         yield "One step", "Let a paused answer take one step", screen.action_step
         yield "Copy the last answer", "To the clipboard", chat.copy_answer
+        for format, title in EXPORTS.items():
+            yield f"Export the chat as {title}", "Into this folder, with its colours", partial(self.chat.saving.attempt, format)
         yield "New chat", "Start afresh; the model stays loaded", chat.new_chat
         yield "Help", "Keys, commands and methods", chat.show_help
         yield "Quit", "Leave specchat", chat.exit

@@ -32,6 +32,7 @@ CHAT = (
     Key("help", "f1", "help", "This help", "help"),
     Key("palette", "ctrl+p", "app.command_palette", "Search every command", "commands"),
     Key("copy_answer", "ctrl+y", "copy_answer", "Copy the last answer", "copy"),
+    Key("export", "alt+s", "export", "Save the chat as a web page, a picture, Markdown or JSON"),
     Key("new_chat", "ctrl+l", "new_chat", "Start a new chat; pressed again in the empty one, bring the old one back"),
     Key("scroll_up", "pageup", "scroll_page(-1)", "Scroll the transcript up by a page"),
     Key("scroll_down", "pagedown", "scroll_page(1)", "Scroll the transcript down by a page"),

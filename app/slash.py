@@ -34,6 +34,8 @@ COMMANDS = (
     SlashCommand("step", "N", "take one step of the answer, or N, and pause after it"),
     SlashCommand("theme", "NAME", "change the colours"),
     SlashCommand("copy", "", "copy the last answer"),
+    SlashCommand("export", "html|svg|md|json|FILE [!]", "save the chat with its colours; ! overwrites"),
+    SlashCommand("open", "FILE.json", "open a chat that was saved as JSON"),
     SlashCommand("clear", "", "start a new chat"),
     SlashCommand("quit", "", "leave"),
 )

@@ -305,6 +305,10 @@ class ChatScreen(Screen[None]):
         """Copy the last answer."""
         self.chat.copy_answer()
 
+    def action_export(self) -> None:
+        """Choose a format to save the chat in."""
+        self.chat.saving.attempt()
+
     def action_new_chat(self) -> None:
         """Start afresh, or go back."""
         self.chat.new_chat()

@@ -1,0 +1,41 @@
+"""Chats and races as files: a picture, a web page, Markdown, or JSON that can be opened again. docs/export.md tells more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from .files import FORMATS, format_of, target, write
+from .json_chat import chat_json, read_chat
+from .look import Look, Way
+from .record import SavedChat, capture
+
+__all__ = ["FORMATS", "Look", "SavedChat", "Way", "capture", "chat_chunks", "export_chat", "format_of", "read_chat", "target"]
+
+
+def export_chat(chat: SavedChat, path: Path, look: Look, overwrite: bool = False) -> Path:
+    """Write a chat in the format that the file's suffix names; returns where it is (`name-2.html` if there was a `name.html`).
+
+    Raises:
+        UserError: the suffix names no format, or the file cannot be written; nothing is left of it.
+    """
+    return write(path, chat_chunks(chat, format_of(path), look), overwrite)
+
+
+def chat_chunks(chat: SavedChat, format: str, look: Look) -> Iterator[str]:
+    """A chat in one of FORMATS, piece by piece."""
+    match format:
+        case "html":
+            from .html import chat_html
+
+            return chat_html(chat, look)
+        case "svg":
+            from .svg import chat_svg
+
+            return chat_svg(chat, look)
+        case "md":
+            from .markdown import chat_markdown
+
+            return chat_markdown(chat)
+        case _:
+            return chat_json(chat)

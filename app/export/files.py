@@ -1,0 +1,157 @@
+"""Where an export goes: the format by the file's name, no file overwritten unasked, all of it or nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+from ...backends.base import UserError
+from ..cells import one_line
+
+FORMATS = {"html": "web page", "svg": "picture", "md": "Markdown", "json": "everything, can be opened again"}
+"""Format, which is the file's suffix too → what it is."""
+
+SUFFIXES = {".html": "html", ".htm": "html", ".svg": "svg", ".md": "md", ".markdown": "md", ".json": "json"}
+"""Suffix of a file → format."""
+
+_CHUNK = 1 << 16
+_BREATH_SECONDS = 0.001
+"""A pause after each chunk. Exports are written in a thread beside the interface, which then need not wait for its turn."""
+
+_WHY = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the quota is used up",
+    errno.EROFS: "the disk is read-only",
+    errno.EACCES: "its folder may not be written to",
+    errno.EPERM: "its folder may not be written to",
+    errno.ENOENT: "there is no such folder",
+    errno.ENOTDIR: "there is no such folder",
+    errno.ENAMETOOLONG: "its name is too long",
+    errno.EISDIR: "it is a folder",
+    errno.EFBIG: "it is too large for this disk",
+}
+
+
+def format_of(path: Path) -> str:
+    """The format that a file's suffix names.
+
+    Raises:
+        UserError: none; says which there are.
+    """
+    if known := SUFFIXES.get(path.suffix.lower()):
+        return known
+    has = f"ends in {one_line(path.suffix)}" if path.suffix else "has no ending"
+    raise UserError(f"{one_line(path.name) or 'The file'} {has}: an export ends in .html, .svg, .md or .json.")
+
+
+def target(text: str, format: str | None = None, stem: str = "specchat") -> Path:
+    """The file that is meant.
+
+    Args:
+        text: as typed; `~` is the home folder. A folder that exists, or nothing, stands for a file in it named by the time.
+        format: what it must be; by its suffix if None.
+        stem: how a name made up here begins.
+
+    Raises:
+        UserError: its suffix names no format, or another one than `format`.
+    """
+    if "\0" in text:
+        raise UserError("A file's name cannot hold the character NUL: choose another name.")
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:
+        raise UserError(f"There is no user of that name, so no folder {one_line(text)}: write the folder out.") from None
+    if format is not None and (not text or _is_folder(path)):
+        return path / f"{stem}-{datetime.now():%Y-%m-%d-%H%M%S}.{format}"
+    if format is None:
+        if _is_folder(path):
+            raise UserError(f"{one_line(text)} is a folder: name a file in it that ends in .html, .svg, .md or .json.")
+        format_of(path)
+        return path
+    named = SUFFIXES.get(path.suffix.lower())
+    if named is None:
+        return path.with_name(f"{path.name}.{format}")
+    if named != format:
+        raise UserError(f"{one_line(path.name)} ends in {path.suffix}, but {format} was asked for: leave one of them out.")
+    return path
+
+
+def write(path: Path, chunks: Iterable[str], overwrite: bool = False) -> Path:
+    """Write a file: all of it, or nothing at all. Returns where it is.
+
+    Args:
+        path: where it shall be; `name-2.html` is taken if `name.html` exists.
+        chunks: its text. Lone surrogates become escapes as JSON has them.
+        overwrite: take the place of a file that exists.
+
+    Raises:
+        UserError: it cannot be written; nothing is left of it, and what was there before is as it was.
+    """
+    try:
+        # A link stays one: the file that it leads to is replaced.
+        place = path.resolve() if overwrite else path.absolute()
+        if overwrite and place.exists() and not place.is_file():
+            raise UserError(f"{one_line(str(path))} is no ordinary file: choose another name.")
+        part = place.with_name(f".specchat-{secrets.token_hex(4)}.part")
+        try:
+            _fill(part, chunks)
+            if not overwrite:
+                return _claim(part, place)
+            if place.exists():
+                shutil.copymode(place, part)
+            os.replace(part, place)
+            return place
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        why = _WHY.get(error.errno or 0) or one_line(error.strerror or str(error))
+        raise UserError(f"{one_line(str(path))} was not written: {why}. Choose another place.") from None
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name too long, a folder that may not be looked into: writing will say it
+        return False
+
+
+def _fill(part: Path, chunks: Iterable[str]) -> None:
+    waiting: list[str] = []
+    size = 0
+    with part.open("xb") as file:
+        for chunk in chunks:
+            waiting.append(chunk)
+            size += len(chunk)
+            if size >= _CHUNK:
+                file.write("".join(waiting).encode("utf-8", "backslashreplace"))
+                waiting.clear()
+                size = 0
+                time.sleep(_BREATH_SECONDS)
+        file.write("".join(waiting).encode("utf-8", "backslashreplace"))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _claim(part: Path, place: Path) -> Path:
+    """Give the finished file the first name that is free, without a moment in which another could take it."""
+    number = 1
+    while True:
+        name = place if number == 1 else place.with_name(f"{place.stem}-{number}{place.suffix}")
+        try:
+            try:
+                os.link(part, name)
+            except FileExistsError:
+                raise
+            except OSError:  # no links on this disk: an empty file holds the name
+                os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+                os.replace(part, name)
+        except FileExistsError:
+            number += 1
+        else:
+            return name

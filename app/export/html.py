@@ -1,0 +1,157 @@
+"""A chat as one web page that needs nothing else: no scripts, no files, no network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import escape
+
+from ..cells import one_line
+from ..transcript import Answer, Notice, Prompt
+from ..widgets.blocks import figures_lines
+from .look import Ink, Look, told, visible
+from .record import SavedChat
+
+_WIDE = 1 << 20
+
+STYLE = """
+* { box-sizing: border-box; }
+:root { color-scheme: $scheme; }
+html { background: $background; color: $foreground; -webkit-text-size-adjust: 100%; }
+body {
+  margin: 0;
+  font: 15px/1.65 ui-monospace, "SF Mono", "Cascadia Mono", "JetBrains Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace;
+}
+main { max-width: 94ch; margin: 0 auto; padding: 0 3ch 3rem; }
+header { background: $surface; color: $quiet; border-bottom: 1px solid $line; }
+header div {
+  max-width: 94ch; margin: 0 auto; padding: .5rem 3ch;
+  display: flex; flex-wrap: wrap; gap: 0 2ch; justify-content: space-between;
+}
+header b { color: $primary; }
+header .model { color: $foreground; }
+.prompt, .system, .answer, .notice { white-space: pre-wrap; overflow-wrap: anywhere; tab-size: 4; unicode-bidi: isolate; }
+.prompt, .system {
+  background: $surface; border-left: 3px solid $primary; border-radius: 0 4px 4px 0;
+  margin: 2.4rem 0 1.1rem; padding: .35rem 2ch; font-weight: 600;
+}
+.system { border-color: $accent; color: $quiet; font-weight: 400; }
+.system::before { content: "system prompt"; display: block; font-size: 12px; color: $accent; }
+.figures { color: $quiet; font-size: 13px; margin: .7rem 0 0; }
+.figures .bad { color: $warning; }
+.figures .worse { color: $error; }
+.notice { color: $quiet; font-style: italic; margin: 1.2rem 0; }
+.notice.warning { color: $warning; font-style: normal; }
+.notice.error { color: $error; font-style: normal; }
+.mark { color: $accent; font-style: italic; }
+.mark::before { content: "\\25c6" attr(data-method); }
+.run { border-radius: 3px; padding: .12em 0; -webkit-box-decoration-break: clone; box-decoration-break: clone; }
+.run[title]:hover { outline: 1px solid $quiet; }
+.legend {
+  color: $quiet; font-size: 13px; margin: 3rem 0 0; padding-top: .8rem; border-top: 1px solid $line;
+  display: flex; flex-wrap: wrap; gap: .3rem 2ch;
+}
+.legend .run { padding: .12em .6ch; }
+.legend .hint { margin-left: auto; }
+.empty { color: $quiet; font-style: italic; margin-top: 2rem; }
+@media print {
+  html { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  .prompt { break-after: avoid; }
+  .hint { display: none; }
+}
+""".strip()
+"""The page's own style; $names are the theme's colours."""
+
+
+def text(raw: str) -> str:
+    """`raw` as text of a page: nothing in it is markup, nothing is invisible."""
+    return escape(visible(raw), quote=True)
+
+
+def style(look: Look, template: str = STYLE) -> str:
+    """The page's style in the theme's colours, and a class for each ink."""
+    names = set(re.findall(r"\$([a-z-]+)", template)) - {"scheme"}
+    out = template.replace("$scheme", "dark" if look.palette.dark else "light")
+    for name in sorted(names, key=len, reverse=True):
+        out = out.replace(f"${name}", look.colour(name))
+    return out + "\n" + "\n".join(rule(ink) for ink in look.inks)
+
+
+def rule(ink: Ink) -> str:
+    """One ink as a class."""
+    parts = [f"color: {ink.colour};"]
+    if ink.behind:
+        parts.append(f"background: {ink.behind};")
+    if ink.underline:
+        parts.append("text-decoration: underline; text-underline-offset: 3px;")
+    if ink.bold:
+        parts.append("font-weight: 700;")
+    return f".{ink.name} {{ {' '.join(parts)} }}"
+
+
+def head(title: str, look: Look, script: bool = False, template: str = STYLE) -> str:
+    """All before the page's content."""
+    # What is in the page may run, if it is ours; nothing may be fetched, whatever a text says.
+    policy = "default-src 'none'; style-src 'unsafe-inline'" + ("; script-src 'unsafe-inline'" if script else "")
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{text(title)}</title>\n<style>\n{style(look, template)}\n</style>\n</head>\n<body>\n"
+    )
+
+
+def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
+    """The file's text."""
+    model, made = one_line(chat.model_name), one_line(chat.saved[:16].replace("T", " "))
+    yield head(f"specchat: {model}" if model else "specchat", look)
+    where = " ".join(one_line(str(chat.model[key])) for key in ("device", "dtype") if chat.model.get(key))
+    left = " · ".join(
+        part for part in ("<b>specchat</b>", f'<span class="model">{text(model)}</span>' if model else "", text(where)) if part
+    )
+    yield f"<header><div><span>{left}</span><span>{text(made)}</span></div></header>\n<main>\n"
+    if chat.transcript.system:
+        yield f'<div class="system">{text(chat.transcript.system)}</div>\n'
+    for entry in chat.transcript.entries:
+        match entry:
+            case Prompt(said):
+                yield f'<div class="prompt">{text(said.strip(chr(10)))}</div>\n'
+            case Notice(said, severity):
+                yield f'<p class="notice {severity}">{text(said)}</p>\n'
+            case Answer():
+                yield from _answer(entry, look)
+    if not chat.transcript.entries:
+        yield '<p class="empty">Nothing was said.</p>\n'
+    yield legend(look)
+    yield "</main>\n</body>\n</html>\n"
+
+
+def _answer(answer: Answer, look: Look) -> Iterator[str]:
+    yield '<div class="answer">'
+    method = ""
+    for index, run in enumerate(answer.runs):
+        if run.carried:  # belongs to the run before, and has its colours
+            yield span(run.text[: run.carried], look.ink(answer.runs[index - 1]), told(answer, index - 1))
+        if run.method != method:
+            if method:
+                yield f'<span class="mark" data-method="{text(run.method)} "></span>'
+            method = run.method
+        if own := run.text[run.carried :]:
+            yield span(own, look.ink(run), told(answer, index))
+    yield "</div>\n"
+    reason, dot, rest = " ".join(figures_lines(answer, _WIDE)).partition(" · ")
+    css = {"eos": "", "died": "worse", "error": "worse"}.get(answer.reason or "", "bad")
+    first = f'<span class="{css}">{text(reason)}</span>' if css else text(reason)
+    yield f'<p class="figures">{first}{dot}{text(rest)}</p>\n'
+
+
+def span(said: str, ink: Ink, tooltip: str) -> str:
+    """Text in an ink."""
+    return f'<span class="run {ink.name}" title="{text(tooltip)}">{text(said)}</span>'
+
+
+def legend(look: Look) -> str:
+    """What the colours mean."""
+    samples = "".join(f'<span class="run {ink.name}">{text(words)}</span>' for words, ink in look.legend())
+    hint = '<span class="hint">Rest the pointer on a run to see its step.</span>'
+    return f'<p class="legend">{samples}{hint}</p>\n'
