@@ -8,8 +8,8 @@ from itertools import pairwise
 EIGHTHS_UP = " ▁▂▃▄▅▆▇█"
 """Columns by eighths of a cell's height."""
 
-EIGHTHS_RIGHT = " ▏▎▍▌▋▊▉█"
-"""Bars by eighths of a cell's width."""
+WHOLE, HALF = "━", "╸"
+"""Bars by halves of a cell's width: lines, not blocks, so that bars below each other stay apart."""
 
 
 class Trend:
@@ -69,12 +69,9 @@ def columns(values: Sequence[float], top: float, rows: int = 1) -> list[str]:
 
 
 def bar(share: float, cells: int) -> str:
-    """A bar of `share` (0 to 1) of some cells, without blanks behind it; a share above 0 is at least an eighth of a cell."""
-    eighths = round(min(1.0, share) * cells * 8)
-    if share > 0:
-        eighths = max(1, eighths)
-    full, part = divmod(eighths, 8)
-    return "█" * full + (EIGHTHS_RIGHT[part] if part else "")
+    """A bar of `share` (0 to 1) of some cells, without blanks behind it; a share above 0 is at least half a cell."""
+    halves = max(int(share > 0), round(min(1.0, share) * cells * 2))
+    return WHOLE * (halves // 2) + HALF * (halves % 2)
 
 
 def portions(shares: Sequence[float], cells: int) -> list[int]:

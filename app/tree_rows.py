@@ -75,7 +75,7 @@ class StepTree:
         if not step.tree_tokens:
             line = step.tokens[:-1]
             choice = step.tokens[-1] if step.tokens else None
-            probs = [*([0.0] * len(line)), *step.probs] if len(step.probs) == 1 and not line else []
+            probs = step.probs[-1:] if not line else []  # those of nodes that are no guesses have no place here
             return cls([pending, *line], list(range(-1, len(line))), list(range(len(line) + 1)), choice, len(line) + 1, probs)
         count = len(step.tree_tokens)
         parents = [-1, *(parent if 0 <= parent < i else 0 for i, parent in enumerate(step.tree_parents[1:count], 1))]
@@ -102,7 +102,7 @@ class Plan(NamedTuple):
     levels: int
     """Branches of branches drawn, in depth."""
     siblings: int
-    """Refused branches drawn at each node."""
+    """Refused branches drawn at each node; −1: all of them are counted in one row before the target's choice."""
     lines: int
     """Rows of one branch."""
 
@@ -112,7 +112,7 @@ PLANS = (
     Plan(False, 99, 99, 2),
     Plan(False, 99, 99, 1),
     *(Plan(False, 2, 99, 1), Plan(False, 1, 12, 1), Plan(False, 0, 8, 1)),
-    *(Plan(False, 0, siblings, 1) for siblings in (4, 2, 1, 0)),
+    *(Plan(False, 0, siblings, 1) for siblings in (4, 2, 1, 0, -1)),
 )
 """From the most detail to the least; the first that fits is taken."""
 
@@ -181,14 +181,21 @@ class _Layout:
         root = Span(fit(self.text(0), self.cells - 2), "pending")
         out = [TreeRow((Span("● ", "trunk"), root), nodes=(0,))]
         line: list[int] = []
+        apart = self.plan.siblings >= 0
+        refused = 0
         for node, following in zip(path, [*path[1:], -1], strict=True):
             if node:
                 line.append(node)
             branches = [child for child in self.children[node] if child != following]
+            if not apart:
+                refused += sum(self.sizes[branch] for branch in branches)
+                branches = []
             if branches or following < 0 or self.plan.spread:
                 out += self._trunk(line)
                 line = []
                 out += self._forks(branches)
+        if refused:
+            out.append(self._counted(refused))
         out.append(self._end())
         if self.window:
             text = fit(f"   … {self.window} more in the window", self.cells)
@@ -228,10 +235,13 @@ class _Layout:
             start = (Span("┠", "trunk"), Span("─", "guide"), Span("× ", "cross"))
             out += self._branch(node, start, (Span("┃", "trunk"), Span("   ", "guide")), 0)
         if rest:
-            count = sum(self.sizes[node] for node in rest)
-            text = fit(_more(count), self.cells - 3)
-            out.append(TreeRow((Span("┠", "trunk"), Span("─ ", "guide"), Span(text, "fold")), folded=count))
+            out.append(self._counted(sum(self.sizes[node] for node in rest)))
         return out
+
+    def _counted(self, count: int) -> TreeRow:
+        """Refused nodes that are only counted."""
+        text = fit(_more(count), self.cells - 3)
+        return TreeRow((Span("┠", "trunk"), Span("─ ", "guide"), Span(text, "fold")), folded=count)
 
     def _ordered(self, nodes: list[int]) -> list[int]:
         return sorted(nodes, key=lambda node: -(self.tree.prob(node) or 0.0)) if self.tree.probs else nodes

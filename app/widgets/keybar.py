@@ -26,7 +26,7 @@ class KeyBar(Widget):
         link-color-hover: $foreground; link-background-hover: $panel; link-style-hover: none;
     }
     """
-    ORDER = ("cancel", "help", "next_method", "method_menu", "palette", "theme_menu", "copy_answer", "quit")
+    ORDER = ("cancel", "help", "next_method", "method_menu", "panels", "palette", "theme_menu", "copy_answer", "quit")
 
     busy: reactive[bool] = reactive(False)
     """Whether there is an answer to stop."""

@@ -14,16 +14,17 @@ from textual.strip import Strip
 from textual.visual import RenderOptions
 
 from ..cells import fit, width
+from ..charts import WHOLE
 
 Line = tuple[tuple[str, str], ...]
 """One row: texts, each with its style ("bold $primary")."""
 
 PAD = 1
-"""Blank cells on either side."""
+"""Blank cells on the left; on the right there is one more, which a scrollbar may take."""
 
 
 class LineView(ScrollView, can_focus=True):
-    """Shows lines that fit its width less PAD on either side."""
+    """Shows lines that fit its width less the padding."""
 
     DEFAULT_CSS = """
     LineView { background: $background; scrollbar-size-vertical: 1; overflow-x: hidden; }
@@ -40,8 +41,8 @@ class LineView(ScrollView, can_focus=True):
 
     @property
     def cells(self) -> int:
-        """Width of a line. The scrollbar's cell is left free, so that its coming changes no line."""
-        return max(1, self.container_size.width - 2 * PAD)
+        """Width of a line, the same with a scrollbar and without."""
+        return max(1, self.container_size.width - 2 * PAD - 1)
 
     def show(self, lines: Sequence[Line]) -> None:
         """Show these lines; rows that say the same as before are not painted again."""
@@ -72,6 +73,11 @@ class LineView(ScrollView, can_focus=True):
             strip = (strips[0] if strips else Strip([])).crop(0, size).extend_cell_length(size, self.rich_style)
             self._strips[line] = strip
         return strip
+
+
+def track(drawn: str, cells: int, style: str) -> Line:
+    """A bar on its track."""
+    return (drawn, style), (WHOLE * (cells - len(drawn)), "$line")
 
 
 def line(*parts: tuple[str, str] | str) -> Line:

@@ -12,7 +12,8 @@ from ..draft_length import length_of, why_none
 from ..explanations import EXPLAIN, LABELS
 from ..totals import Totals
 from .header import LABEL_STYLES
-from .line_view import Line, ends, line, paragraph
+from .line_view import Line, cut, ends, line, paragraph
+from .line_view import length as size
 
 
 def method_lines(
@@ -41,6 +42,14 @@ def method_lines(
         out += paragraph(f"Not on this model: {one_line(unavailable)}", cells, "$warning")
     if totals is not None and totals.steps:
         out += _figures(totals, cells)
+    length = length_of(method, settings)
+    if length is None:
+        out += paragraph(why_none(method), cells, "$quiet")
+    else:
+        value = line(("drafts: ", "$quiet"), (f"{length.setting} {length.value}", "bold $accent"))
+        shorter, longer = keys
+        hint = line((shorter, "bold $primary"), (" less  ", "$quiet"), (longer, "bold $primary"), (" more", "$quiet"))
+        out += [ends(value, hint, cells)] if size(value) + size(hint) < cells else [value, hint]
     out += [(), *paragraph(EXPLAIN.get(method.name) or one_line(method.summary), cells, "$foreground")]
     if method.pays:
         out += [(), line(("When it pays", "bold $primary")), *paragraph(one_line(method.pays), cells, "$foreground")]
@@ -48,18 +57,6 @@ def method_lines(
         out += [(), line((label.capitalize(), f"bold {LABEL_STYLES.get(label, '$primary')}"))]
         out += paragraph(LABELS[label], cells, "$foreground")
     out += [(), line(("Settings", "bold $primary")), *_settings(method, settings, cells)]
-    length = length_of(method, settings)
-    if length is None:
-        out += paragraph(why_none(method), cells, "$quiet")
-    elif all(keys):
-        out += [
-            line(
-                (keys[0], "bold $accent"),
-                (" shorter  ", "$quiet"),
-                (keys[1], "bold $accent"),
-                (" longer drafts, now", "$quiet"),
-            )
-        ]
     if method.paper:
         out += [(), line(("Paper", "bold $primary"))]
         for paper in method.paper.split(";"):
@@ -94,24 +91,15 @@ def _figures(totals: Totals, cells: int) -> list[Line]:
 def _settings(method: Method, settings: Mapping[str, Any], cells: int) -> list[Line]:
     """Each setting with its value and what it means; those that are not the default stand out."""
     out: list[Line] = []
-    length = length_of(method, settings)
     if not method.params:
         return paragraph("It has none.", cells, "$quiet")
     for param in method.params:
         name, default = str(param["name"]), param.get("default")
         value = settings.get(name, default)
         shown = one_line(str(value).lower() if isinstance(value, bool) else str(value)) or "–"
-        mark = " ◂ length" if length is not None and length.setting == name else ""
         changed = value != default
         tail = (f"  (default {default})", "$quiet") if changed else ("", "")
-        out.append(
-            line(
-                (name, "$foreground"),
-                (" = ", "$quiet"),
-                (shown, "bold $accent" if changed else "bold $foreground"),
-                tail,
-                (mark, "$accent"),
-            )
-        )
+        style = "bold $accent" if changed else "bold $foreground"
+        out.append(cut(line((name, "$foreground"), (" = ", "$quiet"), (shown, style), tail), cells))
         out += paragraph(one_line(str(param.get("doc", ""))), cells, "$quiet", first="  ", indent="  ")
     return out

@@ -9,7 +9,7 @@ from ..charts import bar, columns, percent, portions, resampled
 from ..tally import Tally
 from ..totals import Totals
 from ..transcript import Answer
-from .line_view import Line, ends, line, paragraph
+from .line_view import Line, ends, line, paragraph, track
 from .tree_page import milliseconds
 
 LENGTHS = (1, 2, 3, 4, 6, 8)
@@ -18,13 +18,19 @@ LENGTHS = (1, 2, 3, 4, 6, 8)
 RATES = (0.5, 0.6, 0.7, 0.8, 0.9)
 """α of the what-if table."""
 
+BETWEEN = 0.1
+"""A measured α as far as this from all of RATES has no column."""
+
 LONGEST_BEST = 32
 """The best K is looked for up to here."""
+
+POSITION_TITLES = ("Accepted at draft position", "Accepted at position", "Accepted at")
 
 BINS = 6
 """Rows of the histogram and of the acceptance by position."""
 
-SPARK_ROWS = 2
+SPARK_ROWS, WIDEST = 2, 4
+"""Height of the curve, and the width of a column where there are few."""
 
 EVEN = 0.02
 """A speedup this near to 1 is neither gain nor loss."""
@@ -114,10 +120,12 @@ def _trend(tally: Tally, cells: int) -> list[Line]:
     trend = tally.trend
     values = resampled(trend.means(), cells)
     each = trend.count / max(1, len(values))
+    wide = min(WIDEST, cells // len(values))
+    drawn = columns(values, trend.highest, SPARK_ROWS)
     note = f"{trend.count:,} steps" + (f", {each:.0f} a column" if each > 1.5 else "") + f", most {trend.highest:.0f}"
     return [
         heading("Tokens per step", note, cells),
-        *(((row, "$run-0"),) for row in columns(values, trend.highest, SPARK_ROWS)),
+        *((("".join(column * wide for column in row), "$run-0"),) for row in drawn),
     ]
 
 
@@ -138,10 +146,11 @@ def _bins(tally: Tally, cells: int) -> list[Line]:
     right = [_bin(str(position), rate, half, "$run-2") for position, rate in enumerate(taken[:BINS], 1)]
     right += [()] * (BINS - len(right))
     gap = cells - 2 * half
+    title = next((text for text in POSITION_TITLES if width(text) <= half), "Accepted")
     titles = line(
         (f"{fit('Run lengths', half):<{half}}", "bold $primary"),
         " " * gap,
-        (fit("Accepted at draft position", half), "bold $primary"),
+        (title, "bold $primary"),
     )
     return [titles, *((*a, (" " * gap, ""), *b) for a, b in zip(left, right, strict=True))]
 
@@ -149,7 +158,7 @@ def _bins(tally: Tally, cells: int) -> list[Line]:
 def _bin(label: str, share: float, cells: int, style: str) -> Line:
     """Label, bar, percentage."""
     room = max(1, cells - 8)
-    return line((f"{label:>2} ", "$quiet"), (f"{bar(share, room):<{room}}", style), (f"{percent(share):>5}", "$foreground"))
+    return line((f"{label:>2} ", "$quiet"), *track(bar(share, room), room, style), (f"{percent(share):>5}", "$foreground"))
 
 
 def _time(totals: Totals, cells: int) -> list[Line]:
@@ -186,7 +195,9 @@ def _speedups(tally: Tally, cells: int) -> list[Line]:
     room = cells - 18
     out = [heading("Speedup over plain decoding", "", cells)]
     for name, value, style in rows:
-        out.append(line((f"{name:<10}", "$quiet"), (f"{value:5.2f}× ", _gain(value)), (bar(value / most, room), style)))
+        out.append(
+            line((f"{name:<10}", "$quiet"), (f"{value:5.2f}× ", _gain(value)), *track(bar(value / most, room), room, style))
+        )
     captions = (
         "predicted: from the acceptance at each draft position and the measured times",
         "published: (αK + 1) / (K·l_d / l_t + 1), α per round",
@@ -200,9 +211,11 @@ def _what_if(totals: Totals, cells: int) -> list[Line]:
         return []
     rate = sum(totals.taken) / max(1, sum(totals.offered))
     best, gain = best_length(totals, rate)
-    nearest = min(RATES, key=lambda known: abs(known - rate))
+    nearest: float | None = min(RATES, key=lambda known: abs(known - rate))
+    if nearest is not None and abs(nearest - rate) > BETWEEN:
+        nearest = None
     size = max(5, min(7, (cells - 4) // len(RATES)))
-    times = f"l_d {milliseconds(totals.draft_token_seconds)}, l_t {milliseconds(totals.pass_seconds(1))} ms"
+    times = f"l_d {milliseconds(totals.draft_token_seconds)} ms, l_t {milliseconds(totals.pass_seconds(1))} ms"
     out = [heading("What if", times, cells)]
     head: list[tuple[str, str]] = [("K \\ α", "$quiet")]
     for known in RATES:

@@ -27,6 +27,10 @@ UPDATE_SECONDS = 0.15
 """Between two updates while an answer streams: as fast as figures can be read."""
 
 
+SPACIOUS = 16
+"""Rows from which on the page begins with a blank one."""
+
+
 class PanelBar(Widget):
     """The pages' names; each can be clicked.
 
@@ -56,7 +60,7 @@ class PanelBar(Widget):
             for page in PAGES
         ]
         left = Content("").join(tabs)
-        right = Content.assemble((self._key, "bold $primary"), (" next", "$quiet"))
+        right = Content.assemble((self._key, "bold $primary"), (" close" if self.page == PAGES[-1] else " next", "$quiet"))
         gap = self.size.width - left.cell_length - right.cell_length
         return Content.assemble(left, " " * gap, right) if gap > 0 else left
 
@@ -133,7 +137,8 @@ class SidePanel(Vertical):
             if self._later is not None:
                 self._later.stop()
                 self._later = None
-            self._view.show(self.lines())
+            lines = self.lines()
+            self._view.show([(), *lines] if self._spacious else lines)
         elif self._later is None:
             self._later = self.set_timer(due, self._late)
 
@@ -145,8 +150,13 @@ class SidePanel(Vertical):
         """Lay the page out anew."""
         self.call_after_refresh(self.update, now=True)
 
+    @property
+    def _spacious(self) -> bool:
+        """Whether there is room for a blank row at the top."""
+        return self._view.container_size.height >= SPACIOUS
+
     def _size_now(self) -> tuple[int, int]:
-        return self._view.cells, self._view.container_size.height
+        return self._view.cells, self._view.container_size.height - self._spacious
 
     def _shown(self) -> Answer | None:
         """The answer that the pages are about: the inspected one, the one being written, or the last with a step."""

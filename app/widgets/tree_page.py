@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..cells import one_line
+from ..cells import fit, one_line
 from ..charts import bar, percent
 from ..pieces import Pieces
 from ..transcript import Answer
 from ..tree_rows import Role, StepTree, TreeRow, tree_rows
-from .line_view import Line, cut, ends, length, line, paragraph
+from .line_view import Line, ends, length, line, paragraph, track
 
 BAR_CELLS = 8
 """Of the bar beside a probability."""
@@ -29,16 +29,13 @@ ROLES: dict[Role, str] = {
 PROMPT = "⟨prompt⟩"
 """Stands for the prompt's last token, which no step names."""
 
-LEGEND: Line = (
-    ("● ", "$primary"),
-    ("pending  ", "$quiet"),
-    ("┃ ", "$primary"),
-    ("accepted  ", "$quiet"),
-    ("× ", "bold $error"),
-    ("refused  ", "$quiet"),
-    ("┗ ", "$primary"),
-    ("own choice", "$quiet"),
+LEGEND = (
+    ("●", "$primary", "pending"),
+    ("┃", "$primary", "accepted"),
+    ("×", "bold $error", "refused"),
+    ("┗", "$primary", "chosen"),
 )
+"""Signs, their styles, and what they mean."""
 
 
 def tree_lines(
@@ -72,7 +69,7 @@ def tree_lines(
     out = _head(answer, step, cells, selected=index is not None, paused=paused, keys=keys)
     if record.note:
         out += paragraph(one_line(record.note), cells, "italic $accent")[:2]
-    if height - len(out) >= 6:
+    if height - len(out) >= 12:
         out.append(())
     foot = _foot(tree, cells)
     room = height - len(out)
@@ -80,6 +77,8 @@ def tree_lines(
     side = _side(tree, cells)
     rows = tree_rows(tree, _piece(pieces), cells - side, max(3, room if tight else room - len(foot)))
     out += [_row(row, cells, side, lit, trunk) for row in rows]
+    if not record.tree_tokens and (others := record.nodes - 1) > 0:
+        out.append(line((fit(f"   … {others} more nodes, no guesses of what comes next", cells), "italic $quiet")))
     if not tight:
         out += foot
     return out
@@ -113,7 +112,10 @@ def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool
         state = (("selected", "$accent"),)
     elif paused:
         state = (("‖ ", "bold $accent"), (keys, "$accent"))
-    first = ends(line((one_line(record.method), "bold $primary"), (where, "$quiet")), state, cells)
+    name = line((one_line(record.method), "bold $primary"), (where, "$quiet"))
+    if paused and not selected and length(name) + length(state) >= cells:
+        state = (("‖ paused", "bold $accent"),)
+    first = ends(name, state, cells)
     figures = (
         (f"{record.drafted:,}", "drafted"),
         (f"{record.accepted:,}", "accepted"),
@@ -154,19 +156,24 @@ def _row(row: TreeRow, cells: int, side: int, lit: str, trunk: str) -> Line:
         return left
     accepted = any(span.role in ("path", "choice") for span in row.spans)
     gap = cells - side - length(left)
-    drawn = f" {bar(row.prob, BAR_CELLS):<{BAR_CELLS}}" if side > 5 else ""
+    drawn = track(bar(row.prob, BAR_CELLS), BAR_CELLS, trunk if accepted else "$quiet") if side > 5 else ()
     return (
         *left,
-        (" " * gap + drawn, trunk if accepted else "$faint"),
+        (" " * (gap + (side > 5)), ""),
+        *drawn,
         (f"{percent(row.prob):>5}", "$foreground" if accepted else "$quiet"),
     )
 
 
 def _foot(tree: StepTree, cells: int) -> list[Line]:
     """What the signs and the percentages mean."""
-    out: list[Line] = [(), cut(LEGEND, cells)]
+    out: list[Line] = [()]
+    for sign, style, meaning in LEGEND:
+        entry = ((sign, style), (f" {meaning}", "$quiet"))
+        if out[-1] and length(out[-1]) + 2 + length(entry) <= cells:
+            out[-1] = (*out[-1], ("  ", ""), *entry)
+        else:
+            out.append(entry)
     if tree.probs and len(tree.tokens) > 1:
-        out += paragraph(
-            "%: how probable the model finds the token. A refused branch shows its first token's.", cells, "$quiet"
-        )
+        out += paragraph("%: how probable the model finds the token; of a refused branch, its first.", cells, "$quiet")
     return out

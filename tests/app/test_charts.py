@@ -21,11 +21,11 @@ def test_columns() -> None:
 
 
 def test_bars() -> None:
-    assert bar(0.5, 4) == "██"
-    assert bar(0.53125, 4) == "██▏"
+    assert bar(0.5, 4) == "━━"
+    assert bar(0.6, 4) == "━━╸"
     assert bar(0, 4) == ""
-    assert bar(0.0001, 4) == "▏"
-    assert bar(7, 4) == "████"
+    assert bar(0.0001, 4) == "╸"
+    assert bar(7, 4) == "━━━━"
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=8), st.integers(0, 60))

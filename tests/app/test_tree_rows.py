@@ -69,6 +69,7 @@ def test_little_room_folds() -> None:
     assert rows[2].prob == pytest.approx(0.93 * 0.8 * 0.99)
     assert plain(tree_rows(tree, piece, 40, 5)) == ("● ␣the\n┠─× ␣old\n┃ ␣lamp ␣and ␣wrote\n┠─× ␣a ␣poem … 2 more\n┗━ ␣the")
     assert plain(tree_rows(tree, piece, 40, 3)) == "● ␣the\n┃ … 8 more\n┗━ ␣the"
+    assert plain(tree_rows(tree, piece, 40, 4)) == "● ␣the\n┃ ␣lamp ␣and ␣wrote\n┠─ … 5 more\n┗━ ␣the"
 
 
 def test_a_chain_reads_in_a_row_or_two() -> None:
