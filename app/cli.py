@@ -239,6 +239,21 @@ def methods(json: AsJson = False) -> None:
 
 
 @app.command()
+def themes(
+    theme: Annotated[
+        str | None, typer.Argument(help="Examine this one: its contrasts, and how far apart runs look.", show_default=False)
+    ] = None,
+) -> None:
+    """List the colour themes, or examine one by its name or file."""
+    from .theme_listing import print_theme, print_themes
+
+    if theme is None:
+        print_themes()
+    elif not print_theme(theme):
+        raise typer.Exit(1)
+
+
+@app.command()
 def doctor(json: AsJson = False) -> None:
     """Tell versions, devices and paths, what is missing, and the command that mends it."""
     from . import doctor as checks

@@ -41,7 +41,7 @@ def imported(*args: str) -> set[str]:
     return {found.partition(".")[0] for found in re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.MULTILINE)}
 
 
-@pytest.mark.parametrize("args", [["--help"], ["run", "--help"], ["methods", "--json"], ["locate"], ["--version"]])
+@pytest.mark.parametrize("args", [["--help"], ["run", "--help"], ["methods", "--json"], ["locate"], ["themes"], ["--version"]])
 def test_light_commands_import_nothing_heavy(args: list[str]) -> None:
     assert imported(*args).isdisjoint(HEAVY)
 
@@ -66,7 +66,7 @@ def test_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
 
 def test_help_names_every_command_and_option(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     _, out, _ = call(capsys, monkeypatch, "--help")
-    for word in ("run", "methods", "doctor", "locate", "--model", "--draft-model", "--theme", "--threads", "--version"):
+    for word in "run methods themes doctor locate --model --draft-model --theme --threads --version".split():
         assert word in out
     _, out, _ = call(capsys, monkeypatch, "run", "-h")
     flags = (
