@@ -355,3 +355,21 @@ def test_a_theme_that_is_hard_to_read_can_be_used_and_says_so(write: Any) -> Non
         write("flat", 'inherits = "dark"\nheat = ["#999999", "#aaaaaa", "#aaaaaa", "#cccccc", "#dddddd", "#eeeeee"]')
     )
     assert "heat colour 3 is no stronger than the one before" in flat.doubts()
+
+
+def test_the_examples_of_the_documentation_are_good_themes(write: Any) -> None:
+    text = (SHIPPED.parent / "docs" / "themes.md").read_text(encoding="utf-8")
+    small, whole = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert read_theme(write("small", small)).doubts() == []
+    assert set(tomllib.loads(whole)) == set(KEYS) - {"inherits"}
+    palette = read_theme(write("whole", whole))
+    assert palette.doubts() == []
+    assert all(closest(palette, sight) >= APART for sight in SIGHTS)
+
+
+def test_the_documentation_names_every_theme_and_every_key() -> None:
+    text = (SHIPPED.parent / "docs" / "themes.md").read_text(encoding="utf-8")
+    for path in FILES:
+        assert f"`{path.stem}`" in text
+    for key in KEYS:
+        assert re.search(rf"^{key} =", text, re.MULTILINE), key
