@@ -11,7 +11,7 @@ The measurements belong to a model on a machine and outlive the conversation.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -51,6 +51,15 @@ MEMORY = 40
 LONGEST_NAP = 8
 """After a step in which no draft would have paid, steps without growing a tree at all: 1, 2, 4 … as long as nothing pays.
 Growing a tree costs a few per cent of a small model's pass; a longer nap would miss the start of a copy."""
+
+USUAL_ANSWER = 64.0
+"""Tokens of an answer, before any has been seen."""
+
+ANSWERS = 8
+"""Answers after which an older one counts for a third."""
+
+CAUGHT_UP = 16
+"""A rival that has at most so many tokens to read is taken to be in its stride."""
 
 REMEASURE = 48
 """Steps after which a tree that promises much is verified against all figures: a machine that was busy when passes over many
@@ -94,6 +103,8 @@ class Rival:
     """A drafter that runs a model."""
 
     record: Record = field(default_factory=Record)
+    reading: float = 0.0
+    """Seconds for each token of the text that it has yet to read before it can draft, a running mean."""
     left: int = FIRST_TRIAL
     """Rounds left of the trial it is in."""
     rest: int = REST
@@ -115,6 +126,10 @@ class Experience:
     steps: int = 0
     measured: int = 0
     """The last step with a tree."""
+    own: Record = field(default_factory=Record)
+    """What fusion's trees and plain steps did together."""
+    answer: float = USUAL_ANSWER
+    """Tokens of an answer, a running mean."""
 
 
 _known: WeakKeyDictionary[Any, dict[int, Experience]] = WeakKeyDictionary()
@@ -147,8 +162,12 @@ class Auto(Drafter):
         self._alone = Experience()
         self._experience = self._alone
         self._via = "plain"
-        self._fresh = False
-        """The rival in force has to read the text first: that round tells nothing about its speed."""
+        self._unread = 0
+        """Tokens that the rival in force has to read first: where they are many, the round tells nothing about its speed."""
+        self._text: Sequence[int] = ()
+        self._prompt = 0
+        self._read: dict[str, tuple[Sequence[int], int]] = {}
+        """By rival: the text that it has read, and how many tokens of it."""
         self._idle, self._nap = 0, 1
         self._growing = 0.0
         self._note = ""
@@ -161,10 +180,35 @@ class Auto(Drafter):
         self._note = ""
         known = self._experience = self._alone if context.model is None else experience(context)
         known.steps += 1
+        if context.tokens is not self._text:
+            self._begin(context.tokens, known)
         rival = self._rival(context, known)
         if rival:
             return self._ask(rival, context)
         return self._own(context, known)
+
+    def _begin(self, tokens: Sequence[int], known: Experience) -> None:
+        """Another answer begins."""
+        if (written := len(self._text) - self._prompt) > 0:
+            known.answer += (written - known.answer) / ANSWERS
+        for name, (text, read) in self._read.items():
+            shared = next((i for i in range(min(read, len(tokens))) if text[i] != tokens[i]), min(read, len(tokens)))
+            self._read[name] = (tokens, shared)
+        self._text, self._prompt = tokens, len(tokens)
+
+    def _missing(self, name: str, context: Context) -> int:
+        """Tokens that a rival has to read before it can draft. The target's own layers have read them all."""
+        return 0 if name == "early-exit" else len(context.tokens) - self._read.get(name, ((), 0))[1]
+
+    def _pays(self, name: str, context: Context, known: Experience) -> bool:
+        """Whether what a leader has to read first is made up for by what it gains on the rest of an answer, whose length is
+        taken to be the usual one however much of it is there (so do lengths that are distributed exponentially)."""
+        rival, unread = known.rivals[name], self._missing(name, context)
+        if unread <= CAUGHT_UP or not rival.record.speed:
+            return True
+        left = min(known.answer, context.room + 1)
+        without = max(1 / known.costs.seconds(1), known.own.speed)
+        return left * (1 / without - 1 / rival.record.speed) > unread * rival.reading
 
     def _own(self, context: Context, known: Experience, beat: float = 0.0) -> Tree:
         """Fusion's tree as far as its nodes pay, or plain decoding. If no tree is expected to beat a speed, it is plain."""
@@ -223,9 +267,9 @@ class Auto(Drafter):
             return ""
         for name in names:
             rival = known.rivals.setdefault(name, Rival())
-            if known.steps >= rival.wakes and rival.left:
+            if known.steps >= rival.wakes and rival.left and self._pays(name, context, known):
                 return name
-        if known.leader in names:
+        if known.leader in names and self._pays(known.leader, context, known):
             return known.leader
         return ""
 
@@ -246,10 +290,11 @@ class Auto(Drafter):
         if len(tree) > 1:
             return tree
         drafter = self._models.get(name)
-        self._fresh = drafter is None or self._via != name
         if drafter is None:
             drafter = self._models[name] = _make(name)
+        self._unread = self._missing(name, context)
         tree = drafter.draft(context)
+        self._read[name] = (context.tokens, len(context.tokens))
         tree.via = name
         plain = 1 / known.costs.seconds(1)
         word = "on trial" if trial else f"{rival.record.speed:.0f} tokens/s, plain decoding {plain:.0f}"
@@ -267,8 +312,9 @@ class Auto(Drafter):
         tokens = len(verified.path)
         if via in self._models:
             self._models[via].learn(verified)
-            self._judge(known, via, tokens, verified.draft_seconds + verified.forward_seconds)
+            self._judge(known, via, tokens, verified)
             return
+        known.own.learn(tokens, verified.draft_seconds + verified.forward_seconds)
         if via == "fusion":
             begun = time.perf_counter()
             known.calibration.learn(self._fusion.probabilities, set(verified.path))
@@ -277,18 +323,24 @@ class Auto(Drafter):
             before = known.growing or seconds
             known.growing = before + (min(seconds, 3 * before) - before) / MEMORY
 
-    def _judge(self, known: Experience, name: str, tokens: int, seconds: float) -> None:
+    def _judge(self, known: Experience, name: str, tokens: int, verified: Verified) -> None:
         """Take in a rival's round; at the end of a trial it leads or rests."""
         rival = known.rivals[name]
-        if not self._fresh:
+        seconds = verified.draft_seconds + verified.forward_seconds
+        stride = self._unread <= CAUGHT_UP
+        if stride:
             rival.record.learn(tokens, seconds)
+        else:
+            usual = tokens / rival.record.speed if rival.record.speed else verified.forward_seconds
+            each = max(0.0, seconds - usual) / self._unread
+            rival.reading = rival.reading + (each - rival.reading) / 4 if rival.reading else each
         plain = 1 / known.costs.seconds(1)
         if known.leader == name:
             if rival.record.speed < plain:
                 known.leader = ""
                 self._put_to_rest(known, rival)
             return
-        if not self._fresh:
+        if stride:
             rival.left -= 1
         if rival.left > 0:
             return
