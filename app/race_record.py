@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from .pieces import Pieces
 from .transcript import Answer
 
 Mark = Literal["reference", "identical", "near tie", "lossy", "unknown"]
@@ -66,6 +67,8 @@ class RaceRecord:
     """When: local time with its offset, ISO 8601."""
     version: str = ""
     """Of specchat."""
+    pieces: Pieces = field(default_factory=Pieces)
+    """Token texts for answers that have none of their own."""
 
     def speedup(self, lane: RaceLane) -> float:
         """Tokens per second of own decoding over those of the first lane; 0 where nothing can be compared yet."""

@@ -13,6 +13,7 @@ from .cells import one_line
 if TYPE_CHECKING:
     from .chat import SpecchatApp
     from .export.look import Look
+    from .race_record import RaceRecord
     from .transcript import Transcript
 
 SLOW_SECONDS = 0.7
@@ -57,18 +58,27 @@ class Saving:
             self.export(words[0] if words else "", format, overwrite)
 
     def choose(self) -> None:
-        """Ask for the format."""
+        """Ask for the format of the chat.
+
+        Raises:
+            UserError: there is nothing to export.
+        """
+        self._something()
+        self._ask("Export this chat as", lambda format: self.export("", format))
+
+    def choose_race(self, record: RaceRecord) -> None:
+        """Ask for the format of a race, and write it to a file in this folder."""
+        from .export.race import frozen_race
+
+        still = frozen_race(record)
+        self._ask("Export this race as", lambda format: self.export_race(still, "", format))
+
+    def _ask(self, title: str, chosen: Callable[[str], None]) -> None:
         from .export import FORMATS
         from .widgets.menu import Item, Menu
 
-        self._something()
         items = [Item(format, f"{format:<6}{what}") for format, what in FORMATS.items()]
-
-        def chosen(format: str | None) -> None:
-            if format is not None:
-                self.export("", format)
-
-        self.chat.push_screen(Menu("Export this chat as", items, "html"), chosen)
+        self.chat.push_screen(Menu(title, items, "html"), lambda format: chosen(format) if format is not None else None)
 
     def attempt(self, format: str | None = None) -> None:
         """For keys and the palette: export in a format, or ask for it; what is in the way is told."""
@@ -96,12 +106,27 @@ class Saving:
         self._something()
         path = target(text, format)
         saved, look = capture(self.chat.dialogue), self.look
+        self._write(path, lambda: export_chat(saved, path, look, overwrite))
 
+    def export_race(self, record: RaceRecord, text: str = "", format: str | None = None, overwrite: bool = False) -> None:
+        """Write a race to a file; arguments as for `export`.
+
+        Raises:
+            UserError: it cannot be tried; what fails later is told beside the race.
+        """
+        from .export import export_race, target
+        from .export.race import frozen_race
+
+        path = target(text, format, "specchat-race")
+        still, look = frozen_race(record), self.look
+        self._write(path, lambda: export_race(still, path, look.palette, look.way, overwrite))
+
+    def _write(self, path: Path, work: Callable[[], Path]) -> None:
         def done(place: Path) -> None:
             other = f" ({one_line(path.name)} was there already; ! at the end overwrites)" if place.name != path.name else ""
             self.chat.tell(f"Saved as {shown(place)}{other}.")
 
-        self._beside(f"Writing {one_line(path.name)} …", lambda: export_chat(saved, path, look, overwrite), done)
+        self._beside(f"Writing {one_line(path.name)} …", work, done)
 
     def open(self, text: str) -> None:
         """Open a chat that /export json wrote, in place of the one on the screen.

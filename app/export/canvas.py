@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from html import escape
 
 from ..cells import cluster_width, graphemes, width
+from ..transcript import SHADES
 from .look import Ink, Look, visible
 
 CELL = 8.4
@@ -67,6 +68,8 @@ class Canvas:
         rules += [f".{name}{{fill:{self.look.colour(name)}}}" for name in _NAMES]
         rules += [f".{ink.name}{{fill:{ink.colour}{';font-weight:bold' if ink.bold else ''}}}" for ink in self.look.inks]
         rules += [f".{ink.name}b{{fill:{ink.behind}}}" for ink in self.look.inks if ink.behind]
+        # Bars keep their colour whatever way runs are coloured.
+        rules += [f".lane{i}{{fill:{self.look.palette.run(i)}}}" for i in range(SHADES)]
         rules += [".b{font-weight:bold}", ".i{font-style:italic}"]
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}" '

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from html import escape
 
 from ..cells import one_line
@@ -89,10 +91,12 @@ def rule(ink: Ink) -> str:
     return f".{ink.name} {{ {' '.join(parts)} }}"
 
 
-def head(title: str, look: Look, script: bool = False, template: str = STYLE) -> str:
-    """All before the page's content."""
-    # What is in the page may run, if it is ours; nothing may be fetched, whatever a text says.
-    policy = "default-src 'none'; style-src 'unsafe-inline'" + ("; script-src 'unsafe-inline'" if script else "")
+def head(title: str, look: Look, script: str = "", template: str = STYLE) -> str:
+    """All before the page's content; `script` is the one that may run."""
+    # Nothing may be fetched, and no script but ours may run, whatever a text says.
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    if script:
+        policy += f"; script-src 'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -106,10 +110,7 @@ def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
     model, made = one_line(chat.model_name), one_line(chat.saved[:16].replace("T", " "))
     yield head(f"specchat: {model}" if model else "specchat", look)
     where = " ".join(one_line(str(chat.model[key])) for key in ("device", "dtype") if chat.model.get(key))
-    left = " · ".join(
-        part for part in ("<b>specchat</b>", f'<span class="model">{text(model)}</span>' if model else "", text(where)) if part
-    )
-    yield f"<header><div><span>{left}</span><span>{text(made)}</span></div></header>\n<main>\n"
+    yield top(model, where, made) + "<main>\n"
     if chat.transcript.system:
         yield f'<div class="system">{text(chat.transcript.system)}</div>\n'
     for entry in chat.transcript.entries:
@@ -126,28 +127,46 @@ def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
     yield "</main>\n</body>\n</html>\n"
 
 
+def top(model: str, where: str, made: str) -> str:
+    """The line at the top."""
+    named = f'<span class="model">{text(model)}</span>' if model else ""
+    left = " · ".join(part for part in ("<b>specchat</b>", named, text(where)) if part)
+    return f"<header><div><span>{left}</span><span>{text(made)}</span></div></header>\n"
+
+
 def _answer(answer: Answer, look: Look) -> Iterator[str]:
     yield '<div class="answer">'
+    yield from spans(answer, look)
+    yield "</div>\n"
+    yield figures(answer)
+
+
+def spans(answer: Answer, look: Look, clock: Sequence[float] = ()) -> Iterator[str]:
+    """The runs of an answer; `clock`: when each was there, in seconds, for a replay."""
     method = ""
     for index, run in enumerate(answer.runs):
+        when = f' data-t="{clock[index] * 1000:.0f}"' if clock else ""
         if run.carried:  # belongs to the run before, and has its colours
-            yield span(run.text[: run.carried], look.ink(answer.runs[index - 1]), told(answer, index - 1))
+            yield span(run.text[: run.carried], look.ink(answer.runs[index - 1]), told(answer, index - 1), when)
         if run.method != method:
             if method:
-                yield f'<span class="mark" data-method="{text(run.method)} "></span>'
+                yield f'<span class="mark" data-method="{text(run.method)} "{when}></span>'
             method = run.method
         if own := run.text[run.carried :]:
-            yield span(own, look.ink(run), told(answer, index))
-    yield "</div>\n"
+            yield span(own, look.ink(run), told(answer, index), when)
+
+
+def figures(answer: Answer) -> str:
+    """The line below an answer."""
     reason, dot, rest = " ".join(figures_lines(answer, _WIDE)).partition(" · ")
     css = {"eos": "", "died": "worse", "error": "worse"}.get(answer.reason or "", "bad")
     first = f'<span class="{css}">{text(reason)}</span>' if css else text(reason)
-    yield f'<p class="figures">{first}{dot}{text(rest)}</p>\n'
+    return f'<p class="figures">{first}{dot}{text(rest)}</p>\n'
 
 
-def span(said: str, ink: Ink, tooltip: str) -> str:
-    """Text in an ink."""
-    return f'<span class="run {ink.name}" title="{text(tooltip)}">{text(said)}</span>'
+def span(said: str, ink: Ink, tooltip: str, more: str = "") -> str:
+    """Text in an ink; `more`: further attributes."""
+    return f'<span class="run {ink.name}" title="{text(tooltip)}"{more}>{text(said)}</span>'
 
 
 def legend(look: Look) -> str:

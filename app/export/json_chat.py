@@ -12,7 +12,7 @@ from typing import Any
 from ...backends.base import UserError
 from ...engine.messages import StepRecord
 from ..cells import one_line
-from ..pieces import SomePieces
+from ..pieces import Pieces, SomePieces
 from ..transcript import SHADES, Answer, Notice, Prompt, Transcript
 from .reading import Table, Wrong, read
 from .record import SavedChat
@@ -43,23 +43,24 @@ def chat_json(chat: SavedChat) -> Iterator[str]:
         "settings": chat.settings,
         "system": chat.transcript.system,
     }
-    yield "{" + "".join(f"\n {_dump(key)}: {_dump(value)}," for key, value in head.items()) + '\n "entries": ['
+    yield "{" + "".join(f"\n {dump(key)}: {dump(value)}," for key, value in head.items()) + '\n "entries": ['
     for i, entry in enumerate(chat.transcript.entries):
         yield ",\n  " if i else "\n  "
         match entry:
             case Prompt(text):
-                yield _dump({"kind": "prompt", "text": text})
+                yield dump({"kind": "prompt", "text": text})
             case Notice(text, severity):
-                yield _dump({"kind": "notice", "severity": severity, "text": text})
+                yield dump({"kind": "notice", "severity": severity, "text": text})
             case Answer():
-                yield from _answer(entry, chat)
+                yield from answer_json(entry, chat.texts(entry), {"kind": "answer"})
     yield "\n ]\n}\n"
 
 
-def _answer(answer: Answer, chat: SavedChat) -> Iterator[str]:
-    head = {"kind": "answer", "method": answer.method, "label": answer.label, "reason": answer.reason}
-    head["figures"] = {name: getattr(answer.figures, name) for name in _FIGURES}  # type: ignore[assignment]
-    yield _dump(head)[:-1] + ', "runs": ['
+def answer_json(answer: Answer, pieces: Pieces, more: dict[str, Any]) -> Iterator[str]:
+    """An answer as an object, after some fields of the caller's; `pieces` are the token texts."""
+    head = {**more, "method": answer.method, "label": answer.label, "reason": answer.reason}
+    head["figures"] = {name: getattr(answer.figures, name) for name in _FIGURES}
+    yield dump(head)[:-1] + ', "runs": ['
     steps = min(len(answer.log), len(answer.runs))
     seen: set[int] = set()
     for index in range(steps):
@@ -89,11 +90,10 @@ def _answer(answer: Answer, chat: SavedChat) -> Iterator[str]:
         if step.note:
             body["note"] = step.note
         body |= {name: count for name in _COUNTS if (count := getattr(step, name))}
-        yield (",\n   " if index else "\n   ") + _dump(body)
-    pieces = chat.texts(answer)
+        yield (",\n   " if index else "\n   ") + dump(body)
     known = {str(token): raw for token in sorted(seen) if (raw := pieces.raw(token))}
     tail = "".join(run.text for run in answer.runs[steps:])
-    yield f'\n  ], "tail": {_dump(tail)}, "pieces": {_dump(known)}}}'
+    yield f'\n  ], "tail": {dump(tail)}, "pieces": {dump(known)}}}'
 
 
 def read_chat(path: Path) -> SavedChat:
@@ -121,7 +121,7 @@ def _chat(table: Table) -> SavedChat:
                     raise Wrong(f"{entry.place}.severity is none of {', '.join(_SEVERITIES)}")
                 transcript.entries.append(Notice(entry.text("text"), severity))  # type: ignore[arg-type]
             case "answer":
-                transcript.entries.append(_read_answer(entry))
+                transcript.entries.append(read_answer(entry))
             case _:
                 raise Wrong(f"{entry.place}.kind is {kind!r}, which is none of prompt, answer, notice")
     return SavedChat(
@@ -133,7 +133,12 @@ def _chat(table: Table) -> SavedChat:
     )
 
 
-def _read_answer(entry: Table) -> Answer:
+def read_answer(entry: Table) -> Answer:
+    """The answer in an object.
+
+    Raises:
+        Wrong: something is missing or is not as it must be.
+    """
     # Names are shown on one line, beside what is the model's.
     answer = Answer(one_line(entry.text("method")), one_line(entry.text("label")))
     for run in entry.tables("runs"):
@@ -201,6 +206,7 @@ def _short(value: float) -> float:
     return float(f"{value:.9g}")
 
 
-def _dump(value: Any) -> str:
+def dump(value: Any) -> str:
+    """A value as JSON."""
     # Only what the file's encoding lacks is escaped, when it is written; other scripts stay readable.
     return json.dumps(value, ensure_ascii=False)

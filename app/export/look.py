@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from ..cells import sanitise
 from ..colours import blend
-from ..themes import Palette
+from ..themes import LENGTHS, Palette, heat_step
 from ..transcript import SHADES, Answer, Run
 
 Way = Literal["cycle", "heat", "underline", "off"]
@@ -90,17 +90,12 @@ class Look:
             case "cycle":
                 return [("one token at a time", inks[0]), ("tokens of one pass", inks[2]), ("of the next", inks[3])]
             case "heat":
-                lengths = ("1 token", "2", "3", "4–5", "6–8", "9 or more in one pass")
+                lengths = ("1 token", *LENGTHS[1:-1], "8 or more in one pass")
                 return list(zip(lengths, inks, strict=True))
             case "underline":
                 return [("one token at a time", inks[0]), ("tokens of one pass", inks[2]), ("of the next", inks[3])]
             case "off":
                 return []
-
-
-def heat_step(tokens: int) -> int:
-    """Which of the heat colours a run of that length has."""
-    return sum(tokens > most for most in (1, 2, 3, 5, 8))
 
 
 def told(answer: Answer, index: int) -> str:

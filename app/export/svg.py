@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ..cells import fit, one_line, width
-from ..transcript import Answer
+from ..transcript import Answer, Entry
 from ..widgets.blocks import MARK, Block, Row
 from .canvas import Canvas
 from .look import Look, told
@@ -15,55 +16,58 @@ CELLS = 88
 """Cells of a line of text."""
 
 _REASONS = {"eos": "quiet", "died": "error", "error": "error"}
-_LEFT = 2
+LEFT = 2
 """Cells left of the text, for the bar beside a prompt."""
 
 
 def chat_svg(chat: SavedChat, look: Look) -> Iterator[str]:
     """The file's text."""
-    blocks = []
-    for entry in chat.transcript.entries:
-        block = Block(entry, CELLS)
-        block.update()
-        blocks.append(block)
-    rows = sum(block.height for block in blocks) + 2
-    legend = look.legend()
-    bottom = 1.5 if legend else 0
+    blocks = [wrapped(entry, CELLS) for entry in chat.transcript.entries]
     canvas = Canvas(look)
-    name = fit(one_line(chat.model_name), 40)
-    yield canvas.open(CELLS + _LEFT + 1, rows + bottom, f"specchat: {name}" if name else "specchat")
-    yield _head(canvas, chat, name)
+    name = one_line(chat.model_name)
+    legend = 1.5 if look.legend() else 0
+    yield canvas.open(
+        CELLS + LEFT + 1, sum(block.height for block in blocks) + 2 + legend, f"specchat: {name}" if name else "specchat"
+    )
+    yield draw_head(canvas, CELLS + LEFT + 1, chat.model, chat.saved)
     top = 2
     for block in blocks:
         for index in range(block.height):
-            yield _row(canvas, top + index, block, block.row(index))
+            yield draw_row(canvas, LEFT, CELLS, top + index, block, block.row(index))
         top += block.height
     if legend:
-        yield _legend(canvas, top + 0.5, look)
+        yield draw_legend(canvas, CELLS + LEFT + 1, top + 0.5)
     yield canvas.close()
 
 
-def _head(canvas: Canvas, chat: SavedChat, name: str) -> str:
-    where = fit(" ".join(one_line(str(chat.model[key])) for key in ("device", "dtype") if chat.model.get(key)), 24)
+def wrapped(entry: Entry, cells: int) -> Block:
+    """An entry in rows of so many cells."""
+    block = Block(entry, cells)
+    block.update()
+    return block
+
+
+def draw_head(canvas: Canvas, cells: int, model: Mapping[str, Any], saved: str) -> str:
+    """The line at the top: the model, where it ran, and when."""
+    name = fit(one_line(str(model.get("name") or model.get("asked") or "")), 40)
+    where = fit(" ".join(one_line(str(model[key])) for key in ("device", "dtype") if model.get(key)), 24)
     parts = [("specchat", "primary b")]
     for text, css in ((name, "foreground"), (where, "quiet")):
         if text:
             parts += [("  ·  ", "quiet"), (text, css)]
-    made = fit(one_line(chat.saved[:16].replace("T", " ")), 20)
-    return (
-        canvas.words(0, -0.35, parts)
-        + canvas.text(CELLS + _LEFT + 1 - width(made), -0.35, made, "quiet")
-        + canvas.box(0, 0.95, CELLS + _LEFT + 1, "line", 0.05)
-    )
+    made = fit(one_line(saved[:16].replace("T", " ")), 20)
+    right = canvas.text(cells - width(made), -0.35, made, "quiet")
+    return canvas.words(0, -0.35, parts) + right + canvas.box(0, 0.95, cells, "line", 0.05)
 
 
-def _row(canvas: Canvas, y: int, block: Block, row: Row) -> str:
+def draw_row(canvas: Canvas, left: float, cells: int, y: float, block: Block, row: Row) -> str:
+    """One row of an entry; bars and glyphs are left of its text."""
     match row.kind:
         case "blank":
             return ""
         case "answer":
             assert isinstance(block.entry, Answer)
-            answer, column, out = block.entry, _LEFT, []
+            answer, column, out = block.entry, left, []
             for text, run in row.pieces:
                 if run == MARK:
                     out.append(canvas.text(column, y, text, "accent i"))
@@ -74,20 +78,21 @@ def _row(canvas: Canvas, y: int, block: Block, row: Row) -> str:
         case "figures":
             assert isinstance(block.entry, Answer)
             reason, dot, rest = row.text.partition(" · ") if row.first else ("", "", row.text)
-            return canvas.words(_LEFT, y, [(reason, _REASONS.get(block.entry.reason or "", "warning")), (dot + rest, "quiet")])
+            return canvas.words(left, y, [(reason, _REASONS.get(block.entry.reason or "", "warning")), (dot + rest, "quiet")])
         case "prompt":
-            behind = canvas.box(0, y, CELLS + _LEFT + 1, "surface") + canvas.box(0, y, 0.35, "primary")
-            return behind + canvas.text(_LEFT, y, row.text, "foreground b")
+            behind = canvas.box(left - LEFT, y, cells + LEFT + 1, "surface") + canvas.box(left - LEFT, y, 0.35, "primary")
+            return behind + canvas.text(left, y, row.text, "foreground b")
         case kind:
             glyph = {"information": "·", "warning": "!", "error": "×"}[kind] if row.first else ""
             css = "quiet i" if kind == "information" else kind
-            return canvas.text(0, y, glyph, css) + canvas.text(_LEFT, y, row.text, css)
+            return canvas.text(left - LEFT, y, glyph, css) + canvas.text(left, y, row.text, css)
 
 
-def _legend(canvas: Canvas, y: float, look: Look) -> str:
-    out = [canvas.box(0, y - 0.3, CELLS + _LEFT + 1, "line", 0.05)]
+def draw_legend(canvas: Canvas, cells: int, y: float) -> str:
+    """What the colours mean."""
+    out = [canvas.box(0, y - 0.3, cells, "line", 0.05)]
     column = 0
-    for words, ink in look.legend():
+    for words, ink in canvas.look.legend():
         out.append(canvas.run(column, y, f" {words} ", ink))
         column += width(words) + 3
     return "".join(out)

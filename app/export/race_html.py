@@ -1,0 +1,141 @@
+"""A race as one web page: the photo finish, the lanes' texts, and, where scripts may run, a replay at the recorded pace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..cells import one_line
+from ..race_record import RaceRecord
+from .html import STYLE, figures, head, legend, spans, text, top
+from .look import Look
+from .race import Finish, photo_finish
+
+MARKS = {"reference": "", "identical": "same", "near tie": "bad", "lossy": "worse", "unknown": ""}
+"""How alike a lane is → class."""
+
+HINT = "The bars stand where each lane was, by its own clock, when the first was done."
+
+RACE_STYLE = (
+    STYLE.replace("94ch", "200ch")
+    + """
+.race {
+  display: grid; grid-template-columns: max-content minmax(8ch, 1fr) repeat(4, max-content); gap: .5rem 2ch;
+  margin: 1.5rem 0; align-items: center; max-width: 130ch;
+}
+.race .won { font-weight: 700; }
+.race .number { text-align: right; color: $quiet; font-size: 13px; font-variant-numeric: tabular-nums; }
+.race .gain { color: $primary; font-weight: 700; }
+.track { background: $panel; border-radius: 4px; height: .9rem; border-right: 2px solid $quiet; }
+.bar { height: 100%; border-radius: 4px; min-width: 3px; }
+.panes { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 38ch), 1fr)); gap: 1.5rem 3ch; }
+.pane h2 {
+  font-size: 15px; margin: 0 0 .7rem; padding: .35rem 1.5ch; background: $surface; border-radius: 4px;
+  display: flex; gap: 1ch; justify-content: space-between;
+}
+.pane h2 small { font-size: 13px; font-weight: 400; color: $quiet; }
+.pane h2 .same { color: $success; }
+.pane h2 .bad { color: $warning; }
+.pane h2 .worse { color: $error; }
+.controls { display: flex; gap: 1ch; align-items: center; color: $quiet; font-size: 13px; min-height: 2rem; }
+button {
+  font: inherit; color: $primary; background: $panel; border: 1px solid $line; border-radius: 4px;
+  padding: .2rem 1.2ch; cursor: pointer;
+}
+button:hover, button:focus-visible { border-color: $primary; }
+.later { visibility: hidden; }
+@media (max-width: 70ch) { .race { grid-template-columns: max-content 1fr max-content; } .race .detail { display: none; } }
+"""
+)
+
+SCRIPT = """
+(() => {
+  const lanes = [...document.querySelectorAll(".pane")].map((pane, i) => ({
+    runs: [...pane.querySelectorAll("[data-t]")],
+    bar: document.querySelectorAll(".bar")[i],
+    seconds: document.querySelectorAll(".seconds")[i],
+    end: Number(pane.dataset.end),
+    at: 0,
+  }));
+  for (const lane of lanes) { lane.width = lane.bar.style.width; lane.shown = lane.seconds.textContent; }
+  const longest = Math.max(0, ...lanes.map((lane) => lane.end));
+  const box = document.querySelector(".controls");
+  const play = document.createElement("button");
+  const pace = document.createElement("button");
+  const paces = [1, 0.5, 0.25, 0.1, 4, 2];
+  let speed = 1, frame = 0, last = 0, now = 0;
+  const label = () => {
+    play.textContent = frame ? "\u25a0 Stop" : "\u25b6 Replay";
+    pace.textContent = speed + "\u00d7";
+  };
+  const draw = () => {
+    for (const lane of lanes) {
+      const due = (run) => Number(run.dataset.t) <= now;
+      while (lane.at < lane.runs.length && due(lane.runs[lane.at])) lane.runs[lane.at++].classList.remove("later");
+      lane.bar.style.width = (lane.runs.length ? (100 * lane.at) / lane.runs.length : 100) + "%";
+      lane.seconds.textContent = (Math.min(now, lane.end) / 1000).toFixed(2) + " s";
+    }
+  };
+  const stop = () => {
+    cancelAnimationFrame(frame);
+    frame = 0;
+    for (const lane of lanes) {
+      for (const run of lane.runs) run.classList.remove("later");
+      lane.bar.style.width = lane.width;
+      lane.seconds.textContent = lane.shown;
+    }
+    label();
+  };
+  const step = (time) => {
+    now += (time - last) * speed;
+    last = time;
+    draw();
+    if (now > longest + 800) { stop(); return; }
+    frame = requestAnimationFrame(step);
+  };
+  play.addEventListener("click", () => {
+    if (frame) { stop(); return; }
+    for (const lane of lanes) { lane.at = 0; for (const run of lane.runs) run.classList.add("later"); }
+    now = 0;
+    last = performance.now();
+    frame = requestAnimationFrame(step);
+    label();
+  });
+  pace.addEventListener("click", () => { speed = paces[(paces.indexOf(speed) + 1) % paces.length]; label(); });
+  label();
+  box.prepend(play, pace);
+})();
+"""
+"""Adds the buttons itself: without scripts the page shows the finished race and nothing that does not work."""
+
+
+def race_html(record: RaceRecord, look: Look) -> Iterator[str]:
+    """The file's text."""
+    model, made = one_line(str(record.info.get("name") or record.model)), one_line(record.saved[:16].replace("T", " "))
+    where = " ".join(one_line(str(record.info[key])) for key in ("device", "dtype") if record.info.get(key))
+    yield head("specchat race", look, SCRIPT, RACE_STYLE)
+    yield f'{top(model, where, made)}<main>\n<div class="prompt">{text(record.prompt.strip(chr(10)))}</div>\n'
+    yield '<div class="race">\n'
+    finishes = photo_finish(record)
+    for number, finish in enumerate(finishes):
+        yield _bar(number, finish, look)
+    yield f'</div>\n<div class="controls"><span>{HINT}</span></div>\n<div class="panes">\n'
+    for finish in finishes:
+        lane = finish.lane
+        yield f'<section class="pane" data-end="{lane.seconds * 1000:.0f}"><h2>{text(lane.name)} '
+        yield f'<small><span class="{MARKS[lane.mark]}">{text(finish.mark)}</span> {text(finish.where)}</small></h2>\n'
+        yield '<div class="answer">'
+        yield from spans(lane.answer, look, lane.clock())
+        yield f"</div>\n{figures(lane.answer)}</section>\n"
+    yield f"</div>\n{legend(look)}</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
+
+
+def _bar(number: int, finish: Finish, look: Look) -> str:
+    seconds, speed, steps, gain = map(text, finish.figures)
+    won = ' class="won"' if finish.share >= 1 else ""
+    bar = f'<div class="bar" style="width: {finish.share:.1%}; background: {look.palette.run(number)}"></div>'
+    return (
+        f"<span{won}>{text(finish.lane.name)}</span>"
+        f'<div class="track">{bar}</div>'
+        f'<span class="number seconds">{seconds}</span><span class="number detail">{speed}</span>'
+        f'<span class="number detail">{steps}</span><span class="number gain detail">{gain}</span>\n'
+    )
