@@ -12,7 +12,7 @@ from .ansi import RESET, Depth, colour_depth
 from .cells import fit, one_line, width
 from .colours import SIGHTS, contrast, distance, rgb, seen
 from .locations import themes_folder
-from .themes import APART, HEAT, SHIPPED, Palette, load_themes, read_theme
+from .themes import APART, LENGTHS, SHIPPED, Palette, load_themes, read_theme
 from .transcript import SHADES
 
 
@@ -62,13 +62,12 @@ def print_theme(which: str) -> bool:
 def _figures(palette: Palette, depth: Depth) -> Iterator[str]:
     yield f"{'contrast on':16}{'the page':>10}{'its own':>10}"
     page = palette.colours["background"]
-    tokens = ["1 token", *(f"up to {most}" if most > 3 else f"{most} tokens" for most in HEAT[1:]), f"over {HEAT[-1]}"]
     rows = [(f"run {i + 1}", palette.run(i), palette.behind(i)) for i in range(SHADES)]
-    rows += [(text, palette.heat[i], palette.behind_heat(i)) for i, text in enumerate(tokens)]
+    rows += [(f"{LENGTHS[i]} token{'s' * (i > 0)}", palette.heat[i], palette.behind_heat(i)) for i in range(SHADES)]
     for what, colour, behind in rows:
         figures = f"{contrast(colour, page):10.1f}{contrast(colour, behind):10.1f}"
         yield f"{what:16}{figures}  {_painted([(' Abc ', f'{colour} on {behind}')], depth)}"
-    names = ("foreground", "primary", "accent", "success", "warning", "error")
+    names = ("foreground", "primary", "secondary", "accent", "success", "warning", "error")
     texts = [*((name, palette.colours[name]) for name in names), ("quiet text", palette.quiet), ("faint text", palette.faint)]
     for what, colour in texts:
         yield f"{what:16}{contrast(colour, page):10.1f}{'':12}{_painted([(' Abc ', f'{colour} on {page}')], depth)}"

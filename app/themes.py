@@ -43,6 +43,9 @@ APART = 12.0
 HEAT = (1, 2, 3, 5, 7)
 """Most tokens of a run of each heat colour but the last."""
 
+LENGTHS = ("1", "2", "3", "4–5", "6–7", "8+")
+"""The lengths that share a heat colour, for legends."""
+
 BLOCK, BARS = "■", "▁▂▃▅▆█"
 """How a theme's run colours are shown, and those by length."""
 
@@ -172,8 +175,9 @@ class Palette:
         for where in ("background", "surface", "panel"):
             for what in ("foreground", "primary", "accent", "success", "warning", "error"):
                 yield Pair(what, colours[what], where, colours[where], READABLE)
-        for where in ("background", "surface"):
             yield Pair("quiet text", self.quiet, where, colours[where], READABLE)
+        for where in ("background", "surface"):
+            yield Pair("secondary", colours["secondary"], where, colours[where], READABLE)
             yield Pair("faint text", self.faint, where, colours[where], VISIBLE)
         for i, colour in enumerate(self.runs):
             yield Pair(f"run colour {i + 1}", colour, "background", colours["background"], READABLE)

@@ -43,7 +43,17 @@ def test_a_good_theme_passes(which: str, capsys: pytest.CaptureFixture[str]) -> 
     assert print_theme(which)
     out = capsys.readouterr().out
     assert out.endswith("Everything can be read and told apart.\n")
-    for row in ("run 6", "1 token", "3 tokens", "up to 7", "over 7", "foreground", "faint text", "usual sight", "tritanopia"):
+    for row in (
+        "run 6",
+        "1 token",
+        "3 tokens",
+        "6–7 tokens",
+        r"8\+ tokens",
+        "foreground",
+        "faint text",
+        "usual sight",
+        "tritanopia",
+    ):
         assert re.search(rf"^{row} +\d", out, re.MULTILINE), row
 
 

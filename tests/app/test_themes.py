@@ -15,6 +15,7 @@ from specchat.app.themes import (
     APART,
     COLOURS,
     KEYS,
+    LENGTHS,
     READABLE,
     SHIPPED,
     VISIBLE,
@@ -92,10 +93,11 @@ def test_text_is_readable(path: Path) -> None:
     for name in ("foreground", "primary", "accent", "success", "warning", "error"):
         for behind in ("background", "surface", "panel"):
             assert contrast(palette.colours[name], palette.colours[behind]) >= least, (name, behind)
+            assert contrast(variables["quiet"], palette.colours[behind]) >= least, behind
     assert contrast(variables["plain"], page) >= least
     assert contrast(variables["plain-alt"], page) >= least
     for behind in (page, palette.colours["surface"]):
-        assert contrast(variables["quiet"], behind) >= least
+        assert contrast(palette.colours["secondary"], behind) >= least
         assert contrast(variables["faint"], behind) >= VISIBLE
     # The line that a menu's cursor is on, and text that is selected.
     assert contrast(palette.colours["foreground"], variables["block-cursor-background"]) >= READABLE
@@ -146,6 +148,7 @@ def test_heat_grows_with_every_step(path: Path) -> None:
 def test_heat_by_run_length() -> None:
     assert [heat_step(tokens) for tokens in (1, 2, 3, 4, 5, 6, 7, 8, 9, 64)] == [0, 1, 2, 3, 3, 4, 4, 5, 5, 5]
     assert heat_step(0) == 0
+    assert [heat_step(int(text[0])) for text in LENGTHS] == list(range(SHADES))
 
 
 @pytest.mark.parametrize("count", range(2, 10))
