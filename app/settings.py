@@ -63,6 +63,8 @@ class Settings:
     """By model the method that `specchat tune` found best, such as `builtin = "lookup:nodes=32"`; goes before `method`."""
     theme: str = "dark"
     """Colour theme: the name of a file in `themes/`."""
+    panel: str = "off"
+    """Page of the side panel that a chat starts with: numbers, tree, method or off."""
     sampling: Sampling = field(default_factory=Sampling)
     """How the target picks a token: temperature, top_k, top_p, min_p, repetition_penalty, seed."""
     accept: str = "exact"
@@ -90,6 +92,7 @@ LOADING = (
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "dtype": DTYPES,
     "backend": BACKENDS,
+    "panel": ("numbers", "tree", "method", "off"),
     "split_mode": ("layer", "row", "none"),
     "flash_attention": ("auto", "on", "off"),
     "kv_type": ("auto", "f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"),

@@ -29,7 +29,7 @@ COMMANDS = (
         "temperature=0.7 …",
         "sampling and limits: temperature, top_k, top_p, seed, accept, max_tokens, …",
     ),
-    SlashCommand("panel", "tree", "side panel: numbers, tree, method, or off"),
+    SlashCommand("panel", "numbers|tree|method|off", "open a page of the side panel, or close it"),
     SlashCommand("pause", "", "pause the answer, or let it go on; without one, the next begins paused"),
     SlashCommand("step", "N", "take one step of the answer, or N, and pause after it"),
     SlashCommand("theme", "NAME", "change the colours"),

@@ -21,6 +21,7 @@ from ..keymap import CHAT, display
 from ..slash import is_command, matching
 from .header import Header
 from .keybar import KeyBar
+from .line_view import LineView
 from .prompt_input import PromptInput
 from .side_panel import SidePanel
 from .status import StatusLine
@@ -77,6 +78,7 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Catch up with what came before there was a screen."""
+        self.panel.open("" if self.chat.settings.panel == "off" else self.chat.settings.panel)
         self.refresh_dialogue()
 
     @property
@@ -314,9 +316,10 @@ class ChatScreen(Screen[None]):
         self.chat.new_chat()
 
     def action_scroll_page(self, direction: int) -> None:
-        """Scroll by a page less two rows, so that the eye finds its place."""
-        rows = max(1, self.view.size.height - 2)
-        self.view.scroll_relative(y=direction * rows, animate=False)
+        """Scroll the transcript, or the side panel if it has the focus, by a page less two rows, so that the eye finds its
+        place."""
+        view = self.focused if isinstance(self.focused, LineView) else self.view
+        view.scroll_relative(y=direction * max(1, view.size.height - 2), animate=False)
 
     def action_scroll_top(self) -> None:
         """To the beginning."""

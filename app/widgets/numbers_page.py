@@ -9,7 +9,7 @@ from ..charts import bar, columns, percent, portions, resampled
 from ..tally import Tally
 from ..totals import Totals
 from ..transcript import Answer
-from .line_view import Line, ends, line, paragraph, track
+from .line_view import Line, cut, ends, line, paragraph, track
 from .tree_page import milliseconds
 
 LENGTHS = (1, 2, 3, 4, 6, 8)
@@ -67,7 +67,7 @@ def numbers_lines(answer: Answer | None, method: str, tallies: Tallies, cells: i
     for section in sections:
         if section:
             out += [(), *section]
-    return out
+    return [cut(row, cells) for row in out]
 
 
 class Tallies:
@@ -199,8 +199,8 @@ def _speedups(tally: Tally, cells: int) -> list[Line]:
             line((f"{name:<10}", "$quiet"), (f"{value:5.2f}× ", _gain(value)), *track(bar(value / most, room), room, style))
         )
     captions = (
-        "predicted: from the acceptance at each draft position and the measured times",
-        "published: (αK + 1) / (K·l_d / l_t + 1), α per round",
+        "predicted: by the acceptance per position",
+        "published: (αK+1)/(K·l_d/l_t+1), α a round's",
     )
     return out + [row for text in captions for row in paragraph(text, cells, "$quiet", indent="  ")]
 

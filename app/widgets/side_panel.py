@@ -84,6 +84,7 @@ class SidePanel(Vertical):
         """The one that is open; empty if none is."""
         self.selected: tuple[Answer, int] | None = None
         """Answer and run that are inspected; None for the latest."""
+        self._transcript = dialogue.transcript
         defaults = {key.id: key.keys for key in CHAT}
         self._keys = {name: display(keymap.get(name, keys)) for name, keys in defaults.items()}
         self._tallies = Tallies()
@@ -120,16 +121,14 @@ class SidePanel(Vertical):
         self.selected = None if index is None else (answer, index)
         self.update(now=True)
 
-    def scroll(self, direction: int) -> None:
-        """By some rows."""
-        self._view.scroll_relative(y=direction, animate=False)
-
     def update(self, now: bool = False) -> None:
         """Show what changed: at once where the state of the answer did, else UPDATE_SECONDS after the last time at the
         earliest. Costs nothing while the panel is closed."""
-        if not self.page or not self.is_mounted:
+        if not self.page or not self._view.container_size.width:  # not laid out yet: `on_resize` follows
             return
         dialogue = self.dialogue
+        if dialogue.transcript is not self._transcript:  # another chat
+            self._transcript, self.selected, now = dialogue.transcript, None, True
         state = (dialogue.phase, dialogue.paused, dialogue.method, dialogue.switching, self._size_now())
         due = UPDATE_SECONDS - (monotonic() - self._drawn)
         if now or dialogue.paused or state != self._state or due <= 0:

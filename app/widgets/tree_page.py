@@ -26,6 +26,9 @@ ROLES: dict[Role, str] = {
 }
 """Styles of what is not on the accepted path; that has the colour of its run."""
 
+LEAST_FOR_NOTE = 8
+"""Rows from which on there is room for what the drafter says."""
+
 PROMPT = "⟨prompt⟩"
 """Stands for the prompt's last token, which no step names."""
 
@@ -68,7 +71,8 @@ def tree_lines(
 
     out = _head(answer, step, cells, selected=index is not None, paused=paused, keys=keys)
     if record.note:
-        out += paragraph(one_line(record.note), cells, "italic $accent")[:2]
+        note = paragraph(one_line(record.note), cells, "italic $accent")
+        out += note[: 2 if height >= LEAST_FOR_NOTE else 0]
     if height - len(out) >= 12:
         out.append(())
     foot = _foot(tree, cells)
@@ -130,7 +134,7 @@ def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool
         parts = more
     shares = (("draft", record.draft_seconds), ("pass", record.forward_seconds), ("rest", record.other_seconds))
     times: Line = tuple((f"{name} {milliseconds(seconds)}  ", "$quiet") for name, seconds in shares)
-    if length(tuple(parts)) + length(times) + 1 <= cells:
+    if length(tuple(parts)) + 2 + length(times) <= cells:
         return [first, (*parts, ("  ", ""), *times)]
     return [first, tuple(parts)]
 

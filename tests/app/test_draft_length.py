@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from specchat.app.catalog import known_methods
 from specchat.app.dialogue import Method
 from specchat.app.draft_length import BUDGETS, LENGTHS, NONE, SETTINGS, UNDER, Length, length_of, why_none
 from specchat.engine.catalog import get, parse_params
+from specchat.engine.messages import Switch, Switched
 
+Make = Callable[..., Any]
 METHODS = known_methods()
 
 
@@ -74,3 +79,80 @@ def test_methods_of_other_packages() -> None:
     assert length_of(Method("mine", params=(param,)), {}) == Length("tokens", 5, 1, 256)
     assert length_of(Method("mine"), {}) is None
     assert why_none(Method("mine")) == "mine has no setting for the length of its drafts."
+
+
+# The keys
+
+
+def status(app: Any) -> str:
+    return str(app.chat_screen.query_one("#status").render().plain)
+
+
+async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:
+    """A chat in the middle of an answer; its id."""
+    app.dialogue.methods = METHODS
+    engine.loaded()
+    app.take_events()
+    app.chat_screen.input.put("Hello")
+    await pilot.press("enter")
+    id: int = engine.begin(records)
+    app.take_events()
+    await pilot.pause()
+    return id
+
+
+async def test_longer_and_shorter_in_mid_answer(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 30)) as pilot:
+        id = await answering(app, pilot, engine, make_steps()[:4])
+        await pilot.press("d", "ctrl+up")
+        assert engine.sent[-1] == Switch(id, "lookup", {"nodes": 32})
+        assert "lookup · nodes 16 → 32" in status(app)
+        await pilot.press("alt+equals_sign")
+        assert engine.sent[-1] == Switch(id, "lookup", {"nodes": 64})
+        engine.events = [Switched(id, "lookup", "identical")]
+        app.take_events()
+        await pilot.press("alt+minus", "ctrl+down", "ctrl+down")
+        assert engine.sent[-1] == Switch(id, "lookup", {"nodes": 8})
+        assert "lookup · nodes 16 → 8" in status(app)
+        assert app.chat_screen.input.text == "d"
+
+
+async def test_without_an_answer_it_is_kept_for_the_next(make_chat: Make, engine: Any) -> None:
+    app = make_chat(**{"methods.draft.schedule": "constant"})
+    async with app.run_test(size=(100, 30)) as pilot:
+        app.dialogue.methods, app.dialogue.method = METHODS, "draft"
+        engine.loaded()
+        app.take_events()
+        await pilot.press("ctrl+up")
+        assert "draft · tokens 4 → 5" in status(app)
+        for _ in range(9):
+            await pilot.press("ctrl+down")
+        assert "draft · tokens 0 is the least" in status(app)
+        app.chat_screen.input.put("Hello")
+        await pilot.press("enter")
+        assert engine.asked.settings == {"schedule": "constant", "tokens": 0}
+
+
+async def test_a_method_without_a_length_says_so(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat(method="greedy")
+    async with app.run_test(size=(100, 30)) as pilot:
+        await answering(app, pilot, engine, make_steps()[:4])
+        sent = len(engine.sent)
+        await pilot.press("ctrl+up")
+        assert "greedy drafts nothing" in status(app)
+        assert len(engine.sent) == sent
+
+
+async def test_what_a_key_did_makes_room_for_the_figures(
+    make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await answering(app, pilot, engine, make_steps()[:4])
+        await pilot.press("ctrl+up")
+        assert "nodes 16 → 32" in status(app)
+        monkeypatch.setattr("specchat.app.widgets.chat_screen.FLASH_SECONDS", 0.01)
+        await pilot.press("ctrl+up")
+        await pilot.pause(0.3)
+        assert "tokens/step" in status(app)

@@ -9,6 +9,7 @@ from specchat.app.dialogue import Dialogue
 from specchat.engine.messages import Advance, Cancel, Failed, Generate, Pause, Paused, Steps, Switch, Switched, Watch
 
 Make = Callable[..., Any]
+SIZE = (110, 30)
 
 
 def ask(dialogue: Dialogue, engine: Any, records: Any = ()) -> int:
@@ -105,3 +106,118 @@ def test_watching(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
     ask(dialogue, engine)
     assert isinstance(engine.asked, Generate)
     assert not engine.asked.watch
+
+
+# The keys
+
+
+async def settle(app: Any, pilot: Any) -> None:
+    app.take_events()
+    await pilot.pause()
+
+
+async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:
+    """A chat in the middle of an answer; its id."""
+    engine.loaded()
+    await settle(app, pilot)
+    app.chat_screen.input.put("Hello")
+    await pilot.press("enter")
+    id: int = engine.begin(records)
+    await settle(app, pilot)
+    return id
+
+
+def status(app: Any) -> str:
+    return str(app.chat_screen.query_one("#status").render().plain)
+
+
+async def test_pause_key(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        id = await answering(app, pilot, engine, make_steps()[:4])
+        assert "writing" in status(app)
+        await pilot.press("d", "f8")
+        assert engine.sent[-1] == Pause(id, True)
+        engine.events = [Paused(id, True)]
+        await settle(app, pilot)
+        assert "paused   F9 one step   F8 go on   esc stop" in status(app)
+        await pilot.press("f8")
+        assert engine.sent[-1] == Pause(id, False)
+        engine.events = [Paused(id, False)]
+        await settle(app, pilot)
+        assert "writing" in status(app)
+        assert app.chat_screen.input.text == "d"
+
+
+async def test_step_key_shows_each_step(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat(panel="tree")
+    async with app.run_test(size=SIZE) as pilot:
+        records = make_steps()
+        id = await answering(app, pilot, engine, records[:2])
+        for count in range(3, 6):
+            await pilot.press("f9")
+            assert engine.sent[-1] == Advance(id, 1)
+            engine.events = [Paused(id, True), Steps(id, records[count - 1 : count])]
+            await settle(app, pilot)
+            shown = "\n".join(row.text for row in app.chat_screen.panel.query_one("LineView").render_lines(pane(app)))
+            assert f"step {count} of {count}" in shown
+        assert sum(isinstance(command, Pause) for command in engine.sent) == 1
+        await pilot.press("escape")
+        assert engine.sent[-1] == Cancel(id)
+
+
+def pane(app: Any) -> Any:
+    return app.chat_screen.panel.query_one("LineView").size.region
+
+
+async def test_a_pause_before_the_first_step(make_chat: Make, engine: Any) -> None:
+    app = make_chat(panel="tree")
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await pilot.press("f9")
+        assert "There is no answer to step through" in toasts(app)
+        await pilot.press("f8")
+        assert "The next answer will be paused before its first step." in toasts(app)
+        assert "the next answer begins paused" in status(app)
+        await pilot.press("f8", "f8")
+        app.chat_screen.input.put("Hello")
+        await pilot.press("enter")
+        assert engine.asked.paused
+        engine.begin()
+        await settle(app, pilot)
+        assert "paused" in status(app)
+        shown = "\n".join(row.text for row in app.chat_screen.panel.query_one("LineView").render_lines(pane(app)))
+        assert "Paused before the first step: F9 one step, F8 go on." in " ".join(shown.split())
+
+
+def toasts(app: Any) -> str:
+    return " ".join(notification.message for notification in app._notifications)
+
+
+async def test_the_commands(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        id = await answering(app, pilot, engine, make_steps()[:4])
+
+        async def run(command: str) -> Any:
+            app.chat_screen.input.put(command)
+            await pilot.press("enter")
+            await pilot.pause()
+            return engine.sent[-1]
+
+        assert await run("/pause") == Pause(id, True)
+        assert await run("/step") == Advance(id, 1)
+        assert await run("/step 12") == Advance(id, 12)
+        assert await run("/step none") == Advance(id, 12)
+        assert "takes a number of steps from 1 on, not 'none'" in toasts(app)
+        app.chat_screen.input.put("")
+        assert await run("/pause") == Pause(id, False)
+
+
+async def test_keys_that_were_remapped_are_named(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat(**{"keymap.pause": "f10", "keymap.step": "ctrl+r"})
+    async with app.run_test(size=SIZE) as pilot:
+        await answering(app, pilot, engine, make_steps()[:4])
+        await pilot.press("f10")
+        assert "^r one step   F10 go on" in status(app)
