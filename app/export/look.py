@@ -90,7 +90,7 @@ class Look:
             case "cycle":
                 return [("one token at a time", inks[0]), ("tokens of one pass", inks[2]), ("of the next", inks[3])]
             case "heat":
-                lengths = ("1 token", *LENGTHS[1:-1], "8 or more in one pass")
+                lengths = ("1 token", *LENGTHS[1:-1], f"{LENGTHS[-1]} in one pass")
                 return list(zip(lengths, inks, strict=True))
             case "underline":
                 return [("one token at a time", inks[0]), ("tokens of one pass", inks[2]), ("of the next", inks[3])]

@@ -54,8 +54,9 @@ def plain(text: str) -> str:
 
 def quoted(text: str) -> str:
     """`text` as a quotation: whatever it opens ends with it. Its line breaks stay."""
-    lines = inert(sanitise(text).strip("\n")).split("\n")
-    return "\n".join(f"> {line}" if line else ">" for line in lines)
+    lines = sanitise(text).strip("\n").split("\n")
+    # Looked through as it will stand: a tab behind the mark makes no code of a line that would be code without it.
+    return inert("\n".join(f"> {line}" if line else ">" for line in lines))
 
 
 def inert(text: str) -> str:
