@@ -6,6 +6,7 @@ The engine is another process; this one draws. It never imports a model runtime 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from time import monotonic, process_time
 from typing import Any, ClassVar, Literal
 
 from textual.app import App, SystemCommand
@@ -15,6 +16,7 @@ from textual.timer import Timer
 from . import clipboard
 from .catalog import known_methods
 from .cells import fit, one_line
+from .colouring import Way, following
 from .commands import Commands
 from .dialogue import Dialogue, Engine, Method
 from .keymap import ALL
@@ -27,6 +29,13 @@ from .widgets.chat_screen import ChatScreen
 
 FRAME_SECONDS = 1 / 30
 """Between looks at the engine's events while there are some to expect: what an eye can follow, at half the cost of 60 Hz."""
+
+SHARE = 0.5
+"""Most of its time that the process may spend on frames; when they are dear (a fast stream, a slow machine) there are fewer of
+them, so that keys are answered in between."""
+
+LONGEST_REST = 0.15
+"""Most seconds between two frames of a stream."""
 
 IDLE_SECONDS = 0.25
 """Between looks while nothing is under way (only the engine's end can come), and of the sign of life while it is."""
@@ -85,6 +94,8 @@ class SpecchatApp(App[None]):
             self.dialogue.notice(text, "warning")
         self.set_keymap(dict(settings.keymap))
         self._frames: Timer | None = None
+        self._rest = 0.0
+        self._spent = 0.0
         self._previous = self.dialogue.transcript
 
     def get_default_screen(self) -> ChatScreen:
@@ -100,13 +111,23 @@ class SpecchatApp(App[None]):
 
     def on_mount(self) -> None:
         """Begin to look for events."""
-        self._frames = self.set_interval(FRAME_SECONDS, self.take_events)
+        self._frames = self.set_interval(FRAME_SECONDS, self._frame)
         self.set_interval(IDLE_SECONDS, self._idle)
 
     def stir(self) -> None:
         """Something is under way: look for events at every frame."""
         if self._frames is not None:
             self._frames.resume()
+
+    def _frame(self) -> None:
+        now = monotonic()
+        if now < self._rest:
+            return
+        # All that the process did since the last frame: it is paint, for the most part, and that comes after this call.
+        spent = process_time()
+        self._rest = now + min((spent - self._spent) / SHARE, LONGEST_REST) - FRAME_SECONDS / 2
+        self._spent = spent
+        self.take_events()
 
     def take_events(self) -> None:
         """Take in what the engine sent and show it, once a frame."""
@@ -190,6 +211,14 @@ class SpecchatApp(App[None]):
         self.theme = name
         if warning := self.palettes[name].warning:
             self.tell(warning, "warning")
+
+    def next_colouring(self) -> None:
+        """The next way of telling runs apart."""
+        self.use_colouring(following(self.chat_screen.view.colouring))
+
+    def use_colouring(self, way: Way) -> None:
+        """Tell runs apart in this way, everywhere at once."""
+        self.chat_screen.colouring(way)
 
     def show_help(self) -> None:
         """Open the help."""

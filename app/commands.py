@@ -65,6 +65,10 @@ class Commands:
                 self.chat.choose_theme()
             case "theme", [theme, *_]:
                 self.theme(theme)
+            case "colours", []:
+                self.chat.next_colouring()
+            case "colours", [way, *_]:
+                self.colours(way)
             case "copy", _:
                 self.chat.copy_answer()
             case "export", _:
@@ -156,6 +160,17 @@ class Commands:
             raise UserError(f"There is no theme {name}: {hint}")
         self.chat.use_theme(name)
 
+    def colours(self, way: str) -> None:
+        """Tell runs apart in another way."""
+        from .colouring import WAYS
+
+        found = next((known for known in WAYS if known == way), None)
+        if found is None:
+            near = get_close_matches(way, WAYS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(WAYS)}."
+            raise UserError(f"There is no way of colouring {way}: {hint}")
+        self.chat.use_colouring(found)
+
     def entries(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
         """Everything for the palette: title, help, what to call."""
         chat, dialogue = self.chat, self.chat.dialogue
@@ -175,6 +190,10 @@ class Commands:
             yield f"Side panel: {page}", what, lambda page=page: self.panel(page)  # type: ignore[misc]
         yield "Pause or go on", "Hold the answer between two steps", screen.action_pause
         yield "One step", "Let a paused answer take one step", screen.action_step
+        from .colouring import WAYS
+
+        for way in WAYS:
+            yield f"Colours: {way}", "How runs are told apart", lambda way=way: chat.use_colouring(way)  # type: ignore[misc]
         yield "Copy the last answer", "To the clipboard", chat.copy_answer
         for format, title in EXPORTS.items():
             yield f"Export the chat as {title}", "Into this folder, with its colours", partial(self.chat.saving.attempt, format)

@@ -24,6 +24,7 @@ CHAT = (
     Key("next_method", "ctrl+n", "next_method", "Next decoding method, also in the middle of an answer", "next method"),
     Key("method_menu", "f2,ctrl+o", "method_menu", "Choose a decoding method; digits and letters pick", "methods"),
     Key("theme_menu", "f3,ctrl+t", "theme_menu", "Choose a colour theme, with a live preview", "theme"),
+    Key("colours", "f6", "next_colouring", "Colour runs in turn, by their length, by lines alone, or not at all", "colours"),
     Key("panels", "f4", "next_panel", "Side panel: figures, the step's token tree, how the method works, closed", "panel"),
     Key("pause", "f8", "pause", "Pause the answer, or let it go on; without one, the next begins paused", "pause"),
     Key("step", "f9", "step", "One step of the answer, paused after it", "step"),

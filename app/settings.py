@@ -63,6 +63,8 @@ class Settings:
     """By model the method that `specchat tune` found best, such as `builtin = "lookup:nodes=32"`; goes before `method`."""
     theme: str = "dark"
     """Colour theme: the name of a file in `themes/`."""
+    colours: str = "cycle"
+    """How runs are told apart: cycle (neighbours differ), heat (by length), underline (no colours), off."""
     panel: str = "off"
     """Page of the side panel that a chat starts with: numbers, tree, method or off."""
     sampling: Sampling = field(default_factory=Sampling)
@@ -92,6 +94,7 @@ LOADING = (
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "dtype": DTYPES,
     "backend": BACKENDS,
+    "colours": ("cycle", "heat", "underline", "off"),
     "panel": ("numbers", "tree", "method", "off"),
     "split_mode": ("layer", "row", "none"),
     "flash_attention": ("auto", "on", "off"),

@@ -33,6 +33,7 @@ COMMANDS = (
     SlashCommand("pause", "", "pause the answer, or let it go on; without one, the next begins paused"),
     SlashCommand("step", "N", "take one step of the answer, or N, and pause after it"),
     SlashCommand("theme", "NAME", "change the colours"),
+    SlashCommand("colours", "cycle|heat|underline|off", "how runs are told apart: in turn, by length, by lines, not at all"),
     SlashCommand("copy", "", "copy the last answer"),
     SlashCommand("export", "html|svg|md|json|FILE [!]", "save the chat with its colours; ! overwrites"),
     SlashCommand("open", "FILE.json", "open a chat that was saved as JSON"),

@@ -103,7 +103,8 @@ class LeanLayer:
         seen, _ = tree_attention(self._attention, turned[:, :heads], keys, values, mask, scaling=self._scaling)
         hidden = hidden + self._out(seen.reshape(1, n, -1))
         gate, up = F.linear(self._after(hidden), self._gate_up, self._gate_up_bias).chunk(2, -1)
-        return hidden + self._down(self._activation(gate) * up)
+        out: Tensor = hidden + self._down(self._activation(gate) * up)
+        return out
 
 
 class LeanModel(nn.Module):

@@ -77,7 +77,7 @@ class Synthetic:
         """One message, and how many tokens it has: what comes in 15 ms."""
         from specchat.engine.messages import Steps, dump
 
-        counts = []
+        counts: list[int] = []
         while sum(counts) < self.rate * TICK:
             counts.append(pick.choice((1, 1, 2, 3, 6)))
         return dump(Steps(ID, [self._step(pick, count) for count in counts])), sum(counts)

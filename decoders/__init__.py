@@ -18,7 +18,8 @@ from .base import (
     param,
     parse_params,
 )
-from .loop import Conversation, Generation, Step, encode_prompt, generate
+from .conversation import Conversation
+from .loop import Generation, Step, encode_prompt, generate
 from .registry import describe, methods
 from .text import Stops, TextStream
 

@@ -63,6 +63,7 @@ class ReplayStep:
     forward_seconds: float = 0.0
     """0 where nothing is evaluated."""
     other_seconds: float = 0.0
+    prefilled: int = 0
 
 
 def replay(

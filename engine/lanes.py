@@ -9,7 +9,8 @@ from typing import Any
 
 from ..backends.base import Model, UserError
 from ..decoders.base import Acceptance, label_of
-from ..decoders.loop import Conversation, Generation, Step
+from ..decoders.conversation import Conversation
+from ..decoders.loop import Generation, Step
 from .failures import failure
 from .judging import judged
 from .messages import (

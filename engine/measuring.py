@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..backends.base import Model
-from ..decoders.loop import Conversation
+from ..decoders.conversation import Conversation
 from .messages import Generate
 from .requests import prompt_of
 from .work import Job

@@ -15,6 +15,7 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from ...backends.base import UserError
+from ..colouring import WAYS, Way, effective, legend
 from ..dialogue import Dialogue
 from ..draft_length import lengthen
 from ..keymap import CHAT, display
@@ -78,6 +79,9 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Catch up with what came before there was a screen."""
+        way = next(way for way in WAYS if way == self.chat.settings.colours)
+        self.view.colouring = way
+        self.query_one("#keys", KeyBar).colouring = effective(way, self.app.no_color)
         self.panel.open("" if self.chat.settings.panel == "off" else self.chat.settings.panel)
         self.refresh_dialogue()
 
@@ -111,6 +115,13 @@ class ChatScreen(Screen[None]):
         self.query_one("#status", StatusLine).update()
         self.panel.update()
         self.query_one("#keys", KeyBar).busy = self.dialogue.busy
+
+    def colouring(self, way: Way) -> None:
+        """Tell runs apart in another way, and say how to read it."""
+        self.view.colouring = way
+        self.query_one("#keys", KeyBar).colouring = effective(way, self.app.no_color)
+        parts = legend(effective(way, self.app.no_color)) or [("runs are not coloured", "$quiet")]
+        self.query_one(StatusLine).flash(Content.assemble(("colours: ", "$quiet"), (way, "bold $foreground"), "   ", *parts))
 
     def pulse(self) -> None:
         """A sign of life while nothing can be counted."""
@@ -258,6 +269,10 @@ class ChatScreen(Screen[None]):
     def action_method_menu(self) -> None:
         """Choose a method."""
         self.chat.choose_method()
+
+    def action_next_colouring(self) -> None:
+        """The next way of telling runs apart."""
+        self.chat.next_colouring()
 
     def action_theme_menu(self) -> None:
         """Choose a theme."""

@@ -8,7 +8,14 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from ..colouring import Way, legend
 from ..keymap import CHAT, Key, display
+
+GAP = 3
+"""Cells between two keys."""
+
+LEGEND_FROM = 90
+"""Narrower bars have keys alone."""
 
 
 class KeyBar(Widget):
@@ -28,6 +35,8 @@ class KeyBar(Widget):
     """
     ORDER = ("cancel", "help", "next_method", "method_menu", "panels", "palette", "theme_menu", "copy_answer", "quit")
 
+    colouring: reactive[Way | None] = reactive[Way | None](None)
+    """Whose legend to show at the end, where there is room."""
     busy: reactive[bool] = reactive(False)
     """Whether there is an answer to stop."""
 
@@ -40,14 +49,16 @@ class KeyBar(Widget):
     def render(self) -> Content:
         """One line."""
         line = Content("")
+        shown = Content.assemble(*legend(self.colouring)) if self.colouring and self.size.width >= LEGEND_FROM else Content("")
+        room = self.size.width - (shown.cell_length + GAP if shown else 0)
         for key in self._keys:
             if key.id == "cancel" and not self.busy:
                 continue
             action = key.action if "." in key.action else f"screen.{key.action}"
             label = Content(f" {key.short}").stylize(f"@click={action}")
             part = Content.assemble((display(self._keymap.get(key.id, key.keys)), "bold $primary"), label)
-            gap = "   " if line else ""
-            if line.cell_length + len(gap) + part.cell_length > self.size.width:
+            gap = " " * GAP if line else ""
+            if line.cell_length + len(gap) + part.cell_length > room:
                 break
             line = Content.assemble(line, gap, part)
-        return line
+        return Content.assemble(line, " " * (self.size.width - line.cell_length - shown.cell_length), shown) if shown else line

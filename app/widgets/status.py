@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from time import monotonic
 
 from textual.content import Content
+from textual.timer import Timer
 from textual.widget import Widget
 
 from ..dialogue import Dialogue
@@ -26,6 +27,10 @@ FIGURES_SECONDS = 0.12
 """Between two updates of the live figures."""
 
 
+FLASH_SECONDS = 4.0
+"""How long a line about something just done stands in place of the figures."""
+
+
 class StatusLine(Widget):
     """What goes on right now. `hint`, if set, is shown instead."""
 
@@ -38,6 +43,7 @@ class StatusLine(Widget):
         self.dialogue = dialogue
         self._keys = {key.id: display(keymap.get(key.id, key.keys)) for key in CHAT}
         self._hint: Content | None = None
+        self._flash: Timer | None = None
         self._pulse = 0
         self._state: tuple[str, bool] = ("", False)
         self._drawn = 0.0
@@ -47,6 +53,13 @@ class StatusLine(Widget):
         if content != self._hint:
             self._hint = content
             self.refresh()
+
+    def flash(self, content: Content) -> None:
+        """Show this for FLASH_SECONDS."""
+        if self._flash is not None:
+            self._flash.stop()
+        self.hint(content)
+        self._flash = self.set_timer(FLASH_SECONDS, lambda: self.hint(None) if self._hint is content else None)
 
     def update(self) -> None:
         """Draw anew: at once when the phase changes, else a few times a second, which is as fast as figures can be read."""

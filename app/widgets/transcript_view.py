@@ -17,6 +17,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from ..cells import width
+from ..colouring import Way, effective, style_name
 from ..transcript import SHADES, Answer, Transcript
 from .blocks import MARK, Block, Row
 
@@ -50,6 +51,8 @@ class TranscriptView(ScrollView, can_focus=True):
 
     following: reactive[bool] = reactive(True)
     """Whether new text scrolls the view."""
+    colouring: reactive[Way] = reactive[Way]("cycle")
+    """How runs are told apart."""
 
     @dataclass
     class Followed(Message):
@@ -69,6 +72,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self._strips: LRUCache[tuple[int, int, int], Strip] = LRUCache(1024)
         self._styles: dict[str, Style] = {}
         self._styled_for = ""
+        self._way: Way = "cycle"
         self.draws = 0
         """Rows drawn so far (not those taken from the cache): what tests and benchmarks count."""
 
@@ -188,6 +192,10 @@ class TranscriptView(ScrollView, can_focus=True):
         self._to_end()
         self.following = True
 
+    def watch_colouring(self) -> None:
+        """Draw anew what is visible."""
+        self._styled_for = ""
+
     # Drawing
 
     def row_at(self, y: int) -> tuple[int, int] | None:
@@ -219,7 +227,7 @@ class TranscriptView(ScrollView, can_focus=True):
     def _style(self) -> None:
         """Styles of the theme in force."""
         variables = self.app.theme_variables
-        monochrome = self.app.no_color
+        self._way = effective(self.colouring, self.app.no_color)
         self._styles = {
             name: Style(color=variables[variable], bold=bold, italic=italic)
             for name, variable, bold, italic in (
@@ -241,20 +249,18 @@ class TranscriptView(ScrollView, can_focus=True):
             self._styles[f"run-{i}"] = Style(
                 color=variables[f"run-{i}"],
                 bgcolor=variables[f"run-{i}-tint"],
-                # Without colours, runs differ by line and weight.
-                underline=(i % 2 == 0) if monochrome else None,
-                bold=(i % 2 == 1) if monochrome else None,
             )
+            self._styles[f"heat-{i}"] = Style(color=variables[f"heat-{i}"], bgcolor=variables[f"heat-{i}-tint"])
+            # Neighbours differ by line and weight.
+            self._styles[f"line-{i}"] = Style(color=variables["foreground"], underline=i % 2 == 0, bold=i % 2 == 1)
         self._strips.clear()
         self._styled_for = self.app.theme
 
     def _run_style(self, answer: Answer, run: int) -> Style:
         if run == MARK:
             return self._styles["mark"]
-        shade = answer.runs[run].shade
-        if shade >= 0:
-            return self._styles[f"run-{shade}"]
-        return self._styles["plain" if shade == -1 else "plain-alt"]
+        made = answer.runs[run]
+        return self._styles[style_name(self._way, made.shade, made.tokens)]
 
     def _draw(self, block: Block, row: Row) -> Strip:
         self.draws += 1

@@ -107,9 +107,9 @@ def mixed(module: Any) -> None:
 
 @pytest.mark.parametrize("change", [hooked, adapted, patched, mixed])
 def test_a_changed_model_keeps_its_own_pass(change: Any) -> None:
-    module: Any = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))._runner.module
-    change(module)
-    assert lean(module) is None
+    model: Any = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
+    change(model._runner.module)
+    assert lean(model._runner.module) is None
 
 
 def test_a_lean_pass_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,4 +130,6 @@ def test_a_lean_pass_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch) -
 def test_large_models_on_the_cpu_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_CPU_BYTES > 1 << 30
     monkeypatch.setattr("specchat.backends.lean.MOST_CPU_BYTES", 1000)
-    assert lean(load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))._runner.module) is None
+    model: Any = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
+    assert model._runner.lean is None
+    assert lean(model._runner.module) is None

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specchat.backends.base import Sampling
+from specchat.decoders.conversation import Conversation
 from specchat.decoders.drafting import Trie, drawn
-from specchat.decoders.loop import Conversation
 from specchat.decoders.registry import get
 
 from .toy import CONTEXT, ToyModel, drafting, plain, run

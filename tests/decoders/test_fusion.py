@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from specchat.backends.base import ROOT, Sampling, Scores, UserError
 from specchat.backends.recorded import RecordedModel
 from specchat.decoders.base import Context, Drafter, Tree, Verified, parse_params
+from specchat.decoders.conversation import Conversation
 from specchat.decoders.evidence import Evidence, Recycled
 from specchat.decoders.fusion import Fusion, FusionParams
 from specchat.decoders.lookup import Lookup, LookupParams
-from specchat.decoders.loop import Conversation
 from specchat.decoders.ngram_index import ORDERS
 from specchat.decoders.ppm import EVIDENCE_LIMIT, FREQUENT, KIND, KINDS, SUREST, ContextModel, Weights, prior
 from specchat.decoders.replay import replay

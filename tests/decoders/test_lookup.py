@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from specchat.backends.base import Sampling, UserError
 from specchat.backends.recorded import RecordedModel
 from specchat.decoders.base import Context, Tree, parse_params
+from specchat.decoders.conversation import Conversation
 from specchat.decoders.lookup import Lookup, LookupParams
-from specchat.decoders.loop import Conversation
 from specchat.decoders.ngram_index import LONGEST, ORDERS, STRIDE, NgramIndex
 
 EOS = 99

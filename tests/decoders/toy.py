@@ -9,7 +9,8 @@ from dataclasses import replace
 from specchat.backends.base import Capabilities, Sampling
 from specchat.backends.recorded import RecordedModel, RecordedScores, RecordedSession
 from specchat.decoders.base import Context
-from specchat.decoders.loop import Conversation, Generation
+from specchat.decoders.conversation import Conversation
+from specchat.decoders.loop import Generation
 
 CONTEXT = 4096
 
