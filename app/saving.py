@@ -37,7 +37,7 @@ class Saving:
         """The colours in force."""
         from .export import Look
 
-        return Look(self.chat.palettes[self.chat.theme], getattr(self.chat.chat_screen.view, "colouring", "cycle"))
+        return Look(self.chat.palettes[self.chat.theme], self.chat.chat_screen.view.colouring)
 
     def command(self, arguments: list[str]) -> None:
         """What /export does: `FORMAT`, `FILE` or `FORMAT FILE`, with `!` to overwrite; alone, it asks for the format.

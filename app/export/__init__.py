@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..colouring import Way
 from ..race_record import RaceRecord
 from ..themes import Palette
 from .files import FORMATS, format_of, target, write
 from .json_chat import chat_json, read_chat
-from .look import Look, Way
+from .look import Look
 from .record import SavedChat, capture
 
 __all__ = [
     "FORMATS",
     "Look",
     "SavedChat",
-    "Way",
     "capture",
     "chat_chunks",
     "export_chat",

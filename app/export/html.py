@@ -11,7 +11,7 @@ from html import escape
 from ..cells import one_line
 from ..transcript import Answer, Notice, Prompt
 from ..widgets.blocks import figures_lines
-from .look import Ink, Look, told, visible
+from .look import Ink, Look, own_text, told, visible
 from .record import SavedChat
 
 _WIDE = 1 << 20
@@ -146,13 +146,11 @@ def spans(answer: Answer, look: Look, clock: Sequence[float] = ()) -> Iterator[s
     method = ""
     for index, run in enumerate(answer.runs):
         when = f' data-t="{clock[index] * 1000:.0f}"' if clock else ""
-        if run.carried:  # belongs to the run before, and has its colours
-            yield span(run.text[: run.carried], look.ink(answer.runs[index - 1]), told(answer, index - 1), when)
         if run.method != method:
             if method:
                 yield f'<span class="mark" data-method="{text(run.method)} "{when}></span>'
             method = run.method
-        if own := run.text[run.carried :]:
+        if own := own_text(answer, index):
             yield span(own, look.ink(run), told(answer, index), when)
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ..cells import sanitise
+from ..colouring import Way
 from ..colours import blend
 from ..themes import LENGTHS, Palette, heat_step
 from ..transcript import SHADES, Answer, Run
-
-Way = Literal["cycle", "heat", "underline", "off"]
-"""How runs are told apart."""
-
 
 _NO_CHARACTER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 """What neither XML 1.0 nor HTML has, beyond what no terminal may get."""
@@ -96,6 +93,13 @@ class Look:
                 return [("one token at a time", inks[0]), ("tokens of one pass", inks[2]), ("of the next", inks[3])]
             case "off":
                 return []
+
+
+def own_text(answer: Answer, index: int) -> str:
+    """All the text of a run: what came with the next one, because it had been held back, is its own too."""
+    run = answer.runs[index]
+    late = answer.runs[index + 1] if index + 1 < len(answer.runs) else None
+    return run.text[run.carried :] + (late.text[: late.carried] if late else "")
 
 
 def told(answer: Answer, index: int) -> str:

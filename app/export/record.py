@@ -43,7 +43,8 @@ def capture(dialogue: Dialogue) -> SavedChat:
     entries = [frozen(entry) if isinstance(entry, Answer) else entry for entry in dialogue.transcript.entries]
     return SavedChat(
         Transcript(entries, dialogue.transcript.system),
-        {"asked": dialogue.model, **dialogue.info},
+        # Where the model lies on this disk is nobody else's business.
+        {"asked": dialogue.model, **{key: value for key, value in dialogue.info.items() if key != "path"}},
         {
             "method": dialogue.method,
             "methods": {name: dict(table) for name, table in dialogue.settings.items()},

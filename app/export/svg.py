@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from ..cells import fit, one_line, width
-from ..transcript import Answer, Entry
+from ..transcript import Answer, Entry, Notice
 from ..widgets.blocks import MARK, Block, Row
 from .canvas import Canvas
 from .look import Look, told
@@ -22,7 +24,9 @@ LEFT = 2
 
 def chat_svg(chat: SavedChat, look: Look) -> Iterator[str]:
     """The file's text."""
-    blocks = [wrapped(entry, CELLS) for entry in chat.transcript.entries]
+    system = chat.transcript.system
+    entries = [Notice(f"System prompt: {system}")] if system else []
+    blocks = [wrapped(entry, CELLS) for entry in (*entries, *chat.transcript.entries)]
     canvas = Canvas(look)
     name = one_line(chat.model_name)
     legend = 1.5 if look.legend() else 0
@@ -68,7 +72,8 @@ def draw_row(canvas: Canvas, left: float, cells: int, y: float, block: Block, ro
         case "answer":
             assert isinstance(block.entry, Answer)
             answer, column, out = block.entry, left, []
-            for text, run in row.pieces:
+            for run, pieces in groupby(row.pieces, key=attrgetter("run")):
+                text = "".join(piece.text for piece in pieces)
                 if run == MARK:
                     out.append(canvas.text(column, y, text, "accent i"))
                 else:

@@ -152,7 +152,12 @@ def whole(chat: SavedChat, format: str, theme: str = "dark", way: Any = "cycle")
 
 def parts(answer: Answer) -> list[str]:
     """An answer's text in the parts that have a colour of their own."""
-    return [part for run in answer.runs for part in (run.text[: run.carried], run.text[run.carried :]) if part]
+    out: list[str] = []
+    for run in answer.runs:
+        if run.carried:
+            out[-1] += run.text[: run.carried]
+        out.append(run.text[run.carried :])
+    return out
 
 
 class Page(HTMLParser):

@@ -318,6 +318,22 @@ async def test_exporting_by_key_and_palette(make_chat: Make, engine: Any, make_s
     assert "alt+s" in {key.keys for key in CHAT}
 
 
+async def test_the_way_of_colouring_and_the_theme_in_force_are_those_of_the_file(
+    make_chat: Make, engine: Any, make_steps: Make, here: Path
+) -> None:
+    app = make_chat(theme="light")
+    async with app.run_test(size=SIZE) as pilot:
+        await converse(app, pilot, engine, make_steps)
+        app.use_colouring("heat")
+        await command(app, pilot, "/export chat.html")
+        await written(pilot, lambda: "Saved as" in toasts(app))
+        text = (here / "chat.html").read_text()
+        light = load_themes()[0]["light"]
+        assert light.heat[5] in text
+        assert light.run(1) not in text
+        assert "color-scheme: light" in text
+
+
 async def test_what_goes_wrong_is_told_and_the_command_stays_in_the_box(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
@@ -378,6 +394,7 @@ async def test_an_answer_that_is_being_written_is_saved_as_far_as_it_is(make_cha
         path = export_chat(saved, Path("chat.json"), look())
         (answer,) = read_chat(path).transcript.answers()
         assert (answer.text, answer.reason) == (text, "unfinished")
+        assert "path" not in saved.model
         assert "not finished when saved" in "".join(export_chat(saved, Path("chat.md"), look()).read_text())
         assert app.dialogue.answer.text == text + "More, and more."
         assert not app.dialogue.answer.done
