@@ -200,7 +200,7 @@ def _speedups(tally: Tally, cells: int) -> list[Line]:
         )
     captions = (
         "predicted: by the acceptance per position",
-        "published: (αK+1)/(K·l_d/l_t+1), α a round's",
+        "published: (αK+1)/(K·l_d/l_t+1), mean α",
     )
     return out + [row for text in captions for row in paragraph(text, cells, "$quiet", indent="  ")]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from specchat.app.dialogue import Dialogue, Method
-from specchat.engine.messages import Command, Event, Finished, Generate, Load, Loaded, Started, StepRecord, Steps
+from specchat.engine.messages import Command, Event, Finished, Generate, Load, Loaded, PieceTable, Started, StepRecord, Steps
 
 INFO = {
     "name": "builtin",
@@ -62,6 +62,58 @@ def steps(text: str = TEXT, *, method: str = "lookup", drafts: bool = True, seed
     return out
 
 
+VOCABULARY = [
+    *(
+        " the",
+        " lamp",
+        " and",
+        " wrote",
+        " old",
+        " a",
+        " poem",
+        " about",
+        " of",
+        " light",
+        " on",
+        "\n",
+        ".",
+        " Every",
+        " evening",
+    ),
+    *(" Ana", " climbed", " stairs", " lit", " weather", " into", " book"),
+]
+"""Token texts by id, for `tree_steps`."""
+
+
+def trees() -> list[StepRecord]:
+    """Four steps: a plain one, a branching tree, a chain that is accepted whole, and one of which nothing is."""
+    return [
+        StepRecord("fusion", [13], " Every", 0, 0, 1, 0.0001, 0.0071, 0.0002, probs=[0.62]),
+        StepRecord(
+            *("fusion", [14, 15, 16, 0], " evening Ana climbed the", 7, 3, 8, 0.0004, 0.0093, 0.0003),
+            tree_tokens=[13, 14, 4, 15, 16, 9, 10, 8],
+            tree_parents=[-1, 0, 0, 1, 3, 3, 5, 4],
+            path=[0, 1, 3, 4],
+            probs=[0.91, 0.03, 0.88, 0.54, 0.21, 0.4, 0.02, 0.97],
+            note="From 15 guesses that had been worth it.",
+        ),
+        StepRecord(
+            *("fusion", [17, 12, 13, 14, 15, 18], " stairs. Every evening Ana lit", 5, 5, 6, 0.0002, 0.0085, 0.0003),
+            tree_tokens=[0, 17, 12, 13, 14, 15],
+            tree_parents=[-1, 0, 1, 2, 3, 4],
+            path=[0, 1, 2, 3, 4, 5],
+            probs=[0.99, 1.0, 0.45, 0.93, 0.999, 0.31],
+        ),
+        StepRecord(
+            *("fusion", [0], " the", 3, 0, 4, 0.0003, 0.0082, 0.0003),
+            tree_tokens=[18, 5, 7, 2],
+            tree_parents=[-1, 0, 0, 2],
+            path=[0],
+            probs=[0.2, 0.004, 0.6, 0.71],
+        ),
+    ]
+
+
 @dataclass
 class FakeEngine:
     """The client's calls, recorded; `events` is what the next `drain` gives."""
@@ -89,6 +141,9 @@ class FakeEngine:
 
     def loaded(self, **unavailable: str) -> None:
         self.events.append(Loaded(1, dict(INFO), unavailable))
+
+    def tell_pieces(self) -> None:
+        self.events.append(PieceTable(2, VOCABULARY))
 
     @property
     def asked(self) -> Generate:
@@ -124,6 +179,16 @@ def dialogue(engine: FakeEngine) -> Dialogue:
 @pytest.fixture
 def make_steps() -> Callable[..., list[StepRecord]]:
     return steps
+
+
+@pytest.fixture(scope="session")
+def vocabulary() -> list[str]:
+    return VOCABULARY
+
+
+@pytest.fixture(scope="session")
+def tree_steps() -> Callable[[], list[StepRecord]]:
+    return trees
 
 
 @pytest.fixture

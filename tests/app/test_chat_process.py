@@ -25,7 +25,7 @@ class Engine:
 async def main():
     app = SpecchatApp(Settings(), Engine())
     async with app.run_test() as pilot:
-        await pilot.press("h", "i", "f1", "escape", "f2", "escape", "f3", "escape", "ctrl+p", "escape")
+        await pilot.press("h", "i", "f1", "escape", "f2", "escape", "f3", "escape", "ctrl+p", "escape", "f4", "f4", "f4")
 
 asyncio.run(main())
 print(sorted({"torch", "transformers", "numpy", "llama_cpp", "tokenizers", "accelerate"} & set(sys.modules)))

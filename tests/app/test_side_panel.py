@@ -6,84 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from specchat.app.catalog import known_methods
-from specchat.app.cells import width
 from specchat.app.explanations import EXPLAIN
-from specchat.app.pieces import Pieces
-from specchat.app.transcript import Answer
 from specchat.app.widgets import side_panel
-from specchat.app.widgets.line_view import Line, LineView, ends, length, line, paragraph
-from specchat.app.widgets.method_page import method_lines
-from specchat.app.widgets.numbers_page import Tallies, best_length, numbers_lines
+from specchat.app.widgets.line_view import LineView, line
 from specchat.app.widgets.side_panel import PAGES
-from specchat.app.widgets.tree_page import tree_lines
-from specchat.engine.messages import Finished, Paused, PieceTable, StepRecord, Steps, Switched, Watch
+from specchat.engine.messages import Finished, Paused, StepRecord, Steps, Switched, Watch
 
 Make = Callable[..., Any]
 SIZE = (120, 40)
-VOCABULARY = [
-    *(
-        " the",
-        " lamp",
-        " and",
-        " wrote",
-        " old",
-        " a",
-        " poem",
-        " about",
-        " of",
-        " light",
-        " on",
-        "\n",
-        ".",
-        " Every",
-        " evening",
-    ),
-    *(" Ana", " climbed", " stairs", " lit", " weather", " into", " book"),
-]
-
-
-def trees() -> list[StepRecord]:
-    """Four steps: a plain one, a branching tree, a chain that is accepted whole, and one of which nothing is."""
-    return [
-        StepRecord("fusion", [13], " Every", 0, 0, 1, 0.0001, 0.0071, 0.0002, probs=[0.62]),
-        StepRecord(
-            *("fusion", [14, 15, 16, 0], " evening Ana climbed the", 7, 3, 8, 0.0004, 0.0093, 0.0003),
-            tree_tokens=[13, 14, 4, 15, 16, 9, 10, 8],
-            tree_parents=[-1, 0, 0, 1, 3, 3, 5, 4],
-            path=[0, 1, 3, 4],
-            probs=[0.91, 0.03, 0.88, 0.54, 0.21, 0.4, 0.02, 0.97],
-            note="From 15 guesses that had been worth it.",
-        ),
-        StepRecord(
-            *("fusion", [17, 12, 13, 14, 15, 18], " stairs. Every evening Ana lit", 5, 5, 6, 0.0002, 0.0085, 0.0003),
-            tree_tokens=[0, 17, 12, 13, 14, 15],
-            tree_parents=[-1, 0, 1, 2, 3, 4],
-            path=[0, 1, 2, 3, 4, 5],
-            probs=[0.99, 1.0, 0.45, 0.93, 0.999, 0.31],
-        ),
-        StepRecord(
-            *("fusion", [0], " the", 3, 0, 4, 0.0003, 0.0082, 0.0003),
-            tree_tokens=[18, 5, 7, 2],
-            tree_parents=[-1, 0, 0, 2],
-            path=[0],
-            probs=[0.2, 0.004, 0.6, 0.71],
-        ),
-    ]
-
-
-def written(records: list[StepRecord]) -> Answer:
-    answer = Answer("fusion", "identical", pieces=Pieces(VOCABULARY))
-    for record in records:
-        answer.add(record)
-    return answer
-
-
-def text(lines: list[Line]) -> str:
-    return "\n".join("".join(part for part, _ in row).rstrip() for row in lines)
 
 
 def shown(app: Any) -> str:
@@ -100,7 +31,7 @@ async def settle(app: Any, pilot: Any) -> None:
 async def loaded(app: Any, pilot: Any, engine: Any) -> None:
     await pilot.pause()
     engine.loaded(recompute="This model keeps no cache.")
-    engine.events.append(PieceTable(2, VOCABULARY))
+    engine.tell_pieces()
     await settle(app, pilot)
 
 
@@ -168,10 +99,10 @@ async def test_a_setting_opens_it_at_the_start(make_chat: Make) -> None:
         assert "When it pays" in shown(app)
 
 
-async def test_probabilities_are_asked_for_while_the_tree_is_open(make_chat: Make, engine: Any) -> None:
+async def test_probabilities_are_asked_for_while_the_tree_is_open(make_chat: Make, engine: Any, tree_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
-        id = await ask(app, pilot, engine, trees())
+        id = await ask(app, pilot, engine, tree_steps())
         assert not engine.asked.watch
         await pilot.press("f4")
         assert not any(isinstance(command, Watch) for command in engine.sent)
@@ -229,17 +160,17 @@ async def test_it_stands_beside_the_transcript_or_below_it(
         assert "tok/step" in shown(app)
 
 
-async def test_it_follows_a_resize_in_mid_stream(make_chat: Make, engine: Any) -> None:
+async def test_it_follows_a_resize_in_mid_stream(make_chat: Make, engine: Any, tree_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=(140, 40)) as pilot:
-        id = await ask(app, pilot, engine, trees()[:2])
+        id = await ask(app, pilot, engine, tree_steps()[:2])
         await pilot.press("f4", "f4")
         for size in ((60, 20), (300, 80), (101, 22)):
             await pilot.resize_terminal(*size)
             await pilot.pause()
             assert "step 2 of 2" in shown(app)
             assert "┗━ ␣the" in shown(app)
-        engine.events = [Steps(id, trees()[2:3])]
+        engine.events = [Steps(id, tree_steps()[2:3])]
         await settle(app, pilot)
         await pilot.pause(0.2)
         assert "step 3 of 3" in shown(app)
@@ -249,23 +180,23 @@ async def test_it_follows_a_resize_in_mid_stream(make_chat: Make, engine: Any) -
 
 
 async def test_it_draws_a_few_times_a_second_and_misses_nothing(
-    make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch
+    make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch, tree_steps: Make
 ) -> None:
     monkeypatch.setattr(side_panel, "UPDATE_SECONDS", 3600)
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
-        id = await ask(app, pilot, engine, trees()[:1])
+        id = await ask(app, pilot, engine, tree_steps()[:1])
         await pilot.press("f4", "f4")
-        engine.events = [Steps(id, trees()[1:2])]
+        engine.events = [Steps(id, tree_steps()[1:2])]
         await settle(app, pilot)
         assert "step 1 of 1" in shown(app)  # not yet
         engine.events = [Paused(id, True)]  # what a person waits for comes at once
         await settle(app, pilot)
         assert "step 2 of 2" in shown(app)
         monkeypatch.setattr(side_panel, "UPDATE_SECONDS", 0.05)
-        engine.events = [Paused(id, False), Steps(id, trees()[2:3])]
+        engine.events = [Paused(id, False), Steps(id, tree_steps()[2:3])]
         await settle(app, pilot)
-        engine.events = [Steps(id, trees()[3:4])]
+        engine.events = [Steps(id, tree_steps()[3:4])]
         await settle(app, pilot)
         await pilot.pause(0.2)  # no event comes any more
         assert "step 4 of 4" in shown(app)
@@ -292,32 +223,15 @@ async def test_only_rows_that_changed_are_painted(make_chat: Make, engine: Any) 
         assert view.draws == before + 1
 
 
-def test_figures_read_each_step_once() -> None:
-    class Counting(list[int]):
-        reads = 0
-
-        def __getitem__(self, index: Any) -> Any:
-            Counting.reads += 1
-            return super().__getitem__(index)
-
-    answer, tallies = written(trees() * 50), Tallies()
-    answer.totals.runs = Counting(answer.totals.runs)
-    numbers_lines(answer, "fusion", tallies, 44)
-    first = Counting.reads
-    for _ in range(9):
-        numbers_lines(answer, "fusion", tallies, 44)
-    assert Counting.reads == first == 200
-
-
 # The pages
 
 
-async def test_the_tree_of_the_last_step(make_chat: Make, engine: Any) -> None:
+async def test_the_tree_of_the_last_step(make_chat: Make, engine: Any, tree_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("f4", "f4")
         assert "F8 pauses" in shown(app)
-        id = await ask(app, pilot, engine, trees()[:2])
+        id = await ask(app, pilot, engine, tree_steps()[:2])
         page = shown(app)
         assert "fusion step 2 of 2" in page
         assert "7 drafted  3 accepted  8 nodes  10 ms" in page
@@ -330,16 +244,16 @@ async def test_the_tree_of_the_last_step(make_chat: Make, engine: Any) -> None:
         assert "fusion step 2 of 2" in shown(app)
 
 
-async def test_an_inspected_step_stays_until_it_is_let_go(make_chat: Make, engine: Any) -> None:
+async def test_an_inspected_step_stays_until_it_is_let_go(make_chat: Make, engine: Any, tree_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("f4", "f4")
-        id = await ask(app, pilot, engine, trees()[:2])
+        id = await ask(app, pilot, engine, tree_steps()[:2])
         panel, answer = app.chat_screen.panel, app.dialogue.answer
         panel.select(answer, 0)
         assert "step 1 of 2" in shown(app)
         assert "selected" in shown(app)
-        engine.events = [Steps(id, trees()[2:3]), Finished(id, "eos", "tail", 0.1, 0.5)]
+        engine.events = [Steps(id, tree_steps()[2:3]), Finished(id, "eos", "tail", 0.1, 0.5)]
         await settle(app, pilot)
         assert "step 1 of 3" in shown(app)
         panel.select(answer, 3)  # the tail
@@ -397,85 +311,6 @@ async def test_the_method_page_follows_the_method_and_its_settings(make_chat: Ma
         assert "lossy" in shown(app)
 
 
-def test_why_a_method_cannot_run_is_said() -> None:
-    methods = known_methods()
-    page = text(method_lines(methods["draft"], "identical", {}, None, 50, unavailable="it needs a draft model."))
-    assert "Not on this model: it needs a draft model." in page
-
-
-@pytest.mark.parametrize("name", known_methods())
-@pytest.mark.parametrize("cells", [35, 58])
-def test_every_method_is_explained_within_the_width(name: str, cells: int) -> None:
-    method = known_methods()[name]
-    totals = written(trees()).totals
-    rows = method_lines(method, method.label, {}, totals, cells, keys=("ctrl+down", "ctrl+up"))
-    assert all(length(row) <= cells for row in rows)
-    flowing = " ".join(text(rows).split())
-    assert EXPLAIN[name] in flowing
-    assert method.pays in flowing
-    for param in method.params:
-        assert f"{param['name']} = " in flowing
-
-
-def test_hostile_tokens_and_notes_stay_on_their_rows() -> None:
-    records = trees()[1:2]
-    records[0].note = "a\x1b[2Jb\nc [bold]d[/]"
-    answer = Answer("fusion", "identical", pieces=Pieces(["\x1b[31m\n\u202e" for _ in VOCABULARY]))
-    answer.add(records[0])
-    rows = tree_lines(answer, None, answer.pieces, 50, 30)
-    page = text(rows)
-    assert "\x1b" not in page
-    assert "\u202e" not in page
-    assert "␛[31m⏎" in page
-    assert "[bold]d[/]" in page
-    assert all(width(row) <= 50 for row in page.splitlines())
-
-
-def test_tokens_that_are_unknown_have_their_number() -> None:
-    page = text(tree_lines(written(trees()[1:2]), None, Pieces(), 50, 30))
-    assert "┃ ⟨14⟩" in page
-    first = text(tree_lines(written(trees()[:1]), None, Pieces(VOCABULARY), 50, 30))
-    assert "● ⟨prompt⟩" in first  # no step names the prompt's last token
-
-
-@given(st.integers(24, 70), st.integers(4, 50), st.integers(0, 3))
-def test_the_tree_page_fits(cells: int, height: int, index: int) -> None:
-    rows = tree_lines(written(trees()), index, Pieces(VOCABULARY), cells, max(height, 6), paused=True, keys="F9 one step")
-    assert all(length(row) <= cells for row in rows)
-    assert len(rows) <= max(height, 6)
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["lookup", "greedy", "early-exit"]), st.integers(1, 30), st.integers(0, 40), st.floats(0, 9)),
-        min_size=1,
-        max_size=40,
-    ),
-    st.integers(30, 62),
-)
-def test_the_page_of_figures_fits(steps: list[tuple[str, int, int, float]], cells: int) -> None:
-    answer = Answer("lookup", "identical")
-    for method, tokens, drafted, seconds in steps:
-        answer.add(StepRecord(method, [1] * tokens, "x", drafted, min(drafted, tokens - 1), 1 + drafted, seconds / 9, seconds))
-    rows = numbers_lines(answer, steps[-1][0], Tallies(), cells)
-    assert all(length(row) <= cells for row in rows)
-    assert sum("tok/step" in part for row in rows for part, _ in row) == 1
-
-
-def test_the_best_length_is_where_the_curve_peaks() -> None:
-    totals = written(trees() * 5).totals
-    best, gain = best_length(totals, 0.8)
-    around = [row[0] for row in totals.what_if([best - 1, best, best + 1], [0.8])]
-    assert gain == pytest.approx(max(around))
-    assert best_length(totals, 0.0) == (0, 1.0)
-
-
-def test_lines() -> None:
-    assert text([ends(line("left"), line("right"), 12)]) == "left   right"
-    assert text([ends(line("left"), line("right"), 9)]) == "left"
-    assert text(paragraph("a few words more", 8, indent=" ")) == "a few\n words\n more"
-
-
 # What it looks like
 
 
@@ -490,11 +325,18 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("page", PAGES)
 def test_pages(
-    snap_compare: Any, make_chat: Make, engine: Any, make_steps: Make, page: str, size: tuple[int, int], theme: str
+    snap_compare: Any,
+    make_chat: Make,
+    engine: Any,
+    make_steps: Make,
+    page: str,
+    size: tuple[int, int],
+    theme: str,
+    tree_steps: Make,
 ) -> None:
     async def before(pilot: Any) -> None:
         app = pilot.app
-        id = await ask(app, pilot, engine, trees()[:2] if page == "tree" else make_steps())
+        id = await ask(app, pilot, engine, tree_steps()[:2] if page == "tree" else make_steps())
         app.chat_screen.panel.open(page)
         if page == "tree":
             await pilot.press("f8")
@@ -508,9 +350,9 @@ def test_pages(
 
 @pytest.mark.usefixtures("still")
 @pytest.mark.parametrize("page", PAGES)
-def test_smallest(snap_compare: Any, make_chat: Make, engine: Any, page: str) -> None:
+def test_smallest(snap_compare: Any, make_chat: Make, engine: Any, page: str, tree_steps: Make) -> None:
     async def before(pilot: Any) -> None:
-        await ask(pilot.app, pilot, engine, trees())
+        await ask(pilot.app, pilot, engine, tree_steps())
         pilot.app.chat_screen.panel.open(page)
         await pilot.pause()
 
@@ -518,9 +360,11 @@ def test_smallest(snap_compare: Any, make_chat: Make, engine: Any, page: str) ->
 
 
 @pytest.mark.usefixtures("still")
-def test_without_colours(snap_compare: Any, make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_colours(
+    snap_compare: Any, make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch, tree_steps: Make
+) -> None:
     async def before(pilot: Any) -> None:
-        await ask(pilot.app, pilot, engine, trees()[:2])
+        await ask(pilot.app, pilot, engine, tree_steps()[:2])
         pilot.app.chat_screen.panel.open("tree")
         await pilot.pause()
 
