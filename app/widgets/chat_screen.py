@@ -64,8 +64,7 @@ class ChatScreen(Screen[None]):
         with Vertical(id="body"):
             with Container(id="stage"):
                 welcome, view = Welcome(id="welcome"), TranscriptView(self.dialogue.transcript, id="transcript")
-                view.display = bool(self.dialogue.transcript.entries)  # a notice about the settings file may be there already
-                welcome.display = not view.display
+                welcome.display = not self.dialogue.transcript.entries  # a notice about the settings file may be there already
                 yield welcome
                 yield view
                 yield Static(id="below")
@@ -109,7 +108,7 @@ class ChatScreen(Screen[None]):
             self.input.put("\n".join(filter(None, (self.dialogue.take_queued(), self.input.text))))
         empty = not self.dialogue.transcript.entries
         self.query_one("#welcome").display = empty
-        self.view.display = not empty
+        self.view.can_focus = not empty
         self.view.update_text()
         self.query_one("#header", Header).update()
         self.query_one("#status", StatusLine).update()

@@ -1,0 +1,14 @@
+"""A stream does not flicker: only what changes is painted, each frame at once, and the screen is never cleared."""
+
+from __future__ import annotations
+
+from .painting import measure, record
+
+
+def test_only_what_changes_is_painted_and_every_frame_appears_at_once() -> None:
+    found = measure(*record("", "lookup"))
+    assert found["frames"] >= 8
+    assert found["painted_lines"] >= 10
+    assert found["unchanged_share"] <= 0.05
+    assert found["bytes_outside"] == 0
+    assert found["cleared"] == 0
