@@ -70,9 +70,10 @@ class SpecchatApp(App[None]):
         self.settings = settings
         self.palettes: Mapping[str, Palette]
         self.palettes, wrong = load_themes(config_folder() / "themes")
+        self._worn: dict[str, Palette] = {}
         for palette in self.palettes.values():
             self.register_theme(palette.theme())
-        self.theme = settings.theme if settings.theme in self.palettes else "dark"
+        self.wear(settings.theme if settings.theme in self.palettes else "dark")
         known = known_methods() if methods is None else methods
         self.dialogue = Dialogue(
             client,
@@ -192,23 +193,20 @@ class SpecchatApp(App[None]):
 
         before = self.theme
 
-        def preview(name: str) -> None:
-            self.theme = name
-
         def chosen(name: str | None) -> None:
-            self.theme = before
+            self.wear(before)
             if name is not None:
                 self.use_theme(name)
 
         items = [
-            Item(name, fit(one_line(name), 10).ljust(10), detail=palette.summary, sample=palette.sample())
+            Item(name, fit(one_line(name), 10).ljust(10), detail=palette.summary, sample=self.as_shown(name).sample())
             for name, palette in self.palettes.items()
         ]
-        self.push_screen(Menu("Theme", items, before, preview), chosen)
+        self.push_screen(Menu("Theme", items, before, self.wear), chosen)
 
     def use_theme(self, name: str) -> None:
         """Change the colours; a doubt about them is told."""
-        self.theme = name
+        self.wear(name)
         if warning := self.palettes[name].warning:
             self.tell(warning, "warning")
 
@@ -219,6 +217,23 @@ class SpecchatApp(App[None]):
     def use_colouring(self, way: Way) -> None:
         """Tell runs apart in this way, everywhere at once."""
         self.chat_screen.colouring(way)
+
+    def wear(self, name: str) -> None:
+        """Draw everything in a theme's colours."""
+        shown = self.as_shown(name)
+        if shown is not self.palettes[name]:
+            self.register_theme(shown.theme())
+        self.theme = name
+
+    def as_shown(self, name: str) -> Palette:
+        """A theme in the colours that this terminal has."""
+        if self.console.color_system != "256":
+            return self.palettes[name]
+        if name not in self._worn:
+            from .few_colours import reduced
+
+            self._worn[name] = reduced(self.palettes[name])
+        return self._worn[name]
 
     def show_help(self) -> None:
         """Open the help."""

@@ -93,11 +93,15 @@ class Palette:
 
     def behind(self, shade: int) -> str:
         """Background of a run that cycles."""
-        return blend(self.colours["background"], self.run(shade), self.tint)
+        return self.mix(self.run(shade), self.tint)
 
     def behind_heat(self, step: int) -> str:
         """Background of a run by its length, as a step from 0 to SHADES − 1."""
-        return blend(self.colours["background"], self.glow, step / (SHADES - 1))
+        return self.mix(self.glow, step / (SHADES - 1))
+
+    def mix(self, over: str, share: float) -> str:
+        """The page with a share of a colour."""
+        return blend(self.colours["background"], over, share)
 
     @property
     def quiet(self) -> str:
@@ -112,25 +116,25 @@ class Palette:
     @property
     def cursor(self) -> str:
         """Background of the line that a menu's cursor is on."""
-        return blend(self.colours["background"], self.colours["primary"], 0.16)
+        return self.mix(self.colours["primary"], 0.16)
 
     @property
     def selection(self) -> str:
         """Background of selected text: as strong as leaves what may be selected visible."""
-        page, primary = self.colours["background"], self.colours["primary"]
+        primary = self.colours["primary"]
         texts = (self.colours["foreground"], *self.runs, *self.heat)
         for percent in range(35, 10, -3):
-            found = blend(page, primary, percent / 100)
+            found = self.mix(primary, percent / 100)
             if all(contrast(text, found) >= VISIBLE for text in texts):
                 break
         return found
 
     def _muted(self, share: float, least: float, *behind: str) -> str:
         """Ink with a share of the page: more ink where it would be hard to see."""
-        page, ink = self.colours["background"], self.colours["foreground"]
-        while share < 1 and any(contrast(blend(page, ink, share), other) < least for other in behind):
+        ink = self.colours["foreground"]
+        while share < 1 and any(contrast(self.mix(ink, share), other) < least for other in behind):
             share += 0.02
-        return blend(page, ink, min(share, 1.0))
+        return self.mix(ink, min(share, 1.0))
 
     def theme(self) -> Theme:
         """The theme as Textual takes it. Run colours become $run-0, $run-0-tint, …; by length, $heat-0, $heat-0-tint, …"""
@@ -140,13 +144,13 @@ class Palette:
         variables = {
             "quiet": self.quiet,
             "faint": self.faint,
-            "line": blend(page, ink, 0.14),
+            "line": self.mix(ink, 0.14),
             "plain": ink,
-            "plain-alt": blend(page, ink, 0.80),
-            "border": blend(page, self.colours["primary"], 0.55),
-            "border-blurred": blend(page, ink, 0.20),
-            "scrollbar": blend(page, ink, 0.20),
-            "scrollbar-hover": blend(page, ink, 0.32),
+            "plain-alt": self.mix(ink, 0.80),
+            "border": self.mix(self.colours["primary"], 0.55),
+            "border-blurred": self.mix(ink, 0.20),
+            "scrollbar": self.mix(ink, 0.20),
+            "scrollbar-hover": self.mix(ink, 0.32),
             "scrollbar-active": self.colours["primary"],
             "scrollbar-background": page,
             "scrollbar-background-hover": page,
@@ -160,7 +164,7 @@ class Palette:
             "block-cursor-background": self.cursor,
             "block-cursor-foreground": ink,
             "block-cursor-text-style": "bold",
-            "block-cursor-blurred-background": blend(page, ink, 0.10),
+            "block-cursor-blurred-background": self.mix(ink, 0.10),
             "block-cursor-blurred-foreground": ink,
         }
         for i in range(SHADES):
@@ -181,7 +185,7 @@ class Palette:
             yield Pair("faint text", self.faint, where, colours[where], VISIBLE)
         for i, colour in enumerate(self.runs):
             yield Pair(f"run colour {i + 1}", colour, "background", colours["background"], READABLE)
-            tint = blend(colours["background"], colour, self.tint)
+            tint = self.mix(colour, self.tint)
             yield Pair(f"run colour {i + 1}", colour, "its tint", tint, READABLE)
         for i, colour in enumerate(self.heat):
             yield Pair(f"heat colour {i + 1}", colour, "background", colours["background"], READABLE)
