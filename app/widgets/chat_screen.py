@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -11,7 +11,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
 from textual.content import Content
 from textual.screen import Screen
-from textual.timer import Timer
 from textual.widgets import Static
 
 from ...backends.base import UserError
@@ -33,10 +32,6 @@ if TYPE_CHECKING:
     from ..chat import SpecchatApp
 
 
-FLASH_SECONDS = 2.5
-"""How long what a key did is shown."""
-
-
 class ChatScreen(Screen[None]):
     """One chat."""
 
@@ -51,7 +46,6 @@ class ChatScreen(Screen[None]):
         self.dialogue = dialogue
         self._keymap = keymap
         self._quit_armed = False
-        self._flash: Timer | None = None
 
     @property
     def chat(self) -> SpecchatApp:
@@ -151,12 +145,8 @@ class ChatScreen(Screen[None]):
 
     @on(PromptInput.Changed)
     def _typed(self, event: PromptInput.Changed) -> None:
-        self._hint(event.text_area.text)
-
-    def _hint(self, text: str) -> None:
-        """What the commands are that a text may become."""
         status = self.query_one(StatusLine)
-        found = matching(text)
+        found = matching(event.text_area.text)
         if not found:
             status.hint(None)
             return
@@ -190,6 +180,10 @@ class ChatScreen(Screen[None]):
             keys = display(self._keymap.get("scroll_end", "ctrl+end"))
             hint.update(Content.assemble("↓ new text  " if event.fresh else "↓ end  ", (keys, "bold")))
         hint.set_class(not event.following, "-shown")
+
+    def on_transcript_view_inspected(self, event: Any) -> None:
+        """The side panel shows the step of the run under inspection."""
+        self.panel.select(event.answer, event.index)
 
     def on_click(self, event: events.Click) -> None:
         """The hint about new text leads to it."""
@@ -244,17 +238,6 @@ class ChatScreen(Screen[None]):
             self._quit_armed = True
             self.chat.tell("Press ctrl+c again to quit.")
             self.set_timer(2.0, self._disarm)
-
-    def flash(self, text: str) -> None:
-        """Say for a moment what a key did, in place of the figures."""
-        self.query_one(StatusLine).hint(Content.styled(text, "bold $accent"))
-        if self._flash is not None:
-            self._flash.stop()
-        self._flash = self.set_timer(FLASH_SECONDS, self._flashed)
-
-    def _flashed(self) -> None:
-        self._flash = None
-        self._hint(self.input.text)
 
     def _disarm(self) -> None:
         self._quit_armed = False
@@ -313,7 +296,7 @@ class ChatScreen(Screen[None]):
 
     def action_draft_length(self, direction: int) -> None:
         """Shorter (−1) or longer (1) drafts."""
-        self.flash(lengthen(self.dialogue, direction))
+        self.query_one(StatusLine).flash(Content.styled(lengthen(self.dialogue, direction), "bold $accent"))
         self.refresh_dialogue()
         self.panel.update(now=True)
 

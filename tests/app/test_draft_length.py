@@ -152,7 +152,7 @@ async def test_what_a_key_did_makes_room_for_the_figures(
         await answering(app, pilot, engine, make_steps()[:4])
         await pilot.press("ctrl+up")
         assert "nodes 16 → 32" in status(app)
-        monkeypatch.setattr("specchat.app.widgets.chat_screen.FLASH_SECONDS", 0.01)
+        monkeypatch.setattr("specchat.app.widgets.status.FLASH_SECONDS", 0.01)
         await pilot.press("ctrl+up")
         await pilot.pause(0.3)
         assert "tokens/step" in status(app)
