@@ -280,7 +280,14 @@ class SpecchatApp(App[None]):
             yield SystemCommand(title, help_text, callback)
 
 
-def run_chat(settings: Settings, client: Engine | None = None, *, load: int = 0, notice: str | None = None) -> int:
+def run_chat(
+    settings: Settings,
+    client: Engine | None = None,
+    *,
+    load: int = 0,
+    notice: str | None = None,
+    transcript: Transcript | None = None,
+) -> int:
     """Run the chat until it is left; the exit code.
 
     Args:
@@ -288,6 +295,7 @@ def run_chat(settings: Settings, client: Engine | None = None, *, load: int = 0,
         client: a client that has been told to load the model; a new one if None.
         load: id of that load.
         notice: a sentence to show at the start.
+        transcript: a saved chat to go on with.
     """
     if client is None:
         from ..engine.client import EngineClient
@@ -295,7 +303,10 @@ def run_chat(settings: Settings, client: Engine | None = None, *, load: int = 0,
         own = EngineClient()
         own.load(settings.model, **settings.load_options())
         with own:
-            return run_chat(settings, own, notice=notice)
+            return run_chat(settings, own, notice=notice, transcript=transcript)
     app = SpecchatApp(settings, client, notice)
+    if transcript is not None:
+        transcript.entries += app.dialogue.transcript.entries  # what is wrong with the settings
+        app.dialogue.transcript = transcript
     app.run()
     return app.return_code or 0

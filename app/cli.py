@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -100,6 +101,7 @@ def chat(
     method: Method = None,
     theme: Annotated[str | None, _option("--theme", "Colour theme.", "NAME")] = None,
     system: System = None,
+    open_file: Annotated[Path | None, _option("--open", "Go on with a chat that /export json saved.", "FILE")] = None,
     version: Annotated[bool, _flag("--version", "Print the version.")] = False,
 ) -> None:
     """Open the chat."""
@@ -127,12 +129,14 @@ def chat(
         typer.echo(f"specchat {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is not None:
+        if open_file is not None:
+            raise UserError("--open is for the chat itself: leave the command after it out.")
         context.obj = given  # `specchat --model X run …` means the same as `specchat run --model X …`
         return
     from .launch import open_chat
 
     settings, notice = load_settings()
-    raise typer.Exit(open_chat(_with(settings, given), notice))
+    raise typer.Exit(open_chat(_with(settings, given), notice, open_file))
 
 
 @app.command()

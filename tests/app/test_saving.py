@@ -387,6 +387,7 @@ async def test_an_answer_that_is_being_written_is_saved_as_far_as_it_is(make_cha
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         await converse(app, pilot, engine, make_steps, finish=False)
+        app.dialogue.info["path"] = "/home/somebody/models"
         saved = capture(app.dialogue)
         text = saved.transcript.answers()[0].text
         engine.events.append(Steps(engine.asked.id, make_steps("More, and more.")))
@@ -422,3 +423,39 @@ async def test_keys_are_answered_while_a_file_is_written(
         go_on.set()
         await written(pilot, lambda: "Saved as" in toasts(app))
         assert os.listdir(here) == ["chat.svg"]
+
+
+def test_the_command_line_opens_a_chat(monkeypatch: pytest.MonkeyPatch, engine: Any, here: Path) -> None:
+    from specchat.app import chat as chat_module
+    from specchat.app import launch
+    from specchat.app.settings import Settings
+
+    export_chat(chat(), Path("chat.json"), look())
+    closed: list[bool] = []
+    begun: list[Transcript] = []
+
+    class Terminal:
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(engine, "close", lambda: closed.append(True), raising=False)
+    monkeypatch.setattr(launch, "EngineClient", lambda: engine)
+    monkeypatch.setattr(chat_module.SpecchatApp, "run", lambda app: begun.append(app.dialogue.transcript))
+    assert launch.open_chat(Settings(), "The settings are odd.", Path("chat.json")) == 0
+    assert [entry.text for entry in begun[0].entries] == ["Hello", "Hi there", "The settings are odd."]
+    with pytest.raises(UserError, match=r"There is no file nothing\.json"):
+        launch.open_chat(Settings(), None, Path("nothing.json"))
+    assert closed == [True, True]
+
+
+def test_a_saved_chat_is_for_the_chat_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from specchat.app.cli import main
+
+    monkeypatch.setattr("sys.argv", ["specchat", "--open", "chat.json", "methods"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code
+    assert "--open is for the chat itself" in capsys.readouterr().err
