@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -64,21 +64,33 @@ class Saving:
             UserError: there is nothing to export.
         """
         self._something()
-        self._ask("Export this chat as", lambda format: self.export("", format))
+        details = {
+            "html": "Point at a run to see its step.",
+            "svg": "The whole chat as it looks here.",
+            "md": "Texts and figures, without colours.",
+            "json": "Colours and trees; /open brings it back.",
+        }
+        self._ask("Export this chat as", details, lambda format: self.export("", format))
 
     def choose_race(self, record: RaceRecord) -> None:
         """Ask for the format of a race, and write it to a file in this folder."""
         from .export.race import frozen_race
 
         still = frozen_race(record)
-        self._ask("Export this race as", lambda format: self.export_race(still, "", format))
+        details = {
+            "html": "Replays the race at its recorded pace.",
+            "svg": "The photo finish and every lane's text.",
+            "md": "A table and the texts, without colours.",
+            "json": "Runs, tokens, trees, clocks, marks.",
+        }
+        self._ask("Export this race as", details, lambda format: self.export_race(still, "", format))
 
-    def _ask(self, title: str, chosen: Callable[[str], None]) -> None:
+    def _ask(self, title: str, details: Mapping[str, str], chosen: Callable[[str], None]) -> None:
         from .export import FORMATS
         from .widgets.menu import Item, Menu
 
-        items = [Item(format, f"{format:<6}{what}") for format, what in FORMATS.items()]
-        self.chat.push_screen(Menu(title, items, "html"), lambda format: chosen(format) if format is not None else None)
+        items = [Item(format, format, what, detail=details[format]) for format, what in FORMATS.items()]
+        self.chat.push_screen(Menu(title, items, ""), lambda format: chosen(format) if format is not None else None)
 
     def attempt(self, format: str | None = None) -> None:
         """For keys and the palette: export in a format, or ask for it; what is in the way is told."""

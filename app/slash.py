@@ -35,7 +35,7 @@ COMMANDS = (
     SlashCommand("theme", "NAME", "change the colours"),
     SlashCommand("colours", "cycle|heat|underline|off", "how runs are told apart: in turn, by length, by lines, not at all"),
     SlashCommand("copy", "", "copy the last answer"),
-    SlashCommand("export", "html|svg|md|json|FILE [!]", "save the chat with its colours; ! overwrites"),
+    SlashCommand("export", "html|svg|md|json|FILE [!]", "save the chat; ! overwrites"),
     SlashCommand("open", "FILE.json", "open a chat that was saved as JSON"),
     SlashCommand("clear", "", "start a new chat"),
     SlashCommand("quit", "", "leave"),

@@ -14,7 +14,7 @@ from pathlib import Path
 from ...backends.base import UserError
 from ..cells import one_line
 
-FORMATS = {"html": "web page", "svg": "picture", "md": "Markdown", "json": "everything, can be opened again"}
+FORMATS = {"html": "web page", "svg": "picture", "md": "Markdown", "json": "all there is"}
 """Format, which is the file's suffix too → what it is."""
 
 SUFFIXES = {".html": "html", ".htm": "html", ".svg": "svg", ".md": "md", ".markdown": "md", ".json": "json"}

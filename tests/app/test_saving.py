@@ -266,6 +266,7 @@ def toasts(app: Any) -> str:
 
 
 async def converse(app: Any, pilot: Any, engine: Any, make_steps: Make, finish: bool = True) -> None:
+    await pilot.pause()
     engine.loaded()
     engine.events.append(PieceTable(2, [f"<{i}>" for i in range(12)]))
     await settle(app, pilot)
@@ -459,3 +460,15 @@ def test_a_saved_chat_is_for_the_chat_alone(capsys: pytest.CaptureFixture[str], 
         main()
     assert ended.value.code
     assert "--open is for the chat itself" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("size", [(60, 20), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_the_menu_of_formats(
+    snap_compare: Any, make_chat: Make, engine: Any, make_steps: Make, theme: str, size: tuple[int, int]
+) -> None:
+    async def before(pilot: Any) -> None:
+        await converse(pilot.app, pilot, engine, make_steps)
+        await pilot.press("alt+s")
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
