@@ -13,6 +13,7 @@ from textual.app import App, SystemCommand
 from textual.screen import Screen
 from textual.timer import Timer
 
+from ..backends.base import UserError
 from . import clipboard
 from .catalog import known_methods
 from .cells import fit, one_line
@@ -22,7 +23,7 @@ from .dialogue import Dialogue, Engine, Method
 from .keymap import ALL
 from .locations import config_folder
 from .saving import Saving
-from .settings import Settings
+from .settings import Settings, changed
 from .themes import Palette, load_themes
 from .transcript import Transcript
 from .widgets.chat_screen import ChatScreen
@@ -205,8 +206,9 @@ class SpecchatApp(App[None]):
         self.push_screen(Menu("Theme", items, before, self.wear), chosen)
 
     def use_theme(self, name: str) -> None:
-        """Change the colours; a doubt about them is told."""
+        """Change the colours, for later chats too; a doubt about them is told."""
         self.wear(name)
+        self.remember(theme=name)
         if warning := self.palettes[name].warning:
             self.tell(warning, "warning")
 
@@ -215,8 +217,23 @@ class SpecchatApp(App[None]):
         self.use_colouring(following(self.chat_screen.view.colouring))
 
     def use_colouring(self, way: Way) -> None:
-        """Tell runs apart in this way, everywhere at once."""
+        """Tell runs apart in this way, everywhere at once and in later chats too."""
         self.chat_screen.colouring(way)
+        self.remember(colours=way)
+
+    def remember(self, **changes: str) -> None:
+        """Write what was chosen into the settings file, so that the next chat begins with it."""
+
+        def write() -> None:
+            from .settings import save
+
+            try:
+                save(changes)
+            except UserError as error:
+                self.call_from_thread(self.tell, f"Not kept for the next chat: {error}", "warning")
+
+        self.settings = changed(self.settings, changes)
+        self.run_worker(write, thread=True, group="settings")
 
     def wear(self, name: str) -> None:
         """Draw everything in a theme's colours."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.style import Style
 
 from specchat.app.colouring import WAYS, effective, following, style_name
-from specchat.app.settings import Settings, changed
+from specchat.app.settings import Settings, changed, read_settings
 from specchat.app.transcript import SHADES
 from specchat.backends.base import UserError
 
@@ -116,6 +117,32 @@ async def test_no_color_shows_lines(make_chat: Make, engine: Any, make_steps: Ma
         found = styles(app)
         assert any(style.underline for style in found)
         assert any(style.bold for style in found)
+
+
+async def test_what_was_chosen_is_there_in_the_next_chat(make_chat: Make, engine: Any, tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text('# mine\ntheme = "dark"\n')
+    app = make_chat()
+    async with app.run_test() as pilot:
+        await pilot.press("f6")
+        app.commands.run("/theme light")
+        await app.workers.wait_for_complete()
+    kept = (tmp_path / "settings.toml").read_text()
+    assert kept.startswith("# mine")
+    found = read_settings(tmp_path / "settings.toml")
+    assert (found.colours, found.theme) == ("heat", "light")
+
+
+async def test_a_settings_file_that_cannot_be_written_is_told_once_and_the_choice_counts(
+    make_chat: Make, engine: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "settings.toml").write_text("theme = \n")
+    app = make_chat()
+    async with app.run_test() as pilot:
+        await pilot.press("f6")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert app.chat_screen.view.colouring == "heat"
+        assert any("Not kept" in notification.message for notification in app._notifications)
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
