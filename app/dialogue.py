@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -103,6 +103,8 @@ class Dialogue:
     """The answer is held between two steps; or, if there is none, the next one begins so."""
     watching: bool = False
     """Whether steps are to carry the target's probabilities."""
+    listener: Callable[[Event], bool] | None = None
+    """Told each event first; what it answers True to is not about the chat."""
     _answer_id: int = 0
 
     @property
@@ -248,7 +250,8 @@ class Dialogue:
         """Take in what the engine sent; whether there was anything."""
         events = self.engine.drain()
         for event in events:
-            self.handle(event)
+            if self.listener is None or not self.listener(event):
+                self.handle(event)
         return bool(events)
 
     def handle(self, event: Event) -> None:
@@ -257,7 +260,7 @@ class Dialogue:
             case Loading():
                 # After a crash a prompt makes the client load the model again: then the answer is what is waited for.
                 self.loading = event
-                if self.answer is None:
+                if self.answer is None and not self.info:
                     self.phase = "loading"
             case Loaded():
                 self._loaded(event)

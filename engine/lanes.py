@@ -215,7 +215,8 @@ class Lanes:
             lane.clock += seconds
             lane.busy_seconds += seconds
             if generation.prefill_seconds > before:
-                self._post(Prefilling(lane.id, generation.prefilled, generation.prompt_tokens - 1))
+                total = generation.prompt_tokens - 1
+                self._post(Prefilling(lane.id, generation.prefilled, total, generation.prefill_seconds))
             if step is not None:
                 lane.due -= lane.paused
                 self._post(Steps(lane.id, [record(step)]))

@@ -207,6 +207,8 @@ class Prefilling:
     id: int
     done: int
     total: int
+    seconds: float = field(default=0.0, compare=False)
+    """Of prefill so far."""
 
 
 @dataclass(slots=True)

@@ -52,7 +52,7 @@ class Outbox:
             case Steps() as last, Steps():
                 last.steps += event.steps
             case Prefilling() as last, Prefilling():
-                last.done, last.total = event.done, event.total
+                last.done, last.total, last.seconds = event.done, event.total, event.seconds
             case Loading() as last, Loading() if last.stage == event.stage:
                 last.done, last.total = event.done, event.total
             case _:
