@@ -322,8 +322,15 @@ def main() -> None:
         options["meeting"] = f"file://{folder}/meeting"
         spawned = multiprocessing.get_context("spawn")
         processes = [spawned.Process(target=work_on, args=(rank, options)) for rank in range(options["processes"])]
+
+        def stop(*_: object) -> None:
+            # They save, and end; joined below.
+            for process in processes:
+                process.terminate()
+
         for process in processes:
             process.start()
+        signal.signal(signal.SIGTERM, stop)
         for process in processes:
             process.join()
         sys.exit(max(abs(process.exitcode or 0) for process in processes))

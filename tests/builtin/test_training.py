@@ -2,9 +2,13 @@
 
 import json
 import shutil
+import subprocess
+import sys
+import time
 from itertools import islice
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from transformers import LlamaForCausalLM
@@ -126,3 +130,21 @@ def test_the_models_are_as_small_as_they_say() -> None:
     counts = {name: sum(p.numel() for p in build(SIZES[name], 0).parameters()) for name in ("target", "draft")}
     assert 6e6 <= counts["target"] <= 10e6
     assert counts["draft"] <= 1.5e6
+
+
+def test_a_run_of_two_processes_that_is_stopped_saves_and_leaves_none_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "specchat.builtin.train", "--size", "tiny", "--processes", "2", "--threads", "1"]
+    command += ["--tokens", "1e8", "--work", str(_work(tmp_path / "work")), "--device", "cpu"]
+    loss, checkpoint = tmp_path / "work" / "loss.jsonl", tmp_path / "work" / "checkpoint.pt"
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        deadline = time.monotonic() + 120
+        while not loss.exists() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        children = psutil.Process(run.pid).children(recursive=True)
+        assert len(children) >= 2
+        run.terminate()
+        run.wait(60)
+    gone, alive = psutil.wait_procs(children, timeout=30)
+    assert gone
+    assert not alive
+    assert checkpoint.exists()
