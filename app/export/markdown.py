@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 ROUNDS = 8
 """Times that a text is looked through for raw HTML: what the first finding had hidden shows in the next round."""
 
+DEEP = 17
+"""The parser leaves out what is nested 20 deep, where other renderers go on; a list counts two."""
+
 _TAG = re.compile(r"(?<!\\)((?:\\\\)*)<(?=[A-Za-z/!?])")
 _END = "specchat-end-of-text"
 _WIDE = 1 << 20
@@ -65,6 +68,8 @@ def inert(text: str) -> str:
         return text
     for _ in range(ROUNDS):
         spans = _html(text)
+        if spans is None:
+            break
         if not spans:
             return text
         lines = text.split("\n")
@@ -98,10 +103,12 @@ def _parser() -> MarkdownIt:
     return MarkdownIt("commonmark")
 
 
-def _html(text: str) -> list[tuple[int, int]]:
-    """Lines (from, to) of the blocks that have raw HTML."""
+def _html(text: str) -> list[tuple[int, int]] | None:
+    """Lines (from, to) of the blocks that have raw HTML; None where quotations and lists are too deep to look into."""
     spans = []
     for token in _parser().parse(text):
+        if token.level >= DEEP:
+            return None
         raw = token.type == "html_block" or any(child.type == "html_inline" for child in _all(token.children or ()))
         if raw and token.map:
             spans.append((token.map[0], token.map[1]))

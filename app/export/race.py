@@ -21,6 +21,9 @@ from .record import frozen
 FORMAT = "specchat race"
 VERSION = 1
 
+ENDLESS = 1e9
+"""A gap from here on stands for a token that could not have been chosen at all."""
+
 _WIDE = 1 << 20
 
 
@@ -58,7 +61,8 @@ class Finish(NamedTuple):
         lane = self.lane
         if lane.position is None:
             return ""
-        return f"from token {lane.position + 1:,} on" + (f", gap {lane.gap:.2g}" if lane.gap is not None else "")
+        gap = "" if lane.gap is None else ", gap ∞" if lane.gap >= ENDLESS else f", gap {lane.gap:.2g}"
+        return f"from token {lane.position + 1:,} on{gap}"
 
 
 def photo_finish(record: RaceRecord) -> list[Finish]:

@@ -230,6 +230,11 @@ def test_a_picture_is_xml_with_the_same_text(chat: SavedChat, way: str) -> None:
             assert "".join(visible(block.row(index).text).split()) in "".join(drawn.split())
 
 
+def unescaped(text: str) -> str:
+    """Markdown with its `<` as they were, whatever was put before them."""
+    return re.sub(r"\\*<", "<", text.replace("&lt;", "<"))
+
+
 @many
 @given(chats)
 def test_markdown_holds_the_texts_without_raw_html(chat: SavedChat) -> None:
@@ -237,9 +242,9 @@ def test_markdown_holds_the_texts_without_raw_html(chat: SavedChat) -> None:
     tokens = MarkdownIt("commonmark").parse(text)
     inner = [child for token in tokens for child in token.children or ()]
     assert not [token for token in (*tokens, *inner) if token.type.startswith("html")]
-    plain = text.replace("&lt;", "<").replace("\\<", "<")
+    plain = unescaped(text)
     for entry in chat.transcript.entries:
-        lines = sanitise(entry.text).replace("&lt;", "<").replace("\\<", "<").strip("\n").split("\n")
+        lines = unescaped(sanitise(entry.text)).strip("\n").split("\n")
         match entry:
             case Answer():
                 assert "\n".join(lines) in plain
@@ -346,6 +351,18 @@ def test_code_survives_in_markdown() -> None:
     text = whole(SavedChat(Transcript([answer])), "md")
     assert "```html\n<b>bold</b>\n```" in text
     assert "not \\<i>." in text
+
+
+@pytest.mark.parametrize("mark", [">", "> ", "- ", "> - ", "1. ", "- > "])
+@pytest.mark.parametrize("depth", [1, 5, 8, 9, 10, 15, 19, 20, 21, 50])
+def test_raw_html_is_found_however_deep_it_is_nested(mark: str, depth: int) -> None:
+    for text in (f"{mark * depth}<b>", f"{mark * depth}see <i>", f"{mark * depth}\n\n{mark * depth}<b>"):
+        answer = Answer("lookup", "identical")
+        answer.add(StepRecord("lookup", [1], text))
+        answer.finish("eos")
+        written = whole(SavedChat(Transcript([Prompt(text), answer], text)), "md")
+        deep = MarkdownIt("commonmark", {"maxNesting": 300}).parse(written)
+        assert not [token for token in (*deep, *(t for d in deep for t in d.children or ())) if token.type.startswith("html")]
 
 
 def test_the_figures_of_an_unclosed_fence_stand_below_it() -> None:
