@@ -22,6 +22,7 @@ from .commands import Commands
 from .dialogue import Dialogue, Engine, Method
 from .keymap import ALL
 from .locations import config_folder
+from .racing import Racing
 from .saving import Saving
 from .settings import Settings, changed
 from .themes import Palette, load_themes
@@ -31,7 +32,7 @@ from .widgets.chat_screen import ChatScreen
 FRAME_SECONDS = 1 / 30
 """Between looks at the engine's events while there are some to expect: what an eye can follow, at half the cost of 60 Hz."""
 
-SHARE = 0.5
+SHARE = 0.2
 """Most of its time that the process may spend on frames; when they are dear (a fast stream, a slow machine) there are fewer of
 them, so that keys are answered in between."""
 
@@ -87,6 +88,7 @@ class SpecchatApp(App[None]):
         self.apply_settings()
         self.commands = Commands(self)
         self.saving = Saving(self)
+        self.racing = Racing(self)
         unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
         notices = [text for text in (notice, *wrong, self.palettes[self.theme].warning) if text]
         if unknown:
@@ -136,7 +138,7 @@ class SpecchatApp(App[None]):
         if self.dialogue.drain():
             self.changed()
             self.stir()
-        elif self._frames is not None and self.dialogue.phase in ("ready", "unloaded"):
+        elif self._frames is not None and self.dialogue.phase in ("ready", "unloaded") and not self.racing.running:
             self._frames.pause()
 
     def _idle(self) -> None:
@@ -147,8 +149,11 @@ class SpecchatApp(App[None]):
             self.chat_screen.pulse()
 
     def changed(self) -> None:
-        """Show what changed in the dialogue."""
-        self.chat_screen.refresh_dialogue()
+        """Show what changed in the dialogue, or in the race that is over it."""
+        if self.racing.screen is not None:
+            self.racing.screen.refresh_race()
+        else:
+            self.chat_screen.refresh_dialogue()
 
     def apply_settings(self) -> None:
         """Hand settings that may change during a chat on to the dialogue."""

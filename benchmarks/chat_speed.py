@@ -19,7 +19,17 @@ import psutil
 from tests.e2e.terminal import Terminal
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
-PROMPT = "Explain prompt lookup and lookahead decoding."
+PROMPT = "Repeat this text exactly: " + " ".join(
+    f"On {day} {name} took the {thing} to the market and sold {count} of them before noon."
+    for day, name, thing, count in zip(
+        ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday") * 2,
+        ("Anna", "Ben", "Clara", "David", "Emma", "Felix", "Greta", "Hugo", "Ida", "Jonas", "Klara", "Leo", "Mara", "Nils"),
+        ("lanterns", "apples", "kites", "baskets", "notebooks", "lamps", "plums") * 2,
+        range(11, 25),
+        strict=True,
+    )
+)
+"""A plain copy of some 350 tokens: long enough for the stream to run steadily."""
 ARGUMENTS = ["--threads", "1", "--method", "greedy"]
 
 
@@ -47,12 +57,12 @@ class Chat:
         terminal.wait_raw("finished ·".encode(), 60)
         terminal.settle(0.5)
         self.cpu_seconds += sum(self.process.cpu_times()[:2]) - before
-        found = re.search(r"(\d+) tokens · ([\d.]+) tokens/s", terminal.text)
+        found = re.search(r"(\d+) tokens · ([\d.,]+) tokens/s", terminal.text)
         assert found, terminal.text
         self.tokens += int(found[1])
         terminal.send("\x0c")  # a new chat
         terminal.wait(lambda text: "finished ·" not in text, 10)
-        return float(found[2])
+        return float(found[2].replace(",", ""))
 
 
 def interval(ratios: list[float], rounds: int = 2000) -> tuple[float, float]:
