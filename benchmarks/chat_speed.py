@@ -29,7 +29,7 @@ PROMPT = "Repeat this text exactly: " + " ".join(
         strict=True,
     )
 )
-"""A plain copy of some 350 tokens: long enough for the stream to run steadily."""
+"""Some 300 tokens to copy: an answer long enough for the stream to run steadily."""
 ARGUMENTS = ["--threads", "1", "--method", "greedy"]
 
 
@@ -57,9 +57,9 @@ class Chat:
         terminal.wait_raw("finished ·".encode(), 60)
         terminal.settle(0.5)
         self.cpu_seconds += sum(self.process.cpu_times()[:2]) - before
-        found = re.search(r"(\d+) tokens · ([\d.,]+) tokens/s", terminal.text)
+        found = re.search(r"([\d,]+) tokens · ([\d.,]+) tokens/s", terminal.text)
         assert found, terminal.text
-        self.tokens += int(found[1])
+        self.tokens += int(found[1].replace(",", ""))
         terminal.send("\x0c")  # a new chat
         terminal.wait(lambda text: "finished ·" not in text, 10)
         return float(found[2].replace(",", ""))
