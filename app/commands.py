@@ -55,6 +55,8 @@ class Commands:
                 self.chat.chat_screen.action_next_panel()
             case "panel", [page, *_]:
                 self.panel(page)
+            case "race", _:
+                self.chat.racing.command(arguments)
             case "pause", _:
                 self.chat.chat_screen.action_pause()
             case "step", []:
@@ -188,6 +190,7 @@ class Commands:
             ("off", "Close it"),
         ):
             yield f"Side panel: {page}", what, lambda page=page: self.panel(page)  # type: ignore[misc]
+        yield "Race", "Two to four methods side by side on one prompt", chat.racing.attempt
         yield "Pause or go on", "Hold the answer between two steps", screen.action_pause
         yield "One step", "Let a paused answer take one step", screen.action_step
         from .colouring import WAYS

@@ -26,6 +26,7 @@ CHAT = (
     Key("theme_menu", "f3,ctrl+t", "theme_menu", "Choose a colour theme, with a live preview", "theme"),
     Key("colours", "f6", "next_colouring", "Colour runs in turn, by their length, by lines alone, or not at all", "colours"),
     Key("panels", "f4", "next_panel", "Side panel: figures, the step's token tree, how the method works, closed", "panel"),
+    Key("race", "f5", "race", "Race two to four methods side by side on one prompt", "race"),
     Key("pause", "f8", "pause", "Pause the answer, or let it go on; without one, the next begins paused", "pause"),
     Key("step", "f9", "step", "One step of the answer, paused after it", "step"),
     Key("draft_shorter", "ctrl+down,alt+minus", "draft_length(-1)", "Shorter drafts, also in the middle of an answer"),
@@ -54,9 +55,32 @@ INPUT = (
 )
 """Keys of the input box, besides those of any text field."""
 
-ALL = CHAT + INPUT
+RACE = (
+    Key("race_leave", "escape,ctrl+c", "leave", "Stop the race; once it is done, back to the chat"),
+    Key("race_rerun", "r", "rerun", "Run the race again"),
+    Key("race_watch", "w", "watch", "Play the race back at the pace at which it was run; again: from the start"),
+    Key("race_pause", "p,space", "pause", "Pause the race or the replay, or let it go on"),
+    Key("race_speed", "s", "speed", "Speed of the replay: 1×, ¼×, 4×"),
+    Key("race_export", "e", "export", "Save the race as a web page, a picture, Markdown or JSON"),
+    *(Key(f"race_swap_{n}", str(n), f"swap({n})", f"Another method in pane {n}") for n in range(1, 5)),
+    Key("race_add", "plus,a,equals_sign", "add", "One more pane"),
+    Key("race_remove", "minus,d", "remove", "One pane fewer"),
+    Key("race_finish", "f", "finish", "Hide the results, so that the texts have more room, or show them"),
+    Key("race_theme", "f3,t", "theme_menu", "Choose a colour theme, with a live preview"),
+    Key("race_colours", "f6,c", "next_colouring", "Colour runs in another way"),
+    Key("race_up", "pageup,up", "scroll_texts(-1)", "Scroll the texts up"),
+    Key("race_down", "pagedown,down", "scroll_texts(1)", "Scroll the texts down"),
+    Key("race_help", "f1,question_mark", "help", "This help"),
+    Key("race_quit", "ctrl+q", "app.quit", "Quit"),
+)
+"""Keys of the race screen. Nothing is typed there, so letters are free."""
 
-_SYMBOLS = {"escape": "esc", "pageup": "pgup", "pagedown": "pgdn"}
+ALL = CHAT + INPUT + RACE
+
+_SYMBOLS = {
+    **{"escape": "esc", "pageup": "pgup", "pagedown": "pgdn"},
+    **{"plus": "+", "minus": "-", "equals_sign": "=", "question_mark": "?"},
+}
 
 
 def display(keys: str) -> str:

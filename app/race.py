@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -141,8 +141,6 @@ class Race:
         self.paused = False
         self.loading: Loading | None = None
         """The engine loads the model again, after its end."""
-        self.changed: Callable[[], object] = lambda: None
-        """Called when something came in."""
         self._own: set[int] = set()
         """Every id that a lane or a question ever had: what is still said of them is for nobody else."""
 
@@ -268,7 +266,7 @@ class Race:
         )
 
     def place(self, racer: Racer) -> int | None:
-        """1 for the first over the line; None while a lane that runs may still come in before it, or where it is not through."""
+        """1 for the first over the line; None where it is not through, or others may still come before."""
         if not racer.through or any(not other.done and other.seconds < racer.seconds for other in self.racers):
             return None
         return 1 + sum(other.through and other.seconds < racer.seconds for other in self.racers)
@@ -322,7 +320,6 @@ class Race:
                     self._progress(racer, event)
             case _:
                 return False
-        self.changed()
         return True
 
     def _find(self, id: int) -> Racer | None:

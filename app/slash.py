@@ -30,6 +30,7 @@ COMMANDS = (
         "sampling and limits: temperature, top_k, top_p, seed, accept, max_tokens, …",
     ),
     SlashCommand("panel", "numbers|tree|method|off", "open a page of the side panel, or close it"),
+    SlashCommand("race", "METHOD METHOD … : PROMPT", "race two to four methods side by side; all of it may be left out"),
     SlashCommand("pause", "", "pause the answer, or let it go on; without one, the next begins paused"),
     SlashCommand("step", "N", "take one step of the answer, or N, and pause after it"),
     SlashCommand("theme", "NAME", "change the colours"),
@@ -65,8 +66,10 @@ def parse(text: str) -> tuple[str, list[str]]:
         near = get_close_matches(name, _NAMES, n=1) or [known for known in _NAMES if name and known.startswith(name)]
         hint = f"did you mean /{near[0]}?" if near else f"there are {', '.join('/' + known for known in _NAMES)}."
         raise UserError(f"There is no command /{name}: {hint}")
+    # A prompt is no list of words: quotes in it are its own.
+    rest, colon, prompt = rest.partition(":") if name == "race" else (rest, "", "")
     try:
-        return name, shlex.split(rest)
+        return name, [*shlex.split(rest), *((":", prompt.strip()) if colon else ())]
     except ValueError:
         raise UserError(f"A quote is not closed in {text.strip()}.") from None
 

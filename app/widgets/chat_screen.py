@@ -260,6 +260,10 @@ class ChatScreen(Screen[None]):
         """Choose a theme."""
         self.chat.choose_theme()
 
+    def action_race(self) -> None:
+        """Choose who races."""
+        self.chat.racing.attempt()
+
     def action_help(self) -> None:
         """Show the help."""
         self.chat.show_help()

@@ -1,0 +1,169 @@
+"""Races from the chat: who races on what, and the screen that shows it. The chat and its draft stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..backends.base import UserError
+from .race import FEWEST, MOST, Entry, Race, suggested, talk
+from .slash import is_command, pairs
+
+if TYPE_CHECKING:
+    from .chat import SpecchatApp
+    from .widgets.menu import Item
+    from .widgets.race_screen import RaceScreen
+
+USAGE = "/race takes methods, each with its settings, and perhaps a prompt: /race greedy lookup max_ngram=4 : PROMPT."
+
+
+class Racing:
+    """Opens races."""
+
+    def __init__(self, chat: SpecchatApp) -> None:
+        self.chat = chat
+        self.screen: RaceScreen | None = None
+        """The race on the screen."""
+
+    @property
+    def running(self) -> bool:
+        """Whether the engine has something to say of a race."""
+        return self.screen is not None and self.screen.race.running
+
+    def items(self) -> list[Item]:
+        """The methods, for a menu; those that this model cannot run say why."""
+        from .widgets.header import LABEL_STYLES
+        from .widgets.menu import Item
+
+        dialogue = self.chat.dialogue
+        return [
+            Item(
+                method.name,
+                method.name,
+                label := dialogue.label_of(method.name),
+                LABEL_STYLES.get(label, "$quiet"),
+                method.summary,
+                reason=dialogue.unavailable.get(method.name, ""),
+            )
+            for method in dialogue.methods.values()
+        ]
+
+    def attempt(self) -> None:
+        """For the key and the palette: ask who races; what is in the way is told."""
+        try:
+            self.ask()
+        except UserError as error:
+            self.chat.tell(str(error), "warning")
+
+    def ask(self, prompt: str = "") -> None:
+        """Ask who races.
+
+        Raises:
+            UserError: there can be no race now.
+        """
+        from .widgets.race_setup import RaceSetup
+
+        self._possible()
+        text, messages, source = self._subject(prompt)
+        dialogue = self.chat.dialogue
+
+        def chosen(names: list[str] | None) -> None:
+            if names:
+                self.open([Entry(name, dict(dialogue.settings.get(name, {}))) for name in names], text, messages)
+
+        self.chat.push_screen(RaceSetup(self.items(), suggested(dialogue), text, source), chosen)
+
+    def command(self, arguments: list[str]) -> None:
+        """What /race does: `METHOD key=value … METHOD … : PROMPT`, all of it optional.
+
+        Raises:
+            UserError: it cannot be done; nothing has changed.
+        """
+        words, _, prompt = arguments, "", ""
+        if ":" in arguments:
+            at = arguments.index(":")
+            words, prompt = arguments[:at], " ".join(arguments[at + 1 :])
+        self._possible()
+        entries = self._entries(words)
+        if not entries:
+            self.ask(prompt)
+            return
+        text, messages, _ = self._subject(prompt)
+        self.open(entries, text, messages)
+
+    def _entries(self, words: Sequence[str]) -> list[Entry]:
+        from ..engine.catalog import get, parse_params
+
+        dialogue = self.chat.dialogue
+        given: list[tuple[str, list[str]]] = []
+        for word in words:
+            if "=" not in word:
+                given.append((word, []))
+            elif given:
+                given[-1][1].append(word)
+            else:
+                raise UserError(f"{word} has no method before it: {USAGE}")
+        entries = []
+        for name, settings in given:
+            if name not in dialogue.methods:
+                get(name)  # raises with the nearest name
+            if reason := dialogue.unavailable.get(name):
+                raise UserError(f"{name} cannot run on this model: {reason}")
+            own = {**dialogue.settings.get(name, {}), **pairs(settings, USAGE)}
+            if settings:
+                parse_params(get(name), own)
+            entries.append(Entry(name, own))
+        if len(entries) == 1:  # a single one races the plain method
+            rival = next(name for name in suggested(dialogue, MOST) if name != entries[0].method)
+            entries.insert(0, Entry(rival, dict(dialogue.settings.get(rival, {}))))
+        if len(entries) > MOST:
+            raise UserError(f"A race has {FEWEST} to {MOST} lanes, not {len(entries)}: leave some out.")
+        return entries
+
+    def _possible(self) -> None:
+        dialogue = self.chat.dialogue
+        if dialogue.busy or dialogue.queued is not None:
+            raise UserError("An answer is being written: stop it with esc, then race.")
+        if dialogue.phase == "loading":
+            raise UserError("The model is still being loaded: race when it is ready.")
+        if dialogue.phase != "ready":
+            raise UserError("No model is loaded to race on: /model NAME loads one.")
+        if len(suggested(dialogue, FEWEST)) < FEWEST:
+            raise UserError("This model can run one method only: there is nobody to race against.")
+
+    def _subject(self, prompt: str) -> tuple[str, list[dict[str, str]], str]:
+        """Prompt, messages, and where the prompt is from."""
+        from .widgets.welcome import STARTERS
+
+        dialogue = self.chat.dialogue
+        draft = self.chat.chat_screen.input.text
+        if prompt:
+            found, source = talk(dialogue, prompt), ""
+        elif draft.strip() and not is_command(draft):
+            found, source = talk(dialogue, draft), "Your draft, which stays in the input box."
+        else:
+            found, source = talk(dialogue, None), "The last message of this chat."
+        if found is None:
+            source = "An example: what you type into the input box is raced on instead."
+            found = talk(dialogue, STARTERS[0].prompt)
+        assert found is not None, "a prompt was given"
+        return found[0], found[1], source
+
+    def open(self, entries: Sequence[Entry], prompt: str, messages: list[dict[str, str]]) -> None:
+        """Race, and show it."""
+        from .widgets.race_screen import RaceScreen
+
+        chat = self.chat
+        race = Race(chat.dialogue, prompt, messages, entries)
+        screen = self.screen = RaceScreen(race, chat.settings.keymap)
+
+        def left(_: None) -> None:
+            self.screen = None
+            # The race still hears what the engine says of its lanes, so that nobody else need know.
+            race.close()
+            chat.changed()
+
+        chat.dialogue.listener = race.handle
+        race.start()
+        chat.push_screen(screen, left)
+        chat.stir()

@@ -1,0 +1,197 @@
+"""Who came in when, as a chart: the lanes by their own clocks, their speed as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual.content import Content
+from textual.widget import Widget
+
+from ..cells import fit, width
+from ..charts import percent
+from ..race import Race, Racer
+from ..race_record import SIGNS
+from ..transcript import REASONS
+from .race_pane import PLACES, eighths, in_words, lane_colour
+
+FULL_BAR = 48
+"""Most cells of a bar: longer ones say no more."""
+
+FAIR_BAR, LEAST_BAR = 14, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One lane's result. Texts are as shown; empty ones have nothing to say."""
+
+    number: int
+    name: str
+    place: int | None
+    seconds: float
+    tokens: int
+    tokens_per_second: float
+    tokens_per_step: float
+    acceptance: float | None
+    speedup: float
+    sign: str
+    mark: str
+    mark_style: str
+    reason: str = ""
+    """Why it did not get through, in a word or two."""
+
+
+def mark_words(race: Race, racer: Racer, *, live: bool = False) -> tuple[str, str, str]:
+    """Sign, words and style that say how a lane's tokens compare with the first lane's."""
+    mark = race.mark(racer)
+    where = f"from token {racer.position + 1:,}" if racer.position is not None else ""
+    sign = SIGNS[mark]
+    match mark:
+        case "reference":
+            return sign, "reference for the others", "$quiet"
+        case "identical":
+            return sign, "identical so far" if live else "identical", "$success"
+        case "near tie":
+            return sign, f"near tie {where}, gap {racer.gap or 0:.2g}", "$warning"
+        case "lossy":
+            gap = f", gap {racer.gap:.2g}" if racer.gap is not None and racer.gap < 1e6 else ""
+            word = {"identical": "differs", "lossy": "lossy"}.get(racer.answer.label, "other draws")
+            return sign, f"{word} {where}{gap}", "$error"
+        case _:
+            return sign, f"differs {where}: how near a tie?" if racer.position is not None else "", "$quiet"
+
+
+def standings(race: Race) -> list[Standing]:
+    """The lanes by rank."""
+    numbers = {racer.lane: n for n, racer in enumerate(race.racers, 1)}
+    out = []
+    for racer in race.ranking():
+        figures = racer.answer.figures
+        sign, words, style = mark_words(race, racer)
+        out.append(
+            Standing(
+                numbers[racer.lane],
+                racer.entry.name,
+                race.place(racer),
+                racer.seconds,
+                figures.tokens,
+                figures.tokens_per_second,
+                figures.tokens_per_step,
+                figures.acceptance,
+                race.speedup(racer),
+                sign,
+                "reference" if racer is race.racers[0] else words,
+                style,
+                "" if racer.through else REASONS.get(racer.answer.reason or "", racer.answer.reason or ""),
+            )
+        )
+    return out
+
+
+def headline(rows: Sequence[Standing]) -> tuple[str, str, list[str]]:
+    """Who wins, the verb phrase after the name, and what more there is to say, most telling first."""
+    through = [row for row in rows if row.place is not None]
+    if not through:
+        return "", "Nobody reached the finish", []
+    winner = through[0]
+    more = []
+    first = next(row for row in rows if row.number == 1)
+    if winner.number != 1 and winner.speedup:
+        more.append(f"{winner.speedup:.2f}× the speed of {first.name}")
+    if len(through) > 1:
+        ahead = through[1].seconds - winner.seconds
+        more.append(f"{in_words(ahead) if ahead >= 0.0005 else 'a hair'} ahead of {through[1].name}")
+    return winner.name, f" wins in {in_words(winner.seconds)}", more
+
+
+class PhotoFinish(Widget):
+    """The chart."""
+
+    DEFAULT_CSS = """
+    PhotoFinish { height: auto; background: $surface; padding: 0 1; color: $foreground; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.rows: list[Standing] = []
+
+    def show(self, rows: list[Standing]) -> None:
+        """Show these results."""
+        if rows != self.rows:
+            grown = len(rows) != len(self.rows)
+            self.rows = rows
+            self.refresh(layout=grown)
+
+    @property
+    def wanted(self) -> int:
+        """Rows that it takes."""
+        return len(self.rows) + 2
+
+    def render(self) -> Content:
+        """Headline, captions, a row for each lane."""
+        room = self.size.width
+        return Content("\n").join([self._headline(room), *self._table(room)])
+
+    def _headline(self, room: int) -> Content:
+        name, what, more = headline(self.rows)
+        number = next((row.number for row in self.rows if row.name == name and row.place == 1), 1)
+        line = Content.assemble((fit(name, room // 2), f"bold {lane_colour(number)}"), (what, "bold $foreground"))
+        for text in more:
+            if line.cell_length + 3 + width(text) <= room:
+                line = Content.assemble(line, (" · ", "$faint"), (text, "$foreground"))
+        caption = "photo finish"
+        if line.cell_length + len(caption) + 3 <= room:
+            line = Content.assemble(line, " " * (room - line.cell_length - len(caption)), (caption, "$quiet"))
+        return line
+
+    def _table(self, room: int) -> list[Content]:
+        rows = self.rows
+        top = max((row.tokens_per_second for row in rows), default=0.0)
+        name = min(max((width(row.name) for row in rows), default=4), 28 if room >= 110 else 16 if room >= 76 else 11)
+        # Caption, cells of each row, right-aligned; the least telling last. The name and the bar take what is left.
+        columns: list[tuple[str, list[tuple[str, str]]]] = [
+            ("speed", [(f"{row.speedup:.2f}×" if row.speedup else "–", "bold $foreground") for row in rows]),
+            ("clock", [(in_words(row.seconds), "$foreground") for row in rows]),
+            ("tokens/s", [(f"{row.tokens_per_second:,.0f}", "$foreground") for row in rows]),
+            ("per step", [(f"{row.tokens_per_step:.2f}", "$foreground") for row in rows]),
+            ("tokens", [(f"{row.tokens:,}", "$quiet") for row in rows]),
+            ("accepted", [("–" if row.acceptance is None else percent(row.acceptance), "$quiet") for row in rows]),
+        ]
+        marks = [(f"{row.sign} {row.mark}", row.mark_style) for row in rows]
+        marks = [(row.reason, "$warning") if row.reason else mark for row, mark in zip(rows, marks, strict=True)]
+        said = max((width(text) for text, _ in marks), default=0)
+        left = 4 + 4 + name + 1
+        sizes = [max(len(caption), *(width(text) for text, _ in cells)) if cells else 0 for caption, cells in columns]
+        # Some figures give way to words on how the tokens compare; the most telling do not, then a sign says it.
+        for kept, words, bar in (
+            *((n, said, FAIR_BAR) for n in range(len(columns), 2, -1)),
+            (4, 1, LEAST_BAR),
+            (3, 1, LEAST_BAR),
+        ):
+            spare = room - (left + 1 + sum(size + 2 for size in sizes[:kept]) + 2 + words + bar)
+            if spare >= 0:
+                break
+        bar = min(FULL_BAR, bar + max(0, spare))
+        out: list[Content] = []
+        captions = " " * (left + bar + 1) + "".join(
+            f"  {caption:>{size}}" for (caption, _), size in zip(columns[:kept], sizes, strict=False)
+        )
+        out.append(Content.styled(fit(captions, room), "$quiet"))
+        for i, row in enumerate(rows):
+            place = PLACES[row.place - 1] if row.place is not None else "–"
+            drawn = eighths(row.tokens_per_second / top if top else 0.0, bar)
+            colour = lane_colour(row.number)
+            parts = [
+                (f"{place:<4}", "bold $success" if row.place == 1 else "$quiet"),
+                (f" {row.number} ", f"bold $background on {colour}"),
+                (f" {fit(row.name, name)}{' ' * (name - width(fit(row.name, name)))} ", "bold $foreground"),
+                (drawn + " " * (bar - len(drawn)), colour),
+                (" ", ""),
+            ]
+            for (_, cells), size in zip(columns[:kept], sizes, strict=False):
+                text, style = cells[i]
+                parts.append((" " * (2 + size - width(text)) + text, style))
+            text, style = marks[i]
+            parts.append(("  " + fit(text, words) if words > 1 else "  " + text[:1], style))
+            out.append(Content.assemble(*parts))
+        return out
