@@ -58,6 +58,16 @@ USUAL_ANSWER = 64.0
 ANSWERS = 8
 """Answers after which an older one counts for a third."""
 
+OPENING = 4
+"""Steps at the start of an answer in which no rival is asked where answers have mostly been copies: a copy shows after a token
+or two, and a rival's first round would spend the time of several steps on what fusion then drafts for nothing."""
+
+FEW_ANSWERS = 3
+"""The same of what tells copies: whoever copies does so for a while."""
+
+COPIES = 0.35
+"""Share of an answer's tokens that fusion drafted, as a running mean over answers, from which they are taken to be copies."""
+
 CAUGHT_UP = 16
 """A rival that has at most so many tokens to read is taken to be in its stride."""
 
@@ -130,6 +140,8 @@ class Experience:
     """What fusion's trees and plain steps did together."""
     answer: float = USUAL_ANSWER
     """Tokens of an answer, a running mean."""
+    copied: float = 0.0
+    """Share of an answer's tokens that fusion drafted, a running mean."""
 
 
 _known: WeakKeyDictionary[Any, dict[int, Experience]] = WeakKeyDictionary()
@@ -166,6 +178,10 @@ class Auto(Drafter):
         """Tokens that the rival in force has to read first: where they are many, the round tells nothing about its speed."""
         self._text: Sequence[int] = ()
         self._prompt = 0
+        self._steps = 0
+        """Of this answer."""
+        self._copied = 0
+        """Tokens of this answer that fusion drafted."""
         self._read: dict[str, tuple[Sequence[int], int]] = {}
         """By rival: the text that it has read, and how many tokens of it."""
         self._idle, self._nap = 0, 1
@@ -182,6 +198,7 @@ class Auto(Drafter):
         known.steps += 1
         if context.tokens is not self._text:
             self._begin(context.tokens, known)
+        self._steps += 1
         rival = self._rival(context, known)
         if rival:
             return self._ask(rival, context)
@@ -189,12 +206,17 @@ class Auto(Drafter):
 
     def _begin(self, tokens: Sequence[int], known: Experience) -> None:
         """Another answer begins."""
-        if (written := len(self._text) - self._prompt) > 0:
-            known.answer += (written - known.answer) / ANSWERS
+        self._end(known)
         for name, (text, read) in self._read.items():
             shared = next((i for i in range(min(read, len(tokens))) if text[i] != tokens[i]), min(read, len(tokens)))
             self._read[name] = (tokens, shared)
-        self._text, self._prompt = tokens, len(tokens)
+        self._text, self._prompt, self._copied, self._steps = tokens, len(tokens), 0, 0
+
+    def _end(self, known: Experience) -> None:
+        """An answer has ended."""
+        if (written := len(self._text) - self._prompt) > 0:
+            known.answer += (written - known.answer) / ANSWERS
+            known.copied += (min(1.0, self._copied / written) - known.copied) / FEW_ANSWERS
 
     def _missing(self, name: str, context: Context) -> int:
         """Tokens that a rival has to read before it can draft. The target's own layers have read them all."""
@@ -263,7 +285,7 @@ class Auto(Drafter):
     def _rival(self, context: Context, known: Experience) -> str:
         """The drafter with a model of its own that takes this step, if one does."""
         names = self._available(context)
-        if not names or context.room < 2:
+        if not names or context.room < 2 or (self._steps <= OPENING and known.copied > COPIES):
             return ""
         for name in names:
             rival = known.rivals.setdefault(name, Rival())
@@ -316,6 +338,7 @@ class Auto(Drafter):
             return
         known.own.learn(tokens, verified.draft_seconds + verified.forward_seconds)
         if via == "fusion":
+            self._copied += tokens - 1
             begun = time.perf_counter()
             known.calibration.learn(self._fusion.probabilities, set(verified.path))
             self._fusion.learn(verified)
@@ -354,6 +377,8 @@ class Auto(Drafter):
         rival.rest = min(2 * rival.rest, LONGEST_REST)
 
     def close(self) -> None:
+        self._end(self._experience)
+        self._text, self._prompt = (), 0
         for drafter in self._models.values():
             drafter.close()
         self._models.clear()
