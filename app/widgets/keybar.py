@@ -33,7 +33,7 @@ class KeyBar(Widget):
         link-color-hover: $foreground; link-background-hover: $panel; link-style-hover: none;
     }
     """
-    ORDER = ("cancel", "help", "next_method", "method_menu", "panels", "palette", "theme_menu", "copy_answer", "quit")
+    ORDER = ("cancel", "help", "next_method", "method_menu", "race", "panels", "palette", "theme_menu", "copy_answer", "quit")
 
     colouring: reactive[Way | None] = reactive[Way | None](None)
     """Whose legend to show at the end, where there is room."""
