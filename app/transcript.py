@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from ..engine.messages import StepRecord
 from .pieces import Pieces
@@ -198,6 +198,8 @@ class Transcript:
 
     entries: list[Entry] = field(default_factory=list)
     system: str | None = None
+    track: Any = field(default=None, repr=False, compare=False)
+    """What the history knows of it."""
 
     def answers(self) -> list[Answer]:
         return [entry for entry in self.entries if isinstance(entry, Answer)]

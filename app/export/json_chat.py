@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,7 @@ from ...backends.base import UserError
 from ...engine.messages import StepRecord
 from ..cells import one_line
 from ..pieces import Pieces, SomePieces
-from ..transcript import SHADES, Answer, Notice, Prompt, Transcript
+from ..transcript import SHADES, Answer, Figures, Notice, Prompt, Run, Transcript
 from .reading import Table, Wrong, read
 from .record import SavedChat
 
@@ -59,41 +59,54 @@ def chat_json(chat: SavedChat) -> Iterator[str]:
 def answer_json(answer: Answer, pieces: Pieces, more: dict[str, Any]) -> Iterator[str]:
     """An answer as an object, after some fields of the caller's; `pieces` are the token texts."""
     head = {**more, "method": answer.method, "label": answer.label, "reason": answer.reason}
-    head["figures"] = {name: getattr(answer.figures, name) for name in _FIGURES}
+    head["figures"] = figures_body(answer.figures)
     yield dump(head)[:-1] + ', "runs": ['
     steps = min(len(answer.log), len(answer.runs))
     seen: set[int] = set()
     for index in range(steps):
-        step, run = answer.log.record(index), answer.runs[index]
+        step = answer.log.record(index)
         seen.update(step.tokens, step.tree_tokens)
-        body: dict[str, Any] = {
-            "text": run.text,
-            "tokens": step.tokens,
-            "method": run.method,
-            "shade": run.shade,
-            "seconds": run.seconds,
-            "draft": _short(step.draft_seconds),
-            "forward": _short(step.forward_seconds),
-            "other": _short(step.other_seconds),
-            "nodes": step.nodes,
-        }
-        if step.drafted or step.accepted:
-            body["drafted"], body["accepted"] = step.drafted, step.accepted
-        if step.carried:
-            body["carried"] = step.carried
-        if step.tree_tokens:
-            body["tree"] = {"tokens": step.tree_tokens, "parents": step.tree_parents}
-        if step.path:
-            body["path"] = step.path
-        if step.probs:
-            body["probs"] = [_short(prob) for prob in step.probs]
-        if step.note:
-            body["note"] = step.note
-        body |= {name: count for name in _COUNTS if (count := getattr(step, name))}
-        yield (",\n   " if index else "\n   ") + dump(body)
-    known = {str(token): raw for token in sorted(seen) if (raw := pieces.raw(token))}
+        yield (",\n   " if index else "\n   ") + dump(run_body(answer.runs[index], step))
     tail = "".join(run.text for run in answer.runs[steps:])
-    yield f'\n  ], "tail": {dump(tail)}, "pieces": {dump(known)}}}'
+    yield f'\n  ], "tail": {dump(tail)}, "pieces": {dump(pieces_body(seen, pieces))}}}'
+
+
+def figures_body(figures: Figures) -> dict[str, Any]:
+    """An answer's figures as an object."""
+    return {name: getattr(figures, name) for name in _FIGURES}
+
+
+def pieces_body(tokens: Iterable[int], pieces: Pieces) -> dict[str, str]:
+    """The texts of some tokens as an object."""
+    return {str(token): raw for token in sorted(tokens) if (raw := pieces.raw(token))}
+
+
+def run_body(run: Run, step: StepRecord) -> dict[str, Any]:
+    """A run and the step that made it as an object."""
+    body: dict[str, Any] = {
+        "text": run.text,
+        "tokens": step.tokens,
+        "method": run.method,
+        "shade": run.shade,
+        "seconds": run.seconds,
+        "draft": _short(step.draft_seconds),
+        "forward": _short(step.forward_seconds),
+        "other": _short(step.other_seconds),
+        "nodes": step.nodes,
+    }
+    if step.drafted or step.accepted:
+        body["drafted"], body["accepted"] = step.drafted, step.accepted
+    if step.carried:
+        body["carried"] = step.carried
+    if step.tree_tokens:
+        body["tree"] = {"tokens": step.tree_tokens, "parents": step.tree_parents}
+    if step.path:
+        body["path"] = step.path
+    if step.probs:
+        body["probs"] = [_short(prob) for prob in step.probs]
+    if step.note:
+        body["note"] = step.note
+    return body | {name: count for name in _COUNTS if (count := getattr(step, name))}
 
 
 def read_chat(path: Path) -> SavedChat:

@@ -43,20 +43,30 @@ def capture(dialogue: Dialogue) -> SavedChat:
     entries = [frozen(entry) if isinstance(entry, Answer) else entry for entry in dialogue.transcript.entries]
     return SavedChat(
         Transcript(entries, dialogue.transcript.system),
-        # Where the model lies on this disk is nobody else's business.
-        {"asked": dialogue.model, **{key: value for key, value in dialogue.info.items() if key != "path"}},
-        {
-            "method": dialogue.method,
-            "methods": {name: dict(table) for name, table in dialogue.settings.items()},
-            "sampling": asdict(dialogue.sampling),
-            "accept": dialogue.accept,
-            "max_tokens": dialogue.max_tokens,
-            "stop": list(dialogue.stop),
-        },
+        model_body(dialogue),
+        settings_body(dialogue),
         datetime.now().astimezone().isoformat(timespec="seconds"),
         __version__,
         dialogue.pieces,
     )
+
+
+def model_body(dialogue: Dialogue) -> dict[str, Any]:
+    """The model of a chat as an object."""
+    # Where the model lies on this disk is nobody else's business.
+    return {"asked": dialogue.model, **{key: value for key, value in dialogue.info.items() if key != "path"}}
+
+
+def settings_body(dialogue: Dialogue) -> dict[str, Any]:
+    """The settings of a chat as an object."""
+    return {
+        "method": dialogue.method,
+        "methods": {name: dict(table) for name, table in dialogue.settings.items()},
+        "sampling": asdict(dialogue.sampling),
+        "accept": dialogue.accept,
+        "max_tokens": dialogue.max_tokens,
+        "stop": list(dialogue.stop),
+    }
 
 
 def frozen(answer: Answer) -> Answer:

@@ -1,0 +1,311 @@
+"""The chats there are: listed, searched, opened, renamed, deleted, branched."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from dataclasses import dataclass
+from datetime import datetime
+from time import time
+from typing import Any
+
+from ...backends.base import UserError
+from ..cells import fit, one_line, sanitise
+from ..export.record import SavedChat
+from ..transcript import Transcript
+from .entries import ROW, parts_of, read_entry
+from .schema import loaded, searchable, stored
+from .store import Store
+from .writing import TITLE_CELLS, Saved, Track
+
+BEFORE, AFTER = 40, 160
+"""Characters of an excerpt before what was found, and from there on."""
+
+MOST_TRIGRAMS = 24
+"""Of a word looked for; more of them find nothing less."""
+
+_COLUMNS = "chats.id, title, created, changed, model, answers, parent, deleted_at"
+_WORDS = re.compile(r'"([^"]+)"|(\S+)')
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRow:
+    """A chat in the list. Texts are safe to show on one line."""
+
+    id: int
+    title: str
+    created: float
+    """Seconds since 1970, like `changed`."""
+    changed: float
+    model: str
+    answers: int
+    parent: int | None = None
+    """The chat that it branched from."""
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A chat that was searched for, and an excerpt: what stands before, what was found, what stands after."""
+
+    chat: ChatRow
+    excerpt: tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class OpenedChat(SavedChat):
+    """A chat out of the history."""
+
+    id: int = 0
+    title: str = ""
+    damaged: int = 0
+    """Answers of which only the text is left."""
+
+
+@dataclass(slots=True)
+class Chats:
+    """Looks into a database, and changes what is said about chats. Errors of SQLite pass through as they are."""
+
+    store: Store
+
+    def count(self) -> int:
+        """How many chats there are."""
+        with self.store.lock:
+            return int(self.store.db.execute("SELECT count(*) FROM chats WHERE deleted_at IS NULL").fetchone()[0])
+
+    def newest(self, offset: int = 0, limit: int = 100) -> list[ChatRow]:
+        """Chats, the last changed one first."""
+        with self.store.lock:
+            rows = self.store.db.execute(
+                f"SELECT {_COLUMNS} FROM chats WHERE deleted_at IS NULL ORDER BY changed DESC, id DESC LIMIT ? OFFSET ?",
+                (limit, offset),
+            ).fetchall()
+        return [_row(row) for row in rows]
+
+    def row(self, id: int) -> ChatRow:
+        """A chat by its number, also a deleted one.
+
+        Raises:
+            UserError: there is none.
+        """
+        with self.store.lock:
+            row = self.store.db.execute(f"SELECT {_COLUMNS} FROM chats WHERE id = ?", (id,)).fetchone()
+        if row is None:
+            raise UserError(f"There is no chat {id} in the history: `specchat history list` shows those that there are.")
+        return _row(row)
+
+    def search(self, text: str, limit: int = 50) -> list[Found]:
+        """Chats that have all the words of `text` in one prompt, answer or title, newest first. Upper and lower case are the
+        same, a part of a word is enough, and words in double quotes belong together."""
+        words = [quoted or word for quoted, word in _WORDS.findall(searchable(text)) if (quoted or word).strip()]
+        if not words:
+            return []
+        patterns = [re.compile(re.escape(word), re.IGNORECASE) for word in words]
+        found: dict[int, Found] = {}
+        with self.store.lock:
+            for row in self.store.db.execute(
+                f"SELECT {_COLUMNS} FROM chats WHERE deleted_at IS NULL AND named ORDER BY changed DESC, id DESC"
+            ):
+                title = loaded(row[1])
+                if len(found) < limit and all(pattern.search(title) for pattern in patterns):
+                    found[row[0]] = Found(_row(row), _excerpt(title, patterns[0]))
+            for (entry,) in self._candidates(words):
+                if len(found) >= limit:
+                    break
+                text_row = self.store.db.execute("SELECT text FROM entries WHERE id = ?", (entry,)).fetchone()
+                said = loaded(text_row[0]) if text_row else ""  # another specchat may have removed it just now
+                if not all(pattern.search(said) for pattern in patterns):
+                    continue
+                for row in self.store.db.execute(
+                    f"SELECT {_COLUMNS} FROM places JOIN chats ON chats.id = chat"
+                    " WHERE entry = ? AND deleted_at IS NULL ORDER BY changed DESC",
+                    (entry,),
+                ):
+                    if row[0] not in found and len(found) < limit:
+                        found[row[0]] = Found(_row(row), _excerpt(said, patterns[0]))
+        return list(found.values())
+
+    def _candidates(self, words: list[str]) -> sqlite3.Cursor:
+        """Entries that may have all the words, newest first."""
+        trigrams = list(dict.fromkeys(word[i : i + 3] for word in words for i in range(len(word) - 2)))[:MOST_TRIGRAMS]
+        if not trigrams:  # too short for the index
+            return self.store.db.execute("SELECT id FROM entries WHERE indexed > 0 ORDER BY id DESC")
+        query = " AND ".join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams)
+        return self.store.db.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC", (query,))
+
+    def open(self, id: int) -> OpenedChat:
+        """A chat with its colours, figures and trees as they were; going on with it is saved in the same place.
+
+        Raises:
+            UserError: there is none of that number.
+        """
+        shown = self.row(id)
+        with self.store.lock:
+            db = self.store.db
+            db.execute("BEGIN")  # all of it as it is at one moment
+            try:
+                system, about, named, title = db.execute(
+                    "SELECT system, about, named, title FROM chats WHERE id = ?", (id,)
+                ).fetchone()
+                transcript = Transcript(system=loaded(system) if system is not None else None)
+                saved: list[Saved] = []
+                damaged = 0
+                rows = db.execute(
+                    f"SELECT entries.id, {ROW} FROM places JOIN entries ON entries.id = entry WHERE chat = ? ORDER BY position",
+                    (id,),
+                )
+                for entry_id, *row in rows:
+                    entry, whole = read_entry(tuple(row), parts_of(db, entry_id) if row[0] == "answer" else ())
+                    damaged += not whole
+                    transcript.entries.append(entry)
+                    saved.append(Saved(entry, entry_id))
+            finally:
+                db.execute("COMMIT")
+        transcript.track = Track(id, loaded(title) if named else "", saved=saved, identity=self.store.identity)
+        told = _about(about)
+        return OpenedChat(
+            transcript,
+            told.get("model", {}),
+            told.get("settings", {}),
+            datetime.fromtimestamp(shown.changed).astimezone().isoformat(timespec="seconds"),
+            str(told.get("specchat", "")),
+            id=id,
+            title=shown.title,
+            damaged=damaged,
+        )
+
+    def latest(self) -> ChatRow:
+        """The chat that was changed last.
+
+        Raises:
+            UserError: there is none.
+        """
+        if not (rows := self.newest(limit=1)):
+            raise UserError("There is no chat in the history yet: start one with `specchat`.")
+        return rows[0]
+
+    def titled(self, text: str) -> list[ChatRow]:
+        """Chats whose title has `text` in it, newest first, or the one of just that title; else the one of that number."""
+        with self.store.lock:
+            rows = self.store.db.execute(
+                f"SELECT {_COLUMNS} FROM chats WHERE deleted_at IS NULL ORDER BY changed DESC, id DESC"
+            ).fetchall()
+        wanted = one_line(text).casefold()
+        some = [row for row in map(_row, rows) if wanted in row.title.casefold()]
+        same = [row for row in some if row.title.casefold() == wanted]
+        if not some and text.isascii() and text.isdigit() and len(text) < 16:
+            some = [row for row in map(_row, rows) if row.id == int(text)]
+        return same[:1] or some
+
+    def rename(self, id: int, title: str) -> None:
+        """Give a chat a title.
+
+        Raises:
+            UserError: it is empty, or there is no such chat.
+        """
+        short = clean_title(title)
+        self.row(id)
+        with self.store.transaction() as db:
+            db.execute("UPDATE chats SET title = ?, named = 1 WHERE id = ?", (stored(short), id))
+
+    def delete(self, id: int) -> None:
+        """Take a chat out of the list; `undelete` brings it back for 30 days.
+
+        Raises:
+            UserError: there is no such chat.
+        """
+        self.row(id)
+        with self.store.transaction() as db:
+            db.execute("UPDATE chats SET deleted_at = ? WHERE id = ? AND deleted_at IS NULL", (time(), id))
+
+    def undelete(self, id: int) -> None:
+        """Bring a deleted chat back.
+
+        Raises:
+            UserError: there is no such chat.
+        """
+        self.row(id)
+        with self.store.transaction() as db:
+            db.execute("UPDATE chats SET deleted_at = NULL WHERE id = ?", (id,))
+
+    def deleted(self) -> list[ChatRow]:
+        """Chats that can be brought back, the last deleted one first."""
+        with self.store.lock:
+            rows = self.store.db.execute(
+                f"SELECT {_COLUMNS} FROM chats WHERE deleted_at IS NOT NULL ORDER BY deleted_at DESC"
+            ).fetchall()
+        return [_row(row) for row in rows]
+
+    def branch(self, id: int, entries: int | None = None, title: str = "") -> int:
+        """A new chat that shares the beginning of one; its number.
+
+        Args:
+            id: the chat.
+            entries: how many of its entries; all if None.
+            title: of the new one; the other's if empty.
+
+        Raises:
+            UserError: there is no such chat.
+        """
+        self.row(id)
+        with self.store.transaction() as db:
+            now = time()
+            new = db.execute(
+                "INSERT INTO chats (title, named, created, changed, model, system, about, parent)"
+                " SELECT CASE WHEN ?1 = '' THEN title ELSE ?1 END, named OR ?1 <> '', ?2, ?2, model, system, about, id"
+                " FROM chats WHERE id = ?3",
+                (stored(clean_title(title)) if title else "", now, id),
+            ).lastrowid
+            assert new is not None
+            db.execute(
+                "INSERT INTO places SELECT ?, position, entry FROM places WHERE chat = ? AND position < ?",
+                (new, id, 2**62 if entries is None else entries),
+            )
+            db.execute(
+                "UPDATE chats SET answers = (SELECT count(*) FROM places JOIN entries ON entries.id = entry"
+                " WHERE chat = ?1 AND kind = 'answer') WHERE id = ?1",
+                (new,),
+            )
+        return new
+
+
+def clean_title(title: str) -> str:
+    """A title as it is kept: on one line, not too long.
+
+    Raises:
+        UserError: nothing is left of it.
+    """
+    short = fit(one_line(title[:2000]), TITLE_CELLS)
+    if not short:
+        raise UserError("A title needs a character or more.")
+    return short
+
+
+def _row(row: Any) -> ChatRow:
+    id, title, created, changed, model, answers, parent, deleted_at = row
+    return ChatRow(
+        id, one_line(loaded(title)), created, changed, one_line(loaded(model)), answers, parent, deleted_at is not None
+    )
+
+
+def _about(text: Any) -> dict[str, Any]:
+    try:
+        told = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) and all(isinstance(told.get(key, {}), dict) for key in ("model", "settings")) else {}
+
+
+def _excerpt(text: str, pattern: re.Pattern[str]) -> tuple[str, str, str]:
+    """What stands around the first match, on one line."""
+    match = pattern.search(text)
+    start, end = match.span() if match else (0, 0)
+    end = min(end, start + AFTER)
+    before, after = text[max(0, start - BEFORE) : start], text[end : start + AFTER]
+    lead = "…" if start > BEFORE else ""
+    return lead + _squeezed(before).lstrip(), _squeezed(text[start:end]), _squeezed(after).rstrip()
+
+
+def _squeezed(text: str) -> str:
+    return re.sub(r"\s+", " ", sanitise(text))

@@ -1,0 +1,94 @@
+"""What was said, as rows, and back. Runs are those of the JSON format (docs/export.md), in compressed parts."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+from ..cells import one_line
+from ..export.json_chat import dump, pieces_body, read_answer, run_body
+from ..export.reading import Table, Wrong
+from ..pieces import Pieces
+from ..transcript import Answer, Entry, Notice, Prompt
+from .schema import loaded
+
+_SEVERITIES = ("information", "warning", "error")
+
+
+def pack(answer: Answer, pieces: Pieces, first: int, end: int, tail: str = "") -> bytes:
+    """A part of an answer.
+
+    Args:
+        answer: it may be growing meanwhile.
+        pieces: the token texts.
+        first: number of the first run.
+        end: number of the run after the last; all of them have a step.
+        tail: text after the last step.
+    """
+    seen: set[int] = set()
+    runs = []
+    for index in range(first, end):
+        step = answer.log.record(index)
+        seen.update(step.tokens, step.tree_tokens)
+        runs.append(run_body(answer.runs[index], step))
+    body = {"runs": runs, "tail": tail, "pieces": pieces_body(seen, pieces)}
+    return zlib.compress(dump(body).encode("utf-8", "surrogatepass"))
+
+
+def unpack(parts: Iterable[bytes]) -> dict[str, Any]:
+    """An answer's parts together: `runs`, `tail` and `pieces` as in the JSON format.
+
+    Raises:
+        Wrong: one is not what `pack` makes.
+    """
+    runs: list[Any] = []
+    pieces: dict[str, Any] = {}
+    tail = ""
+    try:
+        for part in parts:
+            body = json.loads(zlib.decompress(part).decode("utf-8", "surrogatepass"))
+            runs += body["runs"]
+            pieces.update(body["pieces"])
+            tail += body["tail"]
+    except (zlib.error, ValueError, KeyError, TypeError, RecursionError):
+        raise Wrong("a part is damaged") from None
+    return {"runs": runs, "tail": tail, "pieces": pieces}
+
+
+def text_of(parts: Iterable[bytes]) -> str:
+    """The text that some parts hold; empty where they are damaged."""
+    try:
+        body = unpack(parts)
+        return "".join(str(run["text"]) for run in body["runs"]) + str(body["tail"])
+    except (Wrong, KeyError, TypeError):
+        return ""
+
+
+def read_entry(row: tuple[Any, ...], parts: Iterable[bytes]) -> tuple[Entry, bool]:
+    """The entry in a row (the columns of ROW) and its parts; and whether it is whole. Of an answer whose steps are damaged the
+    text is left."""
+    kind, text, severity, method, label, reason, figures = row
+    if kind == "prompt":
+        return Prompt(loaded(text)), True
+    if kind != "answer":
+        return Notice(loaded(text), severity if severity in _SEVERITIES else "information"), True
+    method, label = one_line(loaded(method)), one_line(loaded(label))
+    body = {"method": method, "label": label, "reason": loaded(reason) or None}
+    try:
+        return read_answer(Table({**body, "figures": json.loads(figures), **unpack(parts)})), True
+    except (Wrong, ValueError, TypeError, RecursionError):
+        answer = Answer(method, label)
+        answer.finish(one_line(loaded(reason)) or "unfinished", loaded(text))
+        return answer, False
+
+
+ROW = "kind, text, severity, method, label, reason, figures"
+"""The columns that `read_entry` takes."""
+
+
+def parts_of(db: sqlite3.Connection, entry: int) -> list[bytes]:
+    """The parts of an answer in order."""
+    return [data for (data,) in db.execute("SELECT data FROM steps WHERE entry = ? ORDER BY part", (entry,))]

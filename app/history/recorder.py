@@ -1,0 +1,215 @@
+"""Saves a chat while it is written, from a thread of its own: the interface hands over a moment and goes on."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import deque
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from ...backends.base import UserError
+from ..dialogue import Dialogue
+from ..transcript import Answer, Prompt, Transcript
+from .store import Store, damaged, purge, trouble
+from .writing import Moment, Track, catch_up, moment, write
+
+FLUSH_SECONDS = 0.4
+"""Between two moments of an answer. With the interface's own rhythm (0.25 s) and the write it stays below a second."""
+
+RETRY_SECONDS = 3.0
+"""Between two tries while the disk is full or the database busy. Nothing is lost meanwhile: each moment is the whole chat."""
+
+
+class Recorder:
+    """Keeps every chat. All but the thread's own part is for the interface's thread, and never waits.
+
+    Args:
+        path: the database; the user's own if None.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._changed = threading.Condition()
+        self._waiting: dict[int, Moment] = {}  # by track: the newest moment holds all that the ones before had
+        self._writing = False
+        self._closing = False
+        self._sentences: deque[tuple[str, bool]] = deque()
+        self._failing = False
+        self._last: tuple[Any, ...] = ()
+        self._transcript: Transcript | None = None
+        self._due = 0.0
+        self.off = False
+        """There is no history: it could not be opened."""
+        # A daemon: a disk that hangs must not keep the terminal. `close` gives it time.
+        self._thread = threading.Thread(target=self._run, name="history", daemon=True)
+        self._thread.start()
+
+    def note(self, dialogue: Dialogue) -> None:
+        """Take note of what changed, if anything did; call it at every change and a few times a second."""
+        transcript = dialogue.transcript
+        if self._transcript is not None and transcript is not self._transcript:
+            left, self._transcript = self._transcript, None
+            self._hand_over(dialogue, left)
+            self._last = ()
+        if self.off or not self._worth(transcript):
+            return
+        self._transcript = transcript
+        entries = transcript.entries
+        answer = next((entry for entry in reversed(entries) if isinstance(entry, Answer)), None)
+        state = (len(entries), id(entries[-1]), transcript.track.title, answer and answer.reason)
+        written = len(answer.runs) if answer else 0
+        now = monotonic()
+        if self._last == (state, written) or (self._last[:1] == (state,) and now < self._due):
+            return
+        self._last, self._due = (state, written), now + FLUSH_SECONDS
+        self._hand_over(dialogue, transcript)
+
+    def rename(self, dialogue: Dialogue, title: str) -> None:
+        """Give the chat on the screen a title; an empty one for the automatic one."""
+        track = self.track(dialogue.transcript)
+        track.title = title
+        self.note(dialogue)
+
+    def branch(self, dialogue: Dialogue, title: str) -> Transcript:
+        """A chat that shares all that this one has so far. It is saved at once; show it in the place of this one."""
+        self.note(dialogue)
+        before = dialogue.transcript
+        after = Transcript(list(before.entries), before.system)
+        after.track = Track(title=title, origin=self.track(before))
+        return after
+
+    def track(self, transcript: Transcript) -> Track:
+        """What the history knows of a chat."""
+        if transcript.track is None:
+            transcript.track = Track()
+        found = transcript.track
+        assert isinstance(found, Track)
+        return found
+
+    def sentences(self) -> list[tuple[str, bool]]:
+        """What a person should be told since the last call; True: something is wrong."""
+        return [self._sentences.popleft() for _ in range(len(self._sentences))]
+
+    def settle(self, seconds: float = 10.0) -> bool:
+        """Wait until everything that was noted is written; False if it took longer."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.off or not (self._waiting or self._writing), seconds)
+
+    def close(self, dialogue: Dialogue | None = None, seconds: float = 5.0) -> None:
+        """Write down the last moment and end.
+
+        Args:
+            dialogue: the chat that is left.
+            seconds: longest wait for the disk.
+        """
+        if dialogue is not None:
+            self.note(dialogue)
+            if self._transcript is not None:
+                self._hand_over(dialogue, self._transcript)
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join(seconds)
+
+    def _worth(self, transcript: Transcript) -> bool:
+        """Whether there is anything to keep: notices alone are not, nor is a file's chat in which nothing was said since."""
+        if transcript.track is not None:
+            return len(transcript.entries) > transcript.track.quiet or bool(transcript.track.title)
+        if any(isinstance(entry, Prompt) for entry in transcript.entries):
+            self.track(transcript)
+            return True
+        return False
+
+    def _hand_over(self, dialogue: Dialogue, transcript: Transcript) -> None:
+        if self.off or not self._worth(transcript):
+            return
+        now = moment(dialogue, transcript)
+        with self._changed:
+            self._waiting[id(now.track)] = now
+            self._changed.notify_all()
+
+    # The thread
+
+    def _run(self) -> None:
+        store: Store | None = None
+        try:
+            store = self._opened()
+            while self._next():
+                with self._changed:
+                    batch, self._waiting, self._writing = self._waiting, {}, bool(self._waiting)
+                try:
+                    if batch and store.moved:
+                        store.close()
+                        store = self._opened()
+                    for key in list(batch):
+                        self._write(store, batch[key])
+                        del batch[key]
+                    if batch and self._failing:
+                        self._failing = False
+                        self._say("The chat is saved in the history again.", False)
+                except sqlite3.Error as error:
+                    with self._changed:
+                        self._waiting = {**batch, **self._waiting}
+                    if damaged(error):
+                        store.close()
+                        store = Store(self._path, broken=True)
+                        self._tell(store)
+                    elif self._closing:
+                        return
+                    elif not self._failing:
+                        self._failing = True
+                        self._say(f"The chat is not saved for now: {trouble(error, store.path)}", True)
+                finally:
+                    with self._changed:
+                        self._writing = False
+                        self._changed.notify_all()
+        except UserError as error:
+            self._say(f"{error} The chat goes on without its history.", True)
+        except Exception as error:  # a thread has nobody else who could say it
+            self._say(
+                f"The history failed ({type(error).__name__}: {error}). The chat goes on without it: please report this.", True
+            )
+        finally:
+            if store is not None:
+                store.close()
+            with self._changed:
+                self.off = True
+                self._waiting.clear()
+                self._changed.notify_all()
+
+    def _next(self) -> bool:
+        """Wait for work; False when there is none and the end has come."""
+        with self._changed:
+            if self._failing and not self._closing:
+                self._changed.wait_for(lambda: self._closing, RETRY_SECONDS)
+            else:
+                self._changed.wait_for(lambda: self._waiting or self._closing)
+            return bool(self._waiting) or not self._closing
+
+    def _opened(self) -> Store:
+        store = Store(self._path)
+        self._tell(store)
+        try:
+            with store.transaction() as db:
+                purge(db)
+                catch_up(db)
+        except sqlite3.Error as error:
+            if damaged(error):
+                store.close()
+                store = Store(self._path, broken=True)
+                self._tell(store)
+        return store
+
+    def _write(self, store: Store, now: Moment) -> None:
+        with store.transaction() as db:
+            chat, saved = write(db, now, store.identity)
+        now.track.chat, now.track.saved, now.track.identity = chat, saved, store.identity
+
+    def _tell(self, store: Store) -> None:
+        for sentence in store.told:
+            self._say(sentence, "damaged" in sentence)
+
+    def _say(self, sentence: str, wrong: bool) -> None:
+        self._sentences.append((sentence, wrong))

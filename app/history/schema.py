@@ -1,0 +1,137 @@
+"""What is in the database, and how an older one becomes one of now.
+
+    chats    one row a chat
+    places   which entries a chat has, in order: a branch shares those of its beginning
+    entries  prompts, answers and notices; an answer's text is there when it is finished
+    steps    the runs of an answer in parts, each as it was flushed: zlib of JSON as docs/export.md describes it
+    words    the full-text index of entries, by id
+
+The index is of trigrams, so that any part of a word is found, in code and in scripts without spaces too; unicode61 finds whole
+words only. It keeps neither texts nor positions (a third of the size): a candidate's text is looked at again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import TypeAlias
+
+VERSION = 2
+"""As `PRAGMA user_version` has it."""
+
+TABLES = frozenset({"chats", "places", "entries", "steps", "words"})
+
+Text: TypeAlias = str | bytes
+"""A text as it is stored: bytes where it has lone surrogates, which SQLite's own texts cannot have."""
+
+
+def stored(text: str) -> Text:
+    """A text for the database."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def loaded(text: Text | None) -> str:
+    """A text from the database, whoever wrote it."""
+    if isinstance(text, bytes):
+        return text.decode("utf-8", "surrogatepass") if _paired(text) else text.decode("utf-8", "replace")
+    return text or ""
+
+
+def _paired(data: bytes) -> bool:
+    try:
+        data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def searchable(text: str) -> str:
+    """What the index gets of a text. It must stay the same for ever (or come with a migration): an entry is taken out of the
+    index by telling it the text that went in."""
+    # The tokenizer stops at a nul byte.
+    return text.replace("\0", " ").encode("utf-8", "replace").decode()
+
+
+def _first(db: sqlite3.Connection) -> None:
+    for statement in (
+        """CREATE TABLE chats (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            title TEXT NOT NULL,
+            created REAL NOT NULL,  -- seconds since 1970, like every time here
+            changed REAL NOT NULL,
+            model TEXT NOT NULL,  -- its name, for the list
+            system TEXT,
+            about TEXT NOT NULL,  -- JSON: model, settings, specchat (the version)
+            parent INTEGER REFERENCES chats (id) ON DELETE SET NULL,  -- the chat that it branched from
+            deleted_at REAL
+        )""",
+        "CREATE INDEX chats_by_change ON chats (changed DESC, id DESC) WHERE deleted_at IS NULL",
+        """CREATE TABLE entries (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            kind TEXT NOT NULL,  -- prompt, answer or notice
+            created REAL NOT NULL,
+            text TEXT,
+            severity TEXT,  -- of a notice
+            method TEXT,  -- of an answer, like all that follows
+            label TEXT,
+            reason TEXT,  -- NULL while it is being written, and for ever if specchat was killed meanwhile
+            figures TEXT  -- JSON
+        )""",
+        """CREATE TABLE places (
+            chat INTEGER NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+            position INTEGER NOT NULL,
+            entry INTEGER NOT NULL REFERENCES entries (id),
+            PRIMARY KEY (chat, position)
+        ) WITHOUT ROWID""",
+        "CREATE INDEX places_by_entry ON places (entry)",
+        """CREATE TABLE steps (
+            entry INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
+            part INTEGER NOT NULL,
+            data BLOB NOT NULL,
+            PRIMARY KEY (entry, part)
+        )""",
+    ):
+        db.execute(statement)
+
+
+def _second(db: sqlite3.Connection) -> None:
+    """Titles that were given stay when the first prompt changes; answers are counted; texts are indexed."""
+    for statement in (
+        "ALTER TABLE chats ADD COLUMN named INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE chats ADD COLUMN answers INTEGER NOT NULL DEFAULT 0",
+        """UPDATE chats SET answers = (SELECT count(*) FROM places JOIN entries ON entries.id = entry
+            WHERE chat = chats.id AND kind = 'answer')""",
+        # How many characters of the text the index knows: an answer's text only ever grows.
+        "ALTER TABLE entries ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0",
+        "CREATE INDEX entries_open ON entries (id) WHERE kind = 'answer' AND reason IS NULL",
+        "CREATE VIRTUAL TABLE words USING fts5 (text, content = '', tokenize = 'trigram', detail = 'none')",
+    ):
+        db.execute(statement)
+    ids = [id for (id,) in db.execute("SELECT id FROM entries WHERE text IS NOT NULL")]
+    for id in ids:
+        (text,) = db.execute("SELECT text FROM entries WHERE id = ?", (id,)).fetchone()
+        index(db, id, loaded(text))
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first, _second)
+"""What makes version n + 1 of version n; all of them make a new database."""
+
+
+def index(db: sqlite3.Connection, entry: int, text: str, known: str = "") -> None:
+    """Let an entry be found by its text.
+
+    Args:
+        db: in a transaction.
+        entry: its id.
+        text: all of its text.
+        known: the text that the index has of it so far.
+    """
+    if known:
+        db.execute("INSERT INTO words (words, rowid, text) VALUES ('delete', ?, ?)", (entry, searchable(known)))
+    if text:
+        db.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (entry, searchable(text)))
+    db.execute("UPDATE entries SET indexed = ? WHERE id = ?", (len(text), entry))

@@ -1,0 +1,254 @@
+"""The database: opened, brought up to date, and put aside where it is damaged."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from threading import RLock
+from time import monotonic, sleep, time
+
+from ...backends.base import UserError
+from ..locations import data_folder
+from .schema import MIGRATIONS, TABLES, VERSION
+
+NAME = "history.db"
+
+BUSY_SECONDS = 5.0
+"""How long a write waits for another specchat's; theirs take milliseconds."""
+
+KEPT_SECONDS = 30 * 24 * 3600.0
+"""A deleted chat can be brought back for so long."""
+
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def history_file() -> Path:
+    """Where the chats are."""
+    return data_folder() / NAME
+
+
+def short(path: Path) -> str:
+    """A path for a sentence."""
+    from ..saving import shown
+
+    return shown(path)
+
+
+def damaged(error: sqlite3.Error) -> bool:
+    """Whether an error says that the file is no longer a sound database."""
+    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED
+
+
+def trouble(error: Exception, path: Path) -> str:
+    """What is wrong, and what to do, in a sentence."""
+    said = str(error).lower()
+    if "full" in said or getattr(error, "errno", 0) == 28:
+        return f"The disk of {short(path.parent)} is full: free some space there."
+    if "readonly" in said or "read-only" in said or getattr(error, "errno", 0) in (13, 30):
+        return f"{short(path)} cannot be written: make the file and its folder writable, or name another in SPECCHAT_DATA."
+    if "locked" in said:
+        return f"{short(path)} has been busy for {BUSY_SECONDS:.0f} s: another program holds it; end that."
+    if "unable to open" in said:
+        return f"{short(path)} cannot be opened: make its folder readable and writable, or name another in SPECCHAT_DATA."
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return f"{short(path)} cannot be used ({reason}): look at the file, or name another folder in SPECCHAT_DATA."
+
+
+class Store:
+    """An open database. It may be used from several threads, one at a time.
+
+    Args:
+        path: the file; the user's own if None. Created with its folder where missing.
+        broken: it is known to be damaged.
+
+    Raises:
+        UserError: it cannot be used; says why and what to do.
+    """
+
+    def __init__(self, path: Path | None = None, broken: bool = False) -> None:
+        self.path = path or history_file()
+        self.told: list[str] = []
+        """What was done to open it that a person should know of."""
+        self.lock = RLock()
+        self.identity = self._on_disk()
+        """Of the file itself, whatever it is called."""
+        try:
+            if broken:
+                raise _not_ours()
+            self.db = self._open()
+        except sqlite3.Error as error:
+            if not damaged(error):
+                raise UserError(trouble(error, self.path)) from None
+            try:
+                self._put_aside()
+                self.db = self._open()
+            except (sqlite3.Error, OSError) as second:
+                raise UserError(trouble(second, self.path)) from None
+        except OSError as error:
+            raise UserError(trouble(error, self.path)) from None
+
+    def close(self) -> None:
+        """Close the database."""
+        with self.lock:
+            self.db.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def moved(self) -> bool:
+        """Whether the file that is open is no longer the one of that name: it was deleted, or another specchat put it aside."""
+        return self.identity != self._on_disk()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All of it or nothing.
+
+        Raises:
+            sqlite3.Error: nothing was written.
+        """
+        with self.lock:
+            self.db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.db
+                self.db.execute("COMMIT")
+            except BaseException:
+                # A full disk rolls back by itself.
+                if self.db.in_transaction:
+                    with suppress(sqlite3.Error):
+                        self.db.execute("ROLLBACK")
+                raise
+
+    def _open(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Chats are nobody else's business. SQLite gives its other files the mode of this one.
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        self.identity = self._on_disk()
+        db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            _use_wal(db)
+            # After a crash of the machine the last moments may be missing; after one of specchat nothing is.
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute("PRAGMA foreign_keys = ON")
+            self._bring_up_to_date(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _bring_up_to_date(self, db: sqlite3.Connection) -> None:
+        version = _version(db)
+        if version == VERSION:
+            if not _tables(db) >= TABLES:
+                raise _not_ours()
+            return
+        if version > VERSION:
+            raise UserError(
+                f"{short(self.path)} was written by a newer specchat: update this one, or name another folder in SPECCHAT_DATA."
+            )
+        if version:
+            self._copy(db, version)
+        db.execute("BEGIN EXCLUSIVE")
+        try:
+            version = _version(db)  # another specchat may have been faster
+            if version == 0 and _tables(db):
+                raise _not_ours()
+            for number in range(version, VERSION):
+                MIGRATIONS[number](db)
+            db.execute(f"PRAGMA user_version = {VERSION}")
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+    def _copy(self, db: sqlite3.Connection, version: int) -> None:
+        """Keep the database as it was."""
+        copy = self.path.with_name(f"{self.path.stem}-version-{version}-{_now()}{self.path.suffix}")
+        os.close(os.open(copy, os.O_RDWR | os.O_CREAT, 0o600))
+        target = sqlite3.connect(copy)
+        try:
+            db.backup(target)
+        finally:
+            target.close()
+        self.told.append(f"The history was brought up to date; as it was before, it is kept as {short(copy)}.")
+
+    def _put_aside(self) -> None:
+        """Move a damaged database out of the way."""
+        if self.moved:  # another specchat did it
+            return
+        aside = self.path.with_name(f"{self.path.stem}-damaged-{_now()}{self.path.suffix}")
+        for suffix in ("-wal", "-shm", ""):
+            with suppress(FileNotFoundError):
+                Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
+        self.told.append(f"The history was damaged: it was put aside as {short(aside)}, and a new one begins.")
+
+    def _on_disk(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+
+def _use_wal(db: sqlite3.Connection) -> None:
+    """Let readers and a writer work side by side. Of two that begin with a new file one may be told that it is locked, and
+    SQLite does not wait here."""
+    until = monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or monotonic() > until:
+                raise
+            sleep(0.01)
+
+
+def purge(db: sqlite3.Connection, now: float | None = None) -> int:
+    """Forget chats that were deleted long ago, in a transaction; returns how many."""
+    before = (time() if now is None else now) - KEPT_SECONDS
+    gone = [id for (id,) in db.execute("SELECT id FROM chats WHERE deleted_at < ?", (before,))]
+    for id in gone:
+        forget(db, id)
+    return len(gone)
+
+
+def forget(db: sqlite3.Connection, chat: int) -> None:
+    """Remove a chat for good, and its entries but for those that a branch shares."""
+    from .schema import index, loaded
+
+    entries = [id for (id,) in db.execute("SELECT entry FROM places WHERE chat = ?", (chat,))]
+    db.execute("DELETE FROM chats WHERE id = ?", (chat,))
+    for id in entries:
+        if db.execute("SELECT 1 FROM places WHERE entry = ?", (id,)).fetchone():
+            continue
+        text, indexed = db.execute("SELECT text, indexed FROM entries WHERE id = ?", (id,)).fetchone()
+        index(db, id, "", loaded(text)[:indexed])
+        db.execute("DELETE FROM entries WHERE id = ?", (id,))
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _tables(db: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def _not_ours() -> sqlite3.DatabaseError:
+    """As SQLite tells it of a file that is no database."""
+    error = sqlite3.DatabaseError("not a history")
+    error.sqlite_errorcode = sqlite3.SQLITE_NOTADB
+    return error
+
+
+def _now() -> str:
+    return datetime.now().strftime("%Y-%m-%d-%H%M%S")

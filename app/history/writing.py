@@ -1,0 +1,234 @@
+"""A chat as it is at one moment, and how that moment gets into the database."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from time import time
+from typing import Any
+
+from ..cells import fit, one_line
+from ..dialogue import Dialogue
+from ..export.json_chat import dump, figures_body
+from ..export.record import model_body, settings_body
+from ..pieces import Pieces
+from ..transcript import Answer, Entry, Figures, Notice, Prompt, Transcript
+from .entries import pack, parts_of, text_of
+from .schema import index, loaded, stored
+
+TITLE_CELLS = 80
+"""Longest title that is made of a prompt."""
+
+
+@dataclass(slots=True, eq=False)
+class Saved:
+    """An entry that the database has."""
+
+    entry: Entry
+    id: int
+    runs: int = 0
+    """How many runs of an answer it has."""
+    parts: int = 0
+    done: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Track:
+    """What the history knows of a chat on the screen; the writing thread's business but for `title`, `quiet` and `origin`."""
+
+    chat: int | None = None
+    title: str = ""
+    """The one that it was given; empty for an automatic one."""
+    quiet: int = 0
+    """Entries that are not worth a new chat by themselves: those of a file that was opened."""
+    origin: Track | None = None
+    """Of the chat that this one branched from."""
+    saved: list[Saved] = field(default_factory=list)
+    identity: Any = None
+    """Of the database that has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far an answer is. What comes later is not looked at, so it may grow while it is written down."""
+
+    runs: int
+    steps: int
+    reason: str | None
+    figures: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A chat at one moment."""
+
+    track: Track
+    entries: Sequence[Entry]
+    marks: Sequence[Mark | None]
+    title: str
+    model: str
+    system: str | None
+    about: dict[str, Any]
+    pieces: Pieces
+
+
+def moment(dialogue: Dialogue, transcript: Transcript) -> Moment:
+    """A chat as it is now: a few microseconds and no copy of any text."""
+    from ... import __version__
+
+    entries = list(transcript.entries)
+    model = model_body(dialogue)
+    return Moment(
+        transcript.track,
+        entries,
+        [_mark(entry) if isinstance(entry, Answer) else None for entry in entries],
+        transcript.track.title,
+        one_line(str(model.get("name") or model["asked"])),
+        transcript.system,
+        {"model": model, "settings": settings_body(dialogue), "specchat": __version__},
+        dialogue.pieces,
+    )
+
+
+def _mark(answer: Answer) -> Mark:
+    runs = len(answer.runs)
+    figures = answer.figures if answer.done else replace(answer.figures)
+    return Mark(runs, min(runs, len(answer.log)), answer.reason, figures)
+
+
+def automatic_title(entries: Sequence[Entry]) -> str:
+    """The first prompt on a line."""
+    first = next((entry.text for entry in entries if isinstance(entry, Prompt)), "")
+    return fit(one_line(first[:2000]), TITLE_CELLS) or "(empty)"
+
+
+def write(db: sqlite3.Connection, now: Moment, identity: Any) -> tuple[int, list[Saved]]:
+    """Bring a chat up to date, in a transaction.
+
+    Args:
+        db: the database.
+        now: the chat.
+        identity: of the database, so that ids of another one are not taken for its own.
+
+    Returns:
+        what `now.track` must know once the transaction has come to its end: the chat's id, and what the database has of it.
+    """
+    chat, saved, parent = _place(db, now, identity)
+    at = time()
+    entries = now.entries
+    fresh = chat is None
+    answers = sum(isinstance(entry, Answer) for entry in entries)
+    title = stored(now.title or automatic_title(entries))
+    row = (title, bool(now.title), stored(now.model), stored(now.system) if now.system else None, _json(now.about), answers)
+    if chat is None:
+        chat = db.execute(
+            "INSERT INTO chats (title, named, model, system, about, answers, created, changed, parent)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*row, at, at, parent),
+        ).lastrowid
+        assert chat is not None
+        db.executemany("INSERT INTO places VALUES (?, ?, ?)", [(chat, i, item.id) for i, item in enumerate(saved)])
+    else:
+        db.execute(
+            "UPDATE chats SET title = ?, named = ?, model = ?, system = ?, about = ?, answers = ? WHERE id = ?", (*row, chat)
+        )
+    grown = False
+    for position, entry in enumerate(entries):
+        mark = now.marks[position]
+        if position == len(saved):
+            id = _insert(db, entry, at)
+            db.execute("INSERT INTO places VALUES (?, ?, ?)", (chat, position, id))
+            saved.append(Saved(entry, id, done=mark is None))
+            grown = True
+        item = saved[position]
+        if isinstance(entry, Answer) and mark is not None and not item.done:
+            saved[position] = _write_answer(db, entry, mark, item, now.pieces)
+            grown = True
+    if grown and not fresh:
+        # Somebody goes on with it, so it is no longer deleted.
+        db.execute("UPDATE chats SET changed = ?, deleted_at = NULL WHERE id = ?", (at, chat))
+    return chat, saved
+
+
+def _place(db: sqlite3.Connection, now: Moment, identity: Any) -> tuple[int | None, list[Saved], int | None]:
+    """Where a chat goes: its id (None for a new one), what the database has of it, and what the new one branches from."""
+    branching = now.track.chat is None and now.track.origin is not None
+    track = now.track.origin if now.track.chat is None and now.track.origin is not None else now.track
+    chat, saved = track.chat, track.saved
+    if chat is None or track.identity != identity:
+        return None, [], None
+    found = [entry for (entry,) in db.execute("SELECT entry FROM places WHERE chat = ? ORDER BY position", (chat,))]
+    if not found:  # removed for good meanwhile
+        return None, [], None
+    same = 0
+    while (
+        same < min(len(saved), len(now.entries), len(found))
+        and saved[same].entry is now.entries[same]
+        and saved[same].id == found[same]
+    ):
+        same += 1
+    if not branching and same == len(saved) == len(found):
+        return chat, list(saved), None
+    # Entries were taken back, or another specchat went on with the same chat: the other end stays, this one is a branch.
+    return None, saved[:same], chat
+
+
+def _insert(db: sqlite3.Connection, entry: Entry, at: float) -> int:
+    match entry:
+        case Prompt(text):
+            values: tuple[Any, ...] = ("prompt", at, stored(text), None, None, None)
+        case Notice(text, severity):
+            values = ("notice", at, stored(text), severity, None, None)
+        case Answer():
+            values = ("answer", at, None, None, stored(entry.method), stored(entry.label))
+    id = db.execute(
+        "INSERT INTO entries (kind, created, text, severity, method, label) VALUES (?, ?, ?, ?, ?, ?)", values
+    ).lastrowid
+    assert id is not None
+    if isinstance(entry, Prompt):
+        index(db, id, entry.text)
+    return id
+
+
+def _write_answer(db: sqlite3.Connection, answer: Answer, mark: Mark, item: Saved, pieces: Pieces) -> Saved:
+    """Add what an answer has gained."""
+    done = mark.reason is not None
+    tail = "".join(run.text for run in answer.runs[mark.steps : mark.runs]) if done else ""
+    runs, parts = item.runs, item.parts
+    if mark.steps > runs or tail:
+        data = pack(answer, answer.pieces if len(answer.pieces) else pieces, runs, mark.steps, tail)
+        db.execute("INSERT INTO steps VALUES (?, ?, ?)", (item.id, parts, data))
+        runs, parts = mark.steps, parts + 1
+    db.execute(
+        "UPDATE entries SET method = ?, label = ?, figures = ?, reason = ? WHERE id = ?",
+        (stored(answer.method), stored(answer.label), _json(figures_body(mark.figures)), mark.reason, item.id),
+    )
+    if done:
+        text = "".join(run.text for run in answer.runs[: mark.runs])
+        _write_text(db, item.id, text)
+    return Saved(answer, item.id, runs, parts, done)
+
+
+def _write_text(db: sqlite3.Connection, entry: int, text: str) -> None:
+    before, indexed = db.execute("SELECT text, indexed FROM entries WHERE id = ?", (entry,)).fetchone()
+    db.execute("UPDATE entries SET text = ? WHERE id = ?", (stored(text), entry))
+    index(db, entry, text, loaded(before)[:indexed])
+
+
+def catch_up(db: sqlite3.Connection) -> None:
+    """Let answers be found that were being written when specchat was killed, in a transaction. Should another specchat be
+    writing one just now, it replaces the text when it is done."""
+    for (id,) in db.execute("SELECT id FROM entries WHERE kind = 'answer' AND reason IS NULL AND indexed = 0").fetchall():
+        if text := text_of(parts_of(db, id)):
+            _write_text(db, id, text)
+
+
+def _json(body: dict[str, Any]) -> str:
+    try:
+        text = dump(body)
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(body)
+    return text

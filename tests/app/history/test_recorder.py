@@ -1,0 +1,283 @@
+"""A chat is saved while it is written, and comes back as it was."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from specchat.app.dialogue import Dialogue
+from specchat.app.history import recorder as recorder_module
+from specchat.app.history.chats import Chats
+from specchat.app.history.recorder import Recorder
+from specchat.app.history.store import Store
+from specchat.app.transcript import Answer, Notice, Prompt, Transcript
+from specchat.engine.messages import PieceTable, Steps
+
+Say = Callable[..., None]
+
+
+def same(one: Transcript, other: Transcript) -> None:
+    """Assert that two chats look alike, down to the colours, figures and trees."""
+    assert [type(entry) for entry in one.entries] == [type(entry) for entry in other.entries]
+    assert one.system == other.system
+    for left, right in zip(one.entries, other.entries, strict=True):
+        assert left.text == right.text
+        if isinstance(left, Notice):
+            assert isinstance(right, Notice)
+            assert left.severity == right.severity
+        if isinstance(left, Answer):
+            assert isinstance(right, Answer)
+            assert left.runs == right.runs
+            assert list(left.log) == list(right.log)
+            assert (left.method, left.label, left.reason, left.methods) == (
+                right.method,
+                right.label,
+                right.reason,
+                right.methods,
+            )
+            assert left.figures.tokens_per_second == right.figures.tokens_per_second
+            assert left.figures.acceptance == right.figures.acceptance
+            assert left.figures.prefill_seconds == right.figures.prefill_seconds
+            assert [left.pieces.text(t) for t in left.log.tokens()] == [right.pieces.text(t) for t in right.log.tokens()]
+            assert left.totals.histogram == right.totals.histogram
+
+
+def test_a_chat_comes_back_with_its_colours_figures_and_trees(
+    recorder: Recorder, chats: Chats, dialogue: Dialogue, engine: Any, say: Say, tree_steps: Any, vocabulary: list[str]
+) -> None:
+    dialogue.handle(PieceTable(2, vocabulary))
+    dialogue.transcript.system = "Be brief."
+    dialogue.notice("The draft model is missing.", "warning")
+    say("How does it work?\nIn a few words.")
+    recorder.note(dialogue)
+    assert dialogue.submit("And the tree?")
+    engine.begin(tree_steps())
+    engine.finish("length", tail=" …")
+    dialogue.drain()
+    recorder.note(dialogue)
+    assert recorder.settle()
+    (row,) = chats.newest()
+    assert (row.title, row.model, row.answers) == ("How does it work? In a few words.", "builtin", 2)
+    opened = chats.open(row.id)
+    same(opened.transcript, dialogue.transcript)
+    assert opened.settings["method"] == "lookup"
+    assert opened.model["context"] == 4096
+    assert not opened.damaged
+
+
+def test_an_answer_is_there_as_far_as_it_is_while_it_is_written(
+    recorder: Recorder, chats: Chats, dialogue: Dialogue, engine: Any, make_steps: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(recorder_module, "FLUSH_SECONDS", 0.0)
+    dialogue.submit("Go")
+    engine.begin()
+    texts = []
+    for _ in range(3):
+        engine.events.append(Steps(engine.asked.id, make_steps("One more, and more. ")))
+        dialogue.drain()
+        recorder.note(dialogue)
+        assert recorder.settle()
+        (answer,) = chats.open(chats.latest().id).transcript.answers()
+        assert answer.reason == "unfinished"
+        texts.append(answer.text)
+    assert texts[2] == dialogue.transcript.answers()[0].text
+    assert len(texts[0]) < len(texts[1]) < len(texts[2])
+    engine.finish(tail="!")
+    dialogue.drain()
+    recorder.note(dialogue)
+    recorder.settle()
+    same(chats.open(chats.latest().id).transcript, dialogue.transcript)
+    assert [found.chat.id for found in chats.search('"one and"')] == []
+    assert [found.chat.id for found in chats.search('"MORE. one"')] == [chats.latest().id]
+
+
+def test_nothing_is_written_for_a_look_that_brought_nothing_new(recorder: Recorder, dialogue: Dialogue, say: Say) -> None:
+    handed = []
+    recorder._hand_over = lambda dialogue, transcript: handed.append(transcript)  # type: ignore[method-assign]
+    recorder.note(dialogue)
+    dialogue.notice("Only a notice.")
+    recorder.note(dialogue)
+    assert not handed
+    say("Hello")
+    for _ in range(5):
+        recorder.note(dialogue)
+    assert len(handed) == 1
+
+
+def test_looks_at_a_growing_answer_are_spaced(recorder: Recorder, dialogue: Dialogue, engine: Any, make_steps: Any) -> None:
+    handed = []
+    recorder._hand_over = lambda dialogue, transcript: handed.append(transcript)  # type: ignore[method-assign]
+    dialogue.submit("Go")
+    engine.begin()
+    for _ in range(50):
+        engine.events.append(Steps(engine.asked.id, make_steps("word")))
+        dialogue.drain()
+        recorder.note(dialogue)
+    assert len(handed) <= 2
+    engine.finish()
+    dialogue.drain()
+    recorder.note(dialogue)
+    assert len(handed) <= 3
+    assert recorder._last[0][3] == "eos"
+
+
+def test_a_chat_that_is_left_is_saved_to_its_last_word(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
+    say("First", finish=False)
+    recorder.note(dialogue)
+    answer = dialogue.answer
+    assert answer is not None
+    answer.runs.append(answer.runs[-1])
+    answer.log.append(answer.log.record(0))
+    answer.finish("cancelled")
+    dialogue.clear()
+    recorder.note(dialogue)
+    recorder.settle()
+    assert chats.open(chats.latest().id).transcript.answers()[0].text == answer.text
+    assert chats.open(chats.latest().id).transcript.answers()[0].reason == "cancelled"
+
+
+def test_the_end_waits_for_the_last_word(file: Path, dialogue: Dialogue, say: Say) -> None:
+    recorder = Recorder(file)
+    say("Quick")
+    recorder.close(dialogue)
+    with Store(file) as store:
+        same(Chats(store).open(1).transcript, dialogue.transcript)
+
+
+def test_going_on_with_an_opened_chat_is_saved_in_its_place(
+    recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say
+) -> None:
+    say("First question")
+    recorder.note(dialogue)
+    recorder.settle()
+    first = chats.latest().id
+    dialogue.transcript = chats.open(first).transcript
+    recorder.note(dialogue)
+    recorder.settle()
+    before = chats.latest().changed
+    say("Second question")
+    recorder.note(dialogue)
+    recorder.settle()
+    assert chats.count() == 1
+    assert chats.latest().changed > before
+    assert chats.latest().answers == 2
+    same(chats.open(first).transcript, dialogue.transcript)
+    (entries,) = chats.store.db.execute("SELECT count(*) FROM entries").fetchone()
+    assert entries == 4
+
+
+def test_entries_taken_back_stay_in_the_chat_as_it_was(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
+    say("Shared")
+    say("Old end", "An old answer.")
+    recorder.note(dialogue)
+    recorder.settle()
+    del dialogue.transcript.entries[2:]
+    say("New end", "A new answer.")
+    recorder.note(dialogue)
+    recorder.settle()
+    new, old = chats.newest()
+    assert new.parent == old.id
+    assert [e.text for e in chats.open(old.id).transcript.entries[2:]] == ["Old end", "An old answer."]
+    same(chats.open(new.id).transcript, dialogue.transcript)
+    assert {found.chat.id for found in chats.search("Shared")} == {old.id, new.id}
+
+
+def test_a_branch_shares_its_beginning(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
+    say("Shared")
+    before = dialogue.transcript
+    dialogue.transcript = recorder.branch(dialogue, "The other way")
+    recorder.note(dialogue)
+    recorder.settle()
+    assert [row.title for row in chats.newest()] == ["The other way", "Shared"]
+    say("On")
+    recorder.note(dialogue)
+    dialogue.transcript = before
+    say("Elsewhere")
+    recorder.note(dialogue)
+    recorder.settle()
+    titles = {row.title: row.id for row in chats.newest()}
+    assert [e.text for e in chats.open(titles["The other way"]).transcript.entries if isinstance(e, Prompt)] == ["Shared", "On"]
+    assert [e.text for e in chats.open(titles["Shared"]).transcript.entries if isinstance(e, Prompt)] == ["Shared", "Elsewhere"]
+    (entries,) = chats.store.db.execute("SELECT count(*) FROM entries").fetchone()
+    assert entries == 6
+
+
+def test_a_given_title_stays(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
+    say("A question")
+    recorder.rename(dialogue, "Lamps")
+    recorder.settle()
+    dialogue.transcript = chats.open(chats.latest().id).transcript
+    say("Another")
+    recorder.note(dialogue)
+    recorder.settle()
+    assert [row.title for row in chats.newest()] == ["Lamps"]
+
+
+def test_the_chat_of_a_file_is_kept_once_it_goes_on(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
+    dialogue.transcript = Transcript([Prompt("From a file"), Notice("Hm.")])
+    recorder.track(dialogue.transcript).quiet = 2
+    recorder.note(dialogue)
+    recorder.settle()
+    assert chats.count() == 0
+    say("More")
+    recorder.note(dialogue)
+    recorder.settle()
+    assert [row.title for row in chats.newest()] == ["From a file"]
+
+
+def test_two_at_once_see_each_other_and_go_on_with_the_same_chat_side_by_side(
+    file: Path, chats: Chats, dialogue: Dialogue, engine: Any, say: Say
+) -> None:
+    one, two = Recorder(file), Recorder(file)
+    say("Of the first")
+    one.note(dialogue)
+    one.settle()
+    of_one = dialogue.transcript
+    dialogue.transcript = Transcript()
+    say("Of the second")
+    two.note(dialogue)
+    two.settle()
+    assert [row.title for row in chats.newest()] == ["Of the second", "Of the first"]
+    dialogue.transcript = chats.open(1).transcript
+    say("Second goes on")
+    two.note(dialogue)
+    two.settle()
+    dialogue.transcript = of_one
+    say("First goes on")
+    one.note(dialogue)
+    one.close()
+    two.close()
+    prompts = {
+        row.id: [e.text for e in chats.open(row.id).transcript.entries if isinstance(e, Prompt)] for row in chats.newest()
+    }
+    assert prompts == {
+        1: ["Of the first", "Second goes on"],
+        2: ["Of the second"],
+        3: ["Of the first", "First goes on"],
+    }
+
+
+def test_two_that_begin_with_no_database_make_one(tmp_path: Path, dialogue: Dialogue, say: Say) -> None:
+    say("Hello")
+    for n in range(10):
+        file = tmp_path / str(n) / "history.db"
+        several = [Recorder(file) for _ in range(4)]
+        for recorder in several:
+            recorder.close()
+            assert recorder.sentences() == []
+        with Store(file) as store:
+            assert Chats(store).count() == 0
+        assert [name for name in os.listdir(file.parent) if "damaged" in name] == []
+
+
+def test_others_on_the_machine_cannot_read_it(recorder: Recorder, file: Path, dialogue: Dialogue, say: Say) -> None:
+    say("A secret")
+    recorder.note(dialogue)
+    recorder.settle()
+    for name in ("history.db", "history.db-wal"):
+        assert stat.S_IMODE((file.parent / name).stat().st_mode) == 0o600
+    assert sqlite3.connect(file).execute("PRAGMA journal_mode").fetchone() == ("wal",)
