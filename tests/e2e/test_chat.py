@@ -123,3 +123,29 @@ def test_resizing_in_mid_answer(env: dict[str, str], slow_record: str) -> None:
         terminal.wait("finished", 40)
         terminal.send("\x11")
         assert terminal.exit_code() == 0
+
+
+@pytest.mark.slow
+def test_type_race_switch_and_quit(env: dict[str, str]) -> None:
+    with Terminal([SPECCHAT], env=env, columns=120, lines=36) as terminal:
+        terminal.wait("ready", 60)
+        terminal.send("Repeat this text exactly: the lamp and the boat and the lamp.")
+        terminal.wait("the boat and the lamp.", 10)
+        terminal.send("\x1b[15~")  # F5: the race's set-up, on the draft
+        terminal.wait("enter start", 10)
+        terminal.send("\r")
+        terminal.wait(lambda text: "wins in" in text and text.count("identical") >= 2, 60)
+        assert "≠" not in terminal.text
+        terminal.send("\x1b")
+        # Back in the chat: the draft is where it was, and is sent now.
+        terminal.wait(lambda text: "wins in" not in text and "the boat and the lamp." in text, 10)
+        terminal.send("\r")
+        terminal.wait("finished ·", 60)
+        terminal.send("\x0e")  # ctrl+n
+        terminal.wait("◆ ngram", 10)
+        terminal.send("What is prompt lookup?\r")
+        terminal.wait(lambda text: text.count("finished ·") >= 2 and "ngram" in text, 60)
+        terminal.send("\x1bOS\x1bOS")  # F4 twice: the token tree
+        terminal.wait(lambda text: "numbers" in text and "nodes" in text, 10)
+        terminal.send("\x11")
+        assert terminal.exit_code() == 0
