@@ -73,7 +73,7 @@ class ChatScreen(Screen[None]):
     def on_mount(self) -> None:
         """Catch up with what came before there was a screen."""
         way = next(way for way in WAYS if way == self.chat.settings.colours)
-        self.view.colouring = way
+        self.view.colouring = self.panel.colouring = way
         self.query_one("#keys", KeyBar).colouring = effective(way, self.app.no_color)
         self.panel.open("" if self.chat.settings.panel == "off" else self.chat.settings.panel)
         self.refresh_dialogue()
@@ -111,7 +111,8 @@ class ChatScreen(Screen[None]):
 
     def colouring(self, way: Way) -> None:
         """Tell runs apart in another way, and say how to read it."""
-        self.view.colouring = way
+        self.view.colouring = self.panel.colouring = way
+        self.panel.update(now=True)
         self.query_one("#keys", KeyBar).colouring = effective(way, self.app.no_color)
         parts = legend(effective(way, self.app.no_color)) or [("runs are not coloured", "$quiet")]
         self.query_one(StatusLine).flash(Content.assemble(("colours: ", "$quiet"), (way, "bold $foreground"), "   ", *parts))

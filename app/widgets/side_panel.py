@@ -12,6 +12,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
 
+from ..colouring import Way, effective
 from ..dialogue import Dialogue
 from ..keymap import CHAT, display
 from ..transcript import Answer
@@ -84,6 +85,8 @@ class SidePanel(Vertical):
         """The one that is open; empty if none is."""
         self.selected: tuple[Answer, int] | None = None
         """Answer and run that are inspected; None for the latest."""
+        self.colouring: Way = "cycle"
+        """How the transcript tells runs apart."""
         self._transcript = dialogue.transcript
         defaults = {key.id: key.keys for key in CHAT}
         self._keys = {name: display(keymap.get(name, keys)) for name, keys in defaults.items()}
@@ -179,7 +182,8 @@ class SidePanel(Vertical):
                     keys = f"{self._keys['step']} one step, {self._keys['pause']} go on"
                 else:
                     keys = f"{self._keys['pause']} pauses, {self._keys['step']} steps"
-                return tree_lines(answer, index, pieces, cells, height, paused=paused, keys=keys)
+                way = effective(self.colouring, self.app.no_color)
+                return tree_lines(answer, index, pieces, cells, height, way=way, paused=paused, keys=keys)
             case "method":
                 name = dialogue.switching or dialogue.method
                 return method_lines(

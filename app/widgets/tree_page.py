@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ..cells import fit, one_line
 from ..charts import bar, percent
+from ..colouring import Way, style_name
 from ..pieces import Pieces
 from ..transcript import Answer
 from ..tree_rows import Role, StepTree, TreeRow, tree_rows
@@ -13,6 +14,9 @@ from .line_view import Line, ends, length, line, paragraph, track
 
 BAR_CELLS = 8
 """Of the bar beside a probability."""
+
+LEAST_SHOWN = 0.01
+"""Probabilities below this have no bar."""
 
 BAR_FROM = 42
 """Least width of a page that has bars."""
@@ -42,7 +46,15 @@ LEGEND = (
 
 
 def tree_lines(
-    answer: Answer | None, index: int | None, pieces: Pieces, cells: int, height: int, *, paused: bool = False, keys: str = ""
+    answer: Answer | None,
+    index: int | None,
+    pieces: Pieces,
+    cells: int,
+    height: int,
+    *,
+    way: Way = "cycle",
+    paused: bool = False,
+    keys: str = "",
 ) -> list[Line]:
     """The page.
 
@@ -52,6 +64,7 @@ def tree_lines(
         pieces: token texts of the model.
         cells: width.
         height: rows, all of which the tree may take.
+        way: in which the transcript tells runs apart, as `effective` has it: the path looks like its run there.
         paused: whether the answer waits between two steps.
         keys: what goes on where it waits, such as "F9 one step".
     """
@@ -65,9 +78,8 @@ def tree_lines(
     record = answer.log.record(step)
     pending = answer.log.record(step - 1).tokens[-1:] if step else []
     tree = StepTree.of(record, pending[0] if pending else -1)
-    shade = answer.runs[step].shade
-    lit = f"$run-{shade} on $run-{shade}-tint" if shade >= 0 else "$foreground"
-    trunk = f"$run-{shade}" if shade >= 0 else "$primary"
+    run = answer.runs[step]
+    lit, trunk = _colours(style_name(way, run.shade, run.tokens))
 
     out = _head(answer, step, cells, selected=index is not None, paused=paused, keys=keys)
     if record.note:
@@ -86,6 +98,18 @@ def tree_lines(
     if not tight:
         out += foot
     return out
+
+
+def _colours(name: str) -> tuple[str, str]:
+    """Styles of the tokens on the path, and of the line beside them, from the name of their run's style."""
+    kind, _, number = name.partition("-")
+    match kind:
+        case "run" | "heat":
+            return f"${name} on ${name}-tint", f"${name}"
+        case "line":
+            return "underline $foreground" if int(number) % 2 == 0 else "$foreground", "$primary"
+        case _:
+            return "$foreground", "$primary"
 
 
 def _nothing(answer: Answer | None, cells: int, *, paused: bool, keys: str) -> list[Line]:
@@ -160,7 +184,8 @@ def _row(row: TreeRow, cells: int, side: int, lit: str, trunk: str) -> Line:
         return left
     accepted = any(span.role in ("path", "choice") for span in row.spans)
     gap = cells - side - length(left)
-    drawn = track(bar(row.prob, BAR_CELLS), BAR_CELLS, trunk if accepted else "$quiet") if side > 5 else ()
+    shown = bar(row.prob, BAR_CELLS) if row.prob >= LEAST_SHOWN else ""
+    drawn = track(shown, BAR_CELLS, trunk if accepted else "$quiet") if side > 5 else ()
     return (
         *left,
         (" " * (gap + (side > 5)), ""),

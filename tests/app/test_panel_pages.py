@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from specchat.app.catalog import known_methods
 from specchat.app.cells import width
+from specchat.app.colouring import Way
 from specchat.app.explanations import EXPLAIN
 from specchat.app.pieces import Pieces
+from specchat.app.themes import heat_step
 from specchat.app.transcript import Answer
 from specchat.app.widgets.line_view import Line, ends, length, line, paragraph
 from specchat.app.widgets.method_page import method_lines
@@ -148,3 +150,24 @@ def test_gains_and_losses_have_their_colours(written: Make, tree_steps: Make) ->
     assert "$error" in styles
     fast = numbers_lines(written(tree_steps() * 3), "fusion", Tallies(), 44)
     assert any(style == "bold $success" for row in fast for _, style in row)
+
+
+@pytest.mark.parametrize(
+    ("way", "style"),
+    [
+        ("cycle", "bold $run-0 on $run-0-tint"),
+        ("heat", "bold $heat-3 on $heat-3-tint"),
+        ("underline", "bold underline $foreground"),
+        ("off", "bold $foreground"),
+    ],
+)
+def test_the_path_looks_like_its_run_in_the_transcript(written: Make, vocabulary: list[str], way: Way, style: str) -> None:
+    rows = tree_lines(written(), 1, Pieces(vocabulary), 50, 30, way=way)
+    assert heat_step(4) == 3
+    assert next(found for row in rows for part, found in row if part == "␣climbed") == style
+
+
+def test_a_hopeless_token_has_no_bar(written: Make, vocabulary: list[str]) -> None:
+    rows = tree_lines(written(), 3, Pieces(vocabulary), 50, 30)
+    bars = {part: row[-3][0] for row in rows for part, _ in row if part in ("␣about", "␣a")}
+    assert bars == {"␣about": "", "␣a": "━╸"}
