@@ -144,7 +144,7 @@ class Racing:
         else:
             found, source = talk(dialogue, None), "The last message of this chat."
         if found is None:
-            source = "An example: what you type into the input box is raced on instead."
+            source = "An example: type a prompt of your own, then F5."
             found = talk(dialogue, STARTERS[0].prompt)
         assert found is not None, "a prompt was given"
         return found[0], found[1], source
