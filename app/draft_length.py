@@ -87,7 +87,7 @@ def why_none(method: Method) -> str:
 def lengthen(dialogue: Dialogue, direction: int) -> str:
     """Make the drafts of the method in force longer (1) or shorter (−1) from the next step on; says what was done."""
     name = dialogue.switching or dialogue.method
-    method, settings = dialogue.methods[name], dialogue.settings.get(name, {})
+    method, settings = dialogue.methods.get(name) or Method(name), dialogue.settings.get(name, {})
     length = length_of(method, settings)
     if length is None:
         return why_none(method)

@@ -13,7 +13,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from ..colouring import Way, effective
-from ..dialogue import Dialogue
+from ..dialogue import Dialogue, Method
 from ..keymap import CHAT, display
 from ..transcript import Answer
 from .line_view import Line, LineView
@@ -187,7 +187,7 @@ class SidePanel(Vertical):
             case "method":
                 name = dialogue.switching or dialogue.method
                 return method_lines(
-                    dialogue.methods[name],
+                    dialogue.methods.get(name) or Method(name),
                     dialogue.label_of(name),
                     dialogue.settings.get(name, {}),
                     next((a.by_method[name] for a in self._answers() if name in a.by_method), None),

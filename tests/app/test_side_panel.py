@@ -311,6 +311,18 @@ async def test_the_method_page_follows_the_method_and_its_settings(make_chat: Ma
         assert "lossy" in shown(app)
 
 
+async def test_a_method_that_the_chat_does_not_know_breaks_nothing(make_chat: Make, engine: Any) -> None:
+    app = make_chat(panel="method")
+    async with app.run_test(size=SIZE) as pilot:
+        await loaded(app, pilot, engine)
+        app.dialogue.method = "gone"
+        app.changed()
+        await pilot.pause()
+        assert shown(app).splitlines()[1].split() == ["gone"]
+        await pilot.press("ctrl+up")
+        assert "gone has no setting for the length" in app.chat_screen.query_one("#status").render().plain
+
+
 # What it looks like
 
 
