@@ -143,10 +143,11 @@ class Recorder:
                     if batch and store.moved:
                         store.close()
                         store = self._opened()
+                    written = len(batch)
                     for key in list(batch):
                         self._write(store, batch[key])
                         del batch[key]
-                    if batch and self._failing:
+                    if written and self._failing:
                         self._failing = False
                         self._say("The chat is saved in the history again.", False)
                 except sqlite3.Error as error:

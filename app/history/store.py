@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -45,10 +46,12 @@ def damaged(error: sqlite3.Error) -> bool:
 
 def trouble(error: Exception, path: Path) -> str:
     """What is wrong, and what to do, in a sentence."""
-    said = str(error).lower()
-    if "full" in said or getattr(error, "errno", 0) == 28:
+    # What an OSError says has the path in it, which may say anything.
+    said = "" if isinstance(error, OSError) else str(error)
+    number = error.errno if isinstance(error, OSError) else None
+    if "disk is full" in said or number == errno.ENOSPC:
         return f"The disk of {short(path.parent)} is full: free some space there."
-    if "readonly" in said or "read-only" in said or getattr(error, "errno", 0) in (13, 30):
+    if "readonly" in said or number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"{short(path)} cannot be written: make the file and its folder writable, or name another in SPECCHAT_DATA."
     if "locked" in said:
         return f"{short(path)} has been busy for {BUSY_SECONDS:.0f} s: another program holds it; end that."

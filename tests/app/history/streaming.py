@@ -1,0 +1,79 @@
+"""A process that streams synthetic answers into the history until it is killed, and says on its standard output how far it is.
+
+python streaming.py FILE NAME
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from specchat.app.dialogue import Dialogue, Method
+from specchat.app.history.recorder import Recorder
+from specchat.engine.messages import Finished, Generate, Loaded, Started, StepRecord, Steps
+
+FRAME_SECONDS = 1 / 30
+"""How often the chat looks for events, and so calls the recorder."""
+
+
+class Engine:
+    """Answers to what is asked with numbers in order."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = [Loaded(1, {"name": "synthetic"})]
+        self.ids = 0
+        self.asked = 0
+
+    def drain(self) -> list[Any]:
+        events, self.events = self.events, []
+        return events
+
+    def send(self, command: Any) -> None:
+        if isinstance(command, Generate):
+            self.asked = command.id
+            self.events.append(Started(command.id, "main", command.method, "identical", 5, 0))
+
+    def next_id(self) -> int:
+        self.ids += 1
+        return self.ids
+
+    def load(self, model: str, **options: Any) -> int:
+        return 1
+
+
+def main(file: Path, name: str) -> None:
+    """Stream for ever."""
+    pick = random.Random(name)
+    engine = Engine()
+    dialogue = Dialogue(engine, "synthetic", {"lookup": Method("lookup")}, "lookup")
+    recorder = Recorder(file)
+    dialogue.drain()
+    chat = 0
+    while True:
+        chat += 1
+        for _ in range(pick.choice((1, 2, 3))):
+            dialogue.submit(f"{name} {chat}")
+            number = 0
+            for _ in range(pick.randrange(1, 60)):
+                steps = []
+                for _ in range(pick.randrange(4)):
+                    tokens = list(range(number, number + pick.choice((1, 2, 5))))
+                    steps.append(StepRecord("lookup", tokens, "".join(f" {token}" for token in tokens), 4, len(tokens) - 1, 5))
+                    number += len(tokens)
+                engine.events.append(Steps(engine.asked, steps))
+                dialogue.drain()
+                recorder.note(dialogue)
+                answers = dialogue.transcript.answers()
+                print(time.monotonic(), chat, len(answers), number, flush=True)
+                time.sleep(FRAME_SECONDS)
+            engine.events.append(Finished(engine.asked, "eos", "", 0.1, 1.0))
+            dialogue.drain()
+            recorder.note(dialogue)
+        dialogue.clear()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,369 @@
+"""Whatever is wrong with the database, the chat goes on, and a sentence says what to do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.dialogue import Dialogue
+from specchat.app.history import recorder as recorder_module
+from specchat.app.history import schema
+from specchat.app.history import store as store_module
+from specchat.app.history.chats import Chats
+from specchat.app.history.recorder import Recorder
+from specchat.app.history.store import Store, purge
+from specchat.app.history.writing import moment
+from specchat.backends.base import UserError
+
+Say = Callable[..., None]
+
+
+def told(recorder: Recorder) -> str:
+    return " ".join(sentence for sentence, _ in recorder.sentences())
+
+
+def keep(recorder: Recorder, dialogue: Dialogue) -> None:
+    recorder.note(dialogue)
+    assert recorder.settle()
+
+
+def names(file: Path, part: str) -> list[str]:
+    return sorted(name for name in os.listdir(file.parent) if part in name)
+
+
+def old_database(file: Path) -> None:
+    """One of version 1 with a prompt and an answer."""
+    file.parent.mkdir(parents=True)
+    db = sqlite3.connect(file)
+    schema._first(db)
+    db.execute("PRAGMA user_version = 1")
+    db.execute("INSERT INTO chats (title, created, changed, model, about) VALUES ('Old', 1, 2, 'builtin', '{}')")
+    db.execute("INSERT INTO entries (kind, created, text) VALUES ('prompt', 1, 'What burned on the rock?')")
+    db.execute(
+        "INSERT INTO entries (kind, created, text, method, label, reason, figures)"
+        " VALUES ('answer', 1, 'A lamp.', 'lookup', 'identical', 'eos', '{}')"
+    )
+    db.executemany("INSERT INTO places VALUES (1, ?, ?)", [(0, 1), (1, 2)])
+    db.commit()
+    db.close()
+
+
+def test_an_older_database_is_brought_up_to_date_and_kept(file: Path) -> None:
+    old_database(file)
+    with Store(file) as store:
+        chats = Chats(store)
+        assert chats.newest()[0].answers == 1
+        assert [found.excerpt[1] for found in chats.search("LAMP")] == ["lamp"]
+        assert [found.chat.title for found in chats.search("burned rock")] == ["Old"]
+        (sentence,) = store.told
+        assert "brought up to date" in sentence
+    (copy,) = names(file, "version-1")
+    assert copy in sentence
+    before = sqlite3.connect(file.parent / copy)
+    assert before.execute("PRAGMA user_version").fetchone() == (1,)
+    assert before.execute("SELECT title FROM chats").fetchone() == ("Old",)
+    with Store(file) as store:
+        assert store.told == []
+
+
+def test_a_migration_that_fails_leaves_the_database_as_it_was(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old_database(file)
+
+    def broken(db: sqlite3.Connection) -> None:
+        schema._second(db)
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(store_module, "MIGRATIONS", (schema._first, broken))
+    with pytest.raises(UserError, match="is full: free some space"):
+        Store(file)
+    db = sqlite3.connect(file)
+    assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    assert "words" not in {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+
+
+def test_a_newer_database_is_refused_and_the_chat_goes_on(file: Path, dialogue: Dialogue, say: Say) -> None:
+    Store(file).close()
+    db = sqlite3.connect(file)
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    recorder = Recorder(file)
+    say("Hello")
+    keep(recorder, dialogue)
+    assert re.search(r"written by a newer specchat: update this one.*goes on without", told(recorder))
+    assert recorder.off
+    recorder.note(dialogue)
+    recorder.close(dialogue)
+    assert sqlite3.connect(file).execute("PRAGMA user_version").fetchone() == (99,)
+    assert names(file, "damaged") == []
+
+
+@pytest.mark.parametrize(
+    "content", [b"This is no database, and never was one. " * 200, b"SQLite format 3\0" + bytes(5000)], ids=["text", "zeros"]
+)
+def test_a_damaged_database_is_put_aside(file: Path, dialogue: Dialogue, say: Say, content: bytes) -> None:
+    file.parent.mkdir()
+    file.write_bytes(content)
+    recorder = Recorder(file)
+    say("Hello")
+    keep(recorder, dialogue)
+    sentence = told(recorder)
+    assert re.search(
+        r"damaged: it was put aside as .*history-damaged-\d{4}-\d\d-\d\d-\d{6}\.db, and a new one begins", sentence
+    )
+    (aside,) = names(file, "damaged")
+    assert (file.parent / aside).read_bytes() == content
+    recorder.close()
+    with Store(file) as store:
+        assert Chats(store).latest().title == "Hello"
+
+
+def test_somebody_elses_database_is_put_aside(file: Path) -> None:
+    file.parent.mkdir()
+    db = sqlite3.connect(file)
+    db.execute("CREATE TABLE recipes (name)")
+    db.commit()
+    db.close()
+    with Store(file) as store:
+        assert "put aside" in store.told[0]
+    (aside,) = names(file, "damaged")
+    assert sqlite3.connect(file.parent / aside).execute("SELECT * FROM recipes").fetchall() == []
+
+
+def test_damage_in_the_middle_of_a_chat_costs_nothing_of_it(file: Path, dialogue: Dialogue, say: Say) -> None:
+    recorder = Recorder(file)
+    say("Before")
+    keep(recorder, dialogue)
+    recorder.close()
+    # Every page but the first, which has the schema.
+    data = bytearray(file.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    file.write_bytes(data)
+    recorder = Recorder(file)
+    keep(recorder, dialogue)
+    say("After")
+    keep(recorder, dialogue)
+    assert "put aside" in told(recorder)
+    recorder.close()
+    with Store(file) as store:
+        (row,) = Chats(store).newest()
+        assert [entry.text for entry in Chats(store).open(row.id).transcript.entries][::2] == ["Before", "After"]
+
+
+def test_a_database_that_vanishes_is_begun_anew_with_the_whole_chat(file: Path, dialogue: Dialogue, say: Say) -> None:
+    recorder = Recorder(file)
+    say("Before")
+    keep(recorder, dialogue)
+    shutil.rmtree(file.parent)
+    say("After")
+    keep(recorder, dialogue)
+    recorder.close()
+    with Store(file) as store:
+        (row,) = Chats(store).newest()
+        assert row.answers == 2
+
+
+def test_a_full_disk_is_told_once_and_made_up_for(
+    file: Path, dialogue: Dialogue, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "RETRY_SECONDS", 0.01)
+    full = True
+    tries = 0
+    from specchat.app.history.writing import write as real
+
+    def write(*given: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        if full:
+            real(*given)
+            raise sqlite3.OperationalError("database or disk is full")
+        return real(*given)
+
+    monkeypatch.setattr(recorder_module, "write", write)
+    recorder = Recorder(file)
+    say("First")
+    recorder.note(dialogue)
+    assert not recorder.settle(0.3)
+    say("Second")
+    recorder.note(dialogue)
+    assert not recorder.settle(0.1)
+    assert tries > 3
+    sentences = recorder.sentences()
+    assert len(sentences) == 1
+    assert re.search("not saved for now: The disk of .* is full: free some space", sentences[0][0])
+    full = False
+    assert recorder.settle()
+    assert "saved in the history again" in told(recorder)
+    recorder.close()
+    with Store(file) as store:
+        (row,) = Chats(store).newest()
+        assert row.answers == 2
+
+
+def test_the_end_does_not_wait_for_a_full_disk(
+    file: Path, dialogue: Dialogue, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(*_: Any) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(recorder_module, "write", write)
+    recorder = Recorder(file)
+    say("First")
+    recorder.close(dialogue)
+    assert not recorder._thread.is_alive()
+
+
+def test_a_folder_that_cannot_be(tmp_path: Path, dialogue: Dialogue, say: Say) -> None:
+    (tmp_path / "data").write_text("a file where the folder should be")
+    recorder = Recorder(tmp_path / "data" / "history.db")
+    say("Hello")
+    keep(recorder, dialogue)
+    assert re.search("cannot be used.*the chat goes on without its history", told(recorder), re.IGNORECASE)
+    recorder.close(dialogue)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder(file: Path, dialogue: Dialogue, say: Say) -> None:
+    Store(file).close()
+    file.chmod(0o400)
+    file.parent.chmod(0o500)
+    recorder = Recorder(file)
+    say("Hello")
+    keep(recorder, dialogue)
+    assert "cannot be written: make the file and its folder writable" in told(recorder)
+    recorder.close()
+    file.parent.chmod(0o700)
+
+
+MOUNTED = """
+import os, random, sys
+sys.path.insert(0, {here!r})
+from pathlib import Path
+import subprocess
+from streaming import Engine
+from specchat.app.dialogue import Dialogue, Method
+from specchat.app.history.recorder import Recorder
+from specchat.app.history import recorder as module
+from specchat.app.history.store import Store
+from specchat.app.history.chats import Chats
+from specchat.engine.messages import Finished, StepRecord, Steps
+
+module.RETRY_SECONDS = 0.05
+folder = Path({folder!r})
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=True)
+engine = Engine()
+dialogue = Dialogue(engine, "m", {{"lookup": Method("lookup")}}, "lookup")
+dialogue.drain()
+
+def say(text):
+    dialogue.submit(text)
+    engine.events += [Steps(engine.asked, [StepRecord("lookup", [1], text)]), Finished(engine.asked, "eos", "", 0.1, 1.0)]
+    dialogue.drain()
+
+recorder = Recorder(folder / "history.db")
+say("First")
+recorder.note(dialogue)
+assert recorder.settle()
+ballast = os.open(folder / "ballast", os.O_WRONLY | os.O_CREAT)
+try:
+    while True:
+        os.write(ballast, bytes(4096))
+except OSError:
+    os.close(ballast)
+say("Second" + "".join(chr(random.randrange(33, 0x3000)) for _ in range(30000)))
+recorder.note(dialogue)
+assert not recorder.settle(1)
+print(recorder.sentences())
+(folder / "ballast").unlink()
+assert recorder.settle(), recorder.sentences()
+print(recorder.sentences())
+recorder.close()
+with Store(folder / "history.db") as store:
+    print([row.answers for row in Chats(store).newest()], store.told)
+subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+recorder = Recorder(folder / "history.db")
+say("Third")
+recorder.note(dialogue)
+assert recorder.settle()
+print(recorder.sentences())
+recorder.close(dialogue)
+"""
+
+
+def test_a_real_disk_that_is_full_and_one_that_is_read_only(tmp_path: Path) -> None:
+    may = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if shutil.which("unshare") else None
+    if may is None or may.returncode:
+        pytest.skip("mounting is not allowed here")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    script = MOUNTED.format(here=str(Path(__file__).parent), folder=str(folder))
+    done = subprocess.run(
+        ["unshare", "-rm", sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    full, again, kept, read_only = done.stdout.splitlines()
+    assert "is full: free some space there" in full
+    assert "saved in the history again" in again
+    assert kept == "[2] []"
+    assert "cannot be written: make the file and its folder writable" in read_only
+    assert "goes on without its history" in read_only
+
+
+def test_a_bug_in_the_history_is_told_and_costs_nothing_else(
+    file: Path, dialogue: Dialogue, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(*_: Any) -> None:
+        raise ValueError("odd")
+
+    monkeypatch.setattr(recorder_module, "write", write)
+    recorder = Recorder(file)
+    say("Hello")
+    keep(recorder, dialogue)
+    assert "The history failed (ValueError: odd)" in told(recorder)
+    recorder.close(dialogue)
+
+
+def test_steps_that_are_damaged_leave_the_text(
+    recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say, capsys: pytest.CaptureFixture[str]
+) -> None:
+    say("Hello")
+    keep(recorder, dialogue)
+    text = dialogue.transcript.answers()[0].text
+    for data in (b"", b"\0\1", zlib.compress(b'{"runs": 7}'), zlib.compress(b"[" * 100_000)):
+        chats.store.db.execute("UPDATE steps SET data = ?", (data,))
+        opened = chats.open(1)
+        assert opened.damaged == 1
+        assert opened.transcript.answers()[0].text == text
+
+
+def test_what_was_deleted_long_ago_goes_for_good_but_what_a_branch_shares(
+    recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say
+) -> None:
+    say("The lighthouse")
+    say("The harbour")
+    keep(recorder, dialogue)
+    branch = chats.branch(1, entries=2)
+    chats.delete(1)
+    deleted = chats.store.db.execute("SELECT deleted_at FROM chats WHERE id = 1").fetchone()[0]
+    with chats.store.transaction() as db:
+        assert purge(db, deleted + 29 * 24 * 3600) == 0
+        assert purge(db, deleted + 31 * 24 * 3600) == 1
+    assert [row.id for row in chats.newest()] == [branch]
+    assert chats.open(branch).transcript.entries[0].text == "The lighthouse"
+    assert [found.chat.id for found in chats.search("lighthouse")] == [branch]
+    assert chats.search("harbour") == []
+    for table, count in (("entries", 2), ("steps", 1), ("places", 2), ("chats", 1)):
+        assert chats.store.db.execute(f"SELECT count(*) FROM {table}").fetchone() == (count,)
+    say("After all")  # the chat on the screen is the one that went
+    keep(recorder, dialogue)
+    assert chats.latest().answers == 3
+    assert moment(dialogue, dialogue.transcript).track.chat == chats.latest().id
