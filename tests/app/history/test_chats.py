@@ -1,0 +1,237 @@
+"""The list, the search, titles, deleting, branches; and texts that are out for trouble."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from specchat.app.dialogue import Dialogue
+from specchat.app.history.chats import AFTER, BEFORE, Chats
+from specchat.app.history.recorder import Recorder
+from specchat.app.history.store import Store
+from specchat.app.history.writing import TITLE_CELLS, Track, moment, write
+from specchat.app.transcript import Answer, Notice, Prompt, Transcript
+from specchat.backends.base import UserError
+from specchat.engine.messages import StepRecord
+
+Say = Callable[..., None]
+CASES = 5000 if os.environ.get("SPECCHAT_FULL") else 60
+
+
+def put(store: Store, dialogue: Dialogue, *texts: str, title: str = "", system: str | None = None) -> int:
+    """Save a chat of prompts and answers in turn; its number."""
+    transcript = Transcript(system=system, track=Track(title=title))
+    for i, text in enumerate(texts):
+        if i % 2:
+            answer = Answer("lookup", "identical")
+            answer.add(StepRecord("lookup", [1, 2], text))
+            answer.finish("eos")
+            transcript.entries.append(answer)
+        else:
+            transcript.entries.append(Prompt(text))
+    with store.transaction() as db:
+        return write(db, moment(dialogue, transcript), store.identity)[0]
+
+
+def titles(found: Any) -> list[str]:
+    return [each.chat.title for each in found]
+
+
+def test_chats_are_listed_by_their_last_change_in_pages(chats: Chats, dialogue: Dialogue) -> None:
+    ids = [put(chats.store, dialogue, f"Chat {n}", "Yes.") for n in range(7)]
+    assert [row.id for row in chats.newest(0, 3)] == ids[:-4:-1]
+    assert [row.id for row in chats.newest(6, 3)] == ids[:1]
+    assert chats.count() == 7
+    assert chats.latest().id == ids[-1]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("lighthouse", ["A"]),
+        ("LIGHThouse", ["A"]),
+        ("ghthou", ["A"]),
+        ("keeper lamp", ["A"]),
+        ('"keeper of"', ["A"]),
+        ('"of keeper"', []),
+        ("zip(draft", ["B"]),
+        ("grüße", ["C"]),
+        ("GRÜSSE", []),
+        ("燈塔", ["C"]),
+        ("燈塔看守", ["C"]),
+        ("is", ["C", "B", "A"]),
+        ('say "', []),
+        ("%", ["B"]),
+        ("_", []),
+        ("* OR NEAR(", []),
+        ("100%", ["B"]),
+        ("   ", []),
+        ("", []),
+        ('""', []),
+    ],
+)
+def test_search(chats: Chats, dialogue: Dialogue, query: str, expected: list[str]) -> None:
+    put(chats.store, dialogue, "A", "This is the keeper of the lighthouse and his lamp.")
+    put(chats.store, dialogue, "B", "This is `zip(draft, choice)`, 100% right.")
+    put(chats.store, dialogue, "C", "This is 燈塔看守人, viele Grüße.")
+    assert titles(chats.search(query)) == expected
+
+
+def test_a_search_finds_titles_and_leaves_out_what_was_deleted(chats: Chats, dialogue: Dialogue) -> None:
+    first = put(chats.store, dialogue, "Lamp one", "Yes.", title="Harbour")
+    second = put(chats.store, dialogue, "Lamp two", "Yes.")
+    assert [found.chat.id for found in chats.search("harbour")] == [first]
+    assert [found.chat.id for found in chats.search("lamp")] == [second, first]
+    chats.delete(second)
+    assert [found.chat.id for found in chats.search("lamp")] == [first]
+    chats.undelete(second)
+    assert [found.chat.id for found in chats.search("lamp", limit=1)] == [second]
+
+
+def test_an_excerpt_shows_what_was_found_in_its_place(chats: Chats, dialogue: Dialogue) -> None:
+    put(chats.store, dialogue, "x " * 500 + "the\nNEEDLE\n\there " + "y " * 500)
+    before, hit, after = chats.search("needle")[0].excerpt
+    assert before.startswith("…x ")
+    assert before.endswith("the ")
+    assert hit == "NEEDLE"
+    assert after.startswith(" here y")
+    assert len(before) <= BEFORE + 1
+    assert len(hit + after) <= AFTER
+
+
+def test_titles_are_one_line_and_fit(chats: Chats, dialogue: Dialogue) -> None:
+    put(chats.store, dialogue, "How do\n\nlamps\twork? " + "very " * 100)
+    (row,) = chats.newest()
+    assert row.title.startswith("How do lamps work? very")
+    assert row.title.endswith("…")
+    assert len(row.title) == TITLE_CELLS
+    chats.rename(row.id, "  \x1b[31mRed\nlamps ")
+    assert chats.newest()[0].title == "␛[31mRed lamps"
+    with pytest.raises(UserError, match="needs a character"):
+        chats.rename(row.id, " \n ")
+    with pytest.raises(UserError, match="no chat 99"):
+        chats.rename(99, "x")
+
+
+def test_a_chat_is_found_by_its_title_or_number(chats: Chats, dialogue: Dialogue) -> None:
+    for title in ("Lamps", "Lamps and oil", "Ships"):
+        put(chats.store, dialogue, title)
+    assert [row.title for row in chats.titled("lamps")] == ["Lamps"]
+    assert [row.title for row in chats.titled("AMP")] == ["Lamps and oil", "Lamps"]
+    assert [row.title for row in chats.titled("3")] == ["Ships"]
+    assert chats.titled("nothing") == []
+
+
+def test_a_deleted_chat_comes_back(chats: Chats, dialogue: Dialogue) -> None:
+    one, two = (put(chats.store, dialogue, text, "Yes.") for text in ("One", "Two"))
+    chats.delete(one)
+    assert [row.id for row in chats.newest()] == [two]
+    assert [(row.id, row.deleted) for row in chats.deleted()] == [(one, True)]
+    chats.undelete(one)
+    assert [row.id for row in chats.newest()] == [two, one]
+    for change in (chats.delete, chats.undelete, chats.open, chats.branch):
+        with pytest.raises(UserError, match="no chat 77"):
+            change(77)
+
+
+def test_going_on_with_a_deleted_chat_brings_it_back(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
+    say("Hello")
+    recorder.note(dialogue)
+    recorder.settle()
+    chats.delete(1)
+    say("Again")
+    recorder.note(dialogue)
+    recorder.settle()
+    assert [row.id for row in chats.newest()] == [1]
+
+
+def test_a_branch_of_a_part(chats: Chats, dialogue: Dialogue) -> None:
+    first = put(chats.store, dialogue, "One", "1", "Two", "2", system="Be brief.")
+    branch = chats.branch(first, entries=2)
+    opened = chats.open(branch)
+    assert [entry.text for entry in opened.transcript.entries] == ["One", "1"]
+    assert opened.transcript.system == "Be brief."
+    row = chats.row(branch)
+    assert (row.parent, row.answers, row.title) == (first, 1, "One")
+    assert chats.row(chats.branch(first, title="Other way")).title == "Other way"
+
+
+HOSTILE = st.one_of(
+    st.text(
+        alphabet=st.one_of(
+            st.characters(codec=None),  # lone surrogates among them
+            st.sampled_from("[]/\\\x00\x07\x1b\x9b\u202e\u2066\ufeff\u200d\r\n\t\"'*%_"),
+        ),
+        max_size=60,
+    ),
+    st.sampled_from(
+        [
+            "[bold]x[/bold] [@click=app.quit]y[/]",
+            "\x1b]52;c;ZXZpbA==\x07\x1b[2J\x1b[31m",
+            "a\0b\0\0c",
+            "\ud800 \udfff \ud83d\ude00",
+            "\u202etxt.exe\u2066",
+            "'; DROP TABLE chats; --",
+        ]
+    ),
+)
+
+
+@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(prompt=HOSTILE, runs=st.lists(HOSTILE, max_size=4), notice=HOSTILE, title=HOSTILE, query=HOSTILE, tail=HOSTILE)
+def test_hostile_texts_come_back_as_they_were_and_are_shown_as_text(
+    chats: Chats, dialogue: Dialogue, prompt: str, runs: list[str], notice: str, title: str, query: str, tail: str
+) -> None:
+    answer = Answer("lookup", "identical")
+    for run in runs:
+        answer.add(StepRecord("lookup", [7], run))
+    answer.finish("stop", tail)
+    transcript = Transcript([Prompt(prompt), answer, Notice(notice)], system=prompt, track=Track(title=title))
+    with chats.store.transaction() as db:
+        id, _ = write(db, moment(dialogue, transcript), chats.store.identity)
+    opened = chats.open(id)
+    assert [entry.text for entry in opened.transcript.entries] == [prompt, answer.text, notice]
+    assert [run.text for run in opened.transcript.answers()[0].runs] == [run.text for run in answer.runs]
+    assert opened.transcript.system == (prompt or None)
+    shown = [opened.title, *(part for found in chats.search(query) for part in (*found.excerpt, found.chat.title))]
+    for text in shown:
+        assert not any(ord(char) < 32 or 0x7F <= ord(char) < 0xA0 or 0xD800 <= ord(char) < 0xE000 for char in text)
+        assert "\u202e" not in text
+    chats.titled(query)
+    if query.strip() and prompt == query and '"' not in query and "\0" not in query and query.isascii():
+        assert id in [found.chat.id for found in chats.search(query, limit=10**6)]
+
+
+def test_a_line_of_5_megabytes(chats: Chats, dialogue: Dialogue) -> None:
+    line = "lamp oil " * 555_555
+    id = put(chats.store, dialogue, line, line + "needle")
+    assert [entry.text for entry in chats.open(id).transcript.entries] == [line, line + "needle"]
+    (found,) = chats.search("needle")
+    assert len("".join(found.excerpt)) < 250
+    assert len(chats.newest()[0].title) <= TITLE_CELLS
+
+
+def test_rows_that_somebody_else_wrote_do_no_harm(chats: Chats, dialogue: Dialogue) -> None:
+    id = put(chats.store, dialogue, "Hello", "Hi.")
+    db = chats.store.db
+    db.execute("UPDATE chats SET title = x'ff00ff', model = 7, about = '[1]', system = x'80'")
+    db.execute("UPDATE entries SET text = x'c3', method = x'ff', label = NULL, figures = 'x', reason = 5, severity = 9")
+    opened = chats.open(id)
+    assert opened.damaged == 1
+    assert opened.model == {}
+    assert chats.newest()[0].title
+    db.execute("UPDATE entries SET kind = 'else', text = NULL")
+    assert [type(entry) for entry in chats.open(id).transcript.entries] == [Notice, Notice]
+    chats.search("hello")
+
+
+def test_a_path_with_odd_characters(tmp_path: Path, dialogue: Dialogue) -> None:
+    with Store(tmp_path / "Ünï?code=#%20 \u202e" / "history.db") as store:
+        put(store, dialogue, "Hello")
+        assert Chats(store).count() == 1
