@@ -83,14 +83,43 @@ async def help_screen(app: SpecchatApp, pilot: Pilot[Any]) -> None:
     await pilot.pause(0.3)
 
 
+async def tree(app: SpecchatApp, pilot: Pilot[Any]) -> None:
+    """A story step by step, with the token tree of the last step."""
+    await until(pilot, lambda: app.dialogue.phase == "ready" and len(app.dialogue.pieces) > 0)
+    app.dialogue.switch("tree")
+    app.chat_screen.action_panel("tree")
+    await pilot.press("f8")
+    await say(app, pilot, "Tell me a story about a fox.", wait=False)
+    answer = app.dialogue.transcript.answers()[-1]
+    for step in range(1, 6):
+        await pilot.press("f9")
+        await until(pilot, lambda step=step: len(answer.log) == step)  # type: ignore[misc]
+    await pilot.pause(0.3)
+
+
+async def numbers(app: SpecchatApp, pilot: Pilot[Any]) -> None:
+    """The figures of an answer that was drafted by a draft model."""
+    await until(pilot, lambda: app.dialogue.phase == "ready")
+    app.dialogue.switch("draft")
+    app.chat_screen.action_panel("numbers")
+    await say(app, pilot, "Tell me a story about a fox.")
+    await pilot.pause(0.3)
+
+
 SCENES: dict[str, tuple[str, Scene]] = {
     "chat-dark": ("dark", chat),
     "chat-light": ("light", chat),
     "start-dark": ("dark", empty),
     "methods-dark": ("dark", methods),
     "help-light": ("light", help_screen),
+    "tree-dark": ("dark", tree),
+    "numbers-light": ("light", numbers),
 }
 """Name of the files → theme, and what to do."""
+
+
+SIZES = {"tree-dark": (112, 30), "numbers-light": (120, 42)}
+"""Columns and rows of the scenes that are not of SIZE."""
 
 
 async def take(name: str, theme: str, scene: Scene) -> None:
@@ -100,7 +129,7 @@ async def take(name: str, theme: str, scene: Scene) -> None:
     client.load(settings.model, device="cpu", dtype="float32")
     app = SpecchatApp(settings, client)
     try:
-        async with app.run_test(size=SIZE) as pilot:
+        async with app.run_test(size=SIZES.get(name, SIZE)) as pilot:
             await scene(app, pilot)
             svg = app.export_screenshot(title="specchat")
     finally:

@@ -18,9 +18,6 @@ LENGTHS = (1, 2, 3, 4, 6, 8)
 RATES = (0.5, 0.6, 0.7, 0.8, 0.9)
 """α of the what-if table."""
 
-BETWEEN = 0.1
-"""A measured α as far as this from all of RATES has no column."""
-
 LONGEST_BEST = 32
 """The best K is looked for up to here."""
 
@@ -211,24 +208,22 @@ def _what_if(totals: Totals, cells: int) -> list[Line]:
         return []
     rate = sum(totals.taken) / max(1, sum(totals.offered))
     best, gain = best_length(totals, rate)
-    nearest: float | None = min(RATES, key=lambda known: abs(known - rate))
-    if nearest is not None and abs(nearest - rate) > BETWEEN:
-        nearest = None
-    size = max(5, min(7, (cells - 4) // len(RATES)))
+    size = max(5, min(7, (cells - 4) // (len(RATES) + 1)))
     times = f"l_d {milliseconds(totals.draft_token_seconds)} ms, l_t {milliseconds(totals.pass_seconds(1))} ms"
-    out = [heading("What if", times, cells)]
-    head: list[tuple[str, str]] = [("K \\ α", "$quiet")]
-    for known in RATES:
-        label = f"{known:.1f}"
-        head.append((f"{label:>{size - (known == RATES[0])}}", "bold $accent" if known == nearest else "$quiet"))
-    out.append(tuple(head))
-    for k, row in zip(LENGTHS, totals.what_if(LENGTHS, RATES), strict=True):
-        marked = k == min(LENGTHS, key=lambda known: abs(known - best))
-        cells_: list[tuple[str, str]] = [(f"{k:>4}", "bold $accent" if marked else "$quiet")]
-        for known, value in zip(RATES, row, strict=True):
-            here = marked and known == nearest
-            cells_ += [(" " * (size - 4), ""), (f"{value:4.2f}"[:4], f"{'bold reverse ' if here else ''}{_gain(value)}")]
-        out.append(tuple(cells_))
+    table = totals.what_if(LENGTHS, (*RATES, rate))
+    most = max(row[-1] for row in table)
+    head = "".join(f"{known:{size}.1f}" for known in RATES)
+    out = [
+        heading("What if", times, cells),
+        line(("K\\α ", "$quiet"), (head, "$quiet"), (f"{rate:{size}.2f}", "bold $accent")),
+    ]
+    for k, row in zip(LENGTHS, table, strict=True):
+        marked = row[-1] == most > 1
+        parts: list[tuple[str, str]] = [(f"{k:>4}", "bold $accent" if marked else "$quiet")]
+        for value in row[:-1]:
+            parts += [(" " * (size - 4), ""), (f"{value:4.2f}"[:4], _gain(value))]
+        parts += [(" " * (size - 4), ""), (f"{row[-1]:4.2f}"[:4], f"{'bold reverse ' if marked else ''}{_gain(row[-1])}")]
+        out.append(tuple(parts))
     end = f"K = {best} would be best, {gain:.2f}×." if best else "no length would gain."
     text = f"Measured: a draft token is accepted with α = {rate:.2f} if all before it were; {end}"
     return out + paragraph(text, cells, "$quiet")
