@@ -221,8 +221,7 @@ class Race:
         )
 
     def _close(self, racer: Racer) -> None:
-        if racer.id:
-            self.dialogue.engine.send(CloseLane(racer.lane))
+        self.dialogue.engine.send(CloseLane(racer.lane))
 
     # What can be seen
 
