@@ -15,7 +15,7 @@ from ..cells import fit, one_line, sanitise
 from ..export.record import SavedChat
 from ..transcript import Transcript
 from .entries import ROW, parts_of, read_entry
-from .schema import loaded, searchable, stored
+from .schema import loaded, stored
 from .store import Store
 from .writing import TITLE_CELLS, Saved, Track
 
@@ -24,6 +24,9 @@ BEFORE, AFTER = 40, 160
 
 MOST_TRIGRAMS = 24
 """Of a word looked for; more of them find nothing less."""
+
+MOST_BEGINNINGS = 400
+"""Trigrams that one or two letters may be the beginning of."""
 
 _COLUMNS = "chats.id, title, created, changed, model, answers, parent, deleted_at"
 _WORDS = re.compile(r'"([^"]+)"|(\S+)')
@@ -98,7 +101,8 @@ class Chats:
     def search(self, text: str, limit: int = 50) -> list[Found]:
         """Chats that have all the words of `text` in one prompt, answer or title, newest first. Upper and lower case are the
         same, a part of a word is enough, and words in double quotes belong together."""
-        words = [quoted or word for quoted, word in _WORDS.findall(searchable(text)) if (quoted or word).strip()]
+        text = text.replace("\0", " ").encode("utf-8", "replace").decode()
+        words = [quoted or word for quoted, word in _WORDS.findall(text) if (quoted or word).strip()]
         if not words:
             return []
         patterns = [re.compile(re.escape(word), re.IGNORECASE) for word in words]
@@ -129,10 +133,19 @@ class Chats:
     def _candidates(self, words: list[str]) -> sqlite3.Cursor:
         """Entries that may have all the words, newest first."""
         trigrams = list(dict.fromkeys(word[i : i + 3] for word in words for i in range(len(word) - 2)))[:MOST_TRIGRAMS]
-        if not trigrams:  # too short for the index
-            return self.store.db.execute("SELECT id FROM entries WHERE indexed > 0 ORDER BY id DESC")
-        query = " AND ".join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams)
-        return self.store.db.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC", (query,))
+        link = " AND "
+        if not trigrams:
+            # Too short for the index by themselves: what begins with the longest of them.
+            link, word = " OR ", max(words, key=len).lower()
+            rows = self.store.db.execute(
+                "SELECT term FROM trigrams WHERE term >= ? AND term < ? LIMIT ?",
+                (word, word + "\U0010ffff", MOST_BEGINNINGS + 1),
+            )
+            trigrams = [term for (term,) in rows]
+            if len(trigrams) > MOST_BEGINNINGS:  # so common that a look at the newest texts finds some soon
+                return self.store.db.execute("SELECT id FROM entries WHERE indexed > 0 ORDER BY id DESC")
+        query = link.join('"' + trigram.replace('"', '""') + '"' for trigram in trigrams)
+        return self.store.db.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC", (query or '""',))
 
     def open(self, id: int) -> OpenedChat:
         """A chat with its colours, figures and trees as they were; going on with it is saved in the same place.

@@ -141,6 +141,8 @@ class Store:
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("PRAGMA foreign_keys = ON")
             self._bring_up_to_date(db)
+            # Its terms as a table, of this connection alone.
+            db.execute("CREATE VIRTUAL TABLE temp.trigrams USING fts5vocab (main, words, row)")
         except BaseException:
             db.close()
             raise
