@@ -25,6 +25,7 @@ from ..engine.messages import (
     StepRecord,
     Steps,
 )
+from .cells import one_line
 from .dialogue import Dialogue
 from .race_record import Mark, RaceLane, RaceRecord
 from .transcript import Answer
@@ -56,7 +57,7 @@ class Entry:
     @property
     def name(self) -> str:
         """The method with its settings."""
-        return " ".join((self.method, *(f"{key}={value}" for key, value in self.settings.items())))
+        return one_line(" ".join((self.method, *(f"{key}={value}" for key, value in self.settings.items()))))
 
 
 @dataclass(slots=True, eq=False)
@@ -202,6 +203,8 @@ class Race:
 
     def _run(self, racer: Racer) -> None:
         dialogue = self.dialogue
+        if all(other.done for other in self.racers if other is not racer):
+            self.paused = False  # a pause of lanes that have ended since
         racer.id = dialogue.engine.next_id()
         racer.paused = self.paused
         self._own.add(racer.id)

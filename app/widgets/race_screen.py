@@ -288,7 +288,7 @@ class RaceScreen(Screen[None]):
     def _go(self) -> None:
         """Something was asked of the engine."""
         self._end_replay()
-        self._finish_hidden = False
+        self._finish_hidden = self._stopping = False
         self.chat.stir()
         self.refresh_race(now=True)
 

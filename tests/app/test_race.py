@@ -253,6 +253,20 @@ def test_pause_and_cancel_reach_every_lane_that_runs(dialogue: Dialogue, engine:
     assert not made.running
 
 
+def test_a_pause_ends_with_the_lanes_that_it_held(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    made.pause()
+    made.add(Entry("soft"))
+    assert asked(engine, 2).paused  # the others wait too
+    made.cancel()
+    for i in range(3):
+        finish(engine, i, 1.0, reason="cancelled")
+    dialogue.drain()
+    made.swap(1, Entry("recompute"))
+    assert not made.paused
+    assert not asked(engine, 1).paused
+
+
 def test_what_goes_wrong_in_one_lane_is_told_there_alone(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(dialogue)
     begin(engine, 0)
