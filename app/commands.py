@@ -67,6 +67,8 @@ class Commands:
                 self.chat.choose_theme()
             case "theme", [theme, *_]:
                 self.theme(theme)
+            case "markdown", _:
+                self.chat.chat_screen.action_markdown()
             case "colours", []:
                 self.chat.next_colouring()
             case "colours", [way, *_]:
@@ -197,6 +199,7 @@ class Commands:
 
         for way in WAYS:
             yield f"Colours: {way}", "How runs are told apart", lambda way=way: chat.use_colouring(way)  # type: ignore[misc]
+        yield "Markdown", "Show finished answers as Markdown, or their runs again", chat.chat_screen.action_markdown
         yield "Copy the last answer", "To the clipboard", chat.copy_answer
         for format, title in EXPORTS.items():
             yield f"Export the chat as {title}", "Into this folder, with its colours", partial(self.chat.saving.attempt, format)

@@ -25,7 +25,9 @@ CHAT = (
     Key("method_menu", "f2,ctrl+o", "method_menu", "Choose a decoding method; digits and letters pick", "methods"),
     Key("theme_menu", "f3,ctrl+t", "theme_menu", "Choose a colour theme, with a live preview", "theme"),
     Key("colours", "f6", "next_colouring", "Colour runs in turn, by their length, by lines alone, or not at all", "colours"),
+    Key("markdown", "ctrl+g", "markdown", "Finished answers as Markdown, and back to their runs"),
     Key("panels", "f4", "next_panel", "Side panel: figures, the step's token tree, how the method works, closed", "panel"),
+    Key("inspect", "f7,ctrl+r", "inspect", "Why a run is as long as it is: go from run to run with the arrow keys", "why"),
     Key("race", "f5", "race", "Race two to four methods side by side on one prompt", "race"),
     Key("pause", "f8", "pause", "Pause the answer, or let it go on; without one, the next begins paused", "pause"),
     Key("step", "f9", "step", "One step of the answer, paused after it", "step"),
@@ -55,6 +57,17 @@ INPUT = (
 )
 """Keys of the input box, besides those of any text field."""
 
+INSPECT = (
+    Key("inspect_previous", "left", "inspect_move('previous')", "The run before"),
+    Key("inspect_next", "right", "inspect_move('next')", "The run after"),
+    Key("inspect_above", "up", "inspect_move('above')", "The run above"),
+    Key("inspect_below", "down", "inspect_move('below')", "The run below"),
+    Key("inspect_first", "home", "inspect_move('first')", "The first run of the chat"),
+    Key("inspect_last", "end", "inspect_move('last')", "The last run of the chat"),
+    Key("inspect_toggle", "enter", "screen.inspect", "Back to the input box"),
+)
+"""Keys of the transcript while its runs are looked into."""
+
 RACE = (
     Key("race_leave", "escape,ctrl+c", "leave", "Stop the race; once it is done, back to the chat"),
     Key("race_rerun", "r", "rerun", "Run the race again"),
@@ -75,10 +88,10 @@ RACE = (
 )
 """Keys of the race screen. Nothing is typed there, so letters are free."""
 
-ALL = CHAT + INPUT + RACE
+ALL = CHAT + INPUT + INSPECT + RACE
 
 _SYMBOLS = {
-    **{"escape": "esc", "pageup": "pgup", "pagedown": "pgdn"},
+    **{"escape": "esc", "pageup": "pgup", "pagedown": "pgdn", "left": "←", "right": "→", "up": "↑", "down": "↓"},
     **{"plus": "+", "minus": "-", "equals_sign": "=", "question_mark": "?"},
 }
 

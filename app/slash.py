@@ -33,6 +33,7 @@ COMMANDS = (
     SlashCommand("race", "METHOD METHOD … : PROMPT", "race two to four methods side by side; all of it may be left out"),
     SlashCommand("pause", "", "pause the answer, or let it go on; without one, the next begins paused"),
     SlashCommand("step", "N", "take one step of the answer, or N, and pause after it"),
+    SlashCommand("markdown", "", "show finished answers as Markdown, or their runs again"),
     SlashCommand("theme", "NAME", "change the colours"),
     SlashCommand("colours", "cycle|heat|underline|off", "how runs are told apart: in turn, by length, by lines, not at all"),
     SlashCommand("copy", "", "copy the last answer"),

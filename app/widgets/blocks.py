@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..cells import expand_tabs, fit, sanitise, width
 from ..flow import Flow
 from ..transcript import REASONS, Answer, Entry, Notice, Prompt
 
-Kind = Literal["blank", "prompt", "answer", "figures", "information", "warning", "error"]
+if TYPE_CHECKING:
+    from rich.segment import Segment
+
+Kind = Literal["blank", "prompt", "answer", "markdown", "figures", "information", "warning", "error"]
 
 MARK = -1
 """Owner of a flow's segment that is no run: the mark where the method changed."""
@@ -33,6 +36,8 @@ class Row(NamedTuple):
     """Last row of text of an answer that is being written (bears the cursor)."""
     continued: bool = False
     """Goes on in the next row without a line break in the text."""
+    segments: tuple[Segment, ...] = ()
+    """A row of Markdown, with its styles."""
 
     @property
     def text(self) -> str:
@@ -56,6 +61,8 @@ class Block:
         self._runs = 0  # runs taken in
         self._method = ""
         self._figures: list[str] = []
+        self.rendered: list[list[Segment]] | None = None
+        """Rows of Markdown, shown in place of the runs of a finished answer; None shows the runs."""
         if not isinstance(entry, Answer):
             self.flow.append(sanitise(entry.text.strip("\n") if isinstance(entry, Prompt) else entry.text), 0)
             self.closed = True
@@ -66,7 +73,7 @@ class Block:
         """Rows, with the blank one below."""
         match self.entry:
             case Answer() as answer:
-                text = max(len(self.flow.lines), 0 if answer.done else 1)
+                text = self._shown(answer)
                 return text + (bool(text) + len(self._figures) if answer.done else 0) + 1
             case _:
                 return len(self.flow.lines) + 1
@@ -103,7 +110,11 @@ class Block:
         lines = self.flow.lines
         match self.entry:
             case Answer() as answer:
-                shown = max(len(lines), 0 if answer.done else 1)
+                shown = self._shown(answer)
+                if self.rendered is not None and index < shown:
+                    segments = tuple(self.rendered[index])
+                    text = "".join(segment.text for segment in segments)
+                    return Row("markdown", (Piece(text.rstrip(), MARK),), index == 0, segments=segments)
                 if index < shown:
                     writing = not answer.done and index == shown - 1
                     pieces = tuple(self._pieces(index)) if lines else ()
@@ -118,8 +129,16 @@ class Block:
                 kind: Kind = "prompt" if isinstance(entry, Prompt) else entry.severity
                 return Row(kind, tuple(self._pieces(index)), index == 0, continued=self._continued(index))
 
+    def _shown(self, answer: Answer) -> int:
+        """Rows of text."""
+        if self.rendered is not None:
+            return len(self.rendered)
+        return max(len(self.flow.lines), 0 if answer.done else 1)
+
     def version(self, index: int) -> int:
         """Changes whenever the row at `index` may have changed."""
+        if self.rendered is not None:
+            return -2
         cursor = not self.closed and index == len(self.flow.lines) - 1
         return -1 if index < self.flow.settled and not cursor else self.flow.revision * 2 + self.closed
 

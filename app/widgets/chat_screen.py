@@ -17,9 +17,11 @@ from ...backends.base import UserError
 from ..colouring import WAYS, Way, effective, legend
 from ..dialogue import Dialogue
 from ..draft_length import lengthen
+from ..inspection import strip_rows
 from ..keymap import CHAT, display
 from ..slash import is_command, matching
 from .header import Header
+from .inspector import Inspector
 from .keybar import KeyBar
 from .line_view import LineView
 from .prompt_input import PromptInput
@@ -61,6 +63,7 @@ class ChatScreen(Screen[None]):
                 welcome.display = not self.dialogue.transcript.entries  # a notice about the settings file may be there already
                 yield welcome
                 yield view
+                yield Inspector(self._keymap, id="inspector")
                 yield Static(id="below")
             yield SidePanel(self.dialogue, self._keymap, id="panel")
             with Vertical(id="dock"):
@@ -93,6 +96,11 @@ class ChatScreen(Screen[None]):
         """The panel beside the transcript."""
         return self.query_one("#panel", SidePanel)
 
+    @property
+    def inspector(self) -> Inspector:
+        """The strip that tells about a run."""
+        return self.query_one("#inspector", Inspector)
+
     def refresh_dialogue(self) -> None:
         """Show what changed in the dialogue."""
         if not self.children:  # the engine may be faster than the first frame; `on_mount` catches up
@@ -103,7 +111,12 @@ class ChatScreen(Screen[None]):
         empty = not self.dialogue.transcript.entries
         self.query_one("#welcome").display = empty
         self.view.can_focus = not empty
+        cursor = self.view.cursor
+        stepping = self.dialogue.paused and cursor.by_keys and cursor.on_last
         self.view.update_text()
+        if stepping:
+            cursor.move("last")
+        self.show_inspection()
         self.query_one("#header", Header).update()
         self.query_one("#status", StatusLine).update()
         self.panel.update()
@@ -180,11 +193,32 @@ class ChatScreen(Screen[None]):
         if event.fresh or not hint.has_class("-shown"):
             keys = display(self._keymap.get("scroll_end", "ctrl+end"))
             hint.update(Content.assemble("↓ new text  " if event.fresh else "↓ end  ", (keys, "bold")))
-        hint.set_class(not event.following, "-shown")
+        # Who looks into a run knows that there is more, unless it has come in since.
+        shown = event.fresh or hint.has_class("-shown") or not self.view.cursor.by_keys
+        hint.set_class(not event.following and shown, "-shown")
 
     def on_transcript_view_inspected(self, event: Any) -> None:
-        """The side panel shows the step of the run under inspection."""
+        """The strip tells about the run that is looked into, and the side panel shows its step."""
+        self.show_inspection()
         self.panel.select(event.answer, event.index)
+
+    def show_inspection(self) -> None:
+        """Tell about the run that is looked into, where the strip does not lie over it."""
+        strip, cursor, view = self.inspector, self.view.cursor, self.view
+        answer = cursor.answer
+        if answer is None or cursor.spot is None:
+            if strip.display:
+                strip.display = False
+                self.query_one("#below").styles.offset = (0, 0)
+            return
+        pieces = answer.pieces if len(answer.pieces) else self.dialogue.pieces
+        width, height = view.size.width, view.size.height
+        strip.tell(answer, cursor.spot.run, pieces, view.margin, width, height, by_keys=cursor.by_keys)
+        rows = strip_rows(height)
+        at_top = cursor.strip_at_top(self.dialogue.busy)
+        strip.styles.offset = (0, rows - height if at_top else 0)
+        self.query_one("#below").styles.offset = (0, 0 if at_top else -rows)
+        strip.display = True
 
     def on_click(self, event: events.Click) -> None:
         """The hint about new text leads to it."""
@@ -218,6 +252,9 @@ class ChatScreen(Screen[None]):
 
     def action_cancel(self) -> None:
         """Stop the answer, or take back a message that waits."""
+        if self.view.cursor.by_keys:
+            self.action_inspect()
+            return
         if self.focused is not self.input:
             self.input.focus()
         if self.dialogue.queued is not None and not self.input.text:
@@ -253,9 +290,31 @@ class ChatScreen(Screen[None]):
         """Choose a method."""
         self.chat.choose_method()
 
+    def action_markdown(self) -> None:
+        """Finished answers as Markdown, or their runs."""
+        view = self.view
+        view.markdown = not view.markdown
+        what = "finished answers as Markdown" if view.markdown else "answers as runs of tokens"
+        keys = display(self._keymap.get("markdown", "ctrl+g"))
+        line = Content.assemble((what, "$foreground"), "   ", (keys, "bold"), (" changes it", "$quiet"))
+        self.query_one(StatusLine).flash(line)
+
     def action_next_colouring(self) -> None:
         """The next way of telling runs apart."""
         self.chat.next_colouring()
+
+    def action_inspect(self) -> None:
+        """Look into the runs one by one, or go back to the input box."""
+        cursor = self.view.cursor
+        if cursor.by_keys:
+            cursor.stop()
+            self.input.focus()
+        elif not cursor.start():
+            self.chat.tell("There is nothing to look into yet: ask something first.")
+        else:
+            self.query_one(StatusLine).flash(
+                Content.styled(f"{self.inspector.keys}: why each run ended where it did", "$accent")
+            )
 
     def action_theme_menu(self) -> None:
         """Choose a theme."""

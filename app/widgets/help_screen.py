@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from ..cells import width
 from ..dialogue import Method
-from ..keymap import CHAT, INPUT, RACE, Key, spell
+from ..keymap import CHAT, INPUT, INSPECT, RACE, Key, spell
 from ..slash import COMMANDS
 from ..transcript import SHADES
 from .header import LABEL_STYLES
@@ -73,6 +73,8 @@ class HelpScreen(ModalScreen[None]):
             yield Static(self._keys(CHAT))
             yield Static("In the input box", classes="heading")
             yield Static(self._keys(INPUT))
+            yield Static("While a run is looked into", classes="heading")
+            yield Static(self._keys(INSPECT))
             yield Static("On the race screen", classes="heading")
             yield Static(self._keys(RACE))
             yield Static("Commands", classes="heading")

@@ -76,7 +76,8 @@ def replay_state(race: Race, replay: Replay, index: int, time: float) -> tuple[P
         race.expected,
         min(time, racer.seconds),
         speed,
-        tokens / runs if runs else 0.0,
+        # The last run may be text that had been held back: no step of its own.
+        tokens / min(runs, len(racer.answer.log)) if tokens else 0.0,
         speed / first if index and first else 0.0,
         sign,
         words,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from time import monotonic
 from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
 from textual.cache import LRUCache
+from textual.containers import ScrollableContainer
 from textual.geometry import Offset, Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -18,8 +22,10 @@ from textual.strip import Strip
 
 from ..cells import width
 from ..colouring import Way, effective, style_name
+from ..keymap import INSPECT
 from ..transcript import SHADES, Answer, Transcript
 from .blocks import MARK, Block, Row
+from .inspecting import Inspecting, Move
 
 MEASURE = 100
 """Longest line in cells: longer ones are hard to read, so a wide terminal gets margins instead."""
@@ -31,11 +37,18 @@ MARGIN = 3
 """Cells left of the text, for the bar beside a prompt."""
 
 
+FIRST_SLICE, SLICE = 0.1, 0.03
+"""Seconds at a time that rendering Markdown may take."""
+
 REASON_STYLES = {"eos": "figures", "died": "error", "error": "error"}
 """Finish reason → style; others are worth a warning's colour, since text is missing."""
 
 
-class TranscriptView(ScrollView, can_focus=True):
+CHOSEN = Style(reverse=True, bold=True)
+"""Of the run that is looked into: as readable as the run itself, with colours and without."""
+
+
+class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
     """Shows a Transcript and follows its end until the user scrolls up."""
 
     DEFAULT_CSS = """
@@ -47,10 +60,16 @@ class TranscriptView(ScrollView, can_focus=True):
     }
     """
     ALLOW_SELECT = True
-    BINDINGS: ClassVar = []
+    # Where no run is looked into, the same keys scroll.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(key.keys, key.action, key.what, show=False, id=key.id, tooltip=key.what) for key in INSPECT),
+        *ScrollableContainer.BINDINGS,
+    ]
 
     following: reactive[bool] = reactive(True)
     """Whether new text scrolls the view."""
+    markdown: reactive[bool] = reactive(False)
+    """Whether finished answers are shown as Markdown."""
     colouring: reactive[Way] = reactive[Way]("cycle")
     """How runs are told apart."""
 
@@ -61,6 +80,13 @@ class TranscriptView(ScrollView, can_focus=True):
         following: bool
         fresh: bool = False
 
+    @dataclass
+    class Inspected(Message):
+        """Another run is looked into: number `index` of the answer's; or none is any more (None)."""
+
+        answer: Answer
+        index: int | None
+
     def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.transcript = transcript
@@ -69,12 +95,25 @@ class TranscriptView(ScrollView, can_focus=True):
         self._open = 0  # blocks before this one are closed
         self._height = 0
         self._cells = 0  # width that the blocks are wrapped at
-        self._strips: LRUCache[tuple[int, int, int], Strip] = LRUCache(1024)
+        self._strips: LRUCache[tuple[int, int, int, int], Strip] = LRUCache(1024)
         self._styles: dict[str, Style] = {}
         self._styled_for = ""
         self._way: Way = "cycle"
+        self._waiting: list[Block] = []
+        """Answers that have yet to be rendered as Markdown, oldest first."""
+        self.cursor = Inspecting(self)
         self.draws = 0
         """Rows drawn so far (not those taken from the cache): what tests and benchmarks count."""
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The entries, wrapped."""
+        return self._blocks
+
+    @property
+    def tops(self) -> list[int]:
+        """First row of each block."""
+        return self._tops
 
     @property
     def margin(self) -> int:
@@ -83,6 +122,7 @@ class TranscriptView(ScrollView, can_focus=True):
 
     def show(self, transcript: Transcript) -> None:
         """Show another transcript, from its end."""
+        self.cursor.stop()
         self.transcript = transcript
         self._reset()
         self.following = True
@@ -100,8 +140,12 @@ class TranscriptView(ScrollView, can_focus=True):
                 self._tops.append(0)
                 first: int | None = 0
                 self._blocks[index].update()
+                if self.markdown and isinstance(entries[index], Answer):
+                    self._waiting.append(self._blocks[index])
             else:
                 first = self._blocks[index].update()
+                if self.markdown and first is not None:
+                    self._render_markdown(self._blocks[index])
             self._tops[index] = self._tops[index - 1] + self._blocks[index - 1].height if index else TOP
             if first is not None and changed is None:
                 changed = self._tops[index] + first
@@ -112,16 +156,22 @@ class TranscriptView(ScrollView, can_focus=True):
         height = self._tops[-1] + self._blocks[-1].height
         if height != self._height:
             self._resize_content(height)
+        self.cursor.relocate()
+        if self.following and self.cursor.by_keys and not self.cursor.stays(height):
+            self.following = False
         if self.following:
             self._to_end()
         else:
             self.post_message(self.Followed(False, fresh=True))
+        if self._waiting:
+            self.call_later(self._render_more, FIRST_SLICE)
         # The last row is blank, and so was what was there before.
         self.refresh_lines(changed, max(1, height - changed - 1))
 
     def _resize_content(self, height: int) -> None:
         """Take note of the content's height."""
         self._height = height
+        height += self.cursor.room
         size = Size(self.size.width, height)
         if self.show_vertical_scrollbar == (height > self.size.height):
             # The usual way lays out the whole screen anew (10 ms), which only the scrollbar's coming or going calls for.
@@ -129,6 +179,15 @@ class TranscriptView(ScrollView, can_focus=True):
             self.vertical_scrollbar.window_virtual_size = height
         else:
             self.virtual_size = size
+
+    def make_room(self) -> None:
+        """Let the end be scrolled above the strip that tells about a run, or no longer."""
+        if self._blocks:
+            self._resize_content(self._height)
+            if self.following:
+                self._to_end()
+            elif self.scroll_offset.y > self.max_scroll_y:
+                self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True, force=True)
 
     def on_resize(self) -> None:
         """Wrap anew; the row at the top stays in view unless the end is followed."""
@@ -146,6 +205,8 @@ class TranscriptView(ScrollView, can_focus=True):
             self._to_end()
         elif anchor is not None:
             self.scroll_to(y=self._row_of(*anchor), animate=False, immediate=True, force=True)
+        if self.cursor.by_keys:
+            self.cursor.reveal()
 
     def _place(self) -> tuple[int, int] | None:
         """Block and offset in its text at the top of the view."""
@@ -167,6 +228,7 @@ class TranscriptView(ScrollView, can_focus=True):
         return self._tops[index] + row
 
     def _reset(self) -> None:
+        self._waiting = []
         self._blocks, self._tops, self._open, self._height = [], [], 0, 0
         self._strips.clear()
         self.update_text()
@@ -178,6 +240,7 @@ class TranscriptView(ScrollView, can_focus=True):
         """Scrolling up ends following; reaching the end takes it up again."""
         super().watch_scroll_y(old_value, new_value)
         self.following = self.is_vertical_scroll_end
+        self.cursor.scrolled()
 
     def watch_following(self, following: bool) -> None:
         """Tell the screen, which shows a hint."""
@@ -189,8 +252,55 @@ class TranscriptView(ScrollView, can_focus=True):
 
     def follow(self) -> None:
         """Go to the end and stay there."""
+        self.cursor.stop()
         self._to_end()
         self.following = True
+
+    def watch_markdown(self, markdown: bool) -> None:
+        """Show finished answers the other way. What is in view comes first; a long chat's beginning follows bit by bit."""
+        for block in self._blocks:
+            block.rendered = None
+        self._waiting = [block for block in self._blocks if isinstance(block.entry, Answer)] if markdown else []
+        self._render_more(FIRST_SLICE)
+
+    def _render_markdown(self, block: Block) -> None:
+        """Make a finished answer's rows of Markdown."""
+        if isinstance(block.entry, Answer) and block.closed and block.entry.text.strip():
+            from .markdown_rows import markdown_rows  # 20 ms, and most chats never ask
+
+            theme = self.app.current_theme
+            block.rendered = markdown_rows(block.entry.text, self._cells, self.app.theme_variables, theme.dark)
+
+    def _render_more(self, seconds: float = SLICE) -> None:
+        """Render what waits, the newest first, for so many seconds; the rest when the screen has had its turn."""
+        following, anchor = self.following, self._top_block()
+        deadline = monotonic() + seconds
+        while self._waiting and monotonic() < deadline:
+            self._render_markdown(self._waiting.pop())
+        self._lay_out()
+        if following:
+            self.following = True
+            self._to_end()
+        elif anchor is not None:
+            self.scroll_to(y=self._tops[anchor], animate=False, immediate=True, force=True)
+        if self._waiting:
+            self.set_timer(0.01, self._render_more)
+
+    def _top_block(self) -> int | None:
+        """The block at the top of the view."""
+        y = self.scroll_offset.y
+        return bisect_right(self._tops, y) - 1 if self._blocks and TOP <= y < self._height else None
+
+    def _lay_out(self) -> None:
+        """Place the blocks anew: some have other heights."""
+        top = TOP
+        for index, block in enumerate(self._blocks):
+            self._tops[index] = top
+            top += block.height
+        self._height = top if self._blocks else 0
+        self._strips.clear()
+        self.virtual_size = Size(self.size.width, self._height)
+        self.refresh()
 
     def watch_colouring(self) -> None:
         """Draw anew what is visible."""
@@ -213,10 +323,11 @@ class TranscriptView(ScrollView, can_focus=True):
         if place is None:
             return Strip.blank(self.size.width, self.rich_style)
         index, local = place
-        key = (index, local, self._blocks[index].version(local))
+        lit = self.cursor.lit(index, local)
+        key = (index, local, self._blocks[index].version(local), lit)
         strip = self._strips.get(key)
         if strip is None:
-            strip = self._draw(self._blocks[index], self._blocks[index].row(local))
+            strip = self._draw(self._blocks[index], self._blocks[index].row(local), lit)
             strip = strip.extend_cell_length(self.size.width).apply_style(self.rich_style).simplify()
             self._strips[key] = strip
         absolute = y + self.scroll_offset.y
@@ -254,15 +365,20 @@ class TranscriptView(ScrollView, can_focus=True):
             # Neighbours differ by line and weight.
             self._styles[f"line-{i}"] = Style(color=variables["foreground"], underline=i % 2 == 0, bold=i % 2 == 1)
         self._strips.clear()
+        if self.markdown and self._styled_for and self._styled_for != self.app.theme:
+            for block in self._blocks:
+                if block.rendered is not None:
+                    self._render_markdown(block)
         self._styled_for = self.app.theme
 
-    def _run_style(self, answer: Answer, run: int) -> Style:
+    def _run_style(self, answer: Answer, run: int, lit: int) -> Style:
         if run == MARK:
             return self._styles["mark"]
         made = answer.runs[run]
-        return self._styles[style_name(self._way, made.shade, made.tokens)]
+        style = self._styles[style_name(self._way, made.shade, made.tokens)]
+        return style + CHOSEN if run == lit else style
 
-    def _draw(self, block: Block, row: Row) -> Strip:
+    def _draw(self, block: Block, row: Row, lit: int = -1) -> Strip:
         self.draws += 1
         margin = self.margin
         space = Segment(" " * margin)
@@ -271,10 +387,14 @@ class TranscriptView(ScrollView, can_focus=True):
                 return Strip([])
             case "answer":
                 assert isinstance(block.entry, Answer)
-                segments = [space, *(Segment(text, self._run_style(block.entry, run)) for text, run in row.pieces)]
+                segments = [space, *(Segment(text, self._run_style(block.entry, run, lit)) for text, run in row.pieces)]
+                if lit >= 0 and (sign := self.cursor.sign):
+                    segments.append(Segment(sign, self._run_style(block.entry, lit, lit)))
                 if row.last:
                     segments.append(Segment("▍", self._styles["cursor"]))
                 return Strip(segments)
+            case "markdown":
+                return Strip([space, *row.segments])
             case "figures":
                 assert isinstance(block.entry, Answer)
                 reason, dot, rest = row.text.partition(" · ") if row.first else ("", "", row.text)
@@ -301,6 +421,40 @@ class TranscriptView(ScrollView, can_focus=True):
         left, right = width(text[:start]), width(text[:end])
         before, middle, after = strip.divide([left, right, strip.cell_length])
         return Strip.join([before, middle.apply_style(self._styles["selected"]), after])
+
+    # Looking into runs
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys move from run to run only once one has been chosen."""
+        return self.cursor.by_keys if action == "inspect_move" else True
+
+    def action_inspect_move(self, where: Move) -> None:
+        """Look into another run."""
+        self.cursor.move(where)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Tell about the run under the mouse, unless text is being selected."""
+        if not event.button:
+            self.cursor.hover(event.x, event.y)
+
+    def on_leave(self) -> None:
+        """The mouse has gone elsewhere."""
+        self.cursor.leave()
+
+    def on_click(self, event: events.Click) -> None:
+        """Keep to the run that was clicked; a second click on it lets it go."""
+        spot = self.cursor.at(event.x, event.y)
+        if event.chain > 1 or self.text_selection is not None or spot is None:
+            return
+        if self.cursor.by_keys and spot == self.cursor.spot:
+            self.cursor.stop()
+        else:
+            self.cursor.start(spot)
+
+    def on_blur(self) -> None:
+        """The focus has gone elsewhere, not just the terminal's."""
+        if self.app.app_focus and self.cursor.by_keys:
+            self.cursor.stop()
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Text under a selection: wrapped lines come out whole, margins and marks are left out."""

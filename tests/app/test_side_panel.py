@@ -266,6 +266,19 @@ async def test_an_inspected_step_stays_until_it_is_let_go(make_chat: Make, engin
         assert "of 3" not in shown(app)
 
 
+async def test_it_shows_the_run_that_is_inspected(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat(panel="tree")
+    async with app.run_test(size=SIZE) as pilot:
+        await ask(app, pilot, engine, tree_steps())
+        view = app.chat_screen.view
+        view.post_message(view.Inspected(app.dialogue.answer, 1))
+        await pilot.pause()
+        assert "step 2 of 4" in shown(app)
+        view.post_message(view.Inspected(app.dialogue.answer, None))
+        await pilot.pause()
+        assert "step 4 of 4" in shown(app)
+
+
 async def test_figures_of_an_answer_with_two_methods(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=(140, 60)) as pilot:

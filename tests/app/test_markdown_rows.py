@@ -1,0 +1,181 @@
+"""Finished answers as Markdown: rows that fit, nothing lost, nothing hostile, and back again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.segment import Segment
+
+from specchat.app.cells import width
+from specchat.app.themes import load_themes
+from specchat.app.widgets.markdown_rows import markdown_rows
+from specchat.engine.messages import StepRecord
+
+Make = Callable[..., Any]
+
+PALETTE = load_themes()[0]["dark"]
+COLOURS = {**PALETTE.colours, **PALETTE.theme().variables}
+
+TEXT = """# Prompt lookup
+
+It drafts what **followed** the last tokens, *earlier* in the text:
+
+- no draft model
+- `ngram` matches
+  1. the longest first
+
+> Free lunch, sometimes.
+
+```python
+def verify(draft, choice):
+    return [a for a, b in zip(draft, choice) if a == b]
+```
+
+| method | tokens per step |
+|---|---|
+| lookup | 2.4 |
+
+See [the page](https://example.org/lookup) and <b>this</b>.
+"""
+
+
+def rows(text: str, cells: int = 60) -> list[list[Segment]]:
+    return markdown_rows(text, cells, COLOURS, True)
+
+
+def plain(text: str, cells: int = 60) -> str:
+    return "\n".join("".join(segment.text for segment in row).rstrip() for row in rows(text, cells))
+
+
+def test_every_part_is_there() -> None:
+    shown = plain(TEXT)
+    for part in (
+        *("Prompt lookup", "followed", "• no draft model", "ngram", "1 the longest first", "Free lunch, sometimes."),
+        *("def verify(draft, choice):", "tokens per step", "2.4", "the page", "https://example.org/lookup", "<b>this</b>"),
+    ):
+        assert part in shown
+    assert "**" not in shown
+    assert "```" not in shown
+
+
+def test_code_is_highlighted_and_emphasis_is_seen() -> None:
+    found = [segment for row in rows(TEXT) for segment in row]
+    code = {
+        str(segment.style.color) for segment in found if segment.style and segment.text.strip() in ("def", "verify", "return")
+    }
+    assert len(code) >= 2
+    assert any(segment.text == "followed" and segment.style and segment.style.bold for segment in found)
+    assert any(segment.text == "earlier" and segment.style and segment.style.italic for segment in found)
+
+
+texts = st.text(st.characters(codec="utf-8") | st.sampled_from("#*_`|-> \n\t[]()<>你好🙂\u0301\x1b\x07\u202e"), max_size=200)
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts, st.integers(8, 120))
+def test_no_row_is_wider_than_asked(text: str, cells: int) -> None:
+    for row in rows(text, cells):
+        assert sum(width(segment.text) for segment in row) <= cells
+
+
+@settings(max_examples=200, deadline=None)
+@given(texts)
+def test_nothing_hostile_is_left(text: str) -> None:
+    for row in rows(f"\x1b]8;;http://x\x07{text}\x9b2J [a](http://x) \u202e"):
+        for segment in row:
+            assert not any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or c in "\u202e\u2066" for c in segment.text), segment.text
+            assert segment.style is None or segment.style.link is None
+
+
+async def answered(pilot: Any, engine: Any, text: str = TEXT) -> None:
+    """A chat with an answer in Markdown."""
+    await pilot.pause()
+    engine.loaded()
+    pilot.app.take_events()
+    pilot.app.chat_screen.input.put("How?")
+    await pilot.press("enter")
+    records = [StepRecord("lookup", [1, 2], part, 3, 1, 4, 0.0, 0.01, 0.0) for part in text.splitlines(keepends=True)]
+    engine.begin(records)
+    engine.finish()
+    pilot.app.take_events()
+    await pilot.pause()
+
+
+def seen(app: Any) -> str:
+    view = app.chat_screen.view
+    return "\n".join(view.render_line(y).text.rstrip() for y in range(view.size.height))
+
+
+async def test_the_key_shows_markdown_and_the_runs_again(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 40)) as pilot:
+        await answered(pilot, engine)
+        before = seen(app)
+        assert "**followed**" in before
+        app.chat_screen.input.put("a draft")
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        rendered = seen(app)
+        assert "**" not in rendered
+        assert "• no draft model" in rendered
+        assert "finished · lookup" in rendered
+        assert app.chat_screen.input.text == "a draft"
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        assert seen(app) == before
+
+
+async def test_an_answer_is_runs_while_it_is_written_and_markdown_when_it_has_ended(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 40)) as pilot:
+        await pilot.pause()
+        engine.loaded()
+        app.take_events()
+        app.commands.run("/markdown")
+        app.chat_screen.input.put("How?")
+        await pilot.press("enter")
+        engine.begin([StepRecord("lookup", [1], "Some **bold** text.")])
+        app.take_events()
+        await pilot.pause()
+        assert "**bold**" in seen(app)
+        engine.finish()
+        app.take_events()
+        await pilot.pause()
+        assert "Some bold text." in seen(app)
+        app.theme = "light"
+        await pilot.pause()
+        assert "Some bold text." in seen(app)
+        await pilot.resize_terminal(60, 20)
+        await pilot.pause(0.3)
+        assert "Some bold text." in seen(app)
+
+
+async def test_a_long_chat_stays_where_it_was(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 24)) as pilot:
+        await answered(pilot, engine, "\n\n".join(f"Paragraph **{i}**." for i in range(60)))
+        await answered(pilot, engine, "\n\n".join(f"Second **{i}**." for i in range(60)))
+        await pilot.press("ctrl+g")
+        await pilot.pause(0.3)
+        assert "Second 59." in seen(app)
+        assert app.chat_screen.view.following
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_pictures(
+    snap_compare: Any, make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch, theme: str, size: tuple[int, int]
+) -> None:
+    monkeypatch.setattr("specchat.app.chat.IDLE_SECONDS", 3600)
+    monkeypatch.setattr("specchat.app.widgets.status.FLASH_SECONDS", 3600)
+
+    async def before(pilot: Any) -> None:
+        await answered(pilot, engine)
+        await pilot.press("ctrl+g")
+        await pilot.pause(0.3)
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
