@@ -112,10 +112,11 @@ class ChatScreen(Screen[None]):
         self.query_one("#welcome").display = empty
         self.view.can_focus = not empty
         cursor = self.view.cursor
-        stepping = self.dialogue.paused and cursor.by_keys and cursor.on_last
+        stepping = self.dialogue.paused and cursor.by_keys and cursor.at_end
         self.view.update_text()
         if stepping:
             cursor.move("last")
+        cursor.at_end = cursor.on_last
         self.show_inspection()
         self.query_one("#header", Header).update()
         self.query_one("#status", StatusLine).update()
@@ -293,6 +294,8 @@ class ChatScreen(Screen[None]):
     def action_markdown(self) -> None:
         """Finished answers as Markdown, or their runs."""
         view = self.view
+        if view.cursor.by_keys:
+            self.action_inspect()
         view.markdown = not view.markdown
         what = "finished answers as Markdown" if view.markdown else "answers as runs of tokens"
         keys = display(self._keymap.get("markdown", "ctrl+g"))
@@ -304,8 +307,10 @@ class ChatScreen(Screen[None]):
         self.chat.next_colouring()
 
     def action_inspect(self) -> None:
-        """Look into the runs one by one, or go back to the input box."""
+        """Look into the runs one by one, or go back to the input box. Markdown gives way to the runs."""
         cursor = self.view.cursor
+        if self.view.markdown and not cursor.by_keys:
+            self.view.markdown = False
         if cursor.by_keys:
             cursor.stop()
             self.input.focus()

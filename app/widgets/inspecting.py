@@ -25,6 +25,8 @@ class Inspecting:
         """The rows that show it."""
         self.by_keys = False
         """Whether keys move it."""
+        self.at_end = False
+        """Whether it is the last run of all, or was when the text last grew."""
         self._cell = 0  # what moves up and down keep to
         self._followed = False  # whether the view followed the end before
 
@@ -60,7 +62,10 @@ class Inspecting:
     def start(self, spot: Spot | None = None) -> bool:
         """Put the cursor on a run, else on the one under the mouse, else on the last in sight; False if there is none."""
         view = self.view
-        spot = spot or self.spot or self._last_in_sight()
+        spot = spot or self.spot
+        # Rendered Markdown has no runs to go to.
+        view.markdown = False
+        spot = spot or self._last_in_sight()
         if spot is None:
             return False
         if not self.by_keys:
@@ -74,14 +79,17 @@ class Inspecting:
     def _last_in_sight(self) -> Spot | None:
         view = self.view
         if not view.following:
-            last = view.scroll_offset.y + view.size.height - strip_rows(view.size.height) - 1
+            last = view.scroll_offset.y + view.size.height - strip_rows(view.size.height) - 2
             for y in range(last, view.scroll_offset.y - 1, -1):
                 place = view.row_at(y)
                 if place is None:
                     continue
-                runs = [run for _, run in view.blocks[place[0]].row(place[1]).pieces if run >= 0]
-                if runs and isinstance(view.blocks[place[0]].entry, Answer):
-                    return Spot(place[0], runs[-1])
+                block = view.blocks[place[0]]
+                runs = [run for _, run in block.row(place[1]).pieces if run >= 0] if isinstance(block.entry, Answer) else []
+                for run in reversed(runs):
+                    shown = place_of(block, run)
+                    if shown is not None and view.tops[place[0]] + shown.last <= last:
+                        return Spot(place[0], run)
         return outermost(view.blocks, 1)
 
     def stop(self) -> None:
@@ -218,14 +226,19 @@ class Inspecting:
         answer = self.answer
         self.spot = spot
         self.place = None if spot is None else place_of(self.view.blocks[spot.block], spot.run)
+        self.at_end = self.on_last
         if self.place is not None and not keep:
             self._cell = self.place.cell
         self._repaint()
         if self.by_keys:
             self.reveal()
-        now = self.answer or answer
-        if now is not None:
-            self.view.post_message(self.view.Inspected(now, None if spot is None else spot.run))
+        self.announce(answer)
+
+    def announce(self, before: Answer | None = None) -> None:
+        """Say which run it is; `before` is the answer that it was one of, for when it is none any more."""
+        answer = self.answer or before
+        if answer is not None:
+            self.view.post_message(self.view.Inspected(answer, None if self.spot is None else self.spot.run))
 
     def _repaint(self) -> None:
         if self.spot is not None and self.place is not None:

@@ -207,6 +207,7 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
             self.scroll_to(y=self._row_of(*anchor), animate=False, immediate=True, force=True)
         if self.cursor.by_keys:
             self.cursor.reveal()
+        self.cursor.announce()
 
     def _place(self) -> tuple[int, int] | None:
         """Block and offset in its text at the top of the view."""
@@ -257,11 +258,17 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         self.following = True
 
     def watch_markdown(self, markdown: bool) -> None:
-        """Show finished answers the other way. What is in view comes first; a long chat's beginning follows bit by bit."""
+        """Show finished answers the other way. What is in view comes first; the rest of a long chat follows bit by bit."""
+        place = self._top_place()
         for block in self._blocks:
             block.rendered = None
-        self._waiting = [block for block in self._blocks if isinstance(block.entry, Answer)] if markdown else []
-        self._render_more(FIRST_SLICE)
+        self._waiting = []
+        if markdown:
+            top = self.row_at(self.scroll_offset.y + self.size.height // 2)
+            seen = top[0] if top is not None else 0 if place is None else len(self._blocks)
+            order = sorted(range(len(self._blocks)), key=lambda index: -abs(index - seen))
+            self._waiting = [self._blocks[index] for index in order if isinstance(self._blocks[index].entry, Answer)]
+        self._render_more(FIRST_SLICE, place)
 
     def _render_markdown(self, block: Block) -> None:
         """Make a finished answer's rows of Markdown."""
@@ -269,11 +276,13 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
             from .markdown_rows import markdown_rows  # 20 ms, and most chats never ask
 
             theme = self.app.current_theme
-            block.rendered = markdown_rows(block.entry.text, self._cells, self.app.theme_variables, theme.dark)
+            block.rendered = markdown_rows(block.entry.text, self._cells, self.app.theme_variables, theme.dark) or None
+            block.worn = self.app.theme
 
-    def _render_more(self, seconds: float = SLICE) -> None:
-        """Render what waits, the newest first, for so many seconds; the rest when the screen has had its turn."""
-        following, anchor = self.following, self._top_block()
+    def _render_more(self, seconds: float = SLICE, place: tuple[int, float] | None = None) -> None:
+        """Render what waits, the last first, for so many seconds; the rest when the screen has had its turn. What is at the top
+        of the view (at `place` if given) stays there."""
+        following, place = self.following, place or self._top_place()
         deadline = monotonic() + seconds
         while self._waiting and monotonic() < deadline:
             self._render_markdown(self._waiting.pop())
@@ -281,15 +290,17 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         if following:
             self.following = True
             self._to_end()
-        elif anchor is not None:
-            self.scroll_to(y=self._tops[anchor], animate=False, immediate=True, force=True)
+        elif place is not None:
+            index, part = place
+            y = self._tops[index] + round(part * self._blocks[index].height)
+            self.scroll_to(y=y, animate=False, immediate=True, force=True)
         if self._waiting:
             self.set_timer(0.01, self._render_more)
 
-    def _top_block(self) -> int | None:
-        """The block at the top of the view."""
-        y = self.scroll_offset.y
-        return bisect_right(self._tops, y) - 1 if self._blocks and TOP <= y < self._height else None
+    def _top_place(self) -> tuple[int, float] | None:
+        """The block at the top of the view, and what part of it is above."""
+        place = self.row_at(self.scroll_offset.y)
+        return None if place is None else (place[0], place[1] / self._blocks[place[0]].height)
 
     def _lay_out(self) -> None:
         """Place the blocks anew: some have other heights."""
@@ -297,9 +308,8 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         for index, block in enumerate(self._blocks):
             self._tops[index] = top
             top += block.height
-        self._height = top if self._blocks else 0
         self._strips.clear()
-        self.virtual_size = Size(self.size.width, self._height)
+        self._resize_content(top if self._blocks else 0)
         self.refresh()
 
     def watch_colouring(self) -> None:
@@ -323,6 +333,9 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         if place is None:
             return Strip.blank(self.size.width, self.rich_style)
         index, local = place
+        block = self._blocks[index]
+        if block.rendered is not None and block.worn != self.app.theme:
+            self._render_markdown(block)  # in other colours; the rows stay as many
         lit = self.cursor.lit(index, local)
         key = (index, local, self._blocks[index].version(local), lit)
         strip = self._strips.get(key)
@@ -365,10 +378,6 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
             # Neighbours differ by line and weight.
             self._styles[f"line-{i}"] = Style(color=variables["foreground"], underline=i % 2 == 0, bold=i % 2 == 1)
         self._strips.clear()
-        if self.markdown and self._styled_for and self._styled_for != self.app.theme:
-            for block in self._blocks:
-                if block.rendered is not None:
-                    self._render_markdown(block)
         self._styled_for = self.app.theme
 
     def _run_style(self, answer: Answer, run: int, lit: int) -> Style:
