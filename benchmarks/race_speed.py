@@ -20,7 +20,8 @@ from specchat.engine.messages import CloseLane, Finished, Generate
 from .chat_speed import PROMPT
 
 MESSAGES = [{"role": "user", "content": PROMPT}]
-PAUSE = 0.002
+PAUSE = 1 / 30
+"""Seconds between two looks at what the engine says, as in the app."""
 
 
 class Bench:
@@ -40,10 +41,11 @@ class Bench:
         self.client.send(CloseLane("solo"))
         id = self.client.next_id()
         self.client.send(Generate(id, lane="solo", messages=MESSAGES, method=method, max_tokens=self.tokens))
-        for event in self.client.stream(id):
-            if isinstance(event, Finished):
-                busy = event.busy_seconds
-                tokens = int(event.totals["tokens"])
+        while not tokens:
+            time.sleep(PAUSE)
+            for event in self.client.drain():
+                if isinstance(event, Finished):
+                    tokens, busy = int(event.totals["tokens"]), event.busy_seconds
         self.client.send(CloseLane("solo"))
         return tokens / busy
 

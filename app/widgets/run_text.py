@@ -101,6 +101,8 @@ class RunText(ScrollView, can_focus=False):
         first = min(flow.wrap(), max(0, before - 1))
         following = self.is_vertical_scroll_end
         height = max(1, len(flow.lines))
+        while not self._writing and height > 1 and flow.lines[height - 1].text.isspace():
+            height -= 1  # line breaks at the end of an answer take no room
         if height != self._height:
             self._height = height
             size = Size(self.size.width, height)

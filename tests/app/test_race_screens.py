@@ -91,7 +91,7 @@ async def run(pilot: Any, engine: Any, end: bool = True) -> None:
         share = len(lane) if end else (len(lane) // 4, len(lane) * 2 // 3, len(lane) // 2)[i]
         engine.events += [Prefilling(id, 30, 30, 0.12), Steps(id, lane[:share])]
         if end:
-            engine.events.append(Finished(id, "eos", "", 0.12, 0.12 + 0.031 * len(lane)))
+            engine.events.append(Finished(id, "eos", "\n", 0.12, 0.12 + 0.031 * len(lane)))
     await take(pilot)
 
 
@@ -583,6 +583,7 @@ async def test_a_replay_shows_the_difference_only_when_it_comes(make_chat: Make,
         assert (runs, early.sign) == (1, "≡")
         late, _ = replay_state(screen.race, replay, 2, replay.end)
         assert (late.sign, late.mark) == ("≠", "lossy from token 12")
+        assert late.tokens_per_step == pytest.approx(screen.race.racers[2].answer.figures.tokens_per_step)
 
 
 # Pictures
