@@ -14,6 +14,9 @@ from .totals import Totals, counted
 SHADES = 6
 """Colours that runs cycle through; neighbours differ with any number from two."""
 
+COUNTED_AT_ONCE = 4000
+"""Steps that one look at an answer's totals takes in: some 30 ms, so that opening the figures of a very long one stalls nothing."""
+
 WINDOW_SECONDS = 1.0
 """The live tokens/s looks back this far, so that a method switch shows at once."""
 
@@ -132,7 +135,8 @@ class Answer:
 
     @property
     def totals(self) -> Totals:
-        """What the steps add up to. They are counted when somebody asks, not as they come."""
+        """What the steps add up to. They are counted when somebody asks, not as they come, and at most COUNTED_AT_ONCE each time:
+        `counted` says whether all are in."""
         self._count()
         return self._totals
 
@@ -142,13 +146,19 @@ class Answer:
         self._count()
         return self._by_method
 
+    @property
+    def counted(self) -> bool:
+        """Whether the totals hold every step."""
+        return self._counted == len(self.log)
+
     def _count(self) -> None:
-        for index in range(self._counted, len(self.log)):
+        end = min(len(self.log), self._counted + COUNTED_AT_ONCE)
+        for index in range(self._counted, end):
             step = self.log.record(index)
             like = counted(step)
             self._totals.add(like)
             self._by_method.setdefault(step.method, Totals()).add(like)
-        self._counted = len(self.log)
+        self._counted = end
 
     @property
     def text(self) -> str:

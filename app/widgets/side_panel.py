@@ -24,6 +24,9 @@ from .tree_page import tree_lines
 PAGES = ("numbers", "tree", "method")
 """In the order in which the key goes through them."""
 
+COUNTING_SECONDS = 0.02
+"""Between two looks at an answer whose steps are not all counted yet."""
+
 UPDATE_SECONDS = 0.15
 """Between two updates while an answer streams: as fast as figures can be read."""
 
@@ -141,6 +144,9 @@ class SidePanel(Vertical):
                 self._later = None
             lines = self.lines()
             self._view.show([(), *lines] if self._spacious else lines)
+            answer = self._shown()
+            if answer is not None and not answer.counted:
+                self._later = self.set_timer(COUNTING_SECONDS, self._late)
         elif self._later is None:
             self._later = self.set_timer(due, self._late)
 
