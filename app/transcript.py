@@ -15,7 +15,7 @@ SHADES = 6
 """Colours that runs cycle through; neighbours differ with any number from two."""
 
 COUNTED_AT_ONCE = 4000
-"""Steps that one look at an answer's totals takes in: some 30 ms, so that opening the figures of a very long one stalls nothing."""
+"""Steps that one look at an answer's totals takes in (some 30 ms): the figures of a very long one must not stall the screen."""
 
 WINDOW_SECONDS = 1.0
 """The live tokens/s looks back this far, so that a method switch shows at once."""
@@ -135,8 +135,8 @@ class Answer:
 
     @property
     def totals(self) -> Totals:
-        """What the steps add up to. They are counted when somebody asks, not as they come, and at most COUNTED_AT_ONCE each time:
-        `counted` says whether all are in."""
+        """What the steps add up to. They are counted when somebody asks, not as they come, and at most COUNTED_AT_ONCE each
+        time: `counted` says whether all are in."""
         self._count()
         return self._totals
 
