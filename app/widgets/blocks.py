@@ -63,6 +63,8 @@ class Block:
         self._figures: list[str] = []
         self.rendered: list[list[Segment]] | None = None
         """Rows of Markdown, shown in place of the runs of a finished answer; None shows the runs."""
+        self.worn = ""
+        """The theme that they are in."""
         if not isinstance(entry, Answer):
             self.flow.append(sanitise(entry.text.strip("\n") if isinstance(entry, Prompt) else entry.text), 0)
             self.closed = True
@@ -121,7 +123,10 @@ class Block:
                     return Row("answer", pieces, index == 0, writing, self._continued(index))
                 figure = index - shown - bool(shown)
                 if answer.done and 0 <= figure < len(self._figures):
-                    return Row("figures", (Piece(self._figures[figure], MARK),), figure == 0)
+                    line = self._figures[figure]
+                    if self.rendered is not None and figure == len(self._figures) - 1:
+                        line = signed if width(signed := f"{line} · Markdown") <= self.cells else line
+                    return Row("figures", (Piece(line, MARK),), figure == 0)
                 return Row("blank")
             case Prompt() | Notice() as entry:
                 if index >= len(lines):

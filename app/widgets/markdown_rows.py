@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
 from rich.segment import Segment
@@ -18,6 +20,9 @@ from ..cells import sanitise
 
 CODE_THEMES = {True: "github-dark", False: "default"}
 """Pygments' colours for code, by whether the page is dark."""
+
+DEEPEST = 18
+"""Levels of nesting from which on the parser, which stops at 20, may have left something out."""
 
 
 class PlainHeading(Heading):
@@ -104,13 +109,16 @@ def markdown_rows(text: str, cells: int, variables: Mapping[str, str], dark: boo
         dark: whether its page is.
 
     Returns:
-        for each row its segments; blank ones at the start and the end are left out.
+        for each row its segments; blank ones at the start and the end are left out. None at all where some of the text would be
+        lost: nested deeper than the parser goes, or more columns or levels than the width has room for.
     """
     console = Console(
         file=io.StringIO(), width=cells, color_system="truecolor", force_terminal=True, theme=styles(variables), markup=False,
         highlight=False, emoji=False, legacy_windows=False,
     )  # fmt: skip
     shown = AnswerMarkdown(sanitise(text), CODE_THEMES[dark])
+    if any(token.level >= DEEPEST for token in shown.parsed):
+        return []
     plain = Style(color=variables["foreground"])
     rows = [
         [Segment(segment.text, plain + segment.style if segment.style else plain) for segment in row if not segment.control]
@@ -121,7 +129,21 @@ def markdown_rows(text: str, cells: int, variables: Mapping[str, str], dark: boo
         del rows[0]
     while rows and not _text(rows[-1]).strip():
         del rows[-1]
-    return rows
+    return rows if _letters(_text(row) for row in rows) >= _letters(_contents(shown.parsed)) else []
+
+
+def _letters(texts: Iterable[str]) -> Counter[str]:
+    """How often each letter and digit occurs."""
+    return Counter(character for text in texts for character in text if character.isalnum())
+
+
+def _contents(tokens: Iterable[Token]) -> Iterator[str]:
+    """The texts that a reader has to get."""
+    for token in tokens:
+        if token.children and token.type == "inline":
+            yield from _contents(token.children)
+        else:
+            yield token.content
 
 
 def _text(row: list[Segment]) -> str:

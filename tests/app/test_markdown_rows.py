@@ -91,6 +91,20 @@ def test_nothing_hostile_is_left(text: str) -> None:
             assert segment.style is None or segment.style.link is None
 
 
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [
+        ("> " * 40 + "deep", 100),
+        ("\n".join("  " * i + f"- item {i}" for i in range(30)), 100),
+        (f"|{'a|' * 30}\n|{'-|' * 30}\n|{'wide words|' * 30}", 20),
+        ("[only]: http://a.definition", 60),
+    ],
+    ids=["quotes", "lists", "columns", "definition"],
+)
+def test_what_would_lose_text_is_not_rendered(text: str, cells: int) -> None:
+    assert rows(text, cells) == []
+
+
 async def answered(pilot: Any, engine: Any, text: str = TEXT) -> None:
     """A chat with an answer in Markdown."""
     await pilot.pause()
@@ -152,6 +166,44 @@ async def test_an_answer_is_runs_while_it_is_written_and_markdown_when_it_has_en
         await pilot.resize_terminal(60, 20)
         await pilot.pause(0.3)
         assert "Some bold text." in seen(app)
+
+
+async def test_an_answer_that_markdown_would_cut_stays_as_runs(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 40)) as pilot:
+        await answered(pilot, engine, "> " * 40 + "deep")
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        assert "deep" in seen(app)
+        assert "Markdown" not in seen(app).split("finished")[1]
+
+
+async def test_the_place_in_a_long_answer_is_kept(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 24)) as pilot:
+        await answered(pilot, engine, "\n\n".join(f"Paragraph **{i}**." for i in range(200)))
+        view = app.chat_screen.view
+        view.scroll_to(y=200, animate=False, immediate=True)
+        await pilot.pause()
+        for middle in ("Paragraph 10", "Paragraph **10"):
+            await pilot.press("ctrl+g")
+            await pilot.pause(0.3)
+            assert middle in seen(app)
+            assert not view.following
+
+
+async def test_looking_into_runs_shows_them_again(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 40)) as pilot:
+        await answered(pilot, engine)
+        await pilot.press("ctrl+g", "f7")
+        await pilot.pause()
+        assert not app.chat_screen.view.markdown
+        assert app.chat_screen.view.cursor.by_keys
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        assert app.chat_screen.view.markdown
+        assert not app.chat_screen.view.cursor.by_keys
 
 
 async def test_a_long_chat_stays_where_it_was(make_chat: Make, engine: Any) -> None:
