@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.segment import Segment
+from textual.selection import Selection
 
 from specchat.app.cells import width
 from specchat.app.themes import load_themes
@@ -79,6 +80,17 @@ texts = st.text(st.characters(codec="utf-8") | st.sampled_from("#*_`|-> \n\t[]()
 @given(texts, st.integers(8, 120))
 def test_no_row_is_wider_than_asked(text: str, cells: int) -> None:
     for row in rows(text, cells):
+        assert sum(width(segment.text) for segment in row) <= cells
+
+
+cell = st.text("ab 你好🙂é`*", max_size=12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(cell, cell, cell), min_size=1, max_size=4), texts, st.integers(20, 120))
+def test_tables_and_code_fit(table: list[tuple[str, str, str]], code: str, cells: int) -> None:
+    lines = ["|a|b|c|", "|-|-:|:-:|", *(f"|{'|'.join(row)}|" for row in table), "", "```python", code, "```"]
+    for row in rows("\n".join(lines), cells):
         assert sum(width(segment.text) for segment in row) <= cells
 
 
@@ -190,6 +202,33 @@ async def test_the_place_in_a_long_answer_is_kept(make_chat: Make, engine: Any) 
             await pilot.pause(0.3)
             assert middle in seen(app)
             assert not view.following
+
+
+async def test_another_theme_colours_the_rows_anew(make_chat: Make, engine: Any) -> None:
+    app = make_chat(theme="dark")
+    async with app.run_test(size=(100, 40)) as pilot:
+        await answered(pilot, engine)
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        for theme in ("light", "dark"):
+            app.theme = theme
+            await pilot.pause()
+            view = app.chat_screen.view
+            heading = next(s for y in range(40) for s in view.render_line(y) if "Prompt lookup" in s.text)
+            assert heading.style.color.name.lower() == app.theme_variables["primary"].lower()
+
+
+async def test_selected_rows_are_copied_as_they_are_seen(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 40)) as pilot:
+        await answered(pilot, engine)
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        copied = app.chat_screen.view.get_selection(Selection(None, None))
+        assert copied is not None
+        assert "It drafts what followed the last tokens, earlier in the text:" in copied[0]
+        assert "**" not in copied[0]
+        assert "\0" not in copied[0]
 
 
 async def test_looking_into_runs_shows_them_again(make_chat: Make, engine: Any) -> None:
