@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from time import monotonic, process_time
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from textual.app import App, SystemCommand
 from textual.screen import Screen
@@ -20,6 +20,7 @@ from .cells import fit, one_line
 from .colouring import Way, following
 from .commands import Commands
 from .dialogue import Dialogue, Engine, Method
+from .history.keeping import Keeping
 from .keymap import ALL
 from .locations import config_folder
 from .racing import Racing
@@ -28,6 +29,9 @@ from .settings import Settings, changed
 from .themes import Palette, load_themes
 from .transcript import Transcript
 from .widgets.chat_screen import ChatScreen
+
+if TYPE_CHECKING:
+    from .history.recorder import Recorder
 
 FRAME_SECONDS = 1 / 30
 """Between looks at the engine's events while there are some to expect: what an eye can follow, at half the cost of 60 Hz."""
@@ -51,6 +55,7 @@ class SpecchatApp(App[None]):
         client: the engine's client; a load has been sent.
         notice: a sentence to show at the start.
         methods: the decoding methods; those of the catalog if None.
+        recorder: keeps the chat; None keeps nothing.
     """
 
     TITLE = "specchat"
@@ -66,6 +71,7 @@ class SpecchatApp(App[None]):
         client: Engine,
         notice: str | None = None,
         methods: Mapping[str, Method] | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         super().__init__()
         self.animation_level = "none"
@@ -88,6 +94,7 @@ class SpecchatApp(App[None]):
         self.apply_settings()
         self.commands = Commands(self)
         self.saving = Saving(self)
+        self.keeping = Keeping(self, recorder)
         self.racing = Racing(self)
         unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
         notices = [text for text in (notice, *wrong, self.palettes[self.theme].warning) if text]
@@ -142,6 +149,7 @@ class SpecchatApp(App[None]):
             self._frames.pause()
 
     def _idle(self) -> None:
+        self.keeping.note()
         dialogue = self.dialogue
         if dialogue.phase in ("ready", "unloaded"):
             self.take_events()
@@ -154,6 +162,7 @@ class SpecchatApp(App[None]):
             self.racing.screen.refresh_race()
         else:
             self.chat_screen.refresh_dialogue()
+        self.keeping.note()
 
     def apply_settings(self) -> None:
         """Hand settings that may change during a chat on to the dialogue."""
@@ -292,6 +301,7 @@ class SpecchatApp(App[None]):
 
     def show_chat(self, transcript: Transcript) -> None:
         """Put a chat in the place of this one."""
+        self.keeping.opened(transcript)
         self.dialogue.transcript = transcript
         self.chat_screen.view.show(transcript)
         self.changed()
@@ -309,6 +319,7 @@ def run_chat(
     load: int = 0,
     notice: str | None = None,
     transcript: Transcript | None = None,
+    browse: str | None = None,
 ) -> int:
     """Run the chat until it is left; the exit code.
 
@@ -318,6 +329,7 @@ def run_chat(
         load: id of that load.
         notice: a sentence to show at the start.
         transcript: a saved chat to go on with.
+        browse: begin with the list of chats, searched for this.
     """
     if client is None:
         from ..engine.client import EngineClient
@@ -325,10 +337,22 @@ def run_chat(
         own = EngineClient()
         own.load(settings.model, **settings.load_options())
         with own:
-            return run_chat(settings, own, notice=notice, transcript=transcript)
-    app = SpecchatApp(settings, client, notice)
+            return run_chat(settings, own, notice=notice, transcript=transcript, browse=browse)
+    recorder = None
+    if settings.history:
+        from .history.recorder import Recorder
+
+        recorder = Recorder()
+    app = SpecchatApp(settings, client, notice, recorder=recorder)
     if transcript is not None:
+        app.keeping.opened(transcript)
         transcript.entries += app.dialogue.transcript.entries  # what is wrong with the settings
         app.dialogue.transcript = transcript
-    app.run()
+    if browse is not None:
+        app.call_later(app.keeping.browse, browse)
+    try:
+        app.run()
+    finally:
+        if recorder is not None:
+            recorder.close(app.dialogue)
     return app.return_code or 0

@@ -61,6 +61,7 @@ OPTIONS = {
     "method": "--method",
     "theme": "--theme",
     "system": "--system",
+    "history": "--no-history",
     "accept": "--accept",
     "max_tokens": "--max-tokens",
     "stop": "--stop",
@@ -102,6 +103,11 @@ def chat(
     theme: Annotated[str | None, _option("--theme", "Colour theme.", "NAME")] = None,
     system: System = None,
     open_file: Annotated[Path | None, _option("--open", "Go on with a chat that /export json saved.", "FILE")] = None,
+    last: Annotated[bool, _flag("--continue", "Go on with the last chat.")] = False,
+    resume: Annotated[
+        str | None, _option("--resume", "Go on with the chat of this title or number; alone, choose from all.", "[TEXT]")
+    ] = None,
+    no_history: Annotated[bool, _flag("--no-history", "Keep nothing of this chat.")] = False,
     version: Annotated[bool, _flag("--version", "Print the version.")] = False,
 ) -> None:
     """Open the chat."""
@@ -122,6 +128,7 @@ def chat(
         method=method,
         theme=theme,
         system=system,
+        history=False if no_history else None,
     )
     if version:
         from .. import __version__
@@ -129,14 +136,17 @@ def chat(
         typer.echo(f"specchat {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is not None:
-        if open_file is not None:
-            raise UserError("--open is for the chat itself: leave the command after it out.")
+        for name, asked in (("--open", open_file), ("--continue", last or None), ("--resume", resume)):
+            if asked is not None:
+                raise UserError(f"{name} is for the chat itself: leave the command after it out.")
         context.obj = given  # `specchat --model X run …` means the same as `specchat run --model X …`
         return
     from .launch import open_chat
 
+    if sum((open_file is not None, last, resume is not None)) > 1:
+        raise UserError("--open, --continue and --resume each open a chat: give one of them.")
     settings, notice = load_settings()
-    raise typer.Exit(open_chat(_with(settings, given), notice, open_file))
+    raise typer.Exit(open_chat(_with(settings, given), notice, open_file, last=last, resume=resume))
 
 
 @app.command()
@@ -300,11 +310,20 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
+def _words(given: Sequence[str]) -> list[str]:
+    """The command line with an empty text after a --resume that stands alone."""
+    out: list[str] = []
+    for i, word in enumerate(given):
+        alone = word == "--resume" and (i + 1 == len(given) or given[i + 1].startswith("-"))
+        out += ["--resume", ""] if alone else [word]
+    return out
+
+
 def main() -> NoReturn:
     """The console entry point."""
     code: Any = 0
     try:
-        app(prog_name="specchat")
+        app(_words(sys.argv[1:]), prog_name="specchat")
     except SystemExit as ended:
         code = ended.code
     except UserError as error:

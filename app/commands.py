@@ -83,6 +83,12 @@ class Commands:
                 self.chat.saving.open(file)
             case "open", _:
                 raise UserError("/open takes one file that /export json wrote; a name with spaces goes in quotes.")
+            case "chats", words:
+                self.chat.keeping.browse(" ".join(words))
+            case "rename", words:
+                self.chat.keeping.rename(" ".join(words))
+            case "branch", words:
+                self.chat.keeping.branch(" ".join(words))
             case "clear", _:
                 self.chat.new_chat()
             case "quit", _:
@@ -203,6 +209,7 @@ class Commands:
         yield "Copy the last answer", "To the clipboard", chat.copy_answer
         for format, title in EXPORTS.items():
             yield f"Export the chat as {title}", "Into this folder, with its colours", partial(self.chat.saving.attempt, format)
+        yield "Chats", "Search, open, rename, delete", chat.keeping.browse
         yield "New chat", "Start afresh; the model stays loaded", chat.new_chat
         yield "Help", "Keys, commands and methods", chat.show_help
         yield "Quit", "Leave specchat", chat.exit

@@ -37,6 +37,7 @@ CHAT = (
     Key("palette", "ctrl+p", "app.command_palette", "Search every command", "commands"),
     Key("copy_answer", "ctrl+y", "copy_answer", "Copy the last answer", "copy"),
     Key("export", "alt+s", "export", "Save the chat as a web page, a picture, Markdown or JSON"),
+    Key("chats", "alt+h", "chats", "Your chats: search, open, rename, delete"),
     Key("new_chat", "ctrl+l", "new_chat", "Start a new chat; pressed again in the empty one, bring the old one back"),
     Key("scroll_up", "pageup", "scroll_page(-1)", "Scroll the transcript up by a page"),
     Key("scroll_down", "pagedown", "scroll_page(1)", "Scroll the transcript down by a page"),
@@ -88,7 +89,23 @@ RACE = (
 )
 """Keys of the race screen. Nothing is typed there, so letters are free."""
 
-ALL = CHAT + INPUT + INSPECT + RACE
+CHATS = (
+    Key("chats_leave", "escape,ctrl+c", "leave", "Empty the search, else back to the chat"),
+    Key("chats_open", "enter", "choose", "Open the chat under the cursor; its next message goes on from there"),
+    Key("chats_above", "up", "move(-1)", "The chat above"),
+    Key("chats_below", "down", "move(1)", "The chat below"),
+    Key("chats_page_up", "pageup", "page(-1)", "A page of chats up"),
+    Key("chats_page_down", "pagedown", "page(1)", "A page of chats down"),
+    Key("chats_newest", "ctrl+home", "end(-1)", "To the newest chat"),
+    Key("chats_oldest", "ctrl+end", "end(1)", "To the oldest chat"),
+    Key("chats_rename", "ctrl+r", "rename", "Rename the chat under the cursor"),
+    Key("chats_delete", "ctrl+d", "delete", "Delete the chat under the cursor"),
+    Key("chats_undo", "ctrl+z", "undo", "Bring back the chat that was deleted last"),
+    Key("chats_branch", "ctrl+b", "branch", "Branch: a new chat that shares all of the one under the cursor"),
+)
+"""Keys of the list of chats. What is typed there is searched for."""
+
+ALL = CHAT + INPUT + INSPECT + RACE + CHATS
 
 _SYMBOLS = {
     **{"escape": "esc", "pageup": "pgup", "pagedown": "pgdn", "left": "←", "right": "→", "up": "↑", "down": "↓"},

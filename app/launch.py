@@ -11,16 +11,20 @@ from ..engine.client import EngineClient
 from .settings import Settings
 
 
-def open_chat(settings: Settings, notice: str | None, file: Path | None = None) -> int:
+def open_chat(
+    settings: Settings, notice: str | None, file: Path | None = None, *, last: bool = False, resume: str | None = None
+) -> int:
     """Run the chat until it is closed; return the exit code.
 
     Args:
         settings: with the command line's options in them.
         notice: a sentence to show at the start (a settings file that could not be used).
         file: a saved chat to go on with.
+        last: go on with the last chat of the history.
+        resume: a title or a number: go on with that chat; empty begins with the list of chats.
 
     Raises:
-        UserError: not on a terminal, or the file is no saved chat.
+        UserError: not on a terminal, or there is no such chat.
     """
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
         raise UserError("The chat needs a terminal for its input and output: use `specchat run PROMPT` here.")
@@ -32,11 +36,19 @@ def open_chat(settings: Settings, notice: str | None, file: Path | None = None) 
     try:
         from .chat import run_chat
 
-        saved = None
+        saved, browse = None, None
         if file is not None:
             from .export import read_chat
 
             saved = read_chat(file.expanduser()).transcript
-        return run_chat(settings, client=client, load=load, notice=notice, transcript=saved)
+        elif last or resume is not None:
+            from .history.keeping import find
+
+            found = find(None if last else resume)
+            if isinstance(found, str):
+                browse = found
+            else:
+                saved = found.transcript
+        return run_chat(settings, client=client, load=load, notice=notice, transcript=saved, browse=browse)
     finally:
         client.close()

@@ -77,6 +77,8 @@ class Settings:
     """Texts that end an answer."""
     system: str | None = None
     """System prompt that a chat starts with."""
+    history: bool = True
+    """Whether chats are kept: true or false."""
     keymap: Mapping[str, str] = field(default_factory=dict)
     """Keys of the chat's bindings: the binding's id to its keys, separated by commas."""
 
@@ -248,6 +250,10 @@ def _value(called: str, name: str, value: Any) -> Any:
             if not isinstance(value, str):
                 raise UserError(f"{called} takes a text in quotes, not {value!r}.")
             return _text_value(called, name, value)
+        case "bool":
+            if not isinstance(value, bool):
+                raise UserError(f"{called} takes true or false, not {value!r}.")
+            return value
         case "tuple[str, ...]":
             texts = [value] if isinstance(value, str) else value
             if not isinstance(texts, list | tuple) or not all(isinstance(text, str) and text for text in texts):

@@ -15,6 +15,12 @@ from specchat.backends.loading import builtin_path
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def data_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test touches the chats of whoever runs it."""
+    os.environ["SPECCHAT_DATA"] = str(tmp_path_factory.mktemp("data"))
+
+
 @pytest.fixture(scope="session")
 def builtin_model() -> Iterator[Model]:
     """The model that ships with specchat, in float32 on the CPU."""

@@ -175,7 +175,8 @@ class Chats:
                     saved.append(Saved(entry, entry_id))
             finally:
                 db.execute("COMMIT")
-        transcript.track = Track(id, loaded(title) if named else "", saved=saved, identity=self.store.identity)
+        given = loaded(title) if named else ""
+        transcript.track = Track(id, given, given, len(saved), saved=saved, identity=self.store.identity)
         told = _about(about)
         return OpenedChat(
             transcript,

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...backends.base import UserError
 from ..dialogue import Dialogue
-from ..transcript import Answer, Prompt, Transcript
+from ..transcript import Answer, Notice, Transcript
 from .store import Store, damaged, purge, trouble
 from .writing import Moment, Track, catch_up, moment, write
 
@@ -58,7 +58,7 @@ class Recorder:
         self._transcript = transcript
         entries = transcript.entries
         answer = next((entry for entry in reversed(entries) if isinstance(entry, Answer)), None)
-        state = (len(entries), id(entries[-1]), transcript.track.title, answer and answer.reason)
+        state = (len(entries), id(entries[-1]) if entries else 0, transcript.track.title, answer and answer.reason)
         written = len(answer.runs) if answer else 0
         now = monotonic()
         if self._last == (state, written) or (self._last[:1] == (state,) and now < self._due):
@@ -114,13 +114,18 @@ class Recorder:
         self._thread.join(seconds)
 
     def _worth(self, transcript: Transcript) -> bool:
-        """Whether there is anything to keep: notices alone are not, nor is a file's chat in which nothing was said since."""
-        if transcript.track is not None:
-            return len(transcript.entries) > transcript.track.quiet or bool(transcript.track.title)
-        if any(isinstance(entry, Prompt) for entry in transcript.entries):
+        """Whether there is anything to keep: notices alone are not."""
+        track = transcript.track
+        first = track.quiet if track is not None else 0
+        entries = transcript.entries
+        if any(not isinstance(entries[index], Notice) for index in range(first, len(entries))):
             self.track(transcript)
             return True
-        return False
+        if track is None:
+            return False
+        # Taken back, renamed, or the branch that was asked for.
+        branched = track.chat is None and track.origin is not None
+        return len(entries) < first or track.title != track.known_title or branched
 
     def _hand_over(self, dialogue: Dialogue, transcript: Transcript) -> None:
         if self.off or not self._worth(transcript):
@@ -206,7 +211,8 @@ class Recorder:
     def _write(self, store: Store, now: Moment) -> None:
         with store.transaction() as db:
             chat, saved = write(db, now, store.identity)
-        now.track.chat, now.track.saved, now.track.identity = chat, saved, store.identity
+        track = now.track
+        track.chat, track.saved, track.identity, track.known_title = chat, saved, store.identity, now.title
 
     def _tell(self, store: Store) -> None:
         for sentence in store.told:

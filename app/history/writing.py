@@ -41,8 +41,10 @@ class Track:
     chat: int | None = None
     title: str = ""
     """The one that it was given; empty for an automatic one."""
+    known_title: str = ""
+    """The one that it was given as far as the database knows."""
     quiet: int = 0
-    """Entries that are not worth a new chat by themselves: those of a file that was opened."""
+    """Entries that are no reason to write: those that the database has, or those of a file that was opened."""
     origin: Track | None = None
     """Of the chat that this one branched from."""
     saved: list[Saved] = field(default_factory=list)
@@ -121,19 +123,19 @@ def write(db: sqlite3.Connection, now: Moment, identity: Any) -> tuple[int, list
     fresh = chat is None
     answers = sum(isinstance(entry, Answer) for entry in entries)
     title = stored(now.title or automatic_title(entries))
-    row = (title, bool(now.title), stored(now.model), stored(now.system) if now.system else None, _json(now.about), answers)
+    row = (stored(now.model), stored(now.system) if now.system else None, _json(now.about), answers)
     if chat is None:
         chat = db.execute(
-            "INSERT INTO chats (title, named, model, system, about, answers, created, changed, parent)"
+            "INSERT INTO chats (model, system, about, answers, title, named, created, changed, parent)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*row, at, at, parent),
+            (*row, title, bool(now.title), at, at, parent),
         ).lastrowid
         assert chat is not None
         db.executemany("INSERT INTO places VALUES (?, ?, ?)", [(chat, i, item.id) for i, item in enumerate(saved)])
     else:
-        db.execute(
-            "UPDATE chats SET title = ?, named = ?, model = ?, system = ?, about = ?, answers = ? WHERE id = ?", (*row, chat)
-        )
+        db.execute("UPDATE chats SET model = ?, system = ?, about = ?, answers = ? WHERE id = ?", (*row, chat))
+        if now.title != now.track.known_title:
+            db.execute("UPDATE chats SET title = ?, named = ? WHERE id = ?", (title, bool(now.title), chat))
     grown = False
     for position, entry in enumerate(entries):
         mark = now.marks[position]

@@ -377,6 +377,10 @@ class ChatScreen(Screen[None]):
         """Choose a format to save the chat in."""
         self.chat.saving.attempt()
 
+    def action_chats(self) -> None:
+        """The list of chats."""
+        self.chat.keeping.browse()
+
     def action_new_chat(self) -> None:
         """Start afresh, or go back."""
         self.chat.new_chat()

@@ -1,0 +1,166 @@
+"""The history inside the chat: what is said is kept, and /chats, /rename and /branch work on it."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+from ...backends.base import UserError
+from ..transcript import Transcript
+from .writing import Track
+
+if TYPE_CHECKING:
+    from ..chat import SpecchatApp
+    from .chats import OpenedChat
+    from .recorder import Recorder
+
+OFF = "This chat is not kept: start specchat without --no-history, and with history = true in the settings."
+
+
+class Keeping:
+    """Keeps a chat.
+
+    Args:
+        chat: the app.
+        recorder: writes it down; None if nothing is to be kept.
+    """
+
+    def __init__(self, chat: SpecchatApp, recorder: Recorder | None) -> None:
+        self.chat, self.recorder = chat, recorder
+
+    def note(self) -> None:
+        """Take note of what changed. Costs nothing where nothing did, and never waits."""
+        if self.recorder is None:
+            return
+        self.recorder.note(self.chat.dialogue)
+        for sentence, wrong in self.recorder.sentences():
+            if wrong:
+                self.chat.dialogue.notice(sentence, "warning")
+                self.chat.chat_screen.refresh_dialogue()
+            else:
+                self.chat.tell(sentence)
+
+    @property
+    def current(self) -> int | None:
+        """Number of the chat on the screen, if the history has it."""
+        track = self.chat.dialogue.transcript.track
+        return track.chat if isinstance(track, Track) else None
+
+    def opened(self, transcript: Transcript) -> None:
+        """A chat that came from a file is kept once something is added to it."""
+        if transcript.track is None:
+            transcript.track = Track(quiet=len(transcript.entries))
+
+    def browse(self, query: str = "") -> None:
+        """Show the list of chats.
+
+        Args:
+            query: what to search for to begin with.
+        """
+        from ..widgets.chats_screen import ChatsScreen
+
+        def chosen(opened: OpenedChat | None) -> None:
+            if opened is not None:
+                self.resume(opened)
+
+        self.chat.push_screen(ChatsScreen(query), chosen)
+
+    def resume(self, opened: OpenedChat) -> None:
+        """Put a chat out of the history on the screen; what is said next goes on with it."""
+        try:
+            self._idle("open another chat")
+        except UserError as error:
+            self.chat.tell(str(error), "warning")
+            return
+        if opened.id == self.current:
+            return
+        self.chat.show_chat(opened.transcript)
+        self.chat.tell(welcome(opened, str(self.chat.dialogue.info.get("name") or "")))
+
+    def rename(self, title: str) -> None:
+        """Give the chat on the screen a title.
+
+        Raises:
+            UserError: the title is empty, or nothing is kept.
+        """
+        from .chats import clean_title
+
+        recorder = self._on()
+        title = clean_title(title)
+        recorder.rename(self.chat.dialogue, title)
+        self.chat.tell(f"This chat is now called {title}.")
+
+    def branch(self, title: str = "") -> None:
+        """Go on in a chat of its own that shares all of this one so far; this one stays in the list as it is.
+
+        Raises:
+            UserError: there is nothing to share yet, an answer is under way, or nothing is kept.
+        """
+        from .chats import clean_title
+
+        recorder = self._on()
+        self._idle("branch the chat")
+        before = self.chat.dialogue.transcript
+        if not any(entry.text for entry in before.answers()):
+            raise UserError("There is nothing to branch from yet: ask something first.")
+        name = clean_title(title) if title.strip() else ""
+        self.chat.show_chat(recorder.branch(self.chat.dialogue, name))
+        self.chat.tell("This is a branch now: /chats has the chat as it was.")
+
+    def _on(self) -> Recorder:
+        if self.recorder is None:
+            raise UserError(OFF)
+        if self.recorder.off:
+            raise UserError("The history could not be opened, so this chat is not kept: the notice at its beginning says why.")
+        return self.recorder
+
+    def _idle(self, what: str) -> None:
+        if self.chat.dialogue.busy or self.chat.dialogue.queued is not None:
+            raise UserError(f"An answer is under way: stop it with esc, then {what}.")
+
+
+def welcome(opened: OpenedChat, model: str) -> str:
+    """A sentence on a chat that was opened.
+
+    Args:
+        opened: the chat.
+        model: name of the model that is loaded; empty if none is yet.
+    """
+    from ..cells import one_line
+
+    said = f"Opened {opened.title}."
+    if model and opened.model_name and opened.model_name != model:
+        said += f" It was with {one_line(opened.model_name)}; {one_line(model)} goes on."
+    if opened.damaged:
+        answers = "an answer" if opened.damaged == 1 else f"{opened.damaged} answers"
+        said += f" Of {answers} only the text is left: its steps are damaged."
+    return said
+
+
+def find(text: str | None) -> OpenedChat | str:
+    """The chat that the command line asks for, or what the list of chats is to be searched for.
+
+    Args:
+        text: a title, a part of one, or a number; empty for the whole list, None for the last chat.
+
+    Raises:
+        UserError: there is no such chat, or the history cannot be read.
+    """
+    from .chats import Chats
+    from .store import Store, trouble
+
+    try:
+        with Store() as store:
+            chats = Chats(store)
+            if text is None:
+                return chats.open(chats.latest().id)
+            if not text.strip():
+                chats.latest()  # raises if there is none
+                return ""
+            if not (some := chats.titled(text)):
+                if chats.search(text, 1):
+                    return text
+                raise UserError(f"No chat has {text!r} in it: `specchat --resume` lists all of them.")
+            return chats.open(some[0].id) if len(some) == 1 else text
+    except sqlite3.Error as error:
+        raise UserError(trouble(error, store.path)) from None
