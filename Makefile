@@ -32,6 +32,7 @@ format: $(VENV)/.dev
 
 screenshots: $(VENV)/.dev
 	$(BIN)/python screenshots/make.py
+	$(BIN)/python screenshots/cast.py
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "specchat needs Python 3.11 or newer: make PYTHON=python3.12 chat"; exit 1; }
