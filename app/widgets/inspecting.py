@@ -199,6 +199,14 @@ class Inspecting:
         full = self.view.virtual_size.height > height - rows
         return last >= top + height - rows or (writing and full and self.view.following)
 
+    def resized(self) -> None:
+        """The view has another size, and so has the strip."""
+        if self.spot is not None:
+            if self.by_keys:
+                self.view.make_room()
+                self.reveal()
+            self.announce()
+
     def stays(self, height: int) -> bool:
         """Whether the run would be seen with the end of that many rows at the bottom."""
         return self.place is None or self.rows[0] >= height + self.room - self.view.size.height

@@ -196,6 +196,7 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
             self._strips.clear()
             if self.following:
                 self._to_end()
+            self.cursor.resized()
             return
         following, anchor = self.following, self._place()
         self._cells = cells
@@ -205,9 +206,7 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
             self._to_end()
         elif anchor is not None:
             self.scroll_to(y=self._row_of(*anchor), animate=False, immediate=True, force=True)
-        if self.cursor.by_keys:
-            self.cursor.reveal()
-        self.cursor.announce()
+        self.cursor.resized()
 
     def _place(self) -> tuple[int, int] | None:
         """Block and offset in its text at the top of the view."""
@@ -259,6 +258,7 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def watch_markdown(self, markdown: bool) -> None:
         """Show finished answers the other way. What is in view comes first; the rest of a long chat follows bit by bit."""
+        self.cursor.leave()  # what is under the mouse is another text now
         place = self._top_place()
         for block in self._blocks:
             block.rendered = None
