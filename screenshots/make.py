@@ -17,6 +17,7 @@ import resvg_py
 from textual.pilot import Pilot
 
 from specchat.app.chat import SpecchatApp
+from specchat.app.race_replay import Replay
 from specchat.app.settings import Settings, changed
 from specchat.app.widgets.prompt_input import PromptInput
 from specchat.engine.client import EngineClient
@@ -106,6 +107,33 @@ async def numbers(app: SpecchatApp, pilot: Pilot[Any]) -> None:
     await pilot.pause(0.3)
 
 
+async def race(app: SpecchatApp, pilot: Pilot[Any]) -> None:
+    """Three methods on a copy, at the photo finish."""
+    await until(pilot, lambda: app.dialogue.phase == "ready")
+    for command in (f"/race greedy draft fusion : {COPY}", ""):
+        if command:
+            app.commands.run(command)
+        else:  # the first passes of a process are slower
+            await pilot.press("r")
+        screen = app.racing.screen
+        assert screen is not None
+        await until(pilot, lambda: not screen.race.running and screen._finish.has_class("-shown"))  # noqa: B023
+    await pilot.pause(0.3)
+
+
+async def replay(app: SpecchatApp, pilot: Pilot[Any]) -> None:
+    """The same race once more, when the first is about to come in."""
+    await race(app, pilot)
+    screen = app.racing.screen
+    assert screen is not None
+    clock = 0.0
+    await pilot.press("w")
+    screen.replay = Replay(screen.race.racers, lambda: clock)
+    clock = screen.race.ranking()[0].seconds
+    screen.refresh_race(now=True)
+    await pilot.pause(0.3)
+
+
 SCENES: dict[str, tuple[str, Scene]] = {
     "chat-dark": ("dark", chat),
     "chat-light": ("light", chat),
@@ -114,11 +142,13 @@ SCENES: dict[str, tuple[str, Scene]] = {
     "help-light": ("light", help_screen),
     "tree-dark": ("dark", tree),
     "numbers-light": ("light", numbers),
+    "race-dark": ("dark", race),
+    "race-light": ("light", replay),
 }
 """Name of the files → theme, and what to do."""
 
 
-SIZES = {"tree-dark": (112, 30), "numbers-light": (120, 42)}
+SIZES = {"tree-dark": (112, 30), "numbers-light": (120, 42), "race-dark": (120, 28), "race-light": (120, 28)}
 """Columns and rows of the scenes that are not of SIZE."""
 
 
