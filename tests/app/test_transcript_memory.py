@@ -1,0 +1,16 @@
+"""What a long answer keeps in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from specchat.benchmarks.transcript_memory import measure
+
+
+@pytest.mark.parametrize("probs", [False, True])
+def test_a_long_answer_takes_at_most_400_bytes_a_token(probs: bool) -> None:
+    found = measure(30_000, 16, 100, probs=probs)
+    assert found["tokens"] == 30_000
+    assert found["runs"] > 7_000
+    assert all(found[f"{part}_bytes_per_token"] > 10 for part in ("runs", "log", "lines"))
+    assert found["bytes_per_token"] <= 400
