@@ -146,7 +146,11 @@ class PhotoFinish(Widget):
 
     def _table(self, room: int) -> list[Content]:
         rows = self.rows
-        top = max((row.tokens_per_second for row in rows), default=0.0)
+        # Of speed over the first lane; where that has none, of tokens per second.
+        lengths = (
+            [row.speedup or 0.0 for row in rows] if any(row.speedup for row in rows) else [r.tokens_per_second for r in rows]
+        )
+        top = max(lengths, default=0.0)
         name = min(max((width(row.name) for row in rows), default=4), 28 if room >= 110 else 16 if room >= 76 else 11)
         # Caption, cells of each row, right-aligned; the least telling last. The name and the bar take what is left.
         columns: list[tuple[str, list[tuple[str, str]]]] = [
@@ -179,7 +183,7 @@ class PhotoFinish(Widget):
         out.append(Content.styled(fit(captions, room), "$quiet"))
         for i, row in enumerate(rows):
             place = PLACES[row.place - 1] if row.place is not None else "–"
-            drawn = eighths(row.tokens_per_second / top if top else 0.0, bar)
+            drawn = eighths(lengths[i] / top if top else 0.0, bar)
             colour = lane_colour(row.number)
             parts = [
                 (f"{place:<4}", "bold $success" if row.place == 1 else "$quiet"),

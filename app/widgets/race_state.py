@@ -57,9 +57,9 @@ def replay_state(race: Race, replay: Replay, index: int, time: float) -> tuple[P
     over = time >= racer.seconds
     seconds = replay.decode_seconds(index, runs)
     speed = tokens / seconds if seconds > 0 else 0.0
-    first_runs = replay.runs(0, time)
-    first_seconds = replay.decode_seconds(0, first_runs)
-    first = replay.tokens(0, first_runs) / first_seconds if first_seconds > 0 else 0.0
+    clock, first_clock = min(time, racer.seconds), min(time, race.racers[0].seconds)
+    first = replay.tokens(0, replay.runs(0, time)) / first_clock if first_clock > 0 else 0.0
+    pace = tokens / clock if clock > 0 else 0.0
     if racer.position is not None and tokens <= racer.position:
         sign, words, style = SIGNS["identical"], "identical so far", "$success"
     else:
@@ -74,11 +74,11 @@ def replay_state(race: Race, replay: Replay, index: int, time: float) -> tuple[P
         or ("" if tokens or over else "reading the prompt"),
         tokens,
         race.expected,
-        min(time, racer.seconds),
+        clock,
         speed,
         # The last run may be text that had been held back: no step of its own.
         tokens / min(runs, len(racer.answer.log)) if tokens else 0.0,
-        speed / first if index and first else 0.0,
+        pace / first if index and first else 0.0,
         sign,
         words,
         style,
