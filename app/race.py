@@ -27,7 +27,7 @@ from ..engine.messages import (
 )
 from .cells import one_line
 from .dialogue import Dialogue
-from .race_record import Mark, RaceLane, RaceRecord
+from .race_record import Mark, RaceLane, RaceRecord, pace
 from .transcript import Answer
 
 FEWEST, MOST = 2, 4
@@ -255,9 +255,10 @@ class Race:
         return "near tie" if racer.gap is not None and racer.gap < NEAR else "lossy"
 
     def speedup(self, racer: Racer) -> float:
-        """Tokens per second of own decoding over the first lane's; 0 where there is nothing to compare yet."""
-        first = self.racers[0].answer.figures.tokens_per_second
-        return racer.answer.figures.tokens_per_second / first if first else 0.0
+        """Own time per token of the first lane over a racer's, the prompt's prefill included: what the clocks show. 0 where
+        there is nothing to compare yet."""
+        first = pace(self.racers[0].answer)
+        return pace(racer.answer) / first if first else 0.0
 
     def ranking(self) -> list[Racer]:
         """Those that are through, the soonest by its own clock first; then the others, by how far they got."""

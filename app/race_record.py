@@ -71,10 +71,16 @@ class RaceRecord:
     """Token texts for answers that have none of their own."""
 
     def speedup(self, lane: RaceLane) -> float:
-        """Tokens per second of own decoding over those of the first lane; 0 where nothing can be compared yet."""
-        first = self.lanes[0].answer.figures.tokens_per_second if self.lanes else 0.0
-        return lane.answer.figures.tokens_per_second / first if first else 0.0
+        """Own time per token of the first lane over a lane's, the prompt's prefill included: what the clocks show. 0 where
+        nothing can be compared yet."""
+        return pace(lane.answer) / first if self.lanes and (first := pace(self.lanes[0].answer)) else 0.0
 
     def ranking(self) -> list[RaceLane]:
-        """The lanes, the fastest (tokens per second) first; equals in their order."""
-        return sorted(self.lanes, key=lambda lane: -lane.answer.figures.tokens_per_second)
+        """The lanes, the fastest first; equals in their order."""
+        return sorted(self.lanes, key=lambda lane: -pace(lane.answer))
+
+
+def pace(answer: Answer) -> float:
+    """Tokens per second of own compute, the prefill included."""
+    seconds = answer.figures.prefill_seconds + answer.figures.decode_seconds
+    return answer.figures.tokens / seconds if seconds > 0 else 0.0

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import resvg_py
-from make import COPY, until
 from PIL import Image
 from textual.pilot import Pilot
 
@@ -19,6 +18,7 @@ from specchat.app.chat import SpecchatApp
 from specchat.app.settings import Settings, changed
 from specchat.app.widgets.prompt_input import PromptInput
 from specchat.engine.client import EngineClient
+from specchat.screenshots.make import COPY, until
 
 HERE = Path(__file__).resolve().parent
 SIZE = (96, 24)
