@@ -198,6 +198,7 @@ class Commands:
             ("off", "Close it"),
         ):
             yield f"Side panel: {page}", what, lambda page=page: self.panel(page)  # type: ignore[misc]
+        yield "Look into runs", "Why each run ended where it did: what was drafted, what was refused", screen.action_inspect
         yield "Race", "Two to four methods side by side on one prompt", chat.racing.attempt
         yield "Pause or go on", "Hold the answer between two steps", screen.action_pause
         yield "One step", "Let a paused answer take one step", screen.action_step

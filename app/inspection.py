@@ -102,24 +102,25 @@ def inspect(answer: Answer, index: int, pieces: Pieces) -> Inspection:
     """
     run = answer.runs[index]
     text = visible_line(run.text[run.carried :])
-    if index >= len(answer.log):
+    step = step_of(answer, index)
+    if step is None:
         # The held-back text at the end belongs to no step; runs of which nothing but the figures is known do.
-        step = index + 1 if run.tokens else 0
+        number = index + 1 if run.tokens else 0
         return Inspection(
-            *(one_line(run.method), step, len(answer.runs) if answer.done else 0, run.drafted, run.accepted, run.tokens),
+            *(one_line(run.method), number, len(answer.runs) if answer.done else 0, run.drafted, run.accepted, run.tokens),
             seconds=(0.0, 0.0, run.seconds),
             tokens=(text,) if text else (),
             traced=not run.drafted,
         )
-    record = answer.log.record(index)
-    before = _before(answer, index)
+    record = answer.log.record(step)
+    before = _before(answer, step)
     tree = StepTree.of(record, before[-1] if before else -1)
     known = len(pieces) > 0
     tokens = tuple(visible(pieces.text(token)) for token in record.tokens) if known else ((text,) if text else ())
     traced = not record.drafted or bool(record.tree_tokens)
     steps = len(answer.log) if answer.done else 0
     return Inspection(
-        *(one_line(record.method), index + 1, steps, record.drafted, record.accepted, len(record.tokens)),
+        *(one_line(record.method), step + 1, steps, record.drafted, record.accepted, len(record.tokens)),
         nodes=record.nodes,
         seconds=(record.draft_seconds, record.forward_seconds, record.other_seconds),
         tokens=tokens,
@@ -129,6 +130,18 @@ def inspect(answer: Answer, index: int, pieces: Pieces) -> Inspection:
         traced=traced,
         note=one_line(record.note),
     )
+
+
+def step_of(answer: Answer, index: int) -> int | None:
+    """The step that made a run; None where none is known. Text that had been held back to the end of the answer was made by the
+    last step if that shows none of its own."""
+    last = len(answer.log) - 1
+    if index <= last:
+        return index
+    run = answer.runs[index]
+    if run.tokens or last < 0 or answer.runs[last].text[answer.runs[last].carried :]:
+        return None
+    return last
 
 
 def visible_line(text: str) -> str:
@@ -221,9 +234,9 @@ def costs(run: Inspection, *, brief: bool = False) -> Parts:
 
 
 def milliseconds(seconds: float) -> str:
-    """Seconds as milliseconds in three digits."""
+    """Seconds as milliseconds, to a tenth where there are few."""
     value = seconds * 1e3
-    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+    return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
 def tokens(run: Inspection, cells: int) -> Parts:

@@ -17,7 +17,7 @@ from ...backends.base import UserError
 from ..colouring import WAYS, Way, effective, legend
 from ..dialogue import Dialogue
 from ..draft_length import lengthen
-from ..inspection import strip_rows
+from ..inspection import step_of, strip_rows
 from ..keymap import CHAT, display
 from ..slash import is_command, matching
 from .header import Header
@@ -201,7 +201,8 @@ class ChatScreen(Screen[None]):
     def on_transcript_view_inspected(self, event: Any) -> None:
         """The strip tells about the run that is looked into, and the side panel shows its step."""
         self.show_inspection()
-        self.panel.select(event.answer, event.index)
+        step = None if event.index is None else step_of(event.answer, event.index)
+        self.panel.select(event.answer, event.index if step is None else step)
 
     def show_inspection(self) -> None:
         """Tell about the run that is looked into, where the strip does not lie over it."""
@@ -318,7 +319,9 @@ class ChatScreen(Screen[None]):
             self.chat.tell("There is nothing to look into yet: ask something first.")
         else:
             self.query_one(StatusLine).flash(
-                Content.styled(f"{self.inspector.keys}: why each run ended where it did", "$accent")
+                Content.styled(
+                    self.inspector.keys + (": why each run ended where it did" if self.size.width >= 72 else ""), "$accent"
+                )
             )
 
     def action_theme_menu(self) -> None:

@@ -4,12 +4,25 @@ texts in short and the pictures of part of a run are in test_run_cursor.py."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from specchat.app.cells import width
-from specchat.app.inspection import DETAILS, Part, cut, inspect, inspection_rows, length, quoted, strip_rows, verdict, wrapped
+from specchat.app.inspection import (
+    DETAILS,
+    Part,
+    cut,
+    inspect,
+    inspection_rows,
+    length,
+    quoted,
+    step_of,
+    strip_rows,
+    verdict,
+    wrapped,
+)
 from specchat.app.pieces import Pieces
 from specchat.app.transcript import Answer, Notice, Prompt
 from specchat.app.widgets.blocks import Block
@@ -48,7 +61,7 @@ def pieces(vocabulary: list[str]) -> Pieces:
 def test_all_that_is_known_of_a_run(answer: Answer, pieces: Pieces) -> None:
     text = rows_of(answer, 1, pieces, rows=6)
     assert "fusion  step 2 of 4 · drafted 7 · accepted 3 · 4 tokens" in text
-    assert "10 ms · 8 nodes" in text
+    assert "10.0 ms · 8 nodes" in text
     assert "draft 0.4 + pass 9.3 + rest 0.3 ms" in text
     assert "accepted ␣evening ␣Ana ␣climbed  model’s own ␣the" in text
     assert "After ‘climbed’ the draft said ‘of’ (2% likely), the model chose ‘the’ (97%)" in text
@@ -75,9 +88,21 @@ def test_what_was_not_recorded_is_not_made_up(pieces: Pieces) -> None:
     assert "step 1 ·" in text  # how many there are is not known while it is being written
 
 
+def test_text_held_back_to_the_end_is_told_by_the_step_that_made_it(answer: Answer, pieces: Pieces) -> None:
+    made = Answer("fusion", "identical")
+    for index in range(4):
+        step = answer.log.record(index)
+        made.add(StepRecord(**{**asdict(step), "text": answer.runs[index].text if index < 3 else ""}))
+    made.finish("eos", " the")
+    assert step_of(made, 4) == 3
+    assert rows_of(made, 4, pieces) == rows_of(answer, 3, pieces)
+    answer.finish("eos", " end")
+    assert step_of(answer, 4) is None
+
+
 def test_an_answer_cut_in_the_middle_of_a_run(pieces: Pieces) -> None:
     made = Answer("lookup", "identical")
-    tree = {"tree_tokens": [13, 14, 15, 16], "tree_parents": [-1, 0, 1, 2], "path": [0, 1, 2]}
+    tree: Any = {"tree_tokens": [13, 14, 15, 16], "tree_parents": [-1, 0, 1, 2], "path": [0, 1, 2]}
     made.add(StepRecord("lookup", [14, 15], " evening Ana", 3, 2, 4, 0.0, 0.01, 0.0, **tree))
     made.finish("length")
     text = rows_of(made, 0, pieces)
@@ -88,7 +113,7 @@ def test_an_answer_cut_in_the_middle_of_a_run(pieces: Pieces) -> None:
 
 def test_texts_that_differ_in_blanks_alone_show_them() -> None:
     made = Answer("lookup", "identical")
-    tree = {"tree_tokens": [0, 1], "tree_parents": [-1, 0], "path": [0]}
+    tree: Any = {"tree_tokens": [0, 1], "tree_parents": [-1, 0], "path": [0]}
     made.add(StepRecord("lookup", [2], "lamp", 1, 0, 2, 0.0, 0.01, 0.0, **tree))
     assert "the draft said ‘␣lamp’, the model chose ‘lamp’" in rows_of(made, 0, Pieces([" the", " lamp", "lamp"]))
 
@@ -96,7 +121,7 @@ def test_texts_that_differ_in_blanks_alone_show_them() -> None:
 def test_the_place_is_told_in_whole_words() -> None:
     made = Answer("lookup", "identical")
     made.add(StepRecord("lookup", [0, 1], " light", 0, 0, 1, 0.0, 0.01, 0.0))
-    tree = {"tree_tokens": [1, 2, 3], "tree_parents": [-1, 0, 1], "path": [0, 1]}
+    tree: Any = {"tree_tokens": [1, 2, 3], "tree_parents": [-1, 0, 1], "path": [0, 1]}
     made.add(StepRecord("lookup", [2, 4], "houses stand", 2, 1, 3, 0.0, 0.01, 0.0, **tree))
     text = rows_of(made, 1, Pieces([" li", "ght", "houses", " fell", " stand"]))
     assert "After ‘lighthouses’ the draft said ‘fell’, the model chose ‘stand’" in text
@@ -108,7 +133,7 @@ HOSTILE = ["\x1b[2J", "\u202e", "[bold]x[/]", "\n\n", "😀" * 9, "\t", "x" * 30
 def test_hostile_text_stays_text_and_every_row_fits() -> None:
     vocabulary = Pieces(HOSTILE)
     made = Answer("[red]fusion[/]", "identical")
-    tree = {"tree_tokens": list(range(9)), "tree_parents": [-1, 0, 0, 1, 3, 0, 5, 6, 0], "path": [0, 1, 3]}
+    tree: Any = {"tree_tokens": list(range(9)), "tree_parents": [-1, 0, 0, 1, 3, 0, 5, 6, 0], "path": [0, 1, 3]}
     for note in ("", "\x1b]0;title\x07 [link] " + "y" * 400):
         text = "".join(HOSTILE)
         made.add(StepRecord("[red]fusion[/]", [1, 3, 6], text, 8, 2, 9, 0.1, 3.0, 0.1, **tree, note=note))
