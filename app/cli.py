@@ -12,6 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ..backends.base import UserError
+from .history.commands import history
 from .measuring_commands import register
 from .options import (
     AsJson,
@@ -288,6 +289,7 @@ def locate(
 
 
 register(app)
+app.add_typer(history)
 
 
 def _given(**options: Any) -> dict[str, Any]:

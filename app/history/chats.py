@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from time import time
 from typing import Any
 
@@ -16,7 +19,7 @@ from ..export.record import SavedChat
 from ..transcript import Transcript
 from .entries import ROW, parts_of, read_entry
 from .schema import loaded, stored
-from .store import Store
+from .store import Store, trouble
 from .writing import TITLE_CELLS, Saved, Track
 
 BEFORE, AFTER = 40, 160
@@ -282,6 +285,20 @@ class Chats:
                 (new,),
             )
         return new
+
+
+@contextmanager
+def reading(path: Path | None = None) -> Iterator[Chats]:
+    """The chats, for a moment.
+
+    Raises:
+        UserError: they cannot be read; says why and what to do.
+    """
+    with Store(path) as store:
+        try:
+            yield Chats(store)
+        except sqlite3.Error as error:
+            raise UserError(trouble(error, store.path)) from None
 
 
 def clean_title(title: str) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import TYPE_CHECKING
 
 from ...backends.base import UserError
 from ..transcript import Transcript
-from .writing import Track
 
 if TYPE_CHECKING:
     from ..chat import SpecchatApp
@@ -44,10 +42,12 @@ class Keeping:
     def current(self) -> int | None:
         """Number of the chat on the screen, if the history has it."""
         track = self.chat.dialogue.transcript.track
-        return track.chat if isinstance(track, Track) else None
+        return track.chat if track is not None else None
 
     def opened(self, transcript: Transcript) -> None:
         """A chat that came from a file is kept once something is added to it."""
+        from .writing import Track
+
         if transcript.track is None:
             transcript.track = Track(quiet=len(transcript.entries))
 
@@ -146,21 +146,16 @@ def find(text: str | None) -> OpenedChat | str:
     Raises:
         UserError: there is no such chat, or the history cannot be read.
     """
-    from .chats import Chats
-    from .store import Store, trouble
+    from .chats import reading
 
-    try:
-        with Store() as store:
-            chats = Chats(store)
-            if text is None:
-                return chats.open(chats.latest().id)
-            if not text.strip():
-                chats.latest()  # raises if there is none
-                return ""
-            if not (some := chats.titled(text)):
-                if chats.search(text, 1):
-                    return text
-                raise UserError(f"No chat has {text!r} in it: `specchat --resume` lists all of them.")
-            return chats.open(some[0].id) if len(some) == 1 else text
-    except sqlite3.Error as error:
-        raise UserError(trouble(error, store.path)) from None
+    with reading() as chats:
+        if text is None:
+            return chats.open(chats.latest().id)
+        if not text.strip():
+            chats.latest()  # raises if there is none
+            return ""
+        if not (some := chats.titled(text)):
+            if chats.search(text, 1):
+                return text
+            raise UserError(f"No chat has {text!r} in it: `specchat --resume` lists all of them.")
+        return chats.open(some[0].id) if len(some) == 1 else text

@@ -48,7 +48,7 @@ class ChatList(ScrollView, can_focus=False):
         scrollbar-background: $surface; scrollbar-background-hover: $surface; scrollbar-background-active: $surface;
     }
     """
-    cursor: reactive[int] = reactive(0)
+    cursor: reactive[int] = reactive(0, repaint=False)
     """Which of the chats."""
 
     @dataclass

@@ -104,7 +104,9 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
             frame.border_title = "Chats"
             with Horizontal(id="chats-search"):
                 yield Static("› ", id="chats-glyph")
-                yield Input(self._query, placeholder="Search in all chats", id="chats-input", select_on_focus=False)
+                box = Input(self._query, placeholder="Search in all chats", id="chats-input", select_on_focus=False)
+                box.cursor_blink = False  # a blinking one would repaint the screen twice a second for nothing
+                yield box
             yield ChatList(id="chats-list")
             yield Static(id="chats-note")
 
