@@ -268,7 +268,8 @@ def _listed(texts: Sequence[str], role: Role, name: str, cells: int) -> Parts:
         more = f" … {rest} more" if rest else ""
         gap = 1 if i else 0
         if i and used + gap + width(text) + width(more) > cells:
-            out.append(Part(f" … {len(texts) - i} more", "label"))
+            more = f" … {rest + 1} more"
+            out.append(Part(more if used + width(more) <= cells else f" +{rest + 1}", "label"))
             break
         if i:
             out.append(Part(" ", "label"))
