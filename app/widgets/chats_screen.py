@@ -340,7 +340,7 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
         self._rows = [other for other in self._rows if other.id != row.id]
         self._show([item for item in self.list.items if _id(item) != row.id], self.list.cursor)
         undo = display(self.chat.settings.keymap.get("chats_undo", "ctrl+z"))
-        self._say(f"Deleted: {fit(row.title, 40)}. {undo} brings it back; after 30 days it is gone.")
+        self._say(f"“{fit(row.title, 40)}” is deleted: {undo} brings it back, for 30 days.")
         self._count()
         self._keys()
 
@@ -349,7 +349,7 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
             return
         self._rows = await self._do(lambda chats: chats.newest(limit=MOST)) or self._rows
         self._count()
-        self._say(f"Back again: {fit(row.title, 60)}.")
+        self._say(f"“{fit(row.title, 40)}” is back.")
         self._keys()
         if self.box.value.strip():
             self._search(self.box.value)

@@ -217,7 +217,7 @@ async def test_a_chat_is_deleted_and_brought_back(make_kept: Make, engine: Any, 
         screen = await browse(app, pilot)
         await press(pilot, "down", "ctrl+d")
         assert titles(screen) == ["Third", "First"]
-        assert "Deleted: Second. ^z brings it back" in note(screen)
+        assert note(screen) == "“Second” is deleted: ^z brings it back, for 30 days."
         await press(pilot, "ctrl+d")
         assert titles(screen) == ["Third"]
         await press(pilot, "ctrl+z")
@@ -396,6 +396,7 @@ def test_pictures(
             for id in range(1, 6):
                 store.db.execute("UPDATE chats SET changed = ? WHERE id = ?", (now - (5 - id) ** 3 * 20 * 3600, id))
             store.db.execute("UPDATE chats SET parent = 1 WHERE id = 4")
+        pilot.app.clear_notifications()
         await browse(pilot.app, pilot)
         if keys:
             await press(pilot, *keys)
