@@ -11,7 +11,7 @@ from ...backends.base import UserError
 from ..options import AsJson, flag, option
 
 if TYPE_CHECKING:
-    from .chats import ChatRow, Chats
+    from .chats import ChatRow, Chats, OpenedChat
 
 history = typer.Typer(
     name="history", help="List, search, show, delete and export the chats that were kept.", no_args_is_help=True
@@ -75,7 +75,7 @@ def show(chat: Which, json: AsJson = False) -> None:
 
     with reading() as chats:
         opened = chats.open(_one(chats, chat).id)
-    _warn(opened.damaged)
+    _warn(opened)
     for chunk in chat_json(opened) if json else chat_markdown(opened):
         typer.echo(chunk.encode("utf-8", "backslashreplace"), nl=False)
 
@@ -124,7 +124,7 @@ def export(
     path = target(str(file), None)
     with reading() as chats:
         opened = chats.open(_one(chats, chat).id)
-    _warn(opened.damaged)
+    _warn(opened)
     way = next(way for way in WAYS if way == settings.colours)
     place = export_chat(opened, path, Look(palettes.get(settings.theme, palettes["dark"]), way), force)
     if json:
@@ -189,6 +189,8 @@ def _print_json(body: dict[str, Any]) -> None:
     typer.echo(json.dumps(body, indent=1, ensure_ascii=False))
 
 
-def _warn(damaged: int) -> None:
-    if damaged:
-        typer.echo(f"specchat: of {damaged} answers only the text is left, their steps are damaged.", err=True)
+def _warn(opened: OpenedChat) -> None:
+    from .keeping import damage
+
+    if opened.damaged:
+        typer.echo(f"specchat: {damage(opened)}", err=True)

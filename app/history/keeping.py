@@ -131,10 +131,13 @@ def welcome(opened: OpenedChat, model: str) -> str:
     said = f"Opened {opened.title}."
     if model and opened.model_name and opened.model_name != model:
         said += f" It was with {one_line(opened.model_name)}; {one_line(model)} goes on."
-    if opened.damaged:
-        answers = "an answer" if opened.damaged == 1 else f"{opened.damaged} answers"
-        said += f" Of {answers} only the text is left: its steps are damaged."
-    return said
+    return said + (f" {damage(opened)}" if opened.damaged else "")
+
+
+def damage(opened: OpenedChat) -> str:
+    """A sentence on what is left of a chat whose steps are damaged."""
+    some = "one answer" if opened.damaged == 1 else f"{opened.damaged} answers"
+    return f"Only the text of {some} in this chat is left, without colours and figures: the history is damaged there."
 
 
 def find(text: str | None) -> OpenedChat | str:
