@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import ClassVar
 
-from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.cache import LRUCache
@@ -20,12 +18,12 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from ..cells import width
-from ..colouring import Way, effective, style_name
+from ..colouring import Way, effective
 from ..keymap import INSPECT
-from ..transcript import SHADES, Answer, Transcript
-from .blocks import MARK, Block, Row
+from ..transcript import Answer, Transcript
+from .blocks import MARK, Block
 from .inspecting import Inspecting, Move
+from .row_painter import RowPainter
 
 MEASURE = 100
 """Longest line in cells: longer ones are hard to read, so a wide terminal gets margins instead."""
@@ -39,13 +37,6 @@ MARGIN = 3
 
 FIRST_SLICE, SLICE = 0.1, 0.03
 """Seconds at a time that rendering Markdown may take."""
-
-REASON_STYLES = {"eos": "figures", "died": "error", "error": "error"}
-"""Finish reason → style; others are worth a warning's colour, since text is missing."""
-
-
-CHOSEN = Style(reverse=True, bold=True)
-"""Of the run that is looked into: as readable as the run itself, with colours and without."""
 
 
 class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
@@ -96,9 +87,8 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         self._height = 0
         self._cells = 0  # width that the blocks are wrapped at
         self._strips: LRUCache[tuple[int, int, int, int], Strip] = LRUCache(1024)
-        self._styles: dict[str, Style] = {}
+        self._painter: RowPainter
         self._styled_for = ""
-        self._way: Way = "cycle"
         self._waiting: list[Block] = []
         """Answers that have yet to be rendered as Markdown, oldest first."""
         self.cursor = Inspecting(self)
@@ -328,7 +318,9 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
     def render_line(self, y: int) -> Strip:
         """One visible row."""
         if self._styled_for != self.app.theme:
-            self._style()
+            self._painter = RowPainter(self.app.theme_variables, effective(self.colouring, self.app.no_color))
+            self._strips.clear()
+            self._styled_for = self.app.theme
         place = self.row_at(y + self.scroll_offset.y)
         if place is None:
             return Strip.blank(self.size.width, self.rich_style)
@@ -340,96 +332,14 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         key = (index, local, self._blocks[index].version(local), lit)
         strip = self._strips.get(key)
         if strip is None:
-            strip = self._draw(self._blocks[index], self._blocks[index].row(local), lit)
+            self.draws += 1
+            strip = self._painter.draw(block, block.row(local), self.margin, lit, self.cursor.sign)
             strip = strip.extend_cell_length(self.size.width).apply_style(self.rich_style).simplify()
             self._strips[key] = strip
         absolute = y + self.scroll_offset.y
         if (selection := self.text_selection) is not None and (span := selection.get_span(absolute)) is not None:
-            strip = self._selected(strip, *span)
+            strip = self._painter.selected(strip, *span, self.margin)
         return strip.apply_offsets(0, absolute)
-
-    def _style(self) -> None:
-        """Styles of the theme in force."""
-        variables = self.app.theme_variables
-        self._way = effective(self.colouring, self.app.no_color)
-        self._styles = {
-            name: Style(color=variables[variable], bold=bold, italic=italic)
-            for name, variable, bold, italic in (
-                ("figures", "quiet", None, None),
-                ("prompt", "foreground", True, None),
-                ("information", "quiet", None, True),
-                ("warning", "warning", None, None),
-                ("error", "error", None, None),
-                ("bar", "primary", True, None),
-                ("cursor", "primary", None, None),
-                ("mark", "accent", None, True),
-                ("plain", "plain", None, None),
-                ("plain-alt", "plain-alt", None, None),
-            )
-        }
-        self._styles["prompt-row"] = Style(bgcolor=variables["surface"])
-        self._styles["selected"] = Style(bgcolor=variables["screen-selection-background"])
-        for i in range(SHADES):
-            self._styles[f"run-{i}"] = Style(
-                color=variables[f"run-{i}"],
-                bgcolor=variables[f"run-{i}-tint"],
-            )
-            self._styles[f"heat-{i}"] = Style(color=variables[f"heat-{i}"], bgcolor=variables[f"heat-{i}-tint"])
-            # Neighbours differ by line and weight.
-            self._styles[f"line-{i}"] = Style(color=variables["foreground"], underline=i % 2 == 0, bold=i % 2 == 1)
-        self._strips.clear()
-        self._styled_for = self.app.theme
-
-    def _run_style(self, answer: Answer, run: int, lit: int) -> Style:
-        if run == MARK:
-            return self._styles["mark"]
-        made = answer.runs[run]
-        style = self._styles[style_name(self._way, made.shade, made.tokens)]
-        return style + CHOSEN if run == lit else style
-
-    def _draw(self, block: Block, row: Row, lit: int = -1) -> Strip:
-        self.draws += 1
-        margin = self.margin
-        space = Segment(" " * margin)
-        match row.kind:
-            case "blank":
-                return Strip([])
-            case "answer":
-                assert isinstance(block.entry, Answer)
-                segments = [space, *(Segment(text, self._run_style(block.entry, run, lit)) for text, run in row.pieces)]
-                if lit >= 0 and (sign := self.cursor.sign):
-                    segments.append(Segment(sign, self._run_style(block.entry, lit, lit)))
-                if row.last:
-                    segments.append(Segment("▍", self._styles["cursor"]))
-                return Strip(segments)
-            case "markdown":
-                return Strip([space, *row.segments])
-            case "figures":
-                assert isinstance(block.entry, Answer)
-                reason, dot, rest = row.text.partition(" · ") if row.first else ("", "", row.text)
-                style = self._styles[REASON_STYLES.get(block.entry.reason or "", "warning")]
-                return Strip([space, Segment(reason, style), Segment(dot + rest, self._styles["figures"])])
-            case "prompt":
-                behind = self._styles["prompt-row"]
-                bar = Segment("▌ ", self._styles["bar"] + behind)
-                fill = " " * (self._cells + 1 - width(row.text))
-                left = Segment(" " * (margin - 2))
-                return Strip([left, bar, Segment(row.text + fill, self._styles["prompt"] + behind)])
-            case kind:
-                glyph = {"information": "· ", "warning": "! ", "error": "× "}[kind] if row.first else "  "
-                style = self._styles[kind]
-                return Strip([Segment(" " * (margin - 2) + glyph, style), Segment(row.text, style)])
-
-    def _selected(self, strip: Strip, start: int, end: int) -> Strip:
-        """A row with the characters from `start` to `end` (−1: all) marked."""
-        text = strip.text.rstrip()
-        end = len(text) if end < 0 else min(end, len(text))
-        start = max(start, min(self.margin, len(text)))
-        if end <= start:
-            return strip
-        left, right = width(text[:start]), width(text[:end])
-        before, middle, after = strip.divide([left, right, strip.cell_length])
-        return Strip.join([before, middle.apply_style(self._styles["selected"]), after])
 
     # Looking into runs
 
