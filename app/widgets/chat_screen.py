@@ -17,7 +17,8 @@ from ...backends.base import UserError
 from ..colouring import WAYS, Way, effective, legend
 from ..dialogue import Dialogue
 from ..draft_length import lengthen
-from ..inspection import step_of, strip_rows
+from ..inspection import step_of
+from ..inspection_rows import strip_rows
 from ..keymap import CHAT, display
 from ..slash import is_command, matching
 from .header import Header

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from ..inspection import strip_rows
+from ..inspection_rows import strip_rows
 from ..transcript import Answer
 from .run_cursor import Place, Spot, above, beside, outermost, place_of, run_at
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..inspection import Parts, Role, inspect, inspection_rows, strip_rows
+from ..inspection import Parts, Role, inspect
+from ..inspection_rows import inspection_rows, strip_rows
 from ..keymap import INSPECT, display
 from ..pieces import Pieces
 from ..transcript import Answer
@@ -64,10 +65,6 @@ class Inspector(LineView, can_focus=False):
         bar = (" " * max(0, margin - 2 - PAD), ""), ("▌ ", f"$run-{shade}" if shade >= 0 else "$plain")
         self.styles.height = rows
         self.show([(*bar, *styled(parts, shade)) for parts in [*told, *[()] * (rows - len(told))]])
-
-    def reset(self) -> None:
-        """Tell anew next time, whatever it is about."""
-        self._shown = ()
 
 
 def styled(parts: Parts, shade: int) -> Line:

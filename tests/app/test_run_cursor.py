@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from specchat.app.inspection import strip_rows
+from specchat.app.inspection_rows import strip_rows
 from specchat.app.widgets.run_cursor import Spot
 from specchat.engine.messages import StepRecord
 
