@@ -5,9 +5,10 @@ The engine is another process; this one draws. It never imports a model runtime 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from time import monotonic, process_time
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from textual.app import App, SystemCommand
 from textual.screen import Screen
@@ -29,9 +30,6 @@ from .settings import Settings, changed
 from .themes import Palette, load_themes
 from .transcript import Transcript
 from .widgets.chat_screen import ChatScreen
-
-if TYPE_CHECKING:
-    from .history.recorder import Recorder
 
 FRAME_SECONDS = 1 / 30
 """Between looks at the engine's events while there are some to expect: what an eye can follow, at half the cost of 60 Hz."""
@@ -55,7 +53,7 @@ class SpecchatApp(App[None]):
         client: the engine's client; a load has been sent.
         notice: a sentence to show at the start.
         methods: the decoding methods; those of the catalog if None.
-        recorder: keeps the chat; None keeps nothing.
+        keep: write the chat down in the history.
     """
 
     TITLE = "specchat"
@@ -71,7 +69,7 @@ class SpecchatApp(App[None]):
         client: Engine,
         notice: str | None = None,
         methods: Mapping[str, Method] | None = None,
-        recorder: Recorder | None = None,
+        keep: bool = False,
     ) -> None:
         super().__init__()
         self.animation_level = "none"
@@ -94,7 +92,7 @@ class SpecchatApp(App[None]):
         self.apply_settings()
         self.commands = Commands(self)
         self.saving = Saving(self)
-        self.keeping = Keeping(self, recorder)
+        self.keeping = Keeping(self, keep)
         self.racing = Racing(self)
         unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
         notices = [text for text in (notice, *wrong, self.palettes[self.theme].warning) if text]
@@ -149,7 +147,7 @@ class SpecchatApp(App[None]):
             self._frames.pause()
 
     def _idle(self) -> None:
-        self.keeping.note()
+        self.keeping.idle()
         dialogue = self.dialogue
         if dialogue.phase in ("ready", "unloaded"):
             self.take_events()
@@ -338,12 +336,7 @@ def run_chat(
         own.load(settings.model, **settings.load_options())
         with own:
             return run_chat(settings, own, notice=notice, transcript=transcript, browse=browse)
-    recorder = None
-    if settings.history:
-        from .history.recorder import Recorder
-
-        recorder = Recorder()
-    app = SpecchatApp(settings, client, notice, recorder=recorder)
+    app = SpecchatApp(settings, client, notice, keep=settings.history)
     if transcript is not None:
         app.keeping.opened(transcript)
         transcript.entries += app.dialogue.transcript.entries  # what is wrong with the settings
@@ -353,6 +346,6 @@ def run_chat(
     try:
         app.run()
     finally:
-        if recorder is not None:
-            recorder.close(app.dialogue)
+        for sentence in app.keeping.close():
+            print(f"specchat: {sentence}", file=sys.stderr)
     return app.return_code or 0

@@ -20,11 +20,33 @@ class Keeping:
 
     Args:
         chat: the app.
-        recorder: writes it down; None if nothing is to be kept.
+        keep: whether it is to be kept.
     """
 
-    def __init__(self, chat: SpecchatApp, recorder: Recorder | None) -> None:
-        self.chat, self.recorder = chat, recorder
+    def __init__(self, chat: SpecchatApp, keep: bool) -> None:
+        self.chat, self.keep = chat, keep
+        self.recorder: Recorder | None = None
+        """Writes it down; there is none before the first frame, which need not wait for it (15 ms)."""
+
+    def idle(self) -> None:
+        """Take note a few times a second."""
+        self._begin()
+        self.note()
+
+    def _begin(self) -> None:
+        if self.keep and self.recorder is None:
+            from .recorder import Recorder
+
+            self.recorder = Recorder()
+
+    def close(self) -> list[str]:
+        """Write down the last word, when the screen is gone already; what went wrong with it."""
+        if self.chat.dialogue.transcript.entries:
+            self._begin()
+        if self.recorder is None:
+            return []
+        self.recorder.close(self.chat.dialogue)
+        return [sentence for sentence, wrong in self.recorder.sentences() if wrong]
 
     def note(self) -> None:
         """Take note of what changed. Costs nothing where nothing did, and never waits."""
@@ -108,6 +130,7 @@ class Keeping:
         self.chat.tell("This is a branch now: /chats has the chat as it was.")
 
     def _on(self) -> Recorder:
+        self._begin()
         if self.recorder is None:
             raise UserError(OFF)
         if self.recorder.off:

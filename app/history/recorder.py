@@ -163,6 +163,7 @@ class Recorder:
                         store = Store(self._path, broken=True)
                         self._tell(store)
                     elif self._closing:
+                        self._say(f"The chat is not saved to its end: {trouble(error, store.path)}", True)
                         return
                     elif not self._failing:
                         self._failing = True

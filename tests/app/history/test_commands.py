@@ -160,7 +160,7 @@ class Begun:
 
         def run(app: Any) -> None:
             self.texts = [entry.text for entry in app.dialogue.transcript.entries]
-            self.kept.append(app.keeping.recorder is not None)
+            self.kept.append(app.keeping.keep)
 
         monkeypatch.setenv("TERM", "xterm-256color")
         monkeypatch.setattr(engine, "close", lambda: None, raising=False)
@@ -209,6 +209,21 @@ def test_what_is_wrong_with_the_settings_is_no_reason_to_write(begun: Begun) -> 
         begun(Settings(), "The settings are odd.", resume="1")
         assert begun.texts[-1] == "The settings are odd."
         assert Chats(store).row(1) == before
+
+
+def test_a_last_word_that_could_not_be_kept_is_said_after_the_chat(
+    begun: Begun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(app: Any) -> None:
+        app.dialogue.transcript.entries.append(Prompt("The last word"))
+
+    def write(*_: Any) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(chat_module.SpecchatApp, "run", run)
+    monkeypatch.setattr("specchat.app.history.recorder.write", write)
+    begun(Settings(), last=True)
+    assert "specchat: The chat is not saved" in capsys.readouterr().err
 
 
 def test_a_chat_without_a_history(begun: Begun) -> None:
