@@ -127,7 +127,8 @@ def chat(rate: int, seconds: float, nodes: int, report: Path) -> None:
 
     engine = Synthetic(rate, seconds, nodes)
     engine.load("synthetic")
-    app = SpecchatApp(Settings(), engine)
+    os.environ["SPECCHAT_DATA"] = str(report.parent)  # kept, as every chat is
+    app = SpecchatApp(Settings(), engine, keep=True)
     me = psutil.Process()
     costs: dict[str, list[float]] = {"2000": [], "200000": []}
     memory: dict[int, int] = {}

@@ -6,6 +6,8 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Iterable
+from threading import current_thread, main_thread
+from time import sleep
 from typing import Any
 
 from ..cells import one_line
@@ -14,6 +16,9 @@ from ..export.reading import Table, Wrong
 from ..pieces import Pieces
 from ..transcript import Answer, Entry, Notice, Prompt
 from .schema import loaded
+
+REST_RUNS, REST_SECONDS = 64, 0.0005
+"""After so many runs (1 ms) the interface's thread gets its turn at once, where it would wait for the interpreter's lock."""
 
 _SEVERITIES = ("information", "warning", "error")
 
@@ -30,12 +35,15 @@ def pack(answer: Answer, pieces: Pieces, first: int, end: int, tail: str = "") -
     """
     seen: set[int] = set()
     runs = []
+    beside = current_thread() is not main_thread()
     for index in range(first, end):
         step = answer.log.record(index)
         seen.update(step.tokens, step.tree_tokens)
-        runs.append(run_body(answer.runs[index], step))
-    body = {"runs": runs, "tail": tail, "pieces": pieces_body(seen, pieces)}
-    return zlib.compress(dump(body).encode("utf-8", "surrogatepass"))
+        runs.append(dump(run_body(answer.runs[index], step)))
+        if beside and len(runs) % REST_RUNS == 0:
+            sleep(REST_SECONDS)
+    text = f'{{"runs": [{", ".join(runs)}], "tail": {dump(tail)}, "pieces": {dump(pieces_body(seen, pieces))}}}'
+    return zlib.compress(text.encode("utf-8", "surrogatepass"))
 
 
 def unpack(parts: Iterable[bytes]) -> dict[str, Any]:

@@ -123,6 +123,8 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
         except UserError as error:
             self._say(str(error), wrong=True)
             return
+        if self._chats.store.told:
+            self._say(" ".join(self._chats.store.told), wrong=True)
         self._rows = await self._do(lambda chats: chats.newest(limit=FIRST)) or []
         if not self._query:
             self._show(self._rows)
@@ -149,8 +151,7 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
         except UserError as error:
             self._say(str(error), wrong=True)
         except sqlite3.Error as error:
-            if self.is_attached:  # else it was closed in the middle of it
-                self._say(trouble(error, chats.store.path), wrong=True)
+            self._say(trouble(error, chats.store.path), wrong=True)
         return None
 
     async def _done(self, work: Callable[[Chats], None]) -> bool:
@@ -172,6 +173,8 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
         frame.border_title = f"Chats · {len(self._rows):,}" if self._rows else "Chats"
 
     def _say(self, text: str, wrong: bool = False) -> None:
+        if not self.is_attached:  # left in the middle of it
+            return
         note = self.query_one("#chats-note", Static)
         note.set_class(wrong, "-wrong")
         note.update(Content(text))

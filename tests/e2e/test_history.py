@@ -1,0 +1,79 @@
+"""The history in a real pseudo-terminal: a chat that is killed in mid-answer is there again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .terminal import Terminal
+
+SPECCHAT = str(Path(sys.executable).parent / "specchat")
+WORDS = " ".join(f"lantern-{n}" for n in range(400))
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """A home of the test's own."""
+    return {
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path / "c"),
+        "XDG_STATE_HOME": str(tmp_path / "s"),
+        "SPECCHAT_DATA": str(tmp_path / "d"),
+    }
+
+
+@pytest.fixture
+def slow_record(tmp_path: Path) -> str:
+    """A recorded model that takes 40 ms a pass."""
+    path = tmp_path / "record.jsonl"
+    path.write_text(json.dumps({"prompt": "keeper", "response": WORDS}) + "\n")
+    return f"recorded:{path}?pace=0.04"
+
+
+def listed(env: dict[str, str]) -> list[dict[str, object]]:
+    done = subprocess.run(
+        [SPECCHAT, "history", "list", "--json"], env={**os.environ, **env}, capture_output=True, text=True, check=True
+    )
+    chats: list[dict[str, object]] = json.loads(done.stdout)["chats"]
+    return chats
+
+
+@pytest.mark.slow
+def test_a_chat_that_is_killed_in_mid_answer_is_continued(env: dict[str, str], slow_record: str) -> None:
+    command = [SPECCHAT, "--model", slow_record, "--method", "greedy"]
+    with Terminal(command, env=env) as terminal:
+        terminal.wait("identical", 30)
+        terminal.send("keeper\r")
+        terminal.wait("lantern-3", 60)
+        time.sleep(1.0)  # the most that may be missing
+        os.kill(terminal.process.pid, signal.SIGKILL)
+        terminal.process.wait()
+    assert [(chat["title"], chat["answers"]) for chat in listed(env)] == [("keeper", 1)]
+    with Terminal([*command, "--continue"], env=env) as terminal:
+        terminal.wait("lantern-3", 30)
+        terminal.wait("not finished when saved", 30)
+        terminal.wait("identical", 30)
+        terminal.send("\x1bh")
+        terminal.wait("● keeper", 30)
+        terminal.send("\x1b")
+        time.sleep(0.5)
+        terminal.send("\x11")
+        assert terminal.exit_code() == 0
+
+
+@pytest.mark.slow
+def test_nothing_is_kept_where_that_was_asked(env: dict[str, str], slow_record: str, tmp_path: Path) -> None:
+    with Terminal([SPECCHAT, "--model", slow_record, "--no-history"], env=env) as terminal:
+        terminal.wait("identical", 30)
+        terminal.send("keeper\r")
+        terminal.wait("lantern-3", 60)
+        terminal.send("\x11")
+        assert terminal.exit_code() == 0
+    assert not (tmp_path / "d").exists()
