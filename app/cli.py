@@ -178,7 +178,18 @@ def run(
         list[str] | None, _option("--stop-regex", "End at a match; may be given several times.", "REGEX")
     ] = None,
     raw: Annotated[bool, _flag("--raw", "Continue the prompt as it is: no chat template.")] = False,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "-f",
+            "--file",
+            help="Attach a file or a folder's text files; may be given several times.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
     json: AsJson = False,
+    jsonl: Annotated[bool, _flag("--jsonl", "Print one JSON object per step, then the one of --json.")] = False,
     threads: Threads = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -196,6 +207,8 @@ def run(
     ] = When.auto,
 ) -> None:
     """Print one answer: coloured by run on a terminal, plain text when piped.
+
+    @FILE in the prompt attaches a file (@@ for an @ that names none); what is piped in beside a prompt is attached too.
 
     Exit codes: 0 answered, 1 the engine failed, 2 something that the message says how to mend, 130 cancelled with Ctrl-C.
     """
@@ -240,6 +253,8 @@ def run(
         stop_regex=tuple(stop_regex or ()),
         raw=raw,
         as_json=json,
+        as_lines=jsonl,
+        files=tuple(file or ()),
         color=color.value,
     )
     raise typer.Exit(run_once(request))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
@@ -16,6 +18,7 @@ from ..engine.catalog import get, parse_params
 from ..engine.client import EngineClient
 from ..engine.messages import Event, Failed, Finished, Loaded, Loading, Prefilling, Started, Steps
 from .answer import Answer
+from .attachments import Attachment, attach, compose, decoded, read_all
 from .output import Notes, Output, stdout
 from .settings import Settings
 
@@ -34,7 +37,7 @@ class Request:
     """What `specchat run` was asked to do."""
 
     prompt: str
-    """The text, or `-` for standard input."""
+    """The text, or `-` for standard input. Its `@path`s attach files."""
     settings: Settings
     explicit: frozenset[str] = frozenset()
     """The settings that came from the command line."""
@@ -43,7 +46,16 @@ class Request:
     stop_regex: tuple[str, ...] = ()
     raw: bool = False
     as_json: bool = False
+    as_lines: bool = False
+    """JSON: an object a step, then the whole as for `as_json`."""
+    files: tuple[Path, ...] = ()
+    """Attached to the prompt."""
     color: str = "auto"
+
+    @property
+    def plain(self) -> bool:
+        """Whether the answer is printed as text."""
+        return not (self.as_json or self.as_lines)
 
 
 class Interrupts:
@@ -80,10 +92,11 @@ def run_once(request: Request) -> int:
     output, notes = Output(stream, request.color), Notes(request.color)
     settings = request.settings
     answer = Answer(settings.model, settings.method)
+    text, attachments = _attached(request, notes)
     with EngineClient() as client:
         # Sent before standard input is read, so that the model loads meanwhile.
         load = client.load(settings.model, **settings.load_options())
-        prompt = _prompt(request)
+        prompt = _prompt(request, text, attachments, notes)
         with Interrupts(client) as interrupts:
             try:
                 return _Run(request, prompt, client, interrupts, answer, output, notes).to_the_end(load)
@@ -106,16 +119,51 @@ def _check(request: Request) -> None:
         raise UserError("--raw sends the prompt as it is, without a system prompt: leave out --raw or --system.")
 
 
-def _prompt(request: Request) -> str:
-    """The prompt's text. The newline at the end of a pipe's last line is no part of a chat message."""
+def _attached(request: Request, notes: Notes) -> tuple[str, list[Attachment]]:
+    """The prompt, and the files that go with it: of -f first, then those it names."""
+    if request.raw:
+        if request.files:
+            raise UserError("--raw sends the prompt as it is, without files: leave out --raw or -f.")
+        return request.prompt, []  # an @ in code is code
+    text, named = attach(request.prompt)
+    given = [found for path in request.files for found in read_all(path.expanduser(), str(path))]
+    attachments = [*given, *named]
+    for attachment in attachments:
+        if attachment.notice:
+            notes.sentence(attachment.notice)
+    return text, attachments
+
+
+def _prompt(request: Request, text: str, attachments: list[Attachment], notes: Notes) -> str:
+    """What is sent: the attachments, what is piped in beside a prompt, the prompt.
+
+    The newline at the end of a pipe's last line is no part of a chat message.
+    """
     if request.prompt != "-":
-        return request.prompt
+        if not request.raw and (piped := _piped(notes)) is not None:
+            attachments = [*attachments, piped]
+        return compose(text, attachments)
     if sys.stdin is None:
         raise UserError("There is no standard input to read the prompt from: give the prompt itself instead of -.")
     text = sys.stdin.buffer.read().decode("utf-8", errors="replace")
     if not text.strip():
         raise UserError("The prompt on standard input is empty: pipe some text in, or give the prompt itself instead of -.")
-    return text if request.raw else text.rstrip("\n")
+    return compose(text if request.raw else text.rstrip("\n"), attachments)
+
+
+def _piped(notes: Notes) -> Attachment | None:
+    """What a pipe or a file brings on standard input; None for a terminal, /dev/null, or nothing in it."""
+    try:
+        kind = os.fstat(sys.stdin.fileno()).st_mode
+    except (AttributeError, OSError, ValueError):
+        return None
+    if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind)):
+        return None
+    data = sys.stdin.buffer.read()
+    text, notice = decoded(data, "What was piped in")
+    if notice:
+        notes.sentence(notice)
+    return Attachment("standard input", text, len(data), file=False) if text.strip() else None
 
 
 class _Run:
@@ -168,11 +216,14 @@ class _Run:
             case Steps():
                 self.notes.clear()
                 self.answer.steps += event.steps
-                if not self.request.as_json:
+                if self.request.as_lines:
+                    for step in event.steps:
+                        self._data({"text": step.text, "token_ids": list(step.tokens), "drafted": step.drafted})
+                elif self.request.plain:
                     self.output.write((step.text, step.carried) for step in event.steps)
             case Finished():
                 self.answer.finish(event)
-                if not self.request.as_json:
+                if self.request.plain:
                     self.output.tail(event.tail)
                 return self._end(event.reason)
             case Failed() if event.id in (load, self.id) or event.cause == "died":
@@ -214,13 +265,16 @@ class _Run:
         """The answer is over; what there is of it is shown."""
         self.answer.finish_reason = reason
         self.notes.clear()
-        if self.request.as_json:
-            # On a terminal as ASCII: JSON leaves the characters that reorder a line unescaped.
-            self.output.line(json.dumps(self.answer.as_dict(), ensure_ascii=self.output.is_terminal))
+        if not self.request.plain:
+            self._data(self.answer.as_dict())
         self.output.end_line()
-        if self.answer.steps and not self.request.as_json and self.output.is_terminal:
+        if self.answer.steps and self.request.plain and self.output.is_terminal:
             self.notes.figures(self.answer.figures())
         return {"cancelled": CANCELLED, "error": BROKEN}.get(reason, ANSWERED)
+
+    def _data(self, data: Mapping[str, Any]) -> None:
+        # On a terminal as ASCII: JSON leaves the characters that reorder a line unescaped.
+        self.output.line(json.dumps(data, ensure_ascii=self.output.is_terminal))
 
     def _failed(self, event: Failed) -> int:
         self.notes.clear()

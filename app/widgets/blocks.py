@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ..attachments import folded
 from ..cells import expand_tabs, fit, sanitise, width
 from ..flow import Flow
 from ..transcript import REASONS, Answer, Entry, Notice, Prompt
@@ -66,7 +67,7 @@ class Block:
         self.worn = ""
         """The theme that they are in."""
         if not isinstance(entry, Answer):
-            self.flow.append(sanitise(entry.text.strip("\n") if isinstance(entry, Prompt) else entry.text), 0)
+            self.flow.append(sanitise(folded(entry.text).strip("\n") if isinstance(entry, Prompt) else entry.text), 0)
             self.closed = True
         self.flow.wrap()
 

@@ -1,0 +1,326 @@
+"""Files and long texts that go with a message: finding them, reading them, framing them for a model, folding them for the eye.
+
+A message is kept as it was sent, contents and all, so a saved chat lacks nothing; `folded` gives what a screen shows of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ..backends.base import UserError
+from .cells import one_line
+
+MOST_BYTES = 2_000_000
+"""Of one file. Far more than a local model's context holds; a file above it was hardly meant."""
+
+MOST_FILES = 200
+"""Of one folder."""
+
+_MENTION = re.compile(r"""(?<!\S)@(?:"([^"\n]+)"|'([^'\n]+)'|([^\s@"'][^\s]*))""")
+_ESCAPED = re.compile(r"(?<!\S)@@(?=\S)")
+_HEADER = re.compile(r"^Attached (?:file|text): ([^\n]{1,300}) \(([\d,.]+ [kM]?B)\)\n(`{3,})\n", re.MULTILINE)
+_TICKS = re.compile(r"`+")
+
+_BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+
+_DOCUMENTS = {".pdf": "PDF", ".docx": "Word", ".odt": "OpenDocument", ".pptx": "PowerPoint", ".xlsx": "Excel"}
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """One text that goes with a message."""
+
+    name: str
+    text: str
+    size: int
+    """Bytes, as read."""
+    file: bool = True
+    notice: str = ""
+    """A sentence where the text is not quite what the file holds."""
+
+    def framed(self) -> str:
+        """What the model gets: the name, and the text in a fence longer than any row of backticks in it."""
+        fence = "`" * max(3, 1 + max((len(row) for row in _TICKS.findall(self.text)), default=0))
+        kind = "file" if self.file else "text"
+        end = "" if self.text.endswith("\n") else "\n"
+        return f"Attached {kind}: {one_line(self.name)[:300]} ({size_of(self.size)})\n{fence}\n{self.text}{end}{fence}"
+
+
+def size_of(size: int) -> str:
+    """A number of bytes, for people."""
+    if size < 1000:
+        return f"{size} B"
+    return f"{size / 1000:,.1f} kB" if size < 1_000_000 else f"{size / 1e6:,.1f} MB"
+
+
+def compose(message: str, attachments: Iterable[Attachment]) -> str:
+    """The message with its attachments before it, so that the question comes last."""
+    return "\n\n".join([*(attachment.framed() for attachment in attachments), *filter(None, [message])])
+
+
+def folded(text: str) -> str:
+    """A message as a screen shows it: each attachment is a line with its name and size."""
+    if not text.startswith("Attached "):  # attachments come first; other messages cost nothing
+        return text
+    chips, at = [], 0
+    while (found := _HEADER.match(text, at)) is not None:
+        end = text.find(f"\n{found[3]}", found.end() - 1)
+        if end < 0:
+            break
+        at = end + 1 + len(found[3])
+        chips.append(f"[{one_line(found[1])} · {found[2]}]")
+        if not text.startswith("\n\n", at):
+            break
+        at += 2
+    return "\n".join(chips + ([text[at:]] if text[at:] else []))
+
+
+def attach(message: str, folder: Path | None = None) -> tuple[str, list[Attachment]]:
+    """The message, and the files that its `@path`s name. `@@` stands for an @ that names none.
+
+    Args:
+        message: as typed.
+        folder: what relative paths are relative to; the working folder if None.
+
+    Raises:
+        UserError: a file is not there or cannot go with a message; nothing should be sent.
+    """
+    attachments: dict[Path, Attachment] = {}
+    for name in mentioned(message):
+        path = _path(name, folder)
+        if not _exists(path) and (shorter := name.rstrip(".,;:!?)")) != name and shorter:
+            name, path = shorter, _path(shorter, folder)
+        for file, label in _files(path, name):
+            if file not in attachments:
+                attachments[file] = read(file, label)
+    return _ESCAPED.sub("@", message), list(attachments.values())
+
+
+def read_all(path: Path, name: str) -> list[Attachment]:
+    """A file, or the text files of a folder.
+
+    Raises:
+        UserError: as `read`; or a folder that has none, or too many.
+    """
+    return [read(file, label) for file, label in _files(path, name)]
+
+
+def mentioned(message: str) -> Iterator[str]:
+    """The names after an @ that begins a word."""
+    for match in _MENTION.finditer(message):
+        yield match[1] or match[2] or match[3]
+
+
+def _path(name: str, folder: Path | None) -> Path:
+    if "\0" in name:
+        raise UserError(f"{one_line(name)} is no file name: a name has no nul characters.")
+    try:
+        path = Path(name).expanduser()
+    except RuntimeError:
+        path = Path(name)
+    return path if folder is None else folder / path
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _files(path: Path, name: str) -> Iterator[tuple[Path, str]]:
+    """A file, or the text files of a folder."""
+    try:
+        folder = path.is_dir()
+    except OSError:
+        folder = False
+    if not folder:
+        yield path, name
+        return
+    found = []
+    total = 0
+    for file in walk(path):
+        try:
+            size = file.stat().st_size
+            if size > MOST_BYTES or file.suffix.lower() in _DOCUMENTS or _binary(file):
+                continue
+        except OSError:
+            continue
+        total += size
+        found.append(file)
+        if len(found) > MOST_FILES or total > MOST_BYTES:
+            raise UserError(
+                f"The folder {one_line(name)} has more than {MOST_FILES} text files or {size_of(MOST_BYTES)}: "
+                "name a folder in it, or single files."
+            )
+    if not found:
+        raise UserError(f"The folder {one_line(name)} has no text files (hidden and ignored ones do not count): name a file.")
+    for file in found:
+        yield file, f"{name.rstrip('/')}/{file.relative_to(path).as_posix()}"
+
+
+def _binary(file: Path) -> bool:
+    with file.open("rb") as opened:
+        start = opened.read(4096)
+    return b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff"))
+
+
+def read(path: Path, name: str) -> Attachment:
+    """A file's text.
+
+    Raises:
+        UserError: it is not there, cannot be read, is too large, or is no text.
+    """
+    shown = one_line(name)
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise UserError(f"{shown} is no ordinary file: attach a text file, or pipe its output in.")
+        if status.st_size > MOST_BYTES:
+            raise UserError(
+                f"{shown} has {size_of(status.st_size)}, more than the {size_of(MOST_BYTES)} that fit a message: attach a part."
+            )
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"There is no file {shown}: mend the name, or write @@ for an @ that names no file.") from None
+    except OSError as error:
+        raise UserError(f"{shown} cannot be read ({error.strerror}): attach another file.") from None
+    if kind := _DOCUMENTS.get(path.suffix.lower()):
+        raise UserError(f"{shown} is a {kind} document, no plain text: save it as text and attach that.")
+    text, notice = decoded(data, shown)
+    return Attachment(name, text, len(data), notice=notice)
+
+
+def decoded(data: bytes, shown: str) -> tuple[str, str]:
+    """The text of some bytes, and a sentence where some of them are no text.
+
+    Raises:
+        UserError: this is binary.
+    """
+    encoding = next((name for mark, name in _BOMS if data.startswith(mark)), "utf-8")
+    if encoding != "utf-16" and b"\0" in data:
+        raise UserError(f"{shown} is binary, not text: attach a text file.")
+    try:
+        text, notice = data.decode(encoding), ""
+    except UnicodeDecodeError:
+        text = data.decode(encoding, errors="replace")
+        notice = f"{shown} is not wholly {encoding.upper()[:6].rstrip('-')}: what could not be read is shown as �."
+    return text.replace("\r\n", "\n"), notice
+
+
+def pasted(text: str) -> str:
+    """What stands for a long text in the input box; empty for a text that is short enough to stand there itself."""
+    lines = text.count("\n") + 1
+    if lines > 40:
+        return f"[pasted {lines:,} lines]"
+    return f"[pasted {len(text):,} characters]" if len(text) > 4000 else ""
+
+
+# Completion
+
+
+def walk(folder: Path, hidden: bool = False) -> Iterator[Path]:
+    """The files below a folder, in order; what git would ignore is left out, and hidden files too unless asked for."""
+    stack = [(folder, _rules_above(folder))]
+    while stack:
+        at, rules = stack.pop()
+        try:
+            entries = sorted(os.scandir(at), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        own = _rules(at)
+        rules = [*rules, own] if own else rules
+        deeper = []
+        for entry in entries:
+            if entry.name == ".git" or (not hidden and entry.name.startswith(".")):
+                continue
+            path = at / entry.name
+            try:
+                inner = entry.is_dir(follow_symlinks=False)  # a link to a folder may lead round in a circle
+                plain = entry.is_file()
+            except OSError:
+                continue
+            if _ignored(path, inner, rules):
+                continue
+            if inner:
+                deeper.append((path, rules))
+            elif plain:
+                yield path
+        stack += reversed(deeper)
+
+
+Rules = tuple[Path, "object"]
+
+
+@lru_cache(256)
+def _parsed(path: Path, changed: int) -> object:
+    from pathspec import GitIgnoreSpec
+
+    return GitIgnoreSpec.from_lines(path.read_text(encoding="utf-8", errors="replace").splitlines())
+
+
+def _rules(folder: Path) -> Rules | None:
+    """The rules of a folder's own .gitignore."""
+    file = folder / ".gitignore"
+    try:
+        return folder, _parsed(file, file.stat().st_mtime_ns)
+    except (OSError, ValueError):
+        return None
+
+
+def _rules_above(folder: Path) -> list[Rules]:
+    """The rules of the folders around this one, up to the repository's own."""
+    above = []
+    at = folder.absolute()
+    for parent in (at, *at.parents):
+        if parent != at:
+            above.append(parent)
+        if (parent / ".git").exists():
+            return [rules for outer in reversed(above) if (rules := _rules(outer))]
+    return []
+
+
+def _ignored(path: Path, folder: bool, rules: list[Rules]) -> bool:
+    """Whether git would leave this out: the deepest file with a word about it decides."""
+    for base, spec in reversed(rules):
+        name = os.path.relpath(path, base) + ("/" if folder else "")
+        verdict = spec.check_file(name).include  # type: ignore[attr-defined]
+        if verdict is not None:
+            return bool(verdict)
+    return False
+
+
+def score(query: str, name: str) -> float | None:
+    """How well a name answers what was typed, higher is better; None if it lacks a letter of it.
+
+    Letters count in their order; those that follow each other, begin a word or belong to the last part count more.
+    """
+    wanted, text = query.casefold(), name.casefold()
+    if not wanted:
+        return -float(name.count("/")) - len(name) / 1000
+    last = text.rfind("/") + 1
+    at = text.find(wanted, last)
+    at = text.find(wanted) if at < 0 else at
+    if at >= 0:  # as one piece
+        begins = at == 0 or text[at - 1] in "/._- "
+        return 1000.0 + 200 * (at >= last) + 100 * begins + 50 * (at == last) - len(text) / 10
+    total, at, before = 0.0, -1, -2
+    for letter in wanted:
+        at = text.find(letter, at + 1)
+        if at < 0:
+            return None
+        total += 3 * (at == before + 1) + 2 * (at == 0 or text[at - 1] in "/._- ") + (at >= last)
+        before = at
+    return total - len(text) / 100
+
+
+def ranked(query: str, names: Iterable[str], most: int = 6) -> list[str]:
+    """The names that answer best what was typed."""
+    scored = [(value, name) for name in names if (value := score(query, name)) is not None]
+    return [name for _, name in sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:most]]
