@@ -89,6 +89,7 @@ class SpecchatApp(App[None]):
             {name: dict(table) for name, table in settings.methods.items()},
             load=settings.load_options(),
         )
+        self._system: str | None = None
         self.apply_settings()
         self.commands = Commands(self)
         self.saving = Saving(self)
@@ -167,7 +168,8 @@ class SpecchatApp(App[None]):
         settings, dialogue = self.settings, self.dialogue
         dialogue.accept = settings.accept
         dialogue.sampling, dialogue.max_tokens, dialogue.stop = settings.sampling, settings.max_tokens, settings.stop
-        dialogue.transcript.system = settings.system
+        if settings.system != self._system:  # a chat that was opened has its own until another one is set
+            dialogue.transcript.system = self._system = settings.system
 
     def tell(self, text: str, severity: Literal["information", "warning", "error"] = "information") -> None:
         """Say something beside the chat."""
@@ -291,6 +293,7 @@ class SpecchatApp(App[None]):
             if dialogue.answer is not None:
                 dialogue.answer.finish("cancelled")
             dialogue.clear()
+            dialogue.transcript.system = self._system
             self.tell("New chat. Pressed again here, the key brings the last one back.")
         elif self._previous.entries:
             dialogue.transcript = self._previous

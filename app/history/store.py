@@ -181,6 +181,9 @@ class Store:
         target = sqlite3.connect(copy)
         try:
             db.backup(target)
+        except sqlite3.Error:
+            copy.unlink(missing_ok=True)
+            raise
         finally:
             target.close()
         self.told.append(f"The history was brought up to date; as it was before, it is kept as {short(copy)}.")

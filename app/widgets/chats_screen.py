@@ -128,6 +128,8 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
         self._rows = await self._do(lambda chats: chats.newest(limit=FIRST)) or []
         if not self._query:
             self._show(self._rows)
+        self._gone = [*reversed(await self._do(Chats.deleted) or []), *self._gone]
+        self._keys()
         if len(self._rows) == FIRST:
             self._rows = await self._do(lambda chats: chats.newest(limit=MOST)) or self._rows
         self._count()

@@ -228,6 +228,38 @@ async def test_a_chat_is_deleted_and_brought_back(make_kept: Make, engine: Any, 
         assert screen.list.chat.title == "Second"
 
 
+async def test_what_was_deleted_before_comes_back_in_a_later_list(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept()
+    async with app.run_test(size=SIZE) as pilot:
+        await several(app, pilot, engine, make_steps, "First", "Second", "Third")
+        screen = await browse(app, pilot)
+        await press(pilot, "down", "ctrl+d", "ctrl+d", "escape")
+        screen = await browse(app, pilot)
+        assert "^z undo" in str(screen.query_one("Vertical").border_subtitle)
+        await press(pilot, "ctrl+z")
+        assert titles(screen) == ["Third", "First"]
+        await press(pilot, "ctrl+z")
+        assert titles(screen) == ["Third", "Second", "First"]
+        assert "undo" not in str(screen.query_one("Vertical").border_subtitle)
+
+
+async def test_a_chat_keeps_its_own_system_prompt(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept(system="Be brief.")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First")
+        app.new_chat()
+        app.commands.run("/set system=Rhyme.")
+        await say(app, pilot, engine, make_steps, "Second")
+        await browse(app, pilot)
+        await press(pilot, "down", "enter")
+        app.commands.run("/set temperature=0.5")
+        await say(app, pilot, engine, make_steps, "More")
+        assert engine.asked.messages[0]["content"] == "Be brief."
+        app.new_chat()
+        await say(app, pilot, engine, make_steps, "Third")
+        assert engine.asked.messages[0]["content"] == "Rhyme."
+
+
 async def test_the_chat_that_an_answer_is_written_in_is_not_deleted(make_kept: Make, engine: Any, make_steps: Make) -> None:
     app = make_kept()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
