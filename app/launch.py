@@ -42,15 +42,14 @@ def open_chat(
 
             saved = read_chat(file.expanduser()).transcript
         elif last or resume is not None:
-            from .history.keeping import damage, find
+            from .history.keeping import find, remarks
 
             found = find(None if last else resume)
             if isinstance(found, str):
                 browse = found
             else:
                 saved = found.transcript
-                if found.damaged:
-                    notice = " ".join(filter(None, (notice, damage(found))))
+                notice = " ".join(filter(None, (notice, *remarks(found, settings.model)))) or None
         return run_chat(settings, client=client, load=load, notice=notice, transcript=saved, browse=browse)
     finally:
         client.close()

@@ -157,6 +157,22 @@ def welcome(opened: OpenedChat, model: str) -> str:
     return said + (f" {damage(opened)}" if opened.damaged else "")
 
 
+def remarks(opened: OpenedChat, model: str) -> list[str]:
+    """What there is to say of a chat that specchat begins with.
+
+    Args:
+        opened: the chat.
+        model: what is being loaded, as the user named it.
+    """
+    from ..cells import one_line
+
+    out = [damage(opened)] if opened.damaged else []
+    asked = opened.model.get("asked")
+    if isinstance(asked, str) and asked and asked != model:
+        out.append(f"This chat was with {one_line(asked)}; {one_line(model)} goes on, unless you name the other with /model.")
+    return out
+
+
 def damage(opened: OpenedChat) -> str:
     """A sentence on what is left of a chat whose steps are damaged."""
     some = "one answer" if opened.damaged == 1 else f"{opened.damaged} answers"

@@ -188,6 +188,11 @@ def test_continue_takes_the_last_chat(begun: Begun) -> None:
         assert [row.id for row in Chats(store).newest()] == [2, 1]
 
 
+def test_another_model_is_said(begun: Begun) -> None:
+    begun(changed(Settings(), {"model": "/models/other"}), resume="lamps")
+    assert begun.texts[2:] == ["This chat was with builtin; /models/other goes on, unless you name the other with /model."]
+
+
 def test_resume_takes_the_chat_that_is_meant_or_lists_those_that_may_be(begun: Begun) -> None:
     begun(Settings(), resume="lamp")
     assert begun.texts == ["About lamps", "The keeper lit it."]
