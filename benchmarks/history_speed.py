@@ -10,7 +10,9 @@ the slowest, of opening the database, a chat out of it, a page of the list, and 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
+import os
 import random
 import sqlite3
 import statistics
@@ -24,7 +26,7 @@ from typing import Any
 from specchat.app.dialogue import Dialogue
 from specchat.app.history.chats import Chats
 from specchat.app.history.schema import loaded, searchable
-from specchat.app.history.store import Store
+from specchat.app.history.store import NAME, Store
 from specchat.app.history.writing import Track, moment, write
 from specchat.app.pieces import Pieces
 from specchat.app.transcript import Answer, Prompt, Transcript
@@ -148,6 +150,63 @@ def measure(path: Path) -> dict[str, Any]:
     return out
 
 
+class Idle:
+    """An engine that says nothing."""
+
+    def drain(self) -> list[Any]:
+        return []
+
+    def send(self, command: Any) -> None: ...
+
+    def next_id(self) -> int:
+        return 1
+
+    def load(self, model: str, **options: Any) -> int:
+        return 1
+
+
+async def on_screen(path: Path) -> dict[str, float]:
+    """Milliseconds of the list in the chat (in Textual's headless driver): from the key to its first rows, to all of it, of
+    drawing all rows that are visible, and from a search to what it found, the pause after typing left out."""
+    from specchat.app.chat import SpecchatApp
+    from specchat.app.settings import Settings
+    from specchat.app.widgets import chats_screen
+
+    os.environ["SPECCHAT_DATA"], os.environ["SPECCHAT_CONFIG"] = str(path.parent), str(path.parent)
+    app = SpecchatApp(Settings(), Idle())
+    out: dict[str, float] = {}
+    begun = perf_counter()
+
+    def note(name: str) -> None:
+        out[name] = round((perf_counter() - begun) * 1000, 1)
+
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.pause()
+        begun = perf_counter()
+        app.keeping.browse()
+        while not (isinstance(app.screen, chats_screen.ChatsScreen) and app.screen.query("ChatList") and app.screen.list.items):
+            await asyncio.sleep(0.001)
+        note("first rows")
+        screen = app.screen
+        with Store(path) as store:
+            count = Chats(store).count()
+        while len(screen.list.items) < count:
+            await asyncio.sleep(0.001)
+        note("all chats")
+        await pilot.pause(0.2)
+        begun = perf_counter()
+        for y in range(screen.list.size.height):
+            screen.list.render_line(y)
+        note("draw the visible rows")
+        begun = perf_counter()
+        screen.box.value = NEEDLE
+        while len(screen.list.items) == count:
+            await asyncio.sleep(0.001)
+        note("search")
+        out["search"] = round(out["search"] - chats_screen.PAUSE_SECONDS * 1000, 1)
+    return out
+
+
 @contextmanager
 def scratch(path: Path) -> Iterator[sqlite3.Connection]:
     """A database beside, with the texts in it."""
@@ -193,6 +252,8 @@ def main() -> None:
     parser.add_argument("--file", type=Path)
     parser.add_argument("--compare", action="store_true")
     given = parser.parse_args()
+    if given.file is not None and given.file.name != NAME:
+        parser.error(f"FILE must be called {NAME}")
     with tempfile.TemporaryDirectory() as folder:
         path = given.file or Path(folder) / "history.db"
         seconds = 0.0
@@ -202,6 +263,7 @@ def main() -> None:
                 fill(store, given.chats, given.tokens)
             seconds = perf_counter() - begun
         out = {"seconds to write all of it": round(seconds, 1), **measure(path)}
+        out["on the screen"] = asyncio.run(on_screen(path))
         if given.compare:
             out["compare"] = compare(path)
     print(json.dumps(out, indent=1, ensure_ascii=False))
