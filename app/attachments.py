@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -220,6 +220,17 @@ def pasted(text: str) -> str:
     if lines > 40:
         return f"[pasted {lines:,} lines]"
     return f"[pasted {len(text):,} characters]" if len(text) > 4000 else ""
+
+
+def with_pastes(message: str, pastes: Mapping[str, str]) -> tuple[str, list[Attachment]]:
+    """The message, and the pasted texts whose chips are in it. A chip at either end is taken out, one in a sentence stays."""
+    found = sorted((chip for chip in pastes if chip in message), key=message.index)
+    for _ in found:
+        for chip in found:
+            message = message.strip().removeprefix(chip).removesuffix(chip).strip()
+    return message, [
+        Attachment(chip[1:-1], text := pastes[chip], len(text.encode("utf-8", "replace")), file=False) for chip in found
+    ]
 
 
 # Completion

@@ -106,6 +106,8 @@ class Dialogue:
     listener: Callable[[Event], bool] | None = None
     """Told each event first; what it answers True to is not about the chat."""
     _answer_id: int = 0
+    _waiting: str = ""
+    """What goes out for the queued prompt, where that is more than was typed."""
 
     @property
     def busy(self) -> bool:
@@ -128,14 +130,19 @@ class Dialogue:
 
     # What the person does
 
-    def submit(self, text: str) -> bool:
-        """Ask; False if that must wait until the answer under way has ended (nothing happened, keep the draft)."""
+    def submit(self, text: str, draft: str = "") -> bool:
+        """Ask; False if that must wait until the answer under way has ended (nothing happened, keep the draft).
+
+        Args:
+            text: what is sent, attachments included.
+            draft: what was typed, where that is something else: it is handed back if the text cannot go out.
+        """
         if self.phase in ("prefill", "writing") or self.queued is not None:
             return False
         if self.phase == "unloaded":
             self.load_model(self.model)
         if self.phase in ("loading", "stopping"):
-            self.queued = text
+            self.queued, self._waiting = draft or text, text
             return True
         self._ask(text)
         return True
@@ -176,7 +183,7 @@ class Dialogue:
 
     def take_queued(self) -> str:
         """The queued prompt, no longer queued."""
-        text, self.queued = self.queued or "", None
+        text, self.queued, self._waiting = self.queued or "", None, ""
         return text
 
     def switch(self, name: str, settings: dict[str, Any] | None = None) -> None:
@@ -350,4 +357,6 @@ class Dialogue:
 
     def _send_queued(self) -> None:
         if self.queued is not None:
-            self._ask(self.take_queued())
+            full = self._waiting
+            draft = self.take_queued()
+            self._ask(full or draft)

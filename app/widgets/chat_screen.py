@@ -21,6 +21,8 @@ from ..inspection import step_of
 from ..inspection_rows import strip_rows
 from ..keymap import CHAT, display
 from ..slash import is_command, matching
+from .attaching import Attaching
+from .completion import Completion
 from .header import Header
 from .inspector import Inspector
 from .keybar import KeyBar
@@ -49,6 +51,7 @@ class ChatScreen(Screen[None]):
         self.dialogue = dialogue
         self._keymap = keymap
         self._quit_armed = False
+        self.attaching = Attaching(self)
 
     @property
     def chat(self) -> SpecchatApp:
@@ -69,6 +72,7 @@ class ChatScreen(Screen[None]):
             yield SidePanel(self.dialogue, self._keymap, id="panel")
             with Vertical(id="dock"):
                 yield StatusLine(self.dialogue, self._keymap, id="status")
+                yield Completion(id="completion")
                 with Horizontal(id="composer"):
                     yield Static("›", id="glyph")
                     yield PromptInput(id="input")
@@ -142,6 +146,8 @@ class ChatScreen(Screen[None]):
     @on(PromptInput.Sent)
     def _sent(self, event: PromptInput.Sent) -> None:
         text = event.text
+        if self.attaching.entered():
+            return
         if is_command(text):
             try:
                 self.chat.commands.run(text)
@@ -150,7 +156,12 @@ class ChatScreen(Screen[None]):
                 return
             self.input.take(text)
             return
-        if not self.dialogue.submit(text):
+        try:
+            sent = self.attaching.whole(text)
+        except UserError as error:
+            self.chat.tell(f"Not sent, your draft stays here: {error}", "warning")
+            return
+        if not self.dialogue.submit(sent, text):
             waits = "A message waits already: esc takes it back." if self.dialogue.queued else "esc stops the answer."
             self.chat.tell(f"Not sent, your draft stays here: {waits}", "warning")
             return
@@ -162,6 +173,11 @@ class ChatScreen(Screen[None]):
     @on(PromptInput.Changed)
     def _typed(self, event: PromptInput.Changed) -> None:
         status = self.query_one(StatusLine)
+        self.attaching.offer()
+        if self.input.chip():
+            keys = Content.assemble(("tab", "bold"), (" shows the pasted text, ", "$quiet"), ("backspace", "bold"))
+            status.hint(Content.assemble(keys, (" takes it out", "$quiet")))
+            return
         found = matching(event.text_area.text)
         if not found:
             status.hint(None)
@@ -172,6 +188,10 @@ class ChatScreen(Screen[None]):
             status.hint(Content.assemble(usage, "  " if only.arguments else " ", (only.what, "$quiet")))
             return
         status.hint(Content("  ").join(Content.styled(f"/{command.name}", "$primary") for command in found))
+
+    @on(PromptInput.Choosing)
+    def _choosing(self, event: PromptInput.Choosing) -> None:
+        self.attaching.names.move(event.step)
 
     @on(PromptInput.Unused)
     def _unused(self, event: PromptInput.Unused) -> None:
@@ -243,6 +263,8 @@ class ChatScreen(Screen[None]):
 
     def _complete(self) -> bool:
         """Complete a command's name; False if there is nothing to complete."""
+        if self.attaching.take() or self.input.unfold():
+            return True
         text = self.input.text
         found = matching(text)
         if not found or " " in text:
@@ -255,6 +277,8 @@ class ChatScreen(Screen[None]):
 
     def action_cancel(self) -> None:
         """Stop the answer, or take back a message that waits."""
+        if self.attaching.close():
+            return
         if self.view.cursor.by_keys:
             self.action_inspect()
             return

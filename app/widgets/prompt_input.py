@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
+from ..attachments import pasted
 from ..keymap import INPUT
 
 
@@ -48,6 +49,12 @@ class PromptInput(TextArea):
 
         key: str
 
+    @dataclass
+    class Choosing(Message):
+        """Up or Down was pressed while names are offered."""
+
+        step: int
+
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(
             id=id,
@@ -62,6 +69,10 @@ class PromptInput(TextArea):
         self.sent: list[str] = []
         self._at: int | None = None  # place in the history; None: the draft itself
         self._draft = ""
+        self.pastes: dict[str, str] = {}
+        """What stands in the box for a long text that was pasted → that text. None is taken out: the history may show it."""
+        self.offering = False
+        """Names are offered above the box, so up and down go through them."""
 
     def take(self, text: str) -> None:
         """Move a message that was sent out of the box and into the history; what was typed after it stays."""
@@ -86,6 +97,9 @@ class PromptInput(TextArea):
 
     def action_history(self, step: int) -> None:
         """Go through earlier messages at the box's edges; inside it the cursor moves."""
+        if self.offering:
+            self.post_message(self.Choosing(step))
+            return
         edge = self.cursor_at_first_line if step < 0 else self.cursor_at_last_line
         if not edge:
             (self.action_cursor_up if step < 0 else self.action_cursor_down)()
@@ -112,6 +126,46 @@ class PromptInput(TextArea):
             self.post_message(self.Unused("end"))
             return
         self.action_cursor_line_end()
+
+    @property
+    def before(self) -> str:
+        """The cursor's line up to the cursor."""
+        row, column = self.cursor_location
+        return self.document.get_line(row)[:column]
+
+    def chip(self) -> str:
+        """What stands for a pasted text right before the cursor; empty if nothing does."""
+        return next((chip for chip in self.pastes if self.before.endswith(chip)), "")
+
+    def unfold(self) -> bool:
+        """Put the pasted text in the place of what stands for it before the cursor; False if nothing does."""
+        if not (chip := self.chip()):
+            return False
+        row, column = self.cursor_location
+        self.replace(self.pastes[chip], (row, column - len(chip)), (row, column))
+        return True
+
+    def action_delete_left(self) -> None:
+        """Delete a character; what stands for a pasted text goes as a whole."""
+        chip = self.chip() if self.selection.is_empty else ""
+        if chip:
+            row, column = self.cursor_location
+            self.delete((row, column - len(chip)), (row, column))
+        else:
+            super().action_delete_left()
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        # Textual calls the handler of TextArea too, unless it is told not to.
+        if not (chip := pasted(event.text)):
+            return
+        event.prevent_default()
+        event.stop()
+        number, first = 1, chip
+        while self.pastes.get(chip, event.text) != event.text:
+            number += 1
+            chip = f"{first[:-1]}, no. {number}]"
+        self.pastes[chip] = event.text
+        self._replace_via_keyboard(chip, *self.selection)
 
     async def _on_key(self, event: events.Key) -> None:
         # Textual looks for a widget's bindings only when a key has bubbled up to the app, while text is put in at once: of

@@ -1,0 +1,68 @@
+"""Completing the name of a file behind an @: what was typed, what there is, how the choice is spelled."""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import islice
+from pathlib import Path, PurePosixPath
+
+from .attachments import ranked, walk
+
+MOST_NAMES = 10_000
+"""Files that are offered: a look at all of them at each key must not be felt."""
+
+_OPEN = re.compile(r"""(?<!\S)@(?:"([^"\n]*)|'([^'\n]*)|([^\s@"']*))$""")
+
+
+def typed(before: str) -> tuple[int, str] | None:
+    """Where the @ is whose name is being typed, and what there is of the name; None if none is.
+
+    Args:
+        before: the line up to the cursor.
+    """
+    match = _OPEN.search(before)
+    if match is None:
+        return None
+    return match.start(), match[1] or match[2] or match[3] or ""
+
+
+def spelled(name: str) -> str:
+    """A name as a mention; a file's is closed by a space, a folder's stays open for what is in it."""
+    folder = name.endswith("/")
+    if not re.search(r"\s|^[\"']|[.,;:!?)]$", name):
+        return f"@{name}" if folder else f"@{name} "
+    quote = "'" if '"' in name else '"'
+    return f"@{quote}{name}" if folder else f"@{quote}{name}{quote} "
+
+
+def names_below(folder: Path) -> list[str]:
+    """Files below a folder and the folders that hold them, relative to it; what git ignores and hidden ones are left out."""
+    files = [PurePosixPath(file.relative_to(folder).as_posix()) for file in islice(walk(folder), MOST_NAMES)]
+    folders = {f"{parent}/" for file in files for parent in file.parents if parent.name}
+    return sorted(folders) + [str(file) for file in files if str(file).isprintable()]
+
+
+def elsewhere(query: str) -> bool:
+    """Whether a name leads out of the working folder, or to what is hidden in it: then one folder at a time is offered."""
+    return query.startswith(("~", "/", "./", "../", ".")) or "/." in query
+
+
+def offers(query: str, names: list[str], most: int = 6) -> list[str]:
+    """The best names for what was typed.
+
+    Args:
+        query: what follows the @.
+        names: of `names_below` the working folder.
+        most: as many at most.
+    """
+    if not elsewhere(query):
+        return ranked(query, names, most)
+    at, slash, last = query.rpartition("/")
+    base = at + slash
+    try:
+        entries = list(islice(os.scandir(Path(base or ".").expanduser()), MOST_NAMES))
+        inner = [entry.name + "/" * entry.is_dir() for entry in entries if entry.name.isprintable()]
+    except (OSError, RuntimeError, ValueError):
+        return []
+    return [base + name for name in ranked(last, [n for n in inner if n.startswith(".") == last.startswith(".")], most)]

@@ -1,0 +1,166 @@
+"""Files and long pastes in the chat: offered, taken, folded, sent whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.events import Paste
+
+from specchat.app.completing import names_below, offers, spelled, typed
+from specchat.app.widgets.completion import Completion
+
+Make = Callable[..., Any]
+SIZE = (90, 26)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    here = tmp_path / "here"
+    (here / "docs").mkdir(parents=True)
+    for name in ("notes.txt", "docs/my notes.md", "docs/other.md", ".hidden"):
+        (here / name).write_text("The lamp.\n")
+    monkeypatch.chdir(here)
+    return here
+
+
+async def settle(app: Any, pilot: Any) -> None:
+    app.take_events()
+    await app.workers.wait_for_complete()
+    await pilot.pause()
+
+
+async def type_text(pilot: Any, text: str) -> None:
+    await pilot.press(*({" ": "space", "@": "at", "/": "slash", ".": "full_stop"}.get(c, c) for c in text))
+
+
+def shown(app: Any) -> str:
+    view = app.chat_screen.view
+    return "\n".join(view.render_line(y).text.rstrip() for y in range(view.size.height))
+
+
+def toasts(app: Any) -> str:
+    return " ".join(notification.message for notification in app._notifications)
+
+
+async def test_a_file_is_offered_taken_and_sent_whole(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await type_text(pilot, "Read @not")
+        await settle(app, pilot)
+        offered = app.chat_screen.query_one(Completion)
+        assert offered.display
+        assert offered.names == ["notes.txt", "docs/my notes.md"]
+        await pilot.press("down", "enter")
+        await settle(app, pilot)
+        assert app.chat_screen.input.text == 'Read @"docs/my notes.md" '
+        assert not offered.display
+        await pilot.press("enter")
+        await settle(app, pilot)
+        content = engine.asked.messages[-1]["content"]
+        assert content.startswith("Attached file: docs/my notes.md (10 B)\n```\nThe lamp.\n```\n\nRead")
+        assert "[docs/my notes.md · 10 B]" in shown(app)
+        assert "The lamp" not in shown(app)
+        assert app.chat_screen.input.sent == ['Read @"docs/my notes.md" ']
+
+
+async def test_tab_takes_the_first_and_esc_sends_the_list_away(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await type_text(pilot, "@oth")
+        await settle(app, pilot)
+        await pilot.press("escape")
+        assert not app.chat_screen.query_one(Completion).display
+        await type_text(pilot, "e")
+        assert not app.chat_screen.query_one(Completion).display
+        app.chat_screen.input.put("")
+        await pilot.pause()
+        await type_text(pilot, "@oth")
+        await settle(app, pilot)
+        await pilot.press("tab")
+        assert app.chat_screen.input.text == "@docs/other.md "
+
+
+async def test_a_missing_file_sends_nothing_and_the_draft_stays(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        app.chat_screen.input.put("Read @none.txt")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.chat_screen.input.text == "Read @none.txt"
+        assert not app.dialogue.transcript.entries
+        assert "There is no file none.txt" in toasts(app)
+
+
+async def test_a_message_that_waits_for_the_model_comes_back_as_it_was_typed(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        app.chat_screen.input.put("Read @notes.txt")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.chat_screen.input.text == ""
+        await pilot.press("escape")
+        assert app.chat_screen.input.text == "Read @notes.txt"
+        await pilot.press("enter")
+        engine.loaded()
+        await settle(app, pilot)
+        assert "The lamp." in engine.asked.messages[-1]["content"]
+
+
+LONG = "\n".join(f"line {i}" for i in range(212))
+
+
+async def test_a_long_paste_folds_unfolds_and_is_sent_whole(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        box = app.chat_screen.input
+        app.post_message(Paste(LONG))
+        await pilot.pause()
+        assert box.text == "[pasted 212 lines]"
+        app.post_message(Paste(LONG.upper()))
+        await pilot.pause()
+        assert box.text == "[pasted 212 lines][pasted 212 lines, no. 2]"
+        await pilot.press("backspace")
+        assert box.text == "[pasted 212 lines]"
+        await pilot.press("tab")
+        assert box.text == LONG
+        box.put("Sum up [pasted 212 lines]")
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert engine.asked.messages[-1]["content"].endswith(f"{LONG}\n```\n\nSum up")
+        assert "[pasted 212 lines · 1.8 kB]" in shown(app)
+        await pilot.press("up")
+        assert box.text == "Sum up [pasted 212 lines]"
+
+
+async def test_a_short_paste_is_text(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        app.post_message(Paste("two\nlines"))
+        await pilot.pause()
+        assert app.chat_screen.input.text == "two\nlines"
+
+
+def test_what_is_being_typed() -> None:
+    assert typed("see @do") == (4, "do")
+    assert typed('see @"my no') == (4, "my no")
+    assert typed("@") == (0, "")
+    assert typed("me@home") is None
+    assert typed("@done ") is None
+
+
+def test_names_and_their_spelling(folder: Path) -> None:
+    assert names_below(Path()) == ["docs/", "notes.txt", "docs/my notes.md", "docs/other.md"]
+    assert offers(".", []) == [".hidden"]
+    assert offers("../here/no", []) == ["../here/notes.txt"]
+    assert [spelled(name) for name in ("a.md", "a b.md", "docs/", 'a "b')] == ["@a.md ", '@"a b.md" ', "@docs/", "@'a \"b' "]
