@@ -294,7 +294,7 @@ def reading(path: Path | None = None) -> Iterator[Chats]:
     Raises:
         UserError: they cannot be read; says why and what to do.
     """
-    with Store(path) as store:
+    with Store(path, reading=True) as store:
         try:
             yield Chats(store)
         except sqlite3.Error as error:

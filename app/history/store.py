@@ -24,6 +24,9 @@ BUSY_SECONDS = 5.0
 KEPT_SECONDS = 30 * 24 * 3600.0
 """A deleted chat can be brought back for so long."""
 
+TRIGRAMS = "CREATE VIRTUAL TABLE temp.trigrams USING fts5vocab (main, words, row)"
+"""The terms of the index as a table, of one connection alone."""
+
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -67,12 +70,13 @@ class Store:
     Args:
         path: the file; the user's own if None. Created with its folder where missing.
         broken: it is known to be damaged.
+        reading: where it cannot be written, reading it is enough.
 
     Raises:
         UserError: it cannot be used; says why and what to do.
     """
 
-    def __init__(self, path: Path | None = None, broken: bool = False) -> None:
+    def __init__(self, path: Path | None = None, *, broken: bool = False, reading: bool = False) -> None:
         self.path = path or history_file()
         self.told: list[str] = []
         """What was done to open it that a person should know of."""
@@ -83,16 +87,17 @@ class Store:
             if broken:
                 raise _not_ours()
             self.db = self._open()
-        except sqlite3.Error as error:
-            if not damaged(error):
+        except (sqlite3.Error, OSError) as error:
+            if reading and (found := self._open_to_read()) is not None:
+                self.db = found
+                return
+            if isinstance(error, OSError) or not damaged(error):
                 raise UserError(trouble(error, self.path)) from None
             try:
                 self._put_aside()
                 self.db = self._open()
             except (sqlite3.Error, OSError) as second:
                 raise UserError(trouble(second, self.path)) from None
-        except OSError as error:
-            raise UserError(trouble(error, self.path)) from None
 
     def close(self) -> None:
         """Close the database."""
@@ -141,12 +146,27 @@ class Store:
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("PRAGMA foreign_keys = ON")
             self._bring_up_to_date(db)
-            # Its terms as a table, of this connection alone.
-            db.execute("CREATE VIRTUAL TABLE temp.trigrams USING fts5vocab (main, words, row)")
+            db.execute(TRIGRAMS)
         except BaseException:
             db.close()
             raise
         return db
+
+    def _open_to_read(self) -> sqlite3.Connection | None:
+        """The database as it is on a disk that cannot be written; None if that is not what is wrong, or not enough."""
+        if not self.path.is_file() or (os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)):
+            return None
+        db = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?immutable=1", uri=True, isolation_level=None, check_same_thread=False
+        )
+        try:
+            if _version(db) == VERSION and _tables(db) >= TABLES:
+                db.execute(TRIGRAMS)
+                return db
+        except sqlite3.Error:
+            pass
+        db.close()
+        return None
 
     def _bring_up_to_date(self, db: sqlite3.Connection) -> None:
         version = _version(db)

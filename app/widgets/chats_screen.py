@@ -119,7 +119,7 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
 
     async def _begin(self) -> None:
         try:
-            self._chats = Chats(await asyncio.to_thread(Store))
+            self._chats = Chats(await asyncio.to_thread(Store, reading=True))
         except UserError as error:
             self._say(str(error), wrong=True)
             return

@@ -296,6 +296,16 @@ recorder.note(dialogue)
 assert recorder.settle()
 print(recorder.sentences())
 recorder.close(dialogue)
+from specchat.app.history.chats import reading
+from specchat.backends.base import UserError
+with reading(folder / "history.db") as chats:
+    print([row.answers for row in chats.newest()], len(chats.search("First")), len(chats.search("Fi")))
+    print(len(chats.open(1).transcript.answers()))
+try:
+    with reading(folder / "history.db") as chats:
+        chats.delete(1)
+except UserError as error:
+    print(error)
 """
 
 
@@ -310,12 +320,14 @@ def test_a_real_disk_that_is_full_and_one_that_is_read_only(tmp_path: Path) -> N
         ["unshare", "-rm", sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    full, again, kept, read_only = done.stdout.splitlines()
+    full, again, kept, read_only, read, opened, refused = done.stdout.splitlines()
     assert "is full: free some space there" in full
     assert "saved in the history again" in again
     assert kept == "[2] []"
     assert "cannot be written: make the file and its folder writable" in read_only
     assert "goes on without its history" in read_only
+    assert (read, opened) == ("[2] 1 1", "2")
+    assert "cannot be written: make the file and its folder writable" in refused
 
 
 def test_a_bug_in_the_history_is_told_and_costs_nothing_else(
