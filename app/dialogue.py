@@ -11,6 +11,8 @@ from ..engine.messages import (
     Advance,
     Cancel,
     Command,
+    Count,
+    Counted,
     Event,
     Failed,
     Finished,
@@ -105,6 +107,7 @@ class Dialogue:
     """Whether steps are to carry the target's probabilities."""
     listener: Callable[[Event], bool] | None = None
     """Told each event first; what it answers True to is not about the chat."""
+    _counting: Callable[[Counted], None] | None = None
     _answer_id: int = 0
     _waiting: str = ""
     """What goes out for the queued prompt, where that is more than was typed."""
@@ -180,6 +183,12 @@ class Dialogue:
             self.watching = on
             if self.phase in ("prefill", "writing"):
                 self.engine.send(Watch(self._answer_id, on))
+
+    def count(self, chats: list[list[dict[str, str]]], then: Callable[[Counted], None]) -> int:
+        """Let the engine count the tokens of some chats; `then` is told. Returns the id that it is told with."""
+        id, self._counting = self.engine.next_id(), then
+        self.engine.send(Count(id, chats))
+        return id
 
     def take_queued(self) -> str:
         """The queued prompt, no longer queued."""
@@ -273,6 +282,9 @@ class Dialogue:
                 self._loaded(event)
             case PieceTable():
                 self.pieces = Pieces(event.pieces)
+            case Counted():
+                if self._counting is not None:
+                    self._counting(event)
             case Failed():
                 self._failed(event)
             case Started() | Prefilling() | Steps() | Switched() | Paused() | Finished() if event.id == self._answer_id:

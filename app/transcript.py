@@ -208,6 +208,8 @@ class Transcript:
 
     entries: list[Entry] = field(default_factory=list)
     system: str | None = None
+    start: int = 0
+    """The first entry that the model is told of."""
     track: Any = field(default=None, repr=False, compare=False)
     """What the history knows of it."""
 
@@ -217,7 +219,7 @@ class Transcript:
     def messages(self) -> list[dict[str, str]]:
         """The chat as the model is told it. A prompt that got no text in answer is left out, unless it is the last."""
         out = [{"role": "system", "content": self.system}] if self.system else []
-        talk = [entry for entry in self.entries if not isinstance(entry, Notice)]
+        talk = [entry for entry in self.entries[self.start :] if not isinstance(entry, Notice)]
         for i, entry in enumerate(talk):
             match entry:
                 case Prompt(text):

@@ -118,6 +118,14 @@ class PiecesOf:
 
 
 @dataclass(slots=True)
+class Count:
+    """Ask how many tokens chats take as prompts, the template's own among them. Answered by Counted."""
+
+    id: int
+    chats: list[list[dict[str, str]]]
+
+
+@dataclass(slots=True)
 class Judge:
     """Ask how near a tie is: a lane's answer has one token at a position and another answer with the same text before it has
     `other` there. Answered by Judged, or by Failed with `ended` False."""
@@ -271,6 +279,16 @@ class PieceTable:
 
 
 @dataclass(slots=True)
+class Counted:
+    """Tokens of each chat, in their order, and how many the model's context holds. No tokens where they cannot be counted: no
+    model is loaded, or its template refuses a chat."""
+
+    id: int
+    tokens: list[int]
+    context: int
+
+
+@dataclass(slots=True)
 class Judged:
     """What one plain pass says of two tokens: `token` is the lane's own at that position. `gap` is how far their logits are
     apart (with a temperature: their noisy scores); a tiny one is a near tie."""
@@ -339,7 +357,9 @@ class Failed:
     """With cause died: the other answers and loads that ended with it."""
 
 
-Command = Load | Generate | Switch | Cancel | Pause | Advance | Watch | PiecesOf | Judge | CloseLane | Unload | Work | Quit
+Command = (
+    Load | Generate | Switch | Cancel | Pause | Advance | Watch | PiecesOf | Count | Judge | CloseLane | Unload | Work | Quit
+)
 Event = (
     Ready
     | Loading
@@ -351,6 +371,7 @@ Event = (
     | Paused
     | Finished
     | PieceTable
+    | Counted
     | Judged
     | Unloaded
     | Working

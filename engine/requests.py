@@ -10,7 +10,7 @@ from typing import Any
 from ..backends.base import Model, Sampling, UserError
 from ..decoders.loop import encode_prompt
 from ..decoders.text import Stops
-from .messages import Generate
+from .messages import Count, Counted, Generate
 
 
 def prompt_of(model: Model, request: Generate) -> list[int]:
@@ -25,6 +25,17 @@ def prompt_of(model: Model, request: Generate) -> list[int]:
         case None, list() as messages:
             return encode_prompt(model, messages, raw=request.raw)
     raise UserError("A request needs a prompt or a chat's messages, one of the two.")
+
+
+def count(model: Model | None, request: Count) -> Counted:
+    """Tokens of some chats as prompts."""
+    if model is None:
+        return Counted(request.id, [], 0)
+    try:
+        tokens = [len(encode_prompt(model, chat, raw=False)) for chat in request.chats]
+    except UserError:
+        tokens = []
+    return Counted(request.id, tokens, model.info.context)
 
 
 def sampling_of(settings: Mapping[str, Any]) -> Sampling:

@@ -19,6 +19,7 @@ from .messages import (
     Advance,
     Cancel,
     CloseLane,
+    Count,
     Failed,
     Generate,
     Judge,
@@ -118,6 +119,10 @@ class Server:
                 lanes.judge(command)
             case PiecesOf():
                 self._outbox.post(PieceTable(command.id, self._model.pieces() if self._model is not None else []))
+            case Count():
+                from .requests import count
+
+                self._outbox.post(count(self._model, command))
             case CloseLane():
                 lanes.close_lane(command.lane)
             case Work():

@@ -23,6 +23,7 @@ from ..keymap import CHAT, display
 from ..slash import is_command, matching
 from .attaching import Attaching
 from .completion import Completion
+from .fitting import Fitting
 from .header import Header
 from .inspector import Inspector
 from .keybar import KeyBar
@@ -52,6 +53,7 @@ class ChatScreen(Screen[None]):
         self._keymap = keymap
         self._quit_armed = False
         self.attaching = Attaching(self)
+        self.fitting = Fitting(self)
 
     @property
     def chat(self) -> SpecchatApp:
@@ -161,6 +163,13 @@ class ChatScreen(Screen[None]):
         except UserError as error:
             self.chat.tell(f"Not sent, your draft stays here: {error}", "warning")
             return
+        if self.fitting.check(text, sent):
+            self.send(text, sent)
+        else:
+            self.chat.stir()
+
+    def send(self, text: str, sent: str) -> None:
+        """Send a message, and take its draft out of the input box."""
         if not self.dialogue.submit(sent, text):
             waits = "A message waits already: esc takes it back." if self.dialogue.queued else "esc stops the answer."
             self.chat.tell(f"Not sent, your draft stays here: {waits}", "warning")
@@ -181,6 +190,9 @@ class ChatScreen(Screen[None]):
         found = matching(event.text_area.text)
         if not found:
             status.hint(None)
+            if self.fitting.note is not None:
+                status.flash(self.fitting.note)
+                self.fitting.note = None
             return
         if len(found) == 1:
             only = found[0]
