@@ -12,6 +12,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -77,7 +78,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=20)
     pairs = parser.parse_args().pairs
-    with Terminal([SPECCHAT, *ARGUMENTS], columns=110, lines=32) as terminal:
+    with (
+        tempfile.TemporaryDirectory() as data,
+        Terminal([SPECCHAT, *ARGUMENTS], columns=110, lines=32, env={"SPECCHAT_DATA": data}) as terminal,
+    ):
         chat = Chat(terminal)
         chat.answer()
         ratios = []

@@ -6,6 +6,7 @@ import argparse
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def chat(prompt: str) -> tuple[float, float]:
 
     The prompt is typed as soon as the frame is there, while the model still loads.
     """
-    with Terminal([SPECCHAT], columns=100, lines=30) as terminal:
+    with tempfile.TemporaryDirectory() as data, Terminal([SPECCHAT], env={"SPECCHAT_DATA": data}) as terminal:
         frame = terminal.wait("specchat", 20)
         terminal.send(prompt + "\r")
         terminal.wait(lambda text: "tok/s" in text or "tokens/s" in text, 60)
