@@ -152,6 +152,8 @@ class ChatScreen(Screen[None]):
             return
         if is_command(text):
             try:
+                if chip := next((chip for chip in self.input.pastes if chip in text), ""):
+                    raise UserError(f"A command takes no folded text: put the cursor behind {chip} and press tab first.")
                 self.chat.commands.run(text)
             except UserError as error:
                 self.chat.tell(str(error), "warning")

@@ -143,6 +143,18 @@ async def test_a_long_paste_folds_unfolds_and_is_sent_whole(make_chat: Make, eng
         assert box.text == "Sum up [pasted 212 lines]"
 
 
+async def test_a_command_does_not_take_a_folded_text(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        app.post_message(Paste(LONG))
+        await pilot.pause()
+        app.chat_screen.input.put("/rename [pasted 212 lines]")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.chat_screen.input.text == "/rename [pasted 212 lines]"
+        assert "put the cursor behind [pasted 212 lines] and press tab first" in toasts(app)
+
+
 async def test_a_short_paste_is_text(make_chat: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
