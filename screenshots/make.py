@@ -110,7 +110,7 @@ async def numbers(app: SpecchatApp, pilot: Pilot[Any]) -> None:
 async def race(app: SpecchatApp, pilot: Pilot[Any]) -> None:
     """Three methods on a copy, at the photo finish."""
     await until(pilot, lambda: app.dialogue.phase == "ready")
-    for command in (f"/race greedy draft fusion : {COPY}", ""):
+    for command in (f"/race greedy lookup draft : {COPY}", ""):
         if command:
             app.commands.run(command)
         else:  # the first passes of a process are slower
@@ -134,6 +134,16 @@ async def replay(app: SpecchatApp, pilot: Pilot[Any]) -> None:
     await pilot.pause(0.3)
 
 
+async def inspect(app: SpecchatApp, pilot: Pilot[Any]) -> None:
+    """Why a run of a story ended where it did, with the probabilities that the tree page records."""
+    await until(pilot, lambda: app.dialogue.phase == "ready" and len(app.dialogue.pieces) > 0)
+    app.dialogue.switch("tree")
+    app.chat_screen.action_panel("tree")
+    await say(app, pilot, "Tell me a story about a fox.")
+    await pilot.press("f7", "left", "left")
+    await pilot.pause(0.3)
+
+
 SCENES: dict[str, tuple[str, Scene]] = {
     "chat-dark": ("dark", chat),
     "chat-light": ("light", chat),
@@ -144,11 +154,18 @@ SCENES: dict[str, tuple[str, Scene]] = {
     "numbers-light": ("light", numbers),
     "race-dark": ("dark", race),
     "race-light": ("light", replay),
+    "inspect-dark": ("dark", inspect),
 }
 """Name of the files → theme, and what to do."""
 
 
-SIZES = {"tree-dark": (112, 30), "numbers-light": (120, 42), "race-dark": (120, 28), "race-light": (120, 28)}
+SIZES = {
+    "tree-dark": (112, 30),
+    "numbers-light": (120, 42),
+    "race-dark": (130, 36),
+    "race-light": (120, 28),
+    "inspect-dark": (120, 36),
+}
 """Columns and rows of the scenes that are not of SIZE."""
 
 
