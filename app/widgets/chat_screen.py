@@ -353,6 +353,7 @@ class ChatScreen(Screen[None]):
             self.view.markdown = False
         if cursor.by_keys:
             cursor.stop()
+            self.query_one(StatusLine).hint(None)  # its keys are no longer these
             self.input.focus()
         elif not cursor.start():
             self.chat.tell("There is nothing to look into yet: ask something first.")

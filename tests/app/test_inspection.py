@@ -12,6 +12,7 @@ from specchat.app.transcript import Answer, Notice, Prompt
 from specchat.app.widgets.blocks import Block
 from specchat.app.widgets.inspector import Inspector
 from specchat.app.widgets.run_cursor import Spot, above, beside, outermost, place_of, run_at
+from specchat.app.widgets.status import StatusLine
 from specchat.engine.messages import Paused, StepRecord, Steps
 
 Make = Callable[..., Any]
@@ -170,10 +171,13 @@ async def test_the_key_of_legacy_terminals(make_chat: Make, engine: Any, tree_st
         await pilot.pause()
         assert app.focused is app.chat_screen.view
         assert (chosen(app), "step 4 of 4" in strip_text(app)) == (" the", True)
+        status = app.chat_screen.query_one(StatusLine)
+        assert "other runs" in status.render_line(0).text
         await pilot.press("ctrl+r")
         await pilot.pause()
         assert app.focused is app.chat_screen.input
         assert (chosen(app), strip_text(app)) == ("", "")
+        assert "other runs" not in status.render_line(0).text  # the keys are not named once they do something else
 
 
 async def test_every_key_goes_to_its_run(make_chat: Make, engine: Any, tree_steps: Make) -> None:
