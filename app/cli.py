@@ -328,9 +328,14 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _words(given: Sequence[str]) -> list[str]:
-    """The command line with an empty text after a --resume that stands alone."""
+    """The command line with an empty text after a --resume that stands alone; `bench` has one of its own, which takes none."""
+    if "--resume" not in given:
+        return list(given)
+    commands = set(getattr(typer.main.get_command(app), "commands", {}))
     out: list[str] = []
     for i, word in enumerate(given):
+        if word in commands and (not out or out[-1] != "--resume"):
+            return [*out, *given[i:]]
         alone = word == "--resume" and (i + 1 == len(given) or given[i + 1].startswith("-"))
         out += ["--resume", ""] if alone else [word]
     return out

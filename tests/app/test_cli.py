@@ -141,3 +141,20 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         )
         assert (done.returncode, done.stderr) == (1, b"")
     os.close(write)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (["--resume"], ["--resume", ""]),
+        (["--resume", "--model", "x"], ["--resume", "", "--model", "x"]),
+        (["--resume", "lamp"], ["--resume", "lamp"]),
+        (["bench", "p.jsonl", "--resume", "--json"], ["bench", "p.jsonl", "--resume", "--json"]),
+        (["--backend", "transformers", "bench", "--resume"], ["--backend", "transformers", "bench", "--resume"]),
+        (["run", "hi"], ["run", "hi"]),
+    ],
+)
+def test_resume_alone_stands_for_a_choice_before_a_command_only(given: list[str], wanted: list[str]) -> None:
+    from specchat.app.cli import _words
+
+    assert _words(given) == wanted
