@@ -32,6 +32,8 @@ class Terminal:
         """Everything the command wrote."""
         self._parsed = 0
         self.started = time.monotonic()
+        # Test runners set a size of their own, which a program would believe rather than the terminal.
+        inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self.process = subprocess.Popen(
@@ -41,7 +43,7 @@ class Terminal:
             stderr=slave,
             start_new_session=True,
             close_fds=True,
-            env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})},
+            env={**inherited, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})},
         )
         os.close(slave)
         self.master = master

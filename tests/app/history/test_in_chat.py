@@ -119,6 +119,7 @@ async def test_what_is_on_the_screen_is_in_the_history(make_kept: Make, engine: 
     async with app.run_test(size=SIZE) as pilot:
         await say(app, pilot, engine, make_steps, "How does it work?", finish=False)
         with Store() as store:
+            app.keeping.recorder.settle()
             opened = Chats(store).open(1)
             assert opened.title == "How does it work?"
             assert opened.transcript.answers()[0].text == app.dialogue.answer.text
