@@ -28,6 +28,7 @@ from ..engine.messages import (
     Steps,
     Switch,
     Switched,
+    Unloaded,
     Watch,
 )
 from .pieces import Pieces
@@ -109,6 +110,8 @@ class Dialogue:
     """Told each event first; what it answers True to is not about the chat."""
     _counting: Callable[[Counted], None] | None = None
     _answer_id: int = 0
+    _before: tuple[str, Mapping[str, Any], dict[str, Any], dict[str, str]] | None = None
+    """Model, options, info and reasons of what is in the engine while another one is being loaded; None once it is gone."""
     _waiting: str = ""
     """What goes out for the queued prompt, where that is more than was typed."""
 
@@ -218,6 +221,8 @@ class Dialogue:
 
     def load_model(self, spec: str) -> None:
         """Load a model in place of this one. Another one may have neither this one's draft model nor its revision."""
+        if self.info:
+            self._before = (self.model, self.load, self.info, self.unavailable)
         if spec != self.model:
             self.load = {name: value for name, value in self.load.items() if name not in ("draft_model", "revision")}
         self.model, self.info, self.unavailable = spec, {}, {}
@@ -280,6 +285,8 @@ class Dialogue:
                     self.phase = "loading"
             case Loaded():
                 self._loaded(event)
+            case Unloaded():
+                self._before = None
             case PieceTable():
                 self.pieces = Pieces(event.pieces)
             case Counted():
@@ -319,7 +326,7 @@ class Dialogue:
                 self._end()
 
     def _loaded(self, event: Loaded) -> None:
-        known = self.info
+        known, self._before = self.info, None
         self.info, self.unavailable, self.loading = event.info, event.unavailable, None
         self.engine.send(PiecesOf(self.engine.next_id()))
         if known or self.answer is not None:  # a reload: said before
@@ -341,6 +348,7 @@ class Dialogue:
             self.notice(event.sentence, "error")
         self.loading = None
         if event.cause == "died":
+            self._before = None
             # The client starts a new engine, with the same model, at the next prompt.
             if self.answer is not None:
                 self.answer.finish("died")
@@ -352,6 +360,10 @@ class Dialogue:
             self._end(send=False)
         elif self.phase == "loading":
             self.phase = "unloaded"
+            if self._before is not None:  # the engine has let nothing go: the model before is still there
+                self.model, self.load, self.info, self.unavailable = self._before
+                self.phase, self._before = "ready", None
+                self._send_queued()
 
     def _refused(self, event: Failed) -> None:
         """A switch that cannot be; one that came too late is no news: `_end` has made it the next answer's method."""

@@ -9,7 +9,19 @@ import pytest
 
 from specchat.app.dialogue import Dialogue
 from specchat.app.transcript import Notice
-from specchat.engine.messages import Cancel, Failed, Finished, Generate, Load, Loading, Prefilling, Steps, Switch, Switched
+from specchat.engine.messages import (
+    Cancel,
+    Failed,
+    Finished,
+    Generate,
+    Load,
+    Loading,
+    Prefilling,
+    Steps,
+    Switch,
+    Switched,
+    Unloaded,
+)
 
 Make = Callable[..., Any]
 
@@ -145,7 +157,7 @@ def test_the_engine_dies(dialogue: Dialogue, engine: Any, make_steps: Make) -> N
 def test_a_load_that_fails(engine: Any, dialogue: Dialogue) -> None:
     dialogue.load_model("nowhere/model")
     assert isinstance(engine.sent[-1], Load)
-    engine.events = [Failed(engine.ids, "user", "There is no model nowhere/model.")]
+    engine.events = [Unloaded(0), Failed(engine.ids, "user", "There is no model nowhere/model.")]
     dialogue.drain()
     assert phase(dialogue) == "unloaded"
     assert dialogue.submit("Hello")  # tries again, and the prompt waits for it
@@ -189,3 +201,24 @@ def test_another_model_has_neither_the_draft_model_nor_the_revision_of_this_one(
     made.load_model("one")
     made.load_model("two")
     assert engine.sent == [Load(1, "one", draft_model="small", revision="v1", device="cpu"), Load(2, "two", device="cpu")]
+
+
+def test_a_model_that_cannot_be_loaded_leaves_the_one_before(dialogue: Dialogue, engine: Any) -> None:
+    dialogue.load_model("nowhere")
+    assert dialogue.phase == "loading"
+    engine.events.append(Failed(engine.ids, "user", "There is no model nowhere: name another."))
+    dialogue.drain()
+    assert (dialogue.phase, dialogue.model) == ("ready", "builtin")
+    assert dialogue.info["name"] == "builtin"
+    assert dialogue.submit("still here?")
+    assert engine.asked.messages == [{"role": "user", "content": "still here?"}]
+
+
+def test_a_model_that_fails_after_the_one_before_was_freed_leaves_none(dialogue: Dialogue, engine: Any) -> None:
+    dialogue.load_model("broken")
+    engine.events += [
+        Unloaded(0),
+        Failed(engine.ids, "memory", "It does not fit. The model before it is gone: load one again."),
+    ]
+    dialogue.drain()
+    assert dialogue.phase == "unloaded"
