@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from time import monotonic, process_time
 from typing import Any, ClassVar, Literal
 
+from textual import events
 from textual.app import App, SystemCommand
 from textual.screen import Screen
 from textual.timer import Timer
@@ -27,6 +28,7 @@ from .locations import config_folder
 from .racing import Racing
 from .saving import Saving
 from .settings import Settings, changed
+from .sweeping import Sweeper
 from .themes import Palette, load_themes
 from .transcript import Transcript
 from .widgets.chat_screen import ChatScreen
@@ -95,6 +97,7 @@ class SpecchatApp(App[None]):
         self.saving = Saving(self)
         self.keeping = Keeping(self, keep)
         self.racing = Racing(self)
+        self.sweeper = Sweeper()
         unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
         notices = [text for text in (notice, *wrong, self.palettes[self.theme].warning) if text]
         if unknown:
@@ -123,6 +126,17 @@ class SpecchatApp(App[None]):
         """Begin to look for events."""
         self._frames = self.set_interval(FRAME_SECONDS, self._frame)
         self.set_interval(IDLE_SECONDS, self._idle)
+        self.call_after_refresh(self.sweeper.begin)
+
+    def on_unmount(self) -> None:
+        """Leave Python's garbage collection as it was."""
+        self.sweeper.end()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Note each key press on its way."""
+        if isinstance(event, events.Key):
+            self.sweeper.key()
+        await super().on_event(event)
 
     def stir(self) -> None:
         """Something is under way: look for events at every frame."""
@@ -150,6 +164,7 @@ class SpecchatApp(App[None]):
     def _idle(self) -> None:
         self.keeping.idle()
         dialogue = self.dialogue
+        self.sweeper.idle(dialogue.phase not in ("ready", "unloaded") or self.racing.running)
         if dialogue.phase in ("ready", "unloaded"):
             self.take_events()
         elif dialogue.phase != "writing":
