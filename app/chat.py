@@ -16,15 +16,18 @@ from textual.screen import Screen
 from textual.timer import Timer
 
 from ..backends.base import UserError
-from . import clipboard
 from .catalog import known_methods
 from .cells import fit, one_line
+from .clipboard import osc52
 from .colouring import Way, following
 from .commands import Commands
+from .copying import Copying
 from .dialogue import Dialogue, Engine, Method
+from .editor import Editing
 from .history.keeping import Keeping
 from .keymap import ALL
 from .locations import config_folder
+from .notify import Notifying
 from .racing import Racing
 from .saving import Saving
 from .settings import Settings, changed
@@ -97,6 +100,9 @@ class SpecchatApp(App[None]):
         self.saving = Saving(self)
         self.keeping = Keeping(self, keep)
         self.racing = Racing(self)
+        self.copying = Copying(self)
+        self.editing = Editing(self)
+        self.notifying = Notifying(self)
         self.sweeper = Sweeper()
         unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
         notices = [text for text in (notice, *wrong, self.palettes[self.theme].warning) if text]
@@ -177,6 +183,7 @@ class SpecchatApp(App[None]):
         else:
             self.chat_screen.refresh_dialogue()
         self.keeping.note()
+        self.notifying.look()
 
     def apply_settings(self) -> None:
         """Hand settings that may change during a chat on to the dialogue."""
@@ -288,17 +295,26 @@ class SpecchatApp(App[None]):
         self.push_screen(HelpScreen(self.settings.keymap, self.dialogue.methods.values(), self.dialogue.unavailable))
 
     def copy_answer(self) -> None:
-        """Copy the last answer that has text."""
-        answer = next((a for a in reversed(self.dialogue.transcript.answers()) if a.text), None)
-        if answer is None:
-            self.tell("There is no answer to copy yet.")
-            return
-        self.copy(answer.text, "the answer" if answer.done else "the answer so far")
+        """Copy the last answer that has text, or what is marked."""
+        self.copying.attempt()
 
     def copy(self, text: str, what: str) -> None:
         """Copy, and say truly what was done."""
-        self.copy_to_clipboard(text)
-        self.tell(clipboard.told(what, clipboard.copy_with_tool(text)))
+        self.copying.text(text, what)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Ask the terminal to copy, through tmux and screen too."""
+        self.keep_copied(text, send=True)
+
+    def keep_copied(self, text: str, send: bool) -> None:
+        """Note what was copied, for pasting here; `send` asks the terminal to copy it."""
+        self._clipboard = text
+        if send and self._driver is not None:
+            self._driver.write(osc52(text))
+
+    def on_app_focus(self) -> None:
+        """The terminal is in front again: another one may have sent something meanwhile."""
+        self.chat_screen.recalling.refresh()
 
     def new_chat(self) -> None:
         """Start afresh; in a chat that is empty already, bring the one before back."""

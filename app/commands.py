@@ -73,8 +73,10 @@ class Commands:
                 self.chat.next_colouring()
             case "colours", [way, *_]:
                 self.colours(way)
-            case "copy", _:
-                self.chat.copy_answer()
+            case "copy", words:
+                self.chat.copying.command(words)
+            case "editor", _:
+                self.chat.editing.start()
             case "export", _:
                 self.chat.saving.command(arguments)
             case "open", []:
@@ -160,6 +162,13 @@ class Commands:
         parts.append(f"accept={self.chat.settings.accept}")
         parts.append(f"max_tokens={self.chat.settings.max_tokens or 'as many as fit'}")
         return "From the next answer on: " + "  ".join(parts)
+
+    def current(self) -> dict[str, str]:
+        """What /set takes, with its value now; empty where none is set."""
+        settings = self.chat.settings
+        found = {name: getattr(settings.sampling, name) for name in SAMPLING}
+        found |= {name: getattr(settings, name) for name in ("accept", "max_tokens", "stop", "system")}
+        return {name: "" if value in (None, ()) else str(value) for name, value in found.items()}
 
     def theme(self, name: str) -> None:
         """Change the colours."""

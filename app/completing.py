@@ -1,4 +1,4 @@
-"""Completing the name of a file behind an @: what was typed, what there is, how the choice is spelled."""
+"""Completing the name of a file: behind an @, or as a command's argument. What was typed, what there is, how it is spelled."""
 
 from __future__ import annotations
 
@@ -6,11 +6,23 @@ import os
 import re
 from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from .attachments import ranked, walk
 
 MOST_NAMES = 10_000
 """Files that are offered: a look at all of them at each key must not be felt."""
+
+
+class Offer(NamedTuple):
+    """Something that a word may become."""
+
+    name: str
+    what: str = ""
+    """A few words about it."""
+    closes: bool = False
+    """A space follows it, for what comes next."""
+
 
 _OPEN = re.compile(r"""(?<!\S)@(?:"([^"\n]*)|'([^'\n]*)|([^\s@"']*))$""")
 

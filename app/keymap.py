@@ -35,7 +35,12 @@ CHAT = (
     Key("draft_longer", "ctrl+up,alt+equals_sign", "draft_length(1)", "Longer drafts, also in the middle of an answer"),
     Key("help", "f1", "help", "This help", "help"),
     Key("palette", "ctrl+p", "app.command_palette", "Search every command", "commands"),
-    Key("copy_answer", "ctrl+y", "copy_answer", "Copy the last answer", "copy"),
+    Key("copy_answer", "ctrl+y", "copy_answer", "Copy the last answer, or what is marked: a message, a run", "copy"),
+    Key("copy_code", "alt+y", "copy_code", "Copy a block of code; choose where an answer has several"),
+    Key("message_before", "alt+up", "jump(-1)", "Go to the message before and mark it"),
+    Key("message_after", "alt+down", "jump(1)", "Go to the message after; past the last, follow the end"),
+    Key("editor", "alt+e", "editor", "Write the draft in your editor ($VISUAL, $EDITOR)"),
+    Key("prompt_search", "ctrl+f", "prompt_search", "Search in what you sent before"),
     Key("export", "alt+s", "export", "Save the chat as a web page, a picture, Markdown or JSON"),
     Key("chats", "alt+h", "chats", "Your chats: search, open, rename, delete"),
     Key("new_chat", "ctrl+l", "new_chat", "Start a new chat; pressed again in the empty one, bring the old one back"),
@@ -51,7 +56,7 @@ CHAT = (
 INPUT = (
     Key("send", "enter", "send", "Send the message, or run a /command"),
     Key("newline", "ctrl+j,shift+enter,alt+enter", "newline", "New line (shift+enter where the terminal can tell it apart)"),
-    Key("history_back", "up", "history(-1)", "On the first line: the message before"),
+    Key("history_back", "up", "history(-1)", "On the first line: the message before, of those that begin like the draft"),
     Key("history_forward", "down", "history(1)", "On the last line: the message after"),
     Key("follow", "end", "line_end", "End of the line; on an empty input: the end of the transcript"),
     Key("redo", "alt+z", "redo", "Redo (ctrl+z undoes)"),
@@ -107,10 +112,11 @@ CHATS = (
 
 ALL = CHAT + INPUT + INSPECT + RACE + CHATS
 
-_SYMBOLS = {
-    **{"escape": "esc", "pageup": "pgup", "pagedown": "pgdn", "left": "←", "right": "→", "up": "↑", "down": "↓"},
+_SIGNS = {
+    **{"escape": "esc", "pageup": "pgup", "pagedown": "pgdn"},
     **{"plus": "+", "minus": "-", "equals_sign": "=", "question_mark": "?"},
 }
+_SYMBOLS = {**_SIGNS, "left": "←", "right": "→", "up": "↑", "down": "↓"}
 
 
 def display(keys: str) -> str:
@@ -118,11 +124,18 @@ def display(keys: str) -> str:
     key = keys.split(",")[0].strip()
     if key.startswith("ctrl+") and len(key) == 6:
         return f"^{key[-1]}"
-    if key[0] == "f" and key[1:].isdigit():
-        return key.upper()
-    return _SYMBOLS.get(key, key)
+    return _key(key)
 
 
 def spell(keys: str) -> str:
     """All of some keys for the help: `ctrl+j · shift+enter`."""
-    return " · ".join(_SYMBOLS.get(key.strip(), key.strip()) for key in keys.split(","))
+    return " · ".join(_key(key.strip()) for key in keys.split(","))
+
+
+def _key(key: str) -> str:
+    """One key as people write it: `alt+equals_sign` is alt+=."""
+    *held, last = key.split("+")
+    if last[:1] == "f" and last[1:].isdigit():
+        last = last.upper()
+    # `ctrl+up` stays in words: an arrow behind a plus sign reads badly.
+    return "+".join([*held, _SIGNS.get(last, last if held else _SYMBOLS.get(last, last))])

@@ -79,6 +79,10 @@ class Settings:
     """System prompt that a chat starts with."""
     history: bool = True
     """Whether chats are kept: true or false."""
+    editor: str | None = None
+    """Command that opens the draft; $VISUAL or $EDITOR where not set."""
+    notify: str = "auto"
+    """How to say that a long answer has ended while the terminal is not in front: auto, osc9, osc777, bell or off."""
     keymap: Mapping[str, str] = field(default_factory=dict)
     """Keys of the chat's bindings: the binding's id to its keys, separated by commas."""
 
@@ -98,6 +102,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "backend": BACKENDS,
     "colours": ("cycle", "heat", "underline", "off"),
     "panel": ("numbers", "tree", "method", "off"),
+    "notify": ("auto", "osc9", "osc777", "bell", "off"),
     "split_mode": ("layer", "row", "none"),
     "flash_attention": ("auto", "on", "off"),
     "kv_type": ("auto", "f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"),

@@ -1,31 +1,33 @@
-"""Files on the chat screen: names offered while one is typed, and the message with all that goes with it."""
+"""Names on the chat screen: files and arguments offered while one is typed, and the message with all that goes with it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from ..attachments import attach, compose, with_pastes
-from ..completing import elsewhere, names_below, offers, spelled, typed
+from ..completing import Offer, elsewhere, names_below, offers, spelled, typed
+from ..completing_commands import Known, Line, completions, line, quoted
 from .completion import Completion
 
 if TYPE_CHECKING:
     from .chat_screen import ChatScreen
 
 FRESH_SECONDS = 10.0
-"""How long a look at the working folder holds."""
+"""How long a look at the working folder, at the models or at the chats holds."""
 
 
 class Attaching:
-    """What the chat screen does about files."""
+    """What the chat screen does about names."""
 
     def __init__(self, screen: ChatScreen) -> None:
         self._screen = screen
-        self._found: list[str] = []
-        self._looked = float("-inf")
-        self._looking = False
-        self._closed = -1  # place of the @ whose offers were sent away with esc
+        self._known = Known()
+        self._looked: dict[str, float] = {}  # what was looked for → when
+        self._looking: set[str] = set()
+        self._closed = -1  # place of the word whose offers were sent away with esc
 
     @property
     def names(self) -> Completion:
@@ -34,47 +36,89 @@ class Attaching:
 
     def offer(self) -> None:
         """Offer names for what is being typed, or none."""
-        found = typed(self._screen.input.before)
-        if found is None or found[0] == self._closed:
-            if found is None:
-                self._closed = -1
-            self._show([])
+        start, found = self._found()
+        if start == self._closed:
+            found = []
+        elif start < 0:
+            self._closed = -1
+        self.names.offer(found)
+        self._screen.input.offering = bool(found)
+
+    def _found(self) -> tuple[int, list[Offer]]:
+        """Where the word begins that names are offered for, and the names; −1 if there is none."""
+        box = self._screen.input
+        if box.walking:  # up goes on to the message before, not through names for the end of this one
+            return -1, []
+        command = self._command()
+        if command is not None:
+            self._look_for(command)
+            return command.start, completions(command, self._current())
+        found = typed(box.before)
+        if found is None:
+            return -1, []
+        if not elsewhere(found[1]):
+            self._look("files", self._files)
+        return found[0], [Offer(name) for name in offers(found[1], list(self._known.files))]
+
+    def _command(self) -> Line | None:
+        """The command that is being typed, up to the cursor."""
+        box = self._screen.input
+        return line(box.before) if box.document.line_count == 1 else None
+
+    def _current(self) -> Known:
+        """What there is to choose from, as things are now."""
+        known, chat = self._known, self._screen.chat
+        dialogue = chat.dialogue
+        known.methods, known.unavailable = dialogue.methods, dialogue.unavailable
+        known.themes = {name: palette.summary for name, palette in chat.palettes.items()}
+        known.settings = chat.commands.current()
+        return known
+
+    def _look_for(self, command: Line) -> None:
+        """Look for what the command may be about, beside the drawing."""
+        match command.name:
+            case "open" | "export":
+                self._look("files", self._files)
+            case "chats":
+                self._look("chats", _titles)
+            case "model":
+                self._look("models", _models)
+
+    @staticmethod
+    def _files() -> list[str]:
+        try:
+            return names_below(Path())
+        except OSError:  # the working folder is gone
+            return []
+
+    def _look(self, what: str, look: Callable[[], object]) -> None:
+        """Look for something beside the drawing, unless that was done just now: it may be large, or on a slow disk."""
+        if what in self._looking or monotonic() - self._looked.get(what, float("-inf")) <= FRESH_SECONDS:
             return
-        query = found[1]
-        if not elsewhere(query) and monotonic() - self._looked > FRESH_SECONDS:
-            self._look()
-        self._show(offers(query, self._found))
+        self._looking.add(what)
 
-    def _show(self, names: list[str]) -> None:
-        self.names.offer(names)
-        self._screen.input.offering = bool(names)
+        def done(found: object) -> None:
+            setattr(self._known, what, found)
+            self._looked[what] = monotonic()
+            self._looking.discard(what)
+            self.offer()
 
-    def _look(self) -> None:
-        """Look through the working folder, beside the drawing: it may be large."""
-        if self._looking:
-            return
-        self._looking = True
-
-        def look() -> None:
-            try:
-                names = names_below(Path())
-            except OSError:  # the working folder is gone
-                names = []
-            self._screen.app.call_from_thread(self._looked_through, names)
-
-        self._screen.run_worker(look, thread=True, group="names")
-
-    def _looked_through(self, names: list[str]) -> None:
-        self._found, self._looked, self._looking = names, monotonic(), False
-        self.offer()
+        self._screen.run_worker(lambda: self._screen.app.call_from_thread(done, look()), thread=True, group="names")
 
     def take(self) -> bool:
         """Put the chosen name into the message; False if none is offered."""
-        name, box = self.names.chosen, self._screen.input
-        found = typed(box.before)
-        if not name or found is None:
+        names, box = self.names, self._screen.input
+        name, row, column = names.chosen, *box.cursor_location
+        if not name:
             return False
-        row, column = box.cursor_location
+        if (command := self._command()) is not None:
+            offer = names.offers[names.at]
+            text = (quoted(name) if command.name else name) + " " * offer.closes
+            box.replace(text, (row, command.start), (row, column))
+            return True
+        found = typed(box.before)
+        if found is None:
+            return False
         box.replace(spelled(name), (row, found[0]), (row, column))
         return True
 
@@ -84,11 +128,10 @@ class Attaching:
 
     def close(self) -> bool:
         """Take the list away; False if there is none."""
-        found = typed(self._screen.input.before)
-        if not self.names.names or found is None:
+        if not self.names.offers:
             return False
-        self._closed = found[0]
-        self._show([])
+        self._closed = self._found()[0]
+        self.offer()
         return True
 
     def whole(self, draft: str) -> str:
@@ -103,3 +146,33 @@ class Attaching:
             if file.notice:
                 self._screen.chat.tell(file.notice, "warning")
         return compose(message, [*files, *pastes])
+
+
+def _titles() -> Mapping[str, str]:
+    """The last chats' titles."""
+    from ...backends.base import UserError
+    from ..history.chats import reading
+    from ..history.store import history_file
+
+    if not history_file().exists():
+        return {}
+    try:
+        with reading() as chats:
+            return {row.title: row.model for row in chats.newest(limit=50)}
+    except UserError:
+        return {}
+
+
+def _models() -> Mapping[str, str]:
+    """The models that are here already, by the name that loads them."""
+    from ..locations import hub_cache
+
+    found = {"builtin": "the small model that ships with specchat"}
+    try:
+        for folder in sorted(hub_cache().glob("models--*")):
+            kind, _, name = folder.name.partition("--")
+            if kind == "models" and name.isprintable():
+                found[name.replace("--", "/", 1)] = "downloaded before"
+    except OSError:
+        pass
+    return found

@@ -29,6 +29,7 @@ from .inspector import Inspector
 from .keybar import KeyBar
 from .line_view import LineView
 from .prompt_input import PromptInput
+from .recalling import Recalling
 from .side_panel import SidePanel
 from .status import StatusLine
 from .transcript_view import TranscriptView
@@ -54,6 +55,7 @@ class ChatScreen(Screen[None]):
         self._quit_armed = False
         self.attaching = Attaching(self)
         self.fitting = Fitting(self)
+        self.recalling = Recalling(self)
 
     @property
     def chat(self) -> SpecchatApp:
@@ -87,6 +89,7 @@ class ChatScreen(Screen[None]):
         self.query_one("#keys", KeyBar).colouring = effective(way, self.app.no_color)
         self.panel.open("" if self.chat.settings.panel == "off" else self.chat.settings.panel)
         self.refresh_dialogue()
+        self.call_after_refresh(self.recalling.begin)
 
     @property
     def input(self) -> PromptInput:
@@ -177,6 +180,7 @@ class ChatScreen(Screen[None]):
             self.chat.tell(f"Not sent, your draft stays here: {waits}", "warning")
             return
         self.input.take(text)
+        self.view.mark.clear()
         self.refresh_dialogue()
         self.view.follow()
         self.chat.stir()
@@ -190,22 +194,23 @@ class ChatScreen(Screen[None]):
             status.hint(Content.assemble(keys, (" takes it out", "$quiet")))
             return
         found = matching(event.text_area.text)
-        if not found:
+        if len(found) != 1:
             status.hint(None)
             if self.fitting.note is not None:
                 status.flash(self.fitting.note)
                 self.fitting.note = None
             return
-        if len(found) == 1:
-            only = found[0]
-            usage = Content.assemble((f"/{only.name} ", "bold $primary"), (only.arguments, "$foreground"))
-            status.hint(Content.assemble(usage, "  " if only.arguments else " ", (only.what, "$quiet")))
-            return
-        status.hint(Content("  ").join(Content.styled(f"/{command.name}", "$primary") for command in found))
+        only = found[0]
+        usage = Content.assemble((f"/{only.name} ", "bold $primary"), (only.arguments, "$foreground"))
+        status.hint(Content.assemble(usage, "  " if only.arguments else " ", (only.what, "$quiet")))
 
     @on(PromptInput.Choosing)
     def _choosing(self, event: PromptInput.Choosing) -> None:
         self.attaching.names.move(event.step)
+
+    @on(Completion.Taken)
+    def _taken(self) -> None:
+        self.attaching.take()
 
     @on(PromptInput.Unused)
     def _unused(self, event: PromptInput.Unused) -> None:
@@ -276,16 +281,8 @@ class ChatScreen(Screen[None]):
             self.input.insert(event.character)
 
     def _complete(self) -> bool:
-        """Complete a command's name; False if there is nothing to complete."""
-        if self.attaching.take() or self.input.unfold():
-            return True
-        text = self.input.text
-        found = matching(text)
-        if not found or " " in text:
-            return False
-        if len(found) == 1:
-            self.input.put(f"/{found[0].name} ")
-        return True
+        """Complete what is being typed; False if there is nothing to complete."""
+        return self.attaching.take() or self.input.unfold() or self.input.text.startswith("/")
 
     # Keys
 
@@ -298,6 +295,8 @@ class ChatScreen(Screen[None]):
             return
         if self.focused is not self.input:
             self.input.focus()
+        if not self.dialogue.busy and self.view.mark.clear():
+            return
         if self.dialogue.queued is not None and not self.input.text:
             self.input.put(self.dialogue.take_queued())
         elif self.dialogue.cancel():
@@ -413,8 +412,30 @@ class ChatScreen(Screen[None]):
         self.panel.update(now=True)
 
     def action_copy_answer(self) -> None:
-        """Copy the last answer."""
+        """Copy the last answer, or what is marked."""
         self.chat.copy_answer()
+
+    def action_copy_code(self) -> None:
+        """Copy a block of code."""
+        self.chat.copying.attempt("code")
+
+    def action_jump(self, step: int) -> None:
+        """Mark the message before (−1) or after (1)."""
+        place = self.view.mark.move(step)
+        if place is None:
+            self.chat.tell("There is no message there.") if step < 0 else self.view.mark.clear()
+            return
+        copy = display(self._keymap.get("copy_answer", "ctrl+y"))
+        said = (f"message {place[0]} of {place[1]}", "$foreground")
+        self.query_one(StatusLine).flash(Content.assemble(said, "   ", (copy, "bold $primary"), (" copies it", "$quiet")))
+
+    def action_editor(self) -> None:
+        """Write the draft in an editor."""
+        self.chat.editing.start()
+
+    def action_prompt_search(self) -> None:
+        """Search in what was sent."""
+        self.recalling.search()
 
     def action_export(self) -> None:
         """Choose a format to save the chat in."""

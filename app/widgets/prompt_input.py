@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from textual.widgets import TextArea
 
 from ..attachments import pasted
 from ..keymap import INPUT
+from ..prompt_history import Typed, step_back
 
 
 class PromptInput(TextArea):
@@ -67,8 +69,12 @@ class PromptInput(TextArea):
         # A steady cursor: a blinking one would repaint the screen twice a second for nothing.
         self.cursor_blink = False
         self.sent: list[str] = []
+        """What was sent, in this chat and, where a history is kept, in those before; oldest first."""
+        self.keep: Callable[[Typed], None] | None = None
+        """Told what is sent, to keep it for later chats."""
         self._at: int | None = None  # place in the history; None: the draft itself
         self._draft = ""
+        self._prefix = ""  # what the messages that are walked through begin with
         self.pastes: dict[str, str] = {}
         """What stands in the box for a long text that was pasted → that text. None is taken out: the history may show it."""
         self.offering = False
@@ -78,7 +84,44 @@ class PromptInput(TextArea):
         """Move a message that was sent out of the box and into the history; what was typed after it stays."""
         if text.strip() and (not self.sent or self.sent[-1] != text):
             self.sent.append(text)
+            if self.keep is not None:
+                self.keep(Typed(text, {chip: whole for chip, whole in self.pastes.items() if chip in text}))
         self.put(self.text.removeprefix(text))
+
+    def recall(self, history: list[Typed]) -> None:
+        """Take over what was sent in other chats; what only this one knows stays the newest.
+
+        Args:
+            history: oldest first.
+        """
+        if self._at is not None:
+            return  # a walk is under way: its places must not move
+        known = {typed.text for typed in history}
+        own = [text for text in self.sent if text not in known]
+        self.sent = [self._told(typed) for typed in history] + own
+
+    def _told(self, typed: Typed) -> str:
+        """A message of another chat, with its pasted texts under names that are free here."""
+        text = typed.text
+        for chip, whole in typed.pastes.items():
+            text = text.replace(chip, self._chip(chip, whole))
+        return text
+
+    def bring(self, text: str) -> None:
+        """Put an earlier message into the box, as if it had been gone back to; the draft comes after it."""
+        if self._at is None:
+            self._draft = self.text
+        at = len(self.sent) - 1 - self.sent[::-1].index(text) if text in self.sent else None
+        self._prefix = ""
+        self.put(text)
+        self._at = at
+
+    def rewrite(self, text: str) -> None:
+        """Replace the draft in a way that ctrl+z takes back."""
+        if text != self.text:
+            self._at = None
+            self.replace(text, (0, 0), self.document.end)
+        self.move_cursor(self.document.end)
 
     def put(self, text: str) -> None:
         """Replace the draft; the cursor goes to its end."""
@@ -104,21 +147,20 @@ class PromptInput(TextArea):
         if not edge:
             (self.action_cursor_up if step < 0 else self.action_cursor_down)()
             return
-        at = len(self.sent) if self._at is None else self._at
-        to = at + step
-        if self._at is None and (step > 0 or not self.sent):
-            if step < 0 and not self.text:
-                self.post_message(self.Unused("up"))
-            return
-        if to < 0:
-            return
         if self._at is None:
+            if step > 0 or not self.sent:
+                if step < 0 and not self.text:
+                    self.post_message(self.Unused("up"))
+                return
             self._draft = self.text
-        if to >= len(self.sent):
+            # What was typed is looked for; where nothing begins so, every message will do.
+            self._prefix = self.text if step_back(self.sent, len(self.sent), self.text, -1) is not None else ""
+        to = step_back(self.sent, len(self.sent) if self._at is None else self._at, self._prefix, step)
+        if to is not None:
+            self.put(self.sent[to])
+            self._at = to
+        elif step > 0:
             self.put(self._draft)
-            return
-        self.put(self.sent[to])
-        self._at = to
 
     def action_line_end(self) -> None:
         """End of the line, or of the transcript if there is no line."""
@@ -126,6 +168,11 @@ class PromptInput(TextArea):
             self.post_message(self.Unused("end"))
             return
         self.action_cursor_line_end()
+
+    @property
+    def walking(self) -> bool:
+        """Whether an earlier message is in the box, as it was sent."""
+        return self._at is not None
 
     @property
     def before(self) -> str:
@@ -160,12 +207,16 @@ class PromptInput(TextArea):
             return
         event.prevent_default()
         event.stop()
+        self._replace_via_keyboard(self._chip(chip, event.text), *self.selection)
+
+    def _chip(self, chip: str, text: str) -> str:
+        """What stands for a pasted text from now on: `chip`, with a number behind it if another text has that."""
         number, first = 1, chip
-        while self.pastes.get(chip, event.text) != event.text:
+        while self.pastes.get(chip, text) != text:
             number += 1
             chip = f"{first[:-1]}, no. {number}]"
-        self.pastes[chip] = event.text
-        self._replace_via_keyboard(chip, *self.selection)
+        self.pastes[chip] = text
+        return chip
 
     async def _on_key(self, event: events.Key) -> None:
         # Textual looks for a widget's bindings only when a key has bubbled up to the app, while text is put in at once: of

@@ -23,6 +23,7 @@ from ..keymap import INSPECT
 from ..transcript import Answer, Transcript
 from .blocks import MARK, Block
 from .inspecting import Inspecting, Move
+from .marking import Marking
 from .row_painter import RowPainter
 
 MEASURE = 100
@@ -92,6 +93,7 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         self._waiting: list[Block] = []
         """Answers that have yet to be rendered as Markdown, oldest first."""
         self.cursor = Inspecting(self)
+        self.mark = Marking(self)
         self.draws = 0
         """Rows drawn so far (not those taken from the cache): what tests and benchmarks count."""
 
@@ -113,6 +115,7 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
     def show(self, transcript: Transcript) -> None:
         """Show another transcript, from its end."""
         self.cursor.stop()
+        self.mark.clear()
         self.transcript = transcript
         self._reset()
         self.following = True
@@ -336,6 +339,7 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
             strip = self._painter.draw(block, block.row(local), self.margin, lit, self.cursor.sign)
             strip = strip.extend_cell_length(self.size.width).apply_style(self.rich_style).simplify()
             self._strips[key] = strip
+        strip = self.mark.draw(strip, block, local, self.margin)
         absolute = y + self.scroll_offset.y
         if (selection := self.text_selection) is not None and (span := selection.get_span(absolute)) is not None:
             strip = self._painter.selected(strip, *span, self.margin)

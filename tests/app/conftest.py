@@ -197,7 +197,7 @@ def make_chat(engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLORTERM", "truecolor")
-    monkeypatch.setattr("specchat.app.clipboard.tool", lambda: None)
+    monkeypatch.setattr("specchat.app.clipboard.tools", list)
 
     def make(**changes: Any) -> Any:
         from specchat.app.chat import SpecchatApp

@@ -221,7 +221,7 @@ async def test_help_names_every_key_command_and_method(make_chat: Make) -> None:
         text = "\n".join(str(static.render()) for static in app.screen.query("Static"))
         for key in ALL:
             assert key.what[:30] in text
-        for word in ("f9", "/method NAME", "Saxena 2023", "max_ngram=3", "same distribution"):
+        for word in ("F9", "/method NAME", "Saxena 2023", "max_ngram=3", "same distribution"):
             assert word in text
         assert "ctrl+n" not in text
         await pilot.press("escape")
