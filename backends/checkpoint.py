@@ -12,6 +12,10 @@ PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt", "consolidated*.pth")
 ITEM_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 
 
+MOST_HEADER = 100_000_000
+"""Bytes of a safetensors header, by its specification."""
+
+
 def check_folder(folder: Path) -> list[Path]:
     """The safetensors files of a model folder, each checked to be whole.
 
@@ -73,11 +77,11 @@ def header(file: Path) -> dict[str, Any]:
     with file.open("rb") as stream:
         first = stream.read(8)
         length = int.from_bytes(first, "little")
-        if len(first) < 8 or not 2 <= length <= size - 8:
+        if len(first) < 8 or not 2 <= length <= min(size - 8, MOST_HEADER):
             raise broken
         try:
             found = json.loads(stream.read(length))
-        except ValueError:
+        except (ValueError, RecursionError):
             raise broken from None
     if not isinstance(found, dict):
         raise broken

@@ -22,7 +22,7 @@ ALIGNMENT = 32
 SHORT = 1024
 """Arrays up to this length are read; of longer ones (the vocabulary) only the length."""
 
-MOST_PAIRS, MOST_TENSORS, MOST_STRINGS, MOST_DIMENSIONS = 1 << 14, 1 << 17, 1 << 24, 4
+MOST_PAIRS, MOST_TENSORS, MOST_STRINGS, MOST_DIMENSIONS, MOST_LAYERS = 1 << 14, 1 << 17, 1 << 24, 4, 1 << 14
 """More than any model has; a damaged count must not keep us busy for hours."""
 
 STRING, ARRAY = 8, 9
@@ -72,6 +72,17 @@ class Header:
             numbers = [int(v) for v in value]
             return (numbers + [numbers[-1] if numbers else default] * layers)[:layers]
         return [int(value) if isinstance(value, int | float) else default] * layers
+
+    def cache_numbers(self) -> tuple[int, int]:
+        """Keys and values in the KV cache for each token, as numbers (an estimate: what the metadata tell)."""
+        layers = self.number("block_count")
+        if not 0 < layers <= MOST_LAYERS:
+            return 0, 0
+        heads = self.per_layer("attention.head_count", layers)
+        kv_heads = self.per_layer("attention.head_count_kv", layers, heads[0] if heads else 0)
+        width = self.number("embedding_length") // max(heads[0] if heads else 1, 1)
+        key, value = self.number("attention.key_length", width), self.number("attention.value_length", width)
+        return sum(kv_heads) * key, sum(kv_heads) * value
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from glob import escape
 from pathlib import Path
 
 from .base import UserError
-from .hub import fetch
+from .hub import cached_snapshot, fetch, sentences
 from .llama_library import library
 from .loading import LoadOptions, StageProgress
 
 IGNORED = ("*mmproj*", "*imatrix*")
 """Vision projectors and importance matrices bear quantizations in their names too."""
 
-_PART = re.compile(r"-\d{5}-of-\d{5}$")
+PART = re.compile(r"-\d{5}-of-\d{5}$")
+"""Ends the names of a model's parts."""
 
 
 def locate_gguf(
@@ -34,29 +36,44 @@ def locate_gguf(
     """
     # Gigabytes that nothing could open would be a poor surprise.
     library()
-    repository, _, name = spec.partition(":")
-    # Behind a separator, so that Q4_K is not IQ4_K; whole, so that it is not Q4_K_M.
-    endings = [f"{case}{end}.gguf" for case in dict.fromkeys((name, name.upper(), name.lower())) for end in ("", "-*-of-*")]
-    patterns = [f"*[-._/]{ending}" for ending in endings] + endings
-    folder = fetch(repository, options.revision, progress, cancelled, patterns, IGNORED)
-    wanted = re.compile(rf"(.*[-._/])?{re.escape(name)}(-00001-of-\d{{5}})?\.gguf", re.IGNORECASE)
-    found = [file for file in folder.rglob("*.gguf") if wanted.fullmatch(file.relative_to(folder).as_posix())]
-    found = [file for file in found if not any(word.strip("*") in file.name for word in IGNORED)]
-    if not found:
-        raise UserError(_missing(repository, name, options.revision))
-    # "model-Q4_K_M" rather than "model-UD-Q4_K_M".
-    return min(found, key=lambda file: (len(file.name), file.name))
-
-
-def _missing(repository: str, name: str, revision: str | None) -> str:
-    """The sentence for a quantization that is not there, with those that are (if the Hub can be asked)."""
     from huggingface_hub import HfApi
 
+    repository, _, name = spec.partition(":")
     try:
-        files = HfApi().list_repo_files(repository, revision=revision)
-    except Exception:
-        files = []
-    stems = {_PART.sub("", Path(file).stem) for file in files if file.endswith(".gguf") and "mmproj" not in file}
+        with sentences(repository, options.revision):
+            there = HfApi().list_repo_files(repository, revision=options.revision)
+    except UserError:
+        # What is in the cache works without the Hub.
+        folder = cached_snapshot(repository, options.revision)
+        kept = [file.relative_to(folder).as_posix() for file in folder.rglob("*.gguf")] if folder is not None else []
+        if folder is not None and (files := files_of(name, kept)):
+            return folder / files[0]
+        raise
+    files = files_of(name, there)
+    if not files:
+        raise UserError(_missing(repository, name, there))
+    folder = fetch(repository, options.revision, progress, cancelled, [escape(file) for file in files], ())
+    return folder / files[0]
+
+
+def files_of(name: str, files: Iterable[str]) -> list[str]:
+    """The file, or the parts in their order, that a quantization's name leads to among a repository's files; [] if none."""
+    # Behind a separator, so that Q4_K is not IQ4_K; whole, so that it is not Q4_K_M.
+    wanted = re.compile(rf"(.*[-._/])?{re.escape(name)}(-\d{{5}}-of-\d{{5}})?\.gguf", re.IGNORECASE)
+    groups: dict[str, list[str]] = {}
+    for file in files:
+        last = file.rpartition("/")[2]
+        if wanted.fullmatch(file) and not any(word.strip("*") in last for word in IGNORED):
+            groups.setdefault(PART.sub("", file[: -len(".gguf")]), []).append(file)
+    if not groups:
+        return []
+    # "model-Q4_K_M" rather than "model-UD-Q4_K_M".
+    return sorted(groups[min(groups, key=lambda stem: (len(stem.rpartition("/")[2]), stem))])
+
+
+def _missing(repository: str, name: str, files: Iterable[str]) -> str:
+    """The sentence for a quantization that is not there, with those that are."""
+    stems = {PART.sub("", Path(file).stem) for file in files if file.endswith(".gguf") and "mmproj" not in file}
     there = sorted({re.split(r"[-.]", stem)[-1] for stem in stems})
-    what = f"it has {', '.join(there)}." if there else "it has no GGUF files." if files else "check the name."
+    what = f"it has {', '.join(there)}." if there else "it has no GGUF files."
     return f"{repository} has no file of the quantization {name}: {what}"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from .base import Cancelled, UserError
+from .hub_transfer import Missing, http_error, missing, transfer
 from .loading import BUILTIN, LoadOptions, StageProgress
 
 WANTED = (
@@ -70,23 +72,60 @@ def fetch(
     cancelled: Callable[[], bool] | None,
     allow: Sequence[str] = WANTED,
     ignore: Sequence[str] = UNWANTED,
+    planned: Callable[[list[Missing]], None] | None = None,
 ) -> Path:
     """The snapshot of a Hub repository in the cache: its files of the patterns `allow` that match none of `ignore`.
+
+    The bytes come in through `hub_transfer`, the cache is the library's.
+
+    Args:
+        planned: told what will be fetched, before the first byte.
+        spec, revision, progress, cancelled: as `locate`.
 
     Raises:
         UserError, Cancelled: as `locate`.
     """
-    import huggingface_hub.errors as hub
     from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import DryRunError
 
     wanted: dict[str, Any] = {"revision": revision, "allow_patterns": list(allow), "ignore_patterns": list(ignore)}
+    with sentences(spec, revision):
+        # Without the Hub there may still be all of it in the cache; if not, the last call says what is wrong.
+        with suppress(DryRunError):
+            files = snapshot_download(spec, **wanted, dry_run=True, tqdm_class=_bar(cancelled))
+            needed = missing(spec, files)
+            if planned is not None:
+                planned(needed)
+            transfer(spec, needed, progress, cancelled)
+        return Path(snapshot_download(spec, **wanted, tqdm_class=_bar(cancelled)))
+
+
+def cached_snapshot(spec: str, revision: str | None = None) -> Path | None:
+    """The folder in the cache that holds what has been fetched of a repository, whole or not; None if there is none."""
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    folder = Path(constants.HF_HUB_CACHE).expanduser() / repo_folder_name(repo_id=spec, repo_type="model")
+    name = revision or constants.DEFAULT_REVISION
+    with suppress(OSError, ValueError):
+        reference = folder / "refs" / name
+        commit = reference.read_text().strip() if reference.is_file() else name
+        if commit and (snapshot := folder / "snapshots" / commit).is_dir():
+            return snapshot
+    return None
+
+
+@contextmanager
+def sentences(spec: str, revision: str | None = None) -> Iterator[None]:
+    """What the Hub's client raises as one sentence about the repository `spec`.
+
+    Raises:
+        UserError: in place of what was raised.
+    """
+    import huggingface_hub.errors as hub
+
     try:
-        try:
-            # The total is not in the bars: theirs grows with each file that begins.
-            missing = sum(file.file_size for file in snapshot_download(spec, **wanted, dry_run=True) if file.will_download)
-        except hub.DryRunError:
-            missing = 0
-        return Path(snapshot_download(spec, **wanted, tqdm_class=_bar(missing, progress, cancelled)))
+        yield
     except hub.HFValidationError:
         raise UserError(f"{spec!r} is no name on the Hub: name a model as owner/name, or a folder.") from None
     except hub.GatedRepoError:
@@ -101,6 +140,8 @@ def fetch(
         raise UserError(f"{spec} has no revision {revision!r}: check the branch, tag or commit.") from None
     except (hub.LocalEntryNotFoundError, hub.IncompleteSnapshotError) as error:
         status = getattr(getattr(error.__cause__, "response", None), "status_code", None)
+        if status in (401, 403):
+            raise _refused(spec, status) from None
         answered = "cannot be reached" if status is None else f"answers {status}"
         raise UserError(
             f"{spec} is not in the cache and the Hub {answered}: check the connection, or use `{BUILTIN}`, which ships with "
@@ -109,43 +150,32 @@ def fetch(
     except hub.HfHubHTTPError as error:
         status = getattr(error.response, "status_code", None)
         if status in (401, 403):
-            raise UserError(
-                f"The Hub refuses {spec} ({status}): run `hf auth login` with an account that may read it."
-            ) from None
+            raise _refused(spec, status) from None
+        if status == 404:
+            raise UserError(f"The Hub lists a file of {spec} and does not have it (404): try again later.") from None
         raise UserError(f"The Hub answers {status} for {spec}: try again later, or use `{BUILTIN}`.") from None
-    except (OSError, httpx_error()) as error:
+    except (OSError, http_error()) as error:
         raise UserError(f"{spec} could not be fetched ({error}): check the connection and the free disk space.") from None
 
 
-def httpx_error() -> type[Exception]:
-    """The base of what the Hub client's HTTP library raises when a connection breaks; its name differs between versions."""
-    from huggingface_hub import errors
-
-    for base in errors.HfHubHTTPError.__mro__:
-        if base.__name__ == "HTTPError":
-            return base
-    return OSError
+def _refused(spec: str, status: int) -> UserError:
+    return UserError(f"The Hub refuses {spec} ({status}): run `hf auth login` with an account that may read it.")
 
 
-def _bar(total: int, progress: StageProgress | None, cancelled: Callable[[], bool] | None) -> type[Any]:
-    """A progress bar class that tells `progress` about bytes, of `total`, and stops the download when cancelled."""
+def _bar(cancelled: Callable[[], bool] | None) -> type[Any]:
+    """A progress bar class that shows nothing and stops the library's work when cancelled."""
     tqdm: Any = import_module("tqdm.auto").tqdm
 
     class Bar(tqdm):  # type: ignore[misc]
         """Silent; several threads call it."""
 
         def __init__(self, *args: Any, **options: Any) -> None:
-            # Of the two bars of bytes, the one that counts what reaches the disk.
-            self.counts = options.get("unit") == "B" and not str(options.get("desc")).startswith("Downloading bytes")
             super().__init__(*args, **options | {"disable": False, "file": io.StringIO()})
 
         def update(self, n: float | None = 1) -> Any:
-            """Some bytes have come."""
+            """Something has been done."""
             if cancelled is not None and cancelled():
                 raise Cancelled
-            told = super().update(n)
-            if self.counts and progress is not None and total:
-                progress("download", min(int(self.n), total), total)
-            return told
+            return super().update(n)
 
     return Bar

@@ -132,15 +132,10 @@ def sequences(vocabulary: int) -> int:
 
 def cache_bytes(header: Header, runtime: Runtime, context: int) -> int:
     """Bytes of a KV cache of `context` tokens (an estimate: what the metadata tell)."""
-    layers = header.number("block_count")
-    heads = header.per_layer("attention.head_count", layers)
-    kv_heads = header.per_layer("attention.head_count_kv", layers, heads[0] if heads else 0)
-    width = header.number("embedding_length") // max(heads[0] if heads else 1, 1)
-    key, value = header.number("attention.key_length", width), header.number("attention.value_length", width)
     numbers = 0.0
-    for size, kind in ((key, runtime.type_k), (value, runtime.type_v)):
+    for size, kind in zip(header.cache_numbers(), (runtime.type_k, runtime.type_v), strict=True):
         block, block_bytes = BLOCKS[kind]
-        numbers += sum(kv_heads) * size * block_bytes / block
+        numbers += size * block_bytes / block
     return int(numbers * (-(-context // PAD) * PAD))
 
 

@@ -114,7 +114,7 @@ def load_model(
 
     Args:
         spec: `builtin`, `builtin-draft`, a folder with safetensors weights, FILE.gguf, `owner/name` on the Hub
-            (`owner/name:Q4_K_M` for a GGUF file there), or `recorded:FILE.jsonl`.
+            (`owner/name:Q4_K_M` for a GGUF file there), `ollama:NAME:TAG` (what Ollama has fetched), or `recorded:FILE.jsonl`.
         options: device, dtype, context, threads, revision, and those for GGUF files.
         progress: told about each stage.
         cancelled: polled; answering True raises Cancelled soon after.
@@ -144,6 +144,11 @@ def find_model(
 
         recorded = load_recorded(Path(spec.removeprefix("recorded:")))
         return lambda later=None: recorded
+    if spec.startswith("ollama:"):
+        from .ollama import locate_ollama
+
+        _check_backend(spec, first, gguf=True)
+        return _find_gguf(locate_ollama(spec), spec, first, progress, cancelled)
     gguf = spec.lower().endswith(".gguf") or (GGUF_ON_HUB.fullmatch(spec) is not None and not Path(spec).exists())
     shipped = spec in (BUILTIN, BUILTIN_DRAFT)
     if not shipped:

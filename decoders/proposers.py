@@ -10,6 +10,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from ..backends.base import PREFILL_CHUNK, ROOT, Model, Scores, UserError
+from ..backends.vocabulary import difference
 from .base import Context, Draws, Tree
 
 Guesses = list[tuple[int, float]]
@@ -201,18 +202,13 @@ def grow_chain(
 
 
 def mismatch(target: Model, draft: Model) -> str:
-    """Why a draft model's token ids are not the target's; empty if they are.
-
-    Vocabularies padded to different sizes agree, as long as every id that both have means the same.
-    """
+    """Why a draft model's token ids are not the target's (`difference` of their vocabularies); empty if they are."""
     if target is draft:
         return ""
     ours, theirs = target.pieces(), draft.pieces()
-    different = [i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b]
-    # Reserved and unused ids have made-up names, which may differ between two files of one family.
-    if len(different) <= min(len(ours), len(theirs)) // 1000:
+    i = difference(ours, theirs)
+    if i is None:
         return ""
-    i = different[0]
     return f"token {i} is {ours[i]!r} to {target.info.name} and {theirs[i]!r} to {draft.info.name}"
 
 

@@ -1,0 +1,395 @@
+"""Bytes from the Hub into its cache: gone on with where they broke off, checked, and never begun where the disk is too small.
+
+huggingface_hub keeps the cache. But its downloads cannot be gone on with in a later call (since 2.0 each writes to a file of a
+fresh name, which is deleted when it fails: `file_download._download_to_tmp_and_move`), it compares sizes only, and a disk that
+is too small is a warning. So the bytes come in here, through its session and its headers, under its locks, into the place where
+it looks for them (`blobs/ETAG`). It finds them there and does the rest: snapshots, references, links.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import re
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from .base import Cancelled, UserError
+from .loading import StageProgress
+
+PART = ".incomplete"
+"""Ends the name of what has come of a file. Versions 1 of huggingface_hub go on with such a file too."""
+
+TRIES = 5
+"""Connections in a row that bring nothing, before the download is given up for now."""
+
+REST_SECONDS = 1.0
+"""Between two of them."""
+
+POLL_SECONDS = 0.1
+"""Between looks whether the download was cancelled while nothing comes, and between two reports."""
+
+BLOCK = 1 << 20
+"""Bytes read at once when a file is checked."""
+
+MOST_AT_ONCE = 40_000_000_000
+"""Bytes asked for at once: the Hub's servers send no more than 50 GB in one answer."""
+
+BUSY = (408, 425, 429, 500, 502, 503, 504)
+"""Answers after which it pays to ask once more."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+_ETAG = re.compile(r"[\w-]{1,200}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A file that the cache lacks."""
+
+    name: str
+    """In its repository."""
+    url: str
+    size: int
+    etag: str
+    """Its SHA-256 (files in large file storage), its git object id, or whatever a mirror calls it."""
+    blob: Path
+    """Where it belongs."""
+    lock: Path
+    """The library's own for this file."""
+
+    @property
+    def part(self) -> Path:
+        """What has come of it."""
+        return self.blob.with_name(self.blob.name + PART)
+
+    @property
+    def there(self) -> int:
+        """Bytes that need not be fetched again."""
+        try:
+            return min(self.part.stat().st_size, self.size)
+        except OSError:
+            return 0
+
+
+class _Broken(Exception):
+    """A connection ended before its file did; another one may bring the rest."""
+
+
+def missing(spec: str, wanted: Sequence[Any]) -> list[Missing]:
+    """What has to be fetched of a dry run's files (`DryRunFileInfo`), each once, small ones first. Asks the server for each."""
+    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.file_download import repo_folder_name
+
+    name = repo_folder_name(repo_id=spec, repo_type="model")
+    cache = Path(constants.HF_HUB_CACHE).expanduser().resolve()
+    found: dict[str, Missing] = {}
+    for file in wanted:
+        if not file.will_download or file.file_size is None:
+            continue
+        url = hf_hub_url(spec, file.filename, revision=file.commit_hash)
+        etag = get_hf_file_metadata(url).etag or ""
+        if _ETAG.fullmatch(etag):  # else it is no name of a file: the library may decide
+            lock = cache / ".locks" / name / f"{etag}.lock"
+            found[etag] = Missing(file.filename, url, file.file_size, etag, cache / name / "blobs" / etag, lock)
+    return sorted(found.values(), key=lambda file: (file.size, file.name))
+
+
+def transfer(
+    spec: str,
+    files: Sequence[Missing],
+    progress: StageProgress | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> None:
+    """Fetch files one after the other; what came of one in an earlier call is not fetched again.
+
+    Args:
+        spec: the repository, for sentences.
+        files: of `missing`.
+        progress: told ("download", bytes, bytes in all), what was there already included, some ten times a second.
+        cancelled: polled, also while the server sends nothing.
+
+    Raises:
+        UserError: the disk has no room; the connection broke too often; a file is not what the Hub says it is.
+        Cancelled: `cancelled` answered True; what came stays.
+        HfHubHTTPError: the server refuses a file.
+    """
+    if not files:
+        return
+    make_sure_of_room(spec, files)
+    told = _Told(sum(file.size for file in files), progress)
+    done, waiting = 0, sum(file.there for file in files)
+    for file in files:
+        waiting -= file.there
+        told.before = done + waiting
+        try:
+            file.blob.parent.mkdir(parents=True, exist_ok=True)
+            file.lock.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(file.lock, cancelled):
+                if not file.blob.exists():  # another process may have been faster
+                    _fetch(spec, file, told, cancelled)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            raise UserError(
+                f"The disk with {file.blob.parent.parent.parent} is full ({_amount(told)} of {spec} are there): free some "
+                f"{_bytes(told.total - told.done)} and load it again, it goes on from there."
+            ) from None
+        told.at(file.size)
+        done += file.size
+
+
+def make_sure_of_room(spec: str, files: Sequence[Missing]) -> None:
+    """Refuse a download for which the disk is too small.
+
+    Raises:
+        UserError: says how much is needed, how much is free, and where.
+    """
+    cache = files[0].blob.parent.parent.parent
+    needed = sum(file.size - file.there for file in files)
+    free = free_space(cache)
+    if free is not None and needed > free:
+        raise UserError(
+            f"{spec} needs {_bytes(needed)} on the disk and {_bytes(free)} are free in {cache}: free some space, or let "
+            "HF_HOME name a folder on another disk."
+        )
+
+
+def free_space(folder: Path) -> int | None:
+    """Bytes that are free where a folder is or will be; None if the disk does not say."""
+    for each in (folder, *folder.parents):
+        with contextlib.suppress(OSError):
+            return shutil.disk_usage(each).free
+    return None
+
+
+def forget(files: Sequence[Missing]) -> None:
+    """Delete what has come of files that are not wanted any more."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            file.part.unlink(missing_ok=True)
+
+
+class _Told:
+    """How many bytes there are, told now and then."""
+
+    def __init__(self, total: int, progress: StageProgress | None) -> None:
+        self.total, self.done = total, 0
+        self.before = 0
+        """Of other files than the one that is coming."""
+        self._progress = progress
+        self._last = 0.0
+
+    def at(self, have: int) -> None:
+        """So many of this file are there."""
+        self.done = self.before + have
+        now = time.monotonic()
+        if self._progress is not None and (now - self._last >= POLL_SECONDS or self.done == self.total):
+            self._last = now
+            self._progress("download", self.done, self.total)
+
+
+class _Arriving:
+    """What has come of a file: its bytes, how many, and their checksum."""
+
+    def __init__(self, file: Missing, stream: BinaryIO, cancelled: Callable[[], bool] | None) -> None:
+        self.file, self._stream = file, stream
+        self.have, self.digest = 0, _digest(file)
+        stream.seek(0)
+        while block := stream.read(BLOCK):
+            self.digest.update(block)
+            self.have += len(block)
+            _stop(cancelled)
+        if self.have > file.size:
+            self.restart()
+
+    def add(self, chunk: bytes) -> None:
+        """Take in what has come."""
+        self._stream.write(chunk)
+        self.digest.update(chunk)
+        self.have += len(chunk)
+
+    def restart(self) -> None:
+        """What there is is no beginning of the file."""
+        self._stream.truncate(0)
+        self.have, self.digest = 0, _digest(self.file)
+
+    @property
+    def right(self) -> bool:
+        """Whether the checksum is the Hub's, if it names one."""
+        found = self.digest.hexdigest()
+        return found == self.file.etag or not re.fullmatch(rf"[0-9a-f]{{{len(found)}}}", self.file.etag)
+
+
+def _digest(file: Missing) -> Any:
+    """What a file's name in the cache is made of: in large file storage its SHA-256, else git's SHA-1 of a blob."""
+    if len(file.etag) == 40:
+        return hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)
+    return hashlib.sha256()
+
+
+def _fetch(spec: str, file: Missing, told: _Told, cancelled: Callable[[], bool] | None) -> None:
+    """Fetch one file, connection after connection, check it, put it in its place."""
+    vain = 0
+    with file.part.open("a+b") as stream:
+        arriving = _Arriving(file, stream, cancelled)
+        while arriving.have < file.size:
+            had = arriving.have
+            told.at(had)
+            try:
+                _receive(arriving, lambda: told.at(arriving.have), cancelled)
+            except _Broken as broken:
+                vain = 0 if arriving.have > had else vain + 1
+                if vain >= TRIES:
+                    raise UserError(
+                        f"The Hub does not send {file.name} of {spec} ({broken}); {_amount(told)} are there: load it again and "
+                        "it goes on from there."
+                    ) from None
+                _rest(cancelled)
+        right = arriving.right
+    if not right:
+        file.part.unlink()
+        kind = "SHA-256" if len(file.etag) == 64 else "checksum"
+        raise UserError(
+            f"{file.name} of {spec} came with another {kind} than the Hub names, so it was thrown away: load it again; if that "
+            "happens twice, the file on the Hub or the connection is damaged."
+        )
+    file.part.replace(file.blob)
+
+
+def _receive(arriving: _Arriving, tell: Callable[[], None], cancelled: Callable[[], bool] | None) -> None:
+    """Take in what a file lacks, over one connection.
+
+    Raises:
+        _Broken: it ended before the file did, or brought something else.
+        HfHubHTTPError: the server refuses the file.
+    """
+    from huggingface_hub import constants, get_session, hf_raise_for_status
+    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+    # Compressed bytes could not be counted.
+    headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
+    end = min(arriving.file.size, arriving.have + MOST_AT_ONCE)
+    if arriving.have or end < arriving.file.size:
+        headers["Range"] = f"bytes={arriving.have}-{end - 1}"
+    _stop(cancelled)
+    try:
+        with get_session().stream(
+            "GET", arriving.file.url, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT
+        ) as response:
+            if response.status_code in BUSY:
+                raise _Broken(f"it answers {response.status_code}")
+            if response.status_code != 416:
+                hf_raise_for_status(response)
+            if arriving.have and not _continues(response, arriving.have):
+                arriving.restart()
+            if response.status_code == 416:
+                raise _Broken("it has no such part of it")
+            with _interruptible(response, cancelled):
+                for chunk in response.iter_bytes():
+                    _stop(cancelled)
+                    arriving.add(chunk)
+                    if arriving.have > arriving.file.size:
+                        arriving.restart()
+                        raise _Broken("it sends more than there should be")
+                    tell()
+    except HfHubHTTPError:
+        raise
+    except (http_error(), ConnectionError, TimeoutError) as error:
+        _stop(cancelled)
+        raise _Broken(str(error).rstrip(".") or type(error).__name__) from None
+    _stop(cancelled)
+    if arriving.have < end:
+        raise _Broken("the connection ended too early")
+
+
+def http_error() -> type[Exception]:
+    """The base of what the Hub client's HTTP library raises when a connection breaks; its name differs between versions."""
+    from huggingface_hub import errors
+
+    for base in errors.HfHubHTTPError.__mro__:
+        if base.__name__ == "HTTPError":
+            return base
+    return OSError
+
+
+def _continues(response: Any, have: int) -> bool:
+    """Whether the server sends the rest, not the whole."""
+    told = re.match(r"bytes (\d+)-", str(response.headers.get("Content-Range", "")))
+    return response.status_code == 206 and told is not None and int(told[1]) == have
+
+
+@contextlib.contextmanager
+def _interruptible(response: Any, cancelled: Callable[[], bool] | None) -> Iterator[None]:
+    """While a body is read: a read that waits for a server that sends nothing ends as soon as `cancelled` answers True."""
+    if cancelled is None:
+        yield
+        return
+    asked, done = cancelled, threading.Event()
+
+    def watch() -> None:
+        while not done.wait(POLL_SECONDS):
+            if asked():
+                wire = response.extensions.get("network_stream")
+                held = wire.get_extra_info("socket") if wire is not None else None
+                if held is not None:
+                    with contextlib.suppress(OSError):
+                        held.shutdown(socket.SHUT_RDWR)
+                return
+
+    thread = threading.Thread(target=watch, name="download-cancel", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def _locked(file: Path, cancelled: Callable[[], bool] | None) -> Iterator[None]:
+    """Hold the library's lock of a file; wait while another download has it."""
+    from filelock import Timeout
+    from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
+
+    with contextlib.ExitStack() as stack:
+        while True:
+            _stop(cancelled)
+            try:
+                stack.enter_context(WeakFileLock(file, timeout=5 * POLL_SECONDS))
+                break
+            except Timeout:
+                continue
+        yield
+
+
+def _rest(cancelled: Callable[[], bool] | None) -> None:
+    until = time.monotonic() + REST_SECONDS
+    while time.monotonic() < until:
+        _stop(cancelled)
+        time.sleep(min(POLL_SECONDS, REST_SECONDS))
+
+
+def _stop(cancelled: Callable[[], bool] | None) -> None:
+    if cancelled is not None and cancelled():
+        raise Cancelled
+
+
+def _bytes(count: float) -> str:
+    """An amount as people write it."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count:.0f} bytes"
+
+
+def _amount(told: _Told) -> str:
+    return f"{_bytes(told.done)} of {_bytes(told.total)}"
