@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from .base import Model, UserError
 
@@ -24,12 +23,6 @@ GGUF_ON_HUB = re.compile(r"[\w.-]+/[\w.-]+:[\w.-]+", re.ASCII)
 
 StageProgress = Callable[[str, int, int], None]
 """Called with (stage, done, total): "download" in bytes, "weights" in tensors, "check" in passes."""
-
-
-class Loader(Protocol):
-    """Loads a model that has been found, with the options that it was looked for with, or with others."""
-
-    def __call__(self, later: LoadOptions | None = None) -> Model: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +55,20 @@ class LoadOptions:
     it is installed and neither a dtype nor a GPU of torch is asked for."""
     rpc: str = ""
     """GGUF only: `host:port,…` of llama.cpp's RPC servers, whose devices share the layers with those here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """Loads a model that has been found, with the options that it was looked for with, or with others."""
+
+    path: Path | None
+    """Its folder or GGUF file; None for a model that has no weights."""
+    options: LoadOptions
+    load: Callable[[LoadOptions], Model]
+
+    def __call__(self, later: LoadOptions | None = None) -> Model:
+        """Load it; errors as `load_model`."""
+        return self.load(later or self.options)
 
 
 def builtin_path(name: str = BUILTIN) -> Path:
@@ -143,7 +150,7 @@ def find_model(
         from .recorded import load_recorded
 
         recorded = load_recorded(Path(spec.removeprefix("recorded:")))
-        return lambda later=None: recorded
+        return Loader(None, first, lambda _: recorded)
     if spec.startswith("ollama:"):
         from .ollama import locate_ollama
 
@@ -168,12 +175,12 @@ def find_model(
         raise UserError(f"{spec} is not in this installation ({builtin_path(spec)} is missing): `specchat doctor` says more.")
     folder = builtin_path(spec) if shipped else locate(spec, first, progress=progress, cancelled=cancelled)
 
-    def load(later: LoadOptions | None = None) -> Model:
+    def load(chosen: LoadOptions) -> Model:
         from .transformers_model import load_transformers
 
-        return load_transformers(folder, spec, later or first, progress=progress, cancelled=cancelled)
+        return load_transformers(folder, spec, chosen, progress=progress, cancelled=cancelled)
 
-    return load
+    return Loader(folder, first, load)
 
 
 def _find_gguf(
@@ -186,9 +193,9 @@ def _find_gguf(
     header = read_header(file)
     library()
 
-    def load(later: LoadOptions | None = None) -> Model:
+    def load(chosen: LoadOptions) -> Model:
         from .llama_model import load_llama
 
-        return load_llama(file, spec, later or options, header, progress=progress, cancelled=cancelled)
+        return load_llama(file, spec, chosen, header, progress=progress, cancelled=cancelled)
 
-    return load
+    return Loader(file, options, load)
