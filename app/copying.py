@@ -153,8 +153,7 @@ class Copying:
             if index is not None:
                 self._copy_block(blocks, int(index))
 
-        # The last is what an answer has come to.
-        self.chat.push_screen(Menu(f"Copy code of {where}", items, str(len(items) - 1)), chosen)
+        self.chat.push_screen(Menu(f"Copy code of {where}", items, ""), chosen)
 
     def _copy_block(self, blocks: list[CodeBlock], index: int) -> None:
         block = blocks[index]

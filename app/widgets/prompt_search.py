@@ -93,7 +93,8 @@ class PromptSearch(ModalScreen[str | None]):
 
     def on_resize(self) -> None:
         """Keep to the screen."""
-        self.query_one(OptionList).styles.max_height = max(3, self.app.size.height - AROUND - 2)
+        # As high for few as for many, or it would jump about as one types.
+        self.query_one(OptionList).styles.height = min(len(set(self._history)), max(3, self.app.size.height - AROUND - 2))
         self._look()
 
     @on(Input.Changed)

@@ -62,9 +62,7 @@ def test_what_comes_back_the_same_is_said_to_be_copied(fake: Fake, monkeypatch: 
         "exit 1",  # no X server answers
     ],
 )
-def test_what_comes_back_otherwise_is_never_said_to_be_copied(
-    fake: Fake, monkeypatch: pytest.MonkeyPatch, script: str
-) -> None:
+def test_what_comes_back_otherwise_is_never_said_to_be_copied(fake: Fake, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     fake("xclip", script)
     monkeypatch.setenv("DISPLAY", ":9")
     done = copy(TEXT)
@@ -122,7 +120,9 @@ def test_over_ssh_the_terminal_is_asked_too_and_the_machine_is_named(monkeypatch
     done = Copied(Tool("xclip", ("xclip",)), True)
     monkeypatch.setattr("platform.node", lambda: "attic.example.org")
     assert asks_terminal(done, remote=True)
-    assert told("the run", done, "x", remote=True).startswith("Copied the run on attic with xclip, and checked it; sent it to your")
+    assert told("the run", done, "x", remote=True).startswith(
+        "Copied the run on attic with xclip, and checked it; sent it to your"
+    )
 
 
 def test_a_long_text_says_what_terminals_take() -> None:
@@ -181,4 +181,6 @@ def test_a_real_tmux_has_the_text_in_its_buffer(tmux: list[str]) -> None:
     assert (done.tool.name, done.checked) == ("tmux", True)
     assert subprocess.run([*tmux, "show-buffer"], capture_output=True, check=True).stdout.decode() == TEXT
     assert asks_terminal(done), "tmux's buffer is not the system's clipboard"
-    assert told("the answer", done, TEXT).startswith("Copied the answer into tmux's buffer, and checked it; sent it to the terminal")
+    assert told("the answer", done, TEXT).startswith(
+        "Copied the answer into tmux's buffer, and checked it; sent it to the terminal"
+    )

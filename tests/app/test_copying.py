@@ -51,7 +51,7 @@ async def test_one_of_several_blocks_is_chosen_by_its_preview(make_chat: Make, e
         await pilot.press("1")
         assert app.clipboard == "def one():\n    return 1"
         assert "block 1 of 2 (python, 2 lines)" in toasts(app)
-        await pilot.press("alt+y", "enter")  # the cursor begins at the last
+        await pilot.press("alt+y", "down", "enter")
         assert app.clipboard == "make two"
         await command(pilot, "/copy code 1")
         assert app.clipboard.startswith("def one")
@@ -76,7 +76,13 @@ async def test_there_may_be_no_code_no_message_no_run(make_chat: Make, engine: A
         for what in ("", " code", " message", " run", " chat", " nonsense"):
             await command(pilot, f"/copy{what}")
         said = toasts(app)
-        for part in ("no answer to copy", "No answer in this chat", "no message to copy", "No run is looked", "nothing to copy"):
+        for part in (
+            "no answer to copy",
+            "No answer in this chat",
+            "no message to copy",
+            "No run is looked",
+            "nothing to copy",
+        ):
             assert part in said
         assert "/copy takes code" in said
         assert app.clipboard == ""

@@ -1,0 +1,120 @@
+"""The draft in an editor, in a real terminal: small programs of the test's own are the editors."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import stat
+import sys
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .terminal import Terminal
+
+SPECCHAT = str(Path(sys.executable).parent / "specchat")
+SENTENCE = "The lighthouse keeper counted seven lanterns before the harbour woke. "
+
+Editor = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def editor(tmp_path: Path) -> Editor:
+    """Makes an editor out of a shell script, in which $1 is the file; an environment that names it."""
+
+    def make(script: str) -> dict[str, str]:
+        file = tmp_path / "my editor"
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+        home = {name: str(tmp_path / name.lower()) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")}
+        home["SPECCHAT_DATA"] = str(tmp_path / "data")
+        return {**home, "VISUAL": f"'{file}'", "EDITOR": "false", "TMPDIR": str(tmp_path), "GO": str(tmp_path / "go")}
+
+    return make
+
+
+@pytest.fixture
+def slow_model(tmp_path: Path) -> list[str]:
+    """A recorded model that takes 40 ms a pass, and the options that use it."""
+    path = tmp_path / "record.jsonl"
+    path.write_text(json.dumps({"prompt": "keeper", "response": SENTENCE * 6 + "At last all was dark."}) + "\n")
+    return ["--model", f"recorded:{path}?pace=0.04", "--method", "greedy"]
+
+
+def kept(tmp_path: Path) -> int:
+    """Bytes of an answer's steps in the history."""
+    with contextlib.closing(sqlite3.connect(tmp_path / "data" / "history.db")) as db:
+        return int(db.execute("SELECT total(length(data)) FROM steps").fetchone()[0])
+
+
+def test_the_answer_goes_on_while_the_editor_is_open_and_nothing_is_lost(
+    editor: Editor, slow_model: list[str], tmp_path: Path
+) -> None:
+    # The shell must not die of ctrl+c either.
+    wait = 'trap \'\' INT QUIT; echo EDITOR OPEN; cat "$1"; until [ -e "$GO" ]; do sleep 0.05; done; '
+    env = editor(wait + 'printf " and more\\n" >> "$1"')
+    with Terminal([SPECCHAT, *slow_model], env=env) as terminal:
+        terminal.wait("greedy", 30)
+        terminal.send("keeper\r")
+        terminal.wait("The lighthouse keeper", 30)
+        terminal.send("my draft\x1be")
+        terminal.wait_raw(b"EDITOR OPEN")
+        terminal.wait_raw(b"my draft")
+        terminal.send("\x03\x1c")  # ctrl+c and ctrl+\ are the editor's; this one dies of neither, nor does the chat
+        before, deadline = kept(tmp_path), time.monotonic() + 20
+        mark = len(terminal.raw)
+        while kept(tmp_path) == before and time.monotonic() < deadline:
+            terminal.pump(0.1)
+        assert kept(tmp_path) > before, "the answer is kept while the editor is open"
+        assert b"\x1b[" not in terminal.raw[mark:], "nothing is drawn over the editor"
+        Path(env["GO"]).touch()
+        terminal.wait(lambda text: "my draft" in text and "and more" in text, 20)
+        terminal.wait("At last all was dark.", 60)
+        terminal.wait("finished", 20)
+        assert terminal.text.count("harbour woke") >= 3
+        terminal.send("\x1a")  # ctrl+z brings the draft back as it was
+        terminal.wait(lambda text: "and more" not in text and "my draft" in text, 20)
+        terminal.send("\x11")
+        assert terminal.exit_code() == 0
+    assert not list(tmp_path.glob("specchat-*")), "no file is left behind"
+
+
+FAILURES = (
+    ('echo lost > "$1"; exit 3', "my editor ended with the code 3"),
+    ('rm "$1"', "my editor left no file behind"),
+    ("stty raw -echo; kill -9 $$", "my editor was ended by signal 9"),
+    ('printf "a\\000b" > "$1"', "my editor left a file that is no text"),
+)
+
+
+def test_an_editor_that_fails_leaves_the_draft_and_the_terminal_as_they_were(
+    editor: Editor, slow_model: list[str], tmp_path: Path
+) -> None:
+    env = editor('. "$GO"')
+    with Terminal([SPECCHAT, *slow_model], env=env) as terminal:
+        modes = termios.tcgetattr(terminal.master)
+        terminal.wait("greedy", 30)
+        terminal.send("my draft")
+        for script, sentence in FAILURES:
+            (tmp_path / "go").write_text(script)
+            terminal.send("\x1be")
+            terminal.wait(lambda text, sentence=sentence: sentence in " ".join(text.split()), 20)  # type: ignore[misc]
+            assert "Your draft is as it was" in " ".join(terminal.text.split())
+            terminal.send(" goes on")
+        terminal.wait("my draft" + " goes on" * len(FAILURES), 20)
+        # And one that works, on a draft with a pasted text in it.
+        (tmp_path / "go").write_text('cp "$1" "$GO"; { printf "Sum up "; cat "$GO"; } > "$1"')
+        terminal.send("\x15\x1b[200~" + "\n".join(f"line {n}" for n in range(60)) + "\x1b[201~")
+        terminal.wait("[pasted 60 lines]", 20)
+        terminal.send("\x1be")
+        terminal.wait("Sum up [pasted 60 lines]", 20)
+        assert (tmp_path / "go").read_text() == "[pasted 60 lines]\n"
+        terminal.send("\t")  # behind it, tab shows the text
+        terminal.wait("line 59", 20)
+        terminal.send("\x11")
+        assert terminal.exit_code() == 0
+        assert termios.tcgetattr(terminal.master)[3] == modes[3], "echo and lines are as they were"
