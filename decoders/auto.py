@@ -3,7 +3,9 @@
 Three things are measured while the answer is written: what a pass over n nodes takes, what each drafter takes and how often it
 is right, and what fusion's own probabilities are worth. Fusion (fusion.py) tells before the pass how probable each node of its
 tree is, so for it the best number of nodes is known for every single step; a tree of one node is plain decoding. Drafters that
-run a model are known by their last rounds only; they are tried now and then, more rarely the worse they did.
+run a model are known by what a token of theirs takes, which two rounds tell, and by how many are right, which depends on the
+text at least as much as on the drafter: what little one of them has seen is filled up with what the others have. They are tried
+now and then, more rarely the worse they did.
 
 The measurements belong to a model on a machine and outlive the conversation.
 """
@@ -24,8 +26,8 @@ from .early_exit import EarlyExit
 from .fusion import Fusion, FusionParams
 from .proposers import mismatch
 
-FIRST_TRIAL = 4
-"""Rounds that a rival gets when it is first tried: the first round of all pays for reading the text."""
+FIRST_TRIAL = 3
+"""Rounds that a rival gets when it is first tried, after the one that pays for reading the text."""
 
 WARM_UP = 8
 """Steps before the first rival is tried: there must be something to compare it with."""
@@ -87,39 +89,79 @@ class AutoParams:
     rivals: bool = param(True, "Also try the draft model and early exit, where the model can")
 
 
+OTHERS = 4.0
+"""Rounds for which what all rivals have seen of the text counts in the estimate of one of them."""
+
+QUICKER = 0.3
+"""Weight of a draft that took less for each token than expected; what takes longer is mostly somebody else's work."""
+
+SLOWER = 0.1
+"""Weight of one that took longer."""
+
+
 @dataclass(slots=True)
-class Record:
-    """How a way to go on has done lately."""
+class Luck:
+    """How rivals' rounds went lately: a property of the text as well."""
 
-    tokens: float = 0.0
-    seconds: float = 0.0
-    rounds: int = 0
+    rounds: float = 0.0
+    drafted: float = 0.0
+    accepted: float = 0.0
 
-    def learn(self, tokens: int, seconds: float) -> None:
+    def learn(self, drafted: int, accepted: int) -> None:
         """Take in a round."""
         keep = 1 - 1 / MEMORY
-        self.tokens = self.tokens * keep + tokens
-        self.seconds = self.seconds * keep + seconds
-        self.rounds += 1
-
-    @property
-    def speed(self) -> float:
-        """Tokens per second; 0 if nothing is known."""
-        return self.tokens / self.seconds if self.seconds else 0.0
+        self.rounds = self.rounds * keep + 1
+        self.drafted = self.drafted * keep + drafted
+        self.accepted = self.accepted * keep + accepted
 
 
 @dataclass(slots=True)
 class Rival:
     """A drafter that runs a model."""
 
-    record: Record = field(default_factory=Record)
+    luck: Luck = field(default_factory=Luck)
+    each: float = 0.0
+    """Seconds of a draft for each of its tokens, leaning to the quicker; 0 before it is known."""
+    verifying: float = 1.0
+    """Its verifying pass as a share of any other over as many nodes: early exit's has half of the layers done."""
     reading: float = 0.0
     """Seconds for each token of the text that it has yet to read before it can draft, a running mean."""
+    first: tuple[int, float, int] | None = None
+    """Tokens drafted, seconds and tokens read of a round that did both, until `each` tells the one from the other."""
     left: int = FIRST_TRIAL
     """Rounds left of the trial it is in."""
     rest: int = REST
     wakes: int = WARM_UP
     """The step at which its next trial begins."""
+
+    def learn(self, drafted: int, accepted: int, seconds: float, forward: float, usual: float, unread: int) -> None:
+        """Take in a round.
+
+        Args:
+            drafted: tokens of the draft.
+            accepted: how many of them were right.
+            seconds: of drafting.
+            forward: of the verifying pass; 0 if it read the prompt as well.
+            usual: of any pass over as many nodes; 0 if none is known.
+            unread: tokens that the round had to read first.
+        """
+        if drafted < 1:
+            return
+        self.luck.learn(drafted, accepted)
+        if usual and forward:
+            share = min(max(forward / usual, 0.2), 2.0)
+            self.verifying += (share - self.verifying) / 4
+        if unread > CAUGHT_UP:
+            self.first = (drafted, seconds, unread)
+        else:
+            each = seconds / drafted
+            weight = QUICKER if each < self.each else SLOWER
+            self.each = self.each + weight * (each - self.each) if self.each else each
+        if self.first is not None and self.each:
+            drafted, seconds, unread = self.first
+            reading = max(0.0, seconds - drafted * self.each) / unread
+            self.reading = self.reading + (reading - self.reading) / 4 if self.reading else reading
+            self.first = None
 
 
 @dataclass(slots=True)
@@ -131,17 +173,26 @@ class Experience:
     growing: float = 0.0
     """Seconds of growing a tree of fusion's and learning from it, a running mean."""
     rivals: dict[str, Rival] = field(default_factory=dict)
-    leader: str = ""
-    """The rival that is in force."""
+    luck: Luck = field(default_factory=Luck)
+    """Of all rivals together."""
     steps: int = 0
     measured: int = 0
     """The last step with a tree."""
-    own: Record = field(default_factory=Record)
-    """What fusion's trees and plain steps did together."""
     answer: float = USUAL_ANSWER
     """Tokens of an answer, a running mean."""
     copied: float = 0.0
     """Share of an answer's tokens that fusion drafted, a running mean."""
+
+    def speed(self, name: str) -> float:
+        """Tokens per second that a rival makes once it has read the text; 0 if nothing is known of it."""
+        rival = self.rivals[name]
+        if not rival.each:
+            return 0.0
+        every, own = self.luck, rival.luck
+        rounds = own.rounds + OTHERS
+        drafted = (own.drafted + OTHERS * every.drafted / every.rounds) / rounds
+        accepted = (own.accepted + OTHERS * every.accepted / every.rounds) / rounds
+        return (1 + accepted) / (drafted * rival.each + rival.verifying * self.costs.seconds(1 + round(drafted)))
 
 
 _known: WeakKeyDictionary[Any, dict[int, Experience]] = WeakKeyDictionary()
@@ -158,10 +209,11 @@ class Auto(Drafter):
     """Expected tokens per second decide.
 
     For a tree of fusion's first b nodes: (1 + Σ corrected probabilities) / seconds of a pass over b nodes; b = 1 is plain
-    decoding. For a rival: what it achieved in its last rounds.
+    decoding. For a rival: (1 + tokens accepted in a usual round) / seconds of that draft and of its verifying pass.
     """
 
     name = "auto"
+    reads_cache = False
     summary = "Chooses drafter and number of nodes for every step by the tokens per second that it expects."
     pays = "When you do not want to choose; it turns drafting off where that loses."
     Params = AutoParams
@@ -174,6 +226,10 @@ class Auto(Drafter):
         self._alone = Experience()
         self._experience = self._alone
         self._via = "plain"
+        self._leader = ""
+        """The rival that is in force."""
+        self._trial = False
+        """Whether the rival of this step is on trial."""
         self._unread = 0
         """Tokens that the rival in force has to read first: where they are many, the round tells nothing about its speed."""
         self._text: Sequence[int] = ()
@@ -222,15 +278,17 @@ class Auto(Drafter):
         """Tokens that a rival has to read before it can draft. The target's own layers have read them all."""
         return 0 if name == "early-exit" else len(context.tokens) - self._read.get(name, ((), 0))[1]
 
-    def _pays(self, name: str, context: Context, known: Experience) -> bool:
-        """Whether what a leader has to read first is made up for by what it gains on the rest of an answer, whose length is
-        taken to be the usual one however much of it is there (so do lengths that are distributed exponentially)."""
-        rival, unread = known.rivals[name], self._missing(name, context)
-        if unread <= CAUGHT_UP or not rival.record.speed:
-            return True
-        left = min(known.answer, context.room + 1)
-        without = max(1 / known.costs.seconds(1), known.own.speed)
-        return left * (1 / without - 1 / rival.record.speed) > unread * rival.reading
+    def _gain(self, name: str, context: Context, known: Experience) -> float:
+        """Seconds that a rival saves on the rest of an answer, whose length is taken to be the usual one however much of it is
+        there (so do lengths that are distributed exponentially), less those of what it has to read first. What fusion drafts,
+        it drafts beside any rival."""
+        speed = known.speed(name)
+        if not speed:
+            return 0.0
+        left = min(known.answer, context.room + 1) * (1 - known.copied)
+        unread = self._missing(name, context)
+        reading = unread * known.rivals[name].reading if unread > CAUGHT_UP else 0.0
+        return left * (known.costs.seconds(1) - 1 / speed) - reading
 
     def _own(self, context: Context, known: Experience, beat: float = 0.0) -> Tree:
         """Fusion's tree as far as its nodes pay, or plain decoding. If no tree is expected to beat a speed, it is plain."""
@@ -287,28 +345,38 @@ class Auto(Drafter):
         names = self._available(context)
         if not names or context.room < 2 or (self._steps <= OPENING and known.copied > COPIES):
             return ""
+        gains: dict[str, float] = {}
         for name in names:
             rival = known.rivals.setdefault(name, Rival())
-            if known.steps >= rival.wakes and rival.left and self._pays(name, context, known):
+            gains[name] = self._gain(name, context, known)
+            due = known.steps >= rival.wakes and rival.left
+            if due and (not rival.each or gains[name] > 0 or self._missing(name, context) <= CAUGHT_UP):
+                self._trial = True
                 return name
-        if known.leader in names and self._pays(known.leader, context, known):
-            return known.leader
-        return ""
+        self._trial = False
+        best = max(names, key=gains.__getitem__)
+        if gains[best] <= 0 or known.speed(best) * known.costs.seconds(1) < MARGIN:
+            best = ""
+        if best != self._leader:
+            if best:
+                known.rivals[best].rest = REST
+            self._leader = best
+        return best
 
     def _available(self, context: Context) -> list[str]:
         """Rivals that this model can run."""
         if not self.params.rivals or context.model is None:
             return []
         names = ["draft"] if context.draft_model is not None and not mismatch_of(context) else []
-        return [*names, "early-exit"] if context.model.info.capabilities.layers else names
+        # The first pass of an answer takes what is left of the prompt along; the first layers could not draft before it.
+        read = context.session.length >= len(context.tokens) - 1
+        return [*names, "early-exit"] if context.model.info.capabilities.layers and read else names
 
     def _ask(self, name: str, context: Context) -> Tree:
         """A rival's draft, or fusion's where that expects more."""
         known = self._experience
-        rival = known.rivals[name]
-        trial = known.leader != name
         # A round of a rival takes many times as long as growing a tree, and a passage that is copied shows there at once.
-        tree = self._own(context, known, beat=PROMISE / known.costs.seconds(1) if trial else MARGIN * rival.record.speed)
+        tree = self._own(context, known, beat=PROMISE / known.costs.seconds(1) if self._trial else MARGIN * known.speed(name))
         if len(tree) > 1:
             return tree
         drafter = self._models.get(name)
@@ -319,7 +387,7 @@ class Auto(Drafter):
         self._read[name] = (context.tokens, len(context.tokens))
         tree.via = name
         plain = 1 / known.costs.seconds(1)
-        word = "on trial" if trial else f"{rival.record.speed:.0f} tokens/s, plain decoding {plain:.0f}"
+        word = "on trial" if self._trial else f"{known.speed(name):.0f} tokens/s expected, plain decoding {plain:.0f}"
         self._change(name, lambda: f"{name}: {word}")
         return tree
 
@@ -330,15 +398,13 @@ class Auto(Drafter):
 
     def learn(self, verified: Verified) -> None:
         known, via = self._experience, self._via
-        known.costs.learn(len(verified.tree), verified.forward_seconds)
-        tokens = len(verified.path)
         if via in self._models:
             self._models[via].learn(verified)
-            self._judge(known, via, tokens, verified)
-            return
-        known.own.learn(tokens, verified.draft_seconds + verified.forward_seconds)
+            self._judge(known, via, verified)
+        if not verified.tree.alive:
+            known.costs.learn(len(verified.tree), verified.forward_seconds)
         if via == "fusion":
-            self._copied += tokens - 1
+            self._copied += len(verified.path) - 1
             begun = time.perf_counter()
             known.calibration.learn(self._fusion.probabilities, set(verified.path))
             self._fusion.learn(verified)
@@ -346,35 +412,18 @@ class Auto(Drafter):
             before = known.growing or seconds
             known.growing = before + (min(seconds, 3 * before) - before) / MEMORY
 
-    def _judge(self, known: Experience, name: str, tokens: int, verified: Verified) -> None:
-        """Take in a rival's round; at the end of a trial it leads or rests."""
-        rival = known.rivals[name]
-        seconds = verified.draft_seconds + verified.forward_seconds
-        stride = self._unread <= CAUGHT_UP
-        if stride:
-            rival.record.learn(tokens, seconds)
-        else:
-            usual = tokens / rival.record.speed if rival.record.speed else verified.forward_seconds
-            each = max(0.0, seconds - usual) / self._unread
-            rival.reading = rival.reading + (each - rival.reading) / 4 if rival.reading else each
-        plain = 1 / known.costs.seconds(1)
-        if known.leader == name:
-            if rival.record.speed < plain:
-                known.leader = ""
-                self._put_to_rest(known, rival)
-            return
-        if stride:
+    def _judge(self, known: Experience, name: str, verified: Verified) -> None:
+        """Take in a rival's round; at the end of a trial it rests, unless it leads."""
+        rival, drafted, accepted = known.rivals[name], len(verified.tree) - 1, len(verified.path) - 1
+        usual = known.costs.seconds(len(verified.tree)) if known.costs.known else 0.0
+        rival.learn(drafted, accepted, verified.draft_seconds, verified.forward_seconds, usual, self._unread)
+        if drafted:
+            known.luck.learn(drafted, accepted)
+        if self._trial and self._unread <= CAUGHT_UP:
             rival.left -= 1
-        if rival.left > 0:
-            return
-        leader = known.rivals[known.leader].record.speed if known.leader else 0.0
-        if rival.record.speed > MARGIN * max(plain, leader):
-            known.leader, rival.rest = name, REST
-        self._put_to_rest(known, rival)
-
-    def _put_to_rest(self, known: Experience, rival: Rival) -> None:
-        rival.wakes, rival.left = known.steps + rival.rest, RETRIAL
-        rival.rest = min(2 * rival.rest, LONGEST_REST)
+            if rival.left <= 0:
+                rival.wakes, rival.left = known.steps + rival.rest, RETRIAL
+                rival.rest = min(2 * rival.rest, LONGEST_REST)
 
     def close(self) -> None:
         self._end(self._experience)
