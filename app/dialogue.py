@@ -114,6 +114,8 @@ class Dialogue:
     """Model, options, info and reasons of what is in the engine while another one is being loaded; None once it is gone."""
     _waiting: str = ""
     """What goes out for the queued prompt, where that is more than was typed."""
+    _back: str | None = None
+    """The method to go back to after an answer that was asked for with another one."""
 
     @property
     def busy(self) -> bool:
@@ -243,10 +245,35 @@ class Dialogue:
         """Put a sentence into the transcript."""
         self.transcript.entries.append(Notice(text, severity))
 
+    def wish(self) -> dict[str, Any]:
+        """What the next answer is asked with, as `Answer.asked` has it."""
+        return {
+            "model": self.model,
+            "method": self.method,
+            "settings": dict(self.settings.get(self.method, {})),
+            "sampling": asdict(self.sampling),
+            "accept": self.accept,
+            "max_tokens": self.max_tokens,
+            "stop": list(self.stop),
+        }
+
+    def ask_again(self, wish: dict[str, Any]) -> None:
+        """Answer the last prompt, which has no answer on the screen, once more. The method in force stays the chat's own.
+
+        Args:
+            wish: what to ask with, like `wish` gives it. No drafter knows what was answered before.
+        """
+        self._back = self.method
+        self._answer(wish, fresh=True)
+
     def _ask(self, text: str) -> None:
         self.transcript.entries.append(Prompt(text))
+        self._answer(self.wish())
+
+    def _answer(self, wish: dict[str, Any], fresh: bool = False) -> None:
         messages = self.transcript.messages()
-        self.answer = Answer(self.method, self.label)
+        self.method = wish["method"]
+        self.answer = Answer(self.method, self.label_of(self.method), asked=wish)
         self.transcript.entries.append(self.answer)
         self._answer_id = self.engine.next_id()
         self.phase, self.prefill = "prefill", (0, 0)
@@ -254,14 +281,15 @@ class Dialogue:
             Generate(
                 self._answer_id,
                 messages=messages,
-                method=self.method,
-                settings=dict(self.settings.get(self.method, {})),
-                sampling=asdict(self.sampling),
-                accept=self.accept,
-                max_tokens=self.max_tokens,
-                stop=list(self.stop),
+                method=wish["method"],
+                settings=dict(wish["settings"]),
+                sampling=dict(wish["sampling"]),
+                accept=wish["accept"],
+                max_tokens=wish["max_tokens"],
+                stop=list(wish["stop"]),
                 watch=self.watching,
                 paused=self.paused,
+                fresh=fresh,
             )
         )
 
@@ -315,7 +343,7 @@ class Dialogue:
                     answer.add(step)
             case Switched():
                 self.method, answer.label = event.method, event.label
-                self.switching = None
+                self.switching = self._back = None
             case Paused():
                 self.paused = event.paused
             case Finished():
@@ -374,6 +402,9 @@ class Dialogue:
     def _end(self, send: bool = True) -> None:
         if self.switching is not None:
             self.method, self.switching = self.switching, None
+        elif self._back is not None:
+            self.method = self._back
+        self._back = None
         self.answer, self._answer_id, self.paused = None, 0, False
         self.phase = "ready"
         if send:

@@ -10,6 +10,7 @@ from ..engine.messages import StepRecord
 from .pieces import Pieces
 from .steplog import StepLog
 from .totals import Totals, counted
+from .variants import Variants
 
 SHADES = 6
 """Colours that runs cycle through; neighbours differ with any number from two."""
@@ -127,6 +128,9 @@ class Answer:
     """Step number i made run number i; a last run of text that had been held back has none."""
     pieces: Pieces = field(default_factory=Pieces)
     """The token texts of the model that wrote it, which may not be the one that is loaded now."""
+    asked: dict[str, Any] = field(default_factory=dict)
+    """What it was asked with: `model`, `method` (the first), `settings` (of that), `sampling`, `accept`, `max_tokens`, `stop`.
+    Empty where that is not known."""
     _shade: int = -1
     _plain: int = -2
     _totals: Totals = field(default_factory=Totals)
@@ -212,6 +216,8 @@ class Transcript:
     """The first entry that the model is told of."""
     track: Any = field(default=None, repr=False, compare=False)
     """What the history knows of it."""
+    variants: Variants = field(default_factory=Variants, repr=False, compare=False)
+    """The other ways that it went on."""
 
     def answers(self) -> list[Answer]:
         return [entry for entry in self.entries if isinstance(entry, Answer)]

@@ -68,10 +68,14 @@ class Conversation:
 
     def forget(self) -> None:
         """Start afresh: an empty cache and new drafters, in the memory that is there."""
+        self.forget_drafters()
+        self.session.rewind(0)
+
+    def forget_drafters(self) -> None:
+        """New drafters, which have learned nothing yet; the cache stays."""
         for drafter in self._drafters.values():
             drafter.close()
         self._drafters.clear()
-        self.session.rewind(0)
 
     def close(self) -> None:
         """Free the KV cache and what the drafters hold."""

@@ -100,6 +100,8 @@ class Lanes:
             prompt = prompt_of(model, request)
             if lane is None:
                 lane = self._lanes[request.lane] = Lane(request.lane, model, draft_model)
+            elif request.fresh:
+                lane.conversation.forget_drafters()
             generation = lane.conversation.generate(
                 prompt,
                 request.method,

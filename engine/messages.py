@@ -65,6 +65,9 @@ class Generate:
     """As if Watch had been sent."""
     paused: bool = False
     """As if Pause had been sent."""
+    fresh: bool = False
+    """The drafters begin with empty pools, as in a lane of its own: what they learned from an answer to the same prompt would let
+    them repeat it."""
 
 
 @dataclass(slots=True)
