@@ -10,7 +10,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from .infill import Gap
 
 ROOT = -1
 """As a node's parent: the committed tail, that is, the node continues the committed tokens."""
@@ -310,6 +313,16 @@ class Model(ABC):
         Raises:
             UserError: the model has no chat template, or its template refuses these messages.
         """
+
+    def encode_gap(self, prefix: str, suffix: str) -> Gap:
+        """A text with a gap, for a model that fills in the middle.
+
+        Raises:
+            UserError: the tokenizer has no tokens for it.
+        """
+        from .infill import nowhere
+
+        raise nowhere(self.info.name)
 
     @abstractmethod
     def decode(self, tokens: Sequence[int]) -> str:

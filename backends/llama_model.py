@@ -10,6 +10,7 @@ from pathlib import Path
 from .base import Cancelled, Capabilities, Message, Model, ModelInfo, Session, UserError
 from .gguf_file import Header, read_header
 from .gguf_layers import first_layers
+from .infill import Gap, gap
 from .llama_context import Context, Runtime, Weights
 from .llama_library import devices, library, pip_command
 from .llama_options import cache_bytes, check_memory, choose_runtime, sequences
@@ -57,6 +58,10 @@ class LlamaModel(Model):
     def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a chat up to where the next answer starts (see `Model.encode_chat`)."""
         return self._codec.encode_chat(messages)
+
+    def encode_gap(self, prefix: str, suffix: str) -> Gap:
+        """A text with a gap, for a model that fills in the middle (see `Model.encode_gap`)."""
+        return gap(self._codec, self.info.name, prefix, suffix, *self._codec.infill_marks())
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of token ids (see `Model.decode`)."""

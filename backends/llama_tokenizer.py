@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .base import Message, UserError
+from .infill import parted
 from .llama_context import Weights
 from .llama_template import Template
 
@@ -107,6 +108,24 @@ class LlamaCodec:
         if self._control.isdisjoint(ids[opening:]):
             return ids
         return ids[:opening] + self._halved(text, first=True)
+
+    def token_id(self, name: str) -> int | None:
+        """Id of the special token of this name; None if there is none."""
+        ids = self.tokenize(name, special=False, parse=True)
+        return ids[0] if len(ids) == 1 and self._name(ids[0]) == name else None
+
+    def text_ids(self, text: str, *, first: bool, never: re.Pattern[str]) -> list[int]:
+        """Ids of a text alone (see `infill.Codec.text_ids`)."""
+        ids: list[int] = []
+        for part in parted(text, self._special, never):
+            ids += self._piece(part, parse=False, first=first and not ids)
+        return ids
+
+    def infill_marks(self) -> tuple[list[int], list[str]]:
+        """Ids and names of the tokens for prefix, suffix and middle, as the file or llama.cpp tells them; none unless all."""
+        lib, vocab = self._lib, self._vocab
+        ids = [lib.llama_vocab_fim_pre(vocab), lib.llama_vocab_fim_suf(vocab), lib.llama_vocab_fim_mid(vocab)]
+        return ([], []) if NONE in ids else (ids, [self._name(i) for i in ids])
 
     def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a chat up to where the next answer starts. Special tokens spelled in a message become text.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .base import Message, UserError
+from .infill import parted
 
 MARK = "\U000f0000"
 """Private-use character set around special tokens that a message spells, while the chat template runs."""
@@ -61,6 +62,23 @@ class TextCodec:
     def _mark(self, text: str) -> str:
         """The text with marks around the special tokens that it spells."""
         return self._special.sub(rf"{MARK}\g<0>{MARK}", text.replace(MARK, ""))
+
+    def token_id(self, name: str) -> int | None:
+        """Id of the token of this name that the model has too; None if there is none."""
+        found = self._tokenizer.convert_tokens_to_ids(name)
+        known = isinstance(found, int) and 0 <= found < self.vocabulary
+        return found if known and self._tokenizer.convert_ids_to_tokens(found) == name else None
+
+    def text_ids(self, text: str, *, first: bool, never: re.Pattern[str]) -> list[int]:
+        """Ids of a text alone (see `infill.Codec.text_ids`)."""
+        ids: list[int] = []
+        opening = self._encode_part("x", as_text=True, first=True)
+        spaced = any(token.startswith("▁") for token in self._tokenizer.convert_ids_to_tokens(opening[:1]))
+        if spaced and first and text.startswith(" ") and self._encode_part(" x", as_text=True, first=True) == opening:
+            text = f" {text}"  # tokenizers takes such a text's own space for the one that SentencePiece adds
+        for part in parted(text, self._special, never):
+            ids += self._encode_part(part, as_text=True, first=not spaced or (first and not ids))
+        return ids
 
     def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a chat up to where the next answer starts. Special tokens spelled in a message become text.

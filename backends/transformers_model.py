@@ -15,6 +15,7 @@ import torch
 from .base import Cancelled, Message, Model, ModelInfo, Session, UserError
 from .checkpoint import check_folder, read_json, weight_bytes
 from .devices import choose_device, choose_dtype, free_memory, set_threads
+from .infill import Gap, gap
 from .loading import LoadOptions, StageProgress
 from .masks import native_plan
 from .plain_session import PlainSession
@@ -56,6 +57,10 @@ class TransformersModel(Model):
     def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of a chat up to where the next answer starts (see `Model.encode_chat`)."""
         return self._codec.encode_chat(messages)
+
+    def encode_gap(self, prefix: str, suffix: str) -> Gap:
+        """A text with a gap, for a model that fills in the middle (see `Model.encode_gap`)."""
+        return gap(self._codec, self.info.name, prefix, suffix)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of token ids (see `Model.decode`)."""

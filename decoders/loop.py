@@ -15,6 +15,7 @@ from ..backends.base import PREFILL_CHUNK, ROOT, ContextFull, Message, Model, Sa
 from .accept import accept
 from .base import Acceptance, Context, Drafter, Outcome, Tree, Verified
 from .conversation import Conversation
+from .detokenize import behind
 from .stats import Totals
 from .text import Stops, TextStream
 from .verify import probabilities, walk
@@ -71,6 +72,8 @@ class Generation(Iterator[Step]):
         acceptance: when a draft token is accepted; exact if None.
         max_tokens: most tokens of the answer; None for as many as the context holds.
         stops: where to end the answer besides EOS.
+        ends: tokens that end it like EOS, and show nothing.
+        anchor: tokens of a text that the answer goes on from: without it SentencePiece drops an answer's first space.
 
     Raises:
         UserError: unknown method or setting.
@@ -88,6 +91,8 @@ class Generation(Iterator[Step]):
         acceptance: Acceptance | None = None,
         max_tokens: int | None = None,
         stops: Stops | None = None,
+        ends: Sequence[int] = (),
+        anchor: Sequence[int] = (),
     ) -> None:
         model, session = conversation.model, conversation.session
         if not prompt:
@@ -118,8 +123,9 @@ class Generation(Iterator[Step]):
         """Whether steps carry probabilities."""
         self.watch_seconds = 0.0
         """Seconds that reading them took; they are in no step's time."""
-        self._text = TextStream(model.decode, stops)
-        self._eos = frozenset(model.info.eos_ids)
+        self._text = TextStream(behind(anchor, model.decode) if anchor else model.decode, stops)
+        self._ends = frozenset(ends)
+        self._eos = self._ends.union(model.info.eos_ids)
         self._branching = model.info.capabilities.tree
         self._cancelled = False
         self._leaving: Drafter | None = None
@@ -344,6 +350,8 @@ class Generation(Iterator[Step]):
         """Feed the tokens to the text stream; at a stop, cut `new` after the token that completed it."""
         text = ""
         for i, token in enumerate(new):
+            if token in self._ends:  # always the last; some tokenizers take its name for text
+                break
             text += self._text.push(token)
             if self._text.stopped:
                 del new[i + 1 :]

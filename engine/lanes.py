@@ -30,7 +30,7 @@ from .messages import (
     Switched,
     Watch,
 )
-from .requests import prompt_of, sampling_of, stops_of
+from .requests import gap_of, prompt_of, sampling_of, stops_of
 
 Post = Callable[[Event], None]
 DraftModel = Model | Callable[[], Model | None] | None
@@ -97,7 +97,8 @@ class Lanes:
         try:
             if model is None:
                 raise UserError("No model is loaded: load one first.")
-            prompt = prompt_of(model, request)
+            gap = gap_of(model, request)
+            prompt = gap.ids if gap else prompt_of(model, request)
             if lane is None:
                 lane = self._lanes[request.lane] = Lane(request.lane, model, draft_model)
             elif request.fresh:
@@ -113,6 +114,8 @@ class Lanes:
             )
         except BaseException as error:  # see `failure`
             self._fail(lane, request.id, error)
+                ends=gap.ends if gap else (),
+                anchor=gap.anchor if gap else (),
             return
         lane.id, lane.generation, lane.answered, lane.busy_seconds = request.id, generation, generation, 0.0
         lane.paused, lane.due = request.paused, 0
@@ -121,7 +124,8 @@ class Lanes:
         lane.clock = min((other.clock for other in self._running), default=0.0)
         self._running.append(lane)
         label = _label(generation)
-        self._post(Started(lane.id, lane.name, generation.method, label, generation.prompt_tokens, generation.reused))
+        dropped = list(gap.dropped) if gap else []
+        self._post(Started(lane.id, lane.name, generation.method, label, generation.prompt_tokens, generation.reused, dropped))
 
     def switch(self, request: Switch) -> None:
         """Change the method of a running answer between two steps."""

@@ -55,6 +55,8 @@ class Generate:
     raw: bool = False
     method: str = "greedy"
     settings: dict[str, Any] = field(default_factory=dict)
+    suffix: str | None = None
+    """With a prompt: fill in what stands between the two; both are shortened to what the context holds."""
     sampling: dict[str, Any] = field(default_factory=dict)
     accept: str = "exact"
     """When a draft token is accepted, as `decoders.base.Acceptance.parse` takes it."""
@@ -215,6 +217,8 @@ class Started:
 class Prefilling:
     """Prompt tokens evaluated so far, of `total`: all of the prompt but its last token, which the first step evaluates."""
 
+    dropped: list[int] = field(default_factory=list)
+    """With a suffix: tokens left out at the beginning of the prompt, and at the end of the suffix."""
     id: int
     done: int
     total: int

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..backends.base import Model, Sampling, UserError
+from ..backends.infill import Gap
 from ..decoders.loop import encode_prompt
 from ..decoders.text import Stops
 from .messages import Count, Counted, Generate
@@ -25,6 +26,19 @@ def prompt_of(model: Model, request: Generate) -> list[int]:
         case None, list() as messages:
             return encode_prompt(model, messages, raw=request.raw)
     raise UserError("A request needs a prompt or a chat's messages, one of the two.")
+
+
+def gap_of(model: Model, request: Generate) -> Gap | None:
+    """The prompt and its suffix, shortened to the model's context; None where there is no suffix.
+
+    Raises:
+        UserError: the model has no tokens for it, or there is no prompt.
+    """
+    if request.suffix is None:
+        return None
+    if request.prompt is None:
+        raise UserError("A suffix goes with a prompt's text, not with a chat: leave one of the two out.")
+    return model.encode_gap(request.prompt, request.suffix).fitted(model.info.context, request.max_tokens)
 
 
 def count(model: Model | None, request: Count) -> Counted:
