@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
+from .beside_messages import LoadBeside, LoadedBeside
 from .ending import ending
 from .logfile import LOG_VARIABLE, log_path, open_log
 from .messages import (
@@ -234,23 +235,23 @@ class EngineClient:
             if isinstance(command, Unload):
                 self._model = None
                 self._deliver(Unloaded(command.id))
-            if not isinstance(command, Load | Generate | Work):
+            if not isinstance(command, Load | LoadBeside | Generate | Work):
                 return
             if self._started_once and not self._auto_restart:
                 self._deliver(Failed(command.id, "died", "The engine is not running: restart it first."))
                 return
-            if not self._spawn(reload=isinstance(command, Generate | Work), wanted_by=command.id):
+            if not self._spawn(reload=not isinstance(command, Load), wanted_by=command.id):
                 return
             process = self._register(command)
         if process is not None:
             self._write(process, command)
-        elif isinstance(command, Load | Generate | Work):  # it ended as soon as it had started
+        elif isinstance(command, Load | LoadBeside | Generate | Work):  # it ended as soon as it had started
             self._deliver(Failed(command.id, "died", f"The engine does not stay up: {self.log_path} says why."))
 
     def _register(self, command: Command) -> subprocess.Popen[bytes] | None:
         """The process to write the command to. From here on the command ends with the process, if that ends first."""
         with self._changed:
-            if self._process is not None and isinstance(command, Load | Generate | Unload | Work):
+            if self._process is not None and isinstance(command, Load | LoadBeside | Generate | Unload | Work):
                 self._running[command.id] = command
             return self._process
 
@@ -369,4 +370,6 @@ class EngineClient:
 
 def ends(event: Event) -> bool:
     """Whether nothing more comes for the event's id."""
-    return isinstance(event, Loaded | Finished | Unloaded | Worked) or (isinstance(event, Failed) and event.ended)
+    return isinstance(event, Loaded | LoadedBeside | Finished | Unloaded | Worked) or (
+        isinstance(event, Failed) and event.ended
+    )

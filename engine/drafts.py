@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 
 from ..backends.base import Model, UserError
 from ..backends.loading import BUILTIN, BUILTIN_DRAFT, Loader, LoadOptions, StageProgress, builtin_path, find_model
+from ..decoders import registry
 from .messages import Load
 
 
@@ -85,6 +86,15 @@ class Drafts:
         model, self.model, self._spec = self.model, None, ""
         if model is not None:
             model.close()
+
+
+def refusals(model: Model, drafts: Drafts | None) -> dict[str, str]:
+    """Methods that a target cannot run, each with the reason."""
+    found = {
+        name: registry.unavailable(method, model.info.capabilities, draft_model=bool(drafts))
+        for name, method in registry.methods().items()
+    }
+    return {name: reason for name, reason in found.items() if reason}
 
 
 def _naming(spec: str, error: UserError) -> UserError:

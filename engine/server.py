@@ -14,6 +14,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from .beside_messages import LoadBeside, UnloadBeside
 from .logfile import log, log_path, redirect
 from .messages import (
     Advance,
@@ -42,6 +43,7 @@ from .outbox import Outbox
 
 if TYPE_CHECKING:
     from ..backends.base import Model
+    from .beside import Beside
     from .drafts import Drafts
     from .lanes import Lanes
 
@@ -61,6 +63,7 @@ class Server:
         self._model: Model | None = None
         self._drafts: Drafts | None = None
         self._lanes: Lanes | None = None
+        self._beside: Beside
 
     def run(self) -> None:
         """Serve for ever; the process ends from the reading thread."""
@@ -68,9 +71,11 @@ class Server:
         threading.Thread(target=self._read, name="commands", daemon=True).start()
         die_with_parent()
         # Deferred: everything above has to be up within a tenth of a second, and this imports the decoders.
+        from .beside import Beside
         from .lanes import Lanes
 
         self._lanes = lanes = Lanes(self._outbox.post)
+        self._beside = Beside(self._outbox.post)
         while True:
             # One pass at most lies between a command's arrival and its effect.
             if not lanes.running or not self._commands.empty():
@@ -99,6 +104,10 @@ class Server:
         match command:
             case Load():
                 self._load(command, lanes)
+            case LoadBeside():
+                self._beside.load(command, self._model, lanes, lambda: command.id in self._cancelled)
+            case UnloadBeside():
+                self._beside.free(lanes, command.key)
             case Generate() if command.id in self._cancelled:
                 self._start(command, lanes)
                 lanes.cancel(command.id)
@@ -118,7 +127,9 @@ class Server:
             case Judge():
                 lanes.judge(command)
             case PiecesOf():
-                self._outbox.post(PieceTable(command.id, self._model.pieces() if self._model is not None else []))
+                guest = self._beside.get(command.model) if command.model else None
+                model = guest.model if guest is not None else None if command.model else self._model
+                self._outbox.post(PieceTable(command.id, model.pieces() if model is not None else []))
             case Count():
                 from .requests import count
 
@@ -133,8 +144,15 @@ class Server:
                 log(f"ignored a message that is no command: {command!r}")
 
     def _start(self, command: Generate, lanes: Lanes) -> None:
-        drafts = self._drafts
-        lanes.start(self._model, command, drafts.get if drafts else None)
+        model, drafts = self._model, self._drafts
+        if command.model:
+            guest = self._beside.get(command.model)
+            if guest is None:
+                sentence = f"{command.model} is not loaded beside the chat's model: run the race again."
+                self._outbox.post(Failed(command.id, "user", sentence))
+                return
+            model, drafts = guest.model, guest.drafts
+        lanes.start(model, command, drafts.get if drafts else None)
 
     def _work(self, command: Work, lanes: Lanes) -> None:
         from .work import run
@@ -145,8 +163,7 @@ class Server:
 
     def _load(self, command: Load, lanes: Lanes) -> None:
         from ..backends.loading import load_model
-        from ..decoders import registry
-        from .drafts import Drafts, options_of
+        from .drafts import Drafts, options_of, refusals
         from .failures import failure
 
         redirect(log_path())  # a long-lived engine's log is moved aside here too, once it is full
@@ -186,17 +203,14 @@ class Server:
             gc.freeze()
             gc.enable()
         self._model, self._drafts = model, drafts
-        unavailable = {
-            name: reason
-            for name, method in registry.methods().items()
-            if (reason := registry.unavailable(method, model.info.capabilities, draft_model=bool(drafts)))
-        }
         info = asdict(model.info)
         info["load_seconds"] = info["load_seconds"] or time.perf_counter() - start
-        self._outbox.post(Loaded(command.id, info, unavailable, asdict(drafts.model.info) if drafts.model else {}))
+        draft = asdict(drafts.model.info) if drafts.model else {}
+        self._outbox.post(Loaded(command.id, info, refusals(model, drafts), draft))
 
     def _free(self, id: int, lanes: Lanes, always: bool = False) -> None:
         """Free the loaded model and its lanes, and say so; nothing to do (or say, unless `always`) without one."""
+        self._beside.free(lanes)
         lanes.clear()
         loaded = self._model is not None
         if self._model is not None:

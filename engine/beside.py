@@ -1,0 +1,127 @@
+"""Models beside the chat's own, for the lanes of a race: loaded when asked for, freed after it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from ..backends.base import Cancelled, Model
+from ..backends.loading import LoadOptions, find_model
+from .beside_messages import LoadBeside, LoadedBeside
+from .drafts import Drafts, options_of, refusals
+from .failures import failure
+from .messages import Event, Load, Loading
+from .room import check_room
+
+if TYPE_CHECKING:
+    from .lanes import Lanes
+
+_TAKEN = {f.name for f in fields(Load)} - {"id", "model"}
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """A model beside the chat's."""
+
+    model: Model
+    drafts: Drafts
+
+    def close(self) -> None:
+        """Free it; its lanes must be gone."""
+        self.drafts.close()
+        self.model.close()
+
+
+class Beside:
+    """All of them, by key.
+
+    Every method posts events rather than raising: a model that cannot be loaded costs its own lanes alone.
+    """
+
+    def __init__(self, post: Callable[[Event], None]) -> None:
+        self._post = post
+        self._guests: dict[str, Guest] = {}
+
+    def get(self, key: str) -> Guest | None:
+        """The model of this key, if it is loaded."""
+        return self._guests.get(key)
+
+    def load(self, command: LoadBeside, own: Model | None, lanes: Lanes, cancelled: Callable[[], bool]) -> None:
+        """Load a model.
+
+        Args:
+            command: names it.
+            own: the chat's model.
+            lanes: what runs; it has its turn again once this has returned.
+            cancelled: polled.
+        """
+        self.free(lanes, command.key)
+        self._post(Loading(command.id, "import"))
+
+        def progress(stage: str, done: int, total: int) -> None:
+            self._post(Loading(command.id, stage, done, total))
+
+        model: Model | None = None
+        gc.disable()  # as for the chat's model: see Server._load
+        try:
+            load = Load(command.id, command.model, **{k: v for k, v in command.options.items() if k in _TAKEN})
+            options = _beside(options_of(load), own)
+            loader = find_model(command.model, options, progress=progress, cancelled=cancelled)
+            if cancelled():
+                raise Cancelled
+            if loader.path is not None:
+                check_room(command.model, loader.path, options, command.lanes)
+            drafts = Drafts(load, progress, cancelled)
+            model = loader()
+            drafts.join(model)
+            loaded = LoadedBeside(
+                command.id,
+                command.key,
+                asdict(model.info),
+                refusals(model, drafts),
+                fingerprint(model),
+                fingerprint(own) if own is not None else "",
+            )
+        except BaseException as error:  # see `failure`
+            if model is not None:
+                model.close()
+            self._post(failure(command.id, error, loading=command.model))
+            return
+        finally:
+            gc.freeze()
+            gc.enable()
+        self._guests[command.key] = Guest(model, drafts)
+        self._post(loaded)
+
+    def free(self, lanes: Lanes, key: str = "") -> None:
+        """Free the model of a key, or (empty) all of them, and their lanes."""
+        going = [self._guests.pop(name) for name in tuple(self._guests) if key in ("", name)]
+        for guest in going:
+            lanes.close_of(guest.model)
+            try:
+                guest.close()
+            except BaseException as error:  # its memory goes with the last reference
+                failure(0, error)
+        if going:
+            del guest
+            going.clear()
+            gc.unfreeze()
+            gc.collect()
+            gc.freeze()
+
+
+def _beside(options: LoadOptions, own: Model | None) -> LoadOptions:
+    """Options of the chat's model, for one that is its guest: it needs no longer context, and has no share in RPC servers."""
+    limit = own.info.context if own is not None else None
+    return replace(options, context=None, context_at_most=options.context or limit, rpc="")
+
+
+def fingerprint(model: Model) -> str:
+    """The same for two models whose tokens have the same texts."""
+    digest = sha256()
+    for piece in model.pieces():
+        digest.update(piece.encode("utf-8", "surrogatepass") + b"\0")
+    return digest.hexdigest()

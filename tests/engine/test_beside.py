@@ -1,0 +1,299 @@
+"""Models beside the chat's own: loaded, raced, refused, cancelled, freed; the chat's model and its cache stay."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from specchat.backends.base import UserError
+from specchat.backends.loading import LoadOptions, builtin_gguf, builtin_path
+from specchat.engine import room
+from specchat.engine.beside_messages import LoadBeside, LoadedBeside, UnloadBeside
+from specchat.engine.client import EngineClient
+from specchat.engine.messages import (
+    Cancel,
+    CloseLane,
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    Judge,
+    Judged,
+    Load,
+    Loaded,
+    Loading,
+    PiecesOf,
+    PieceTable,
+    Started,
+    Unloaded,
+)
+
+from ..backends.llama_tiny import needs_llama
+from .helpers import ANSWER, LONG, BareEngine, recorded, steps_of, text_of, until
+
+needs_builtin = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
+
+
+@pytest.fixture
+def engine(log: Path) -> Iterator[BareEngine]:
+    engine = BareEngine(log)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> tuple[str, str]:
+    """Names of two models that answer `hello` differently, with tokens of their own."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    return recorded(tmp_path / "one"), recorded(tmp_path / "two", more={"hello": "Something else entirely 🙂 " * 20})
+
+
+def load(engine: BareEngine, own: str, **guests: str) -> list[Event]:
+    """The chat's model and some beside it; their events."""
+    engine.send(Load(1, own))
+    engine.until(1, Loaded)
+    events = []
+    for id, (key, model) in enumerate(guests.items(), 2):
+        engine.send(LoadBeside(id, key, model))
+        events += engine.until(id, LoadedBeside, Failed)
+    return events
+
+
+def said(engine: BareEngine, id: int, prompt: str = "hello", **more: str) -> str:
+    """What a lane answers."""
+    engine.send(Generate(id, prompt=prompt, **more))  # type: ignore[arg-type]
+    events = engine.until(id, Finished, Failed)
+    assert isinstance(events[-1], Finished), events[-1]
+    return text_of(events, id)
+
+
+def test_lanes_of_two_models_answer_each_with_its_own(engine: BareEngine, models: tuple[str, str]) -> None:
+    loaded = load(engine, models[0], guest=models[1])[-1]
+    assert isinstance(loaded, LoadedBeside)
+    assert (loaded.key, loaded.info["name"]) == ("guest", models[1])
+    assert loaded.unavailable["draft"]
+    assert loaded.tokenizer != loaded.own
+    engine.send(Generate(10, lane="race-1", prompt="hello", method="lookup"))
+    engine.send(Generate(11, lane="race-2", prompt="hello", method="lookup", model="guest"))
+    events: list[Event] = []
+    while len([e for e in events if isinstance(e, Finished)]) < 2:
+        events.append(next(engine.events()))
+    assert text_of(events, 10) == ANSWER
+    assert text_of(events, 11).startswith("Something else entirely 🙂 Something")
+    engine.send(PiecesOf(12), PiecesOf(13, "guest"), PiecesOf(14, "nobody"))
+    tables = [engine.until(id, PieceTable)[-1] for id in (12, 13, 14)]
+    assert [len(table.pieces) > 0 for table in tables if isinstance(table, PieceTable)] == [True, True, False]
+    assert tables[0].pieces != tables[1].pieces  # type: ignore[union-attr]
+
+
+def test_the_same_tokens_have_the_same_fingerprint(engine: BareEngine, models: tuple[str, str]) -> None:
+    loaded = load(engine, models[0], guest=models[0])[-1]
+    assert isinstance(loaded, LoadedBeside)
+    assert loaded.tokenizer == loaded.own
+
+
+def test_models_share_the_device_by_the_time_that_they_take(engine: BareEngine, tmp_path: Path) -> None:
+    slow, fast = tmp_path / "slow", tmp_path / "fast"
+    slow.mkdir()
+    fast.mkdir()
+    load(engine, recorded(fast, pace=0.002), guest=recorded(slow, pace=0.012))
+    engine.send(Generate(10, lane="race-1", prompt="long"), Generate(11, lane="race-2", prompt="long", model="guest"))
+    events: list[Event] = []
+    for event in engine.events():
+        events.append(event)
+        if len(steps_of(events, 11)) == 20:
+            break
+    # Sleeps are never shorter than asked for, but longer ones shift the ratio of 6.
+    assert 60 <= len(steps_of(events, 10)) <= 160
+
+
+def test_the_chats_cache_survives_a_race(engine: BareEngine, models: tuple[str, str]) -> None:
+    load(engine, models[0], guest=models[1])
+    chat = [{"role": "user", "content": "hello"}]
+    engine.send(Generate(10, messages=chat))
+    text = text_of(engine.until(10, Finished), 10)
+    engine.send(Generate(11, lane="race-1", messages=chat, model="guest"))
+    engine.until(11, Finished)
+    engine.send(CloseLane("race-1"), UnloadBeside())
+    chat += [{"role": "assistant", "content": text}, {"role": "user", "content": "short"}]
+    engine.send(Generate(12, messages=chat))
+    events = engine.until(12, Finished)
+    start = next(event for event in events if isinstance(event, Started))
+    assert start.reused > 50
+    assert not [event for event in events if isinstance(event, Unloaded)]
+    engine.send(Generate(13, lane="race-1", messages=chat, model="guest"))
+    failed = engine.until(13, Failed)[-1]
+    assert isinstance(failed, Failed)
+    assert "is not loaded beside" in failed.sentence
+
+
+def test_freeing_a_model_ends_its_answers_alone(engine: BareEngine, models: tuple[str, str]) -> None:
+    load(engine, models[0], guest=models[1], other=models[1])
+    for id, key in ((10, ""), (11, "guest"), (12, "other")):
+        engine.send(Generate(id, lane=f"race-{id}", prompt="long", model=key))
+    engine.until(12, Started)
+    engine.send(UnloadBeside("guest"))
+    finished = engine.until(11, Finished)[-1]
+    assert isinstance(finished, Finished)
+    assert finished.reason == "cancelled"
+    assert [event.reason for event in engine.until(10, Finished) if isinstance(event, Finished)][-1] == "eos"
+    assert said(engine, 20, lane="race-12", model="other")
+
+
+def test_a_lane_that_gets_another_model_begins_with_an_empty_cache(engine: BareEngine, models: tuple[str, str]) -> None:
+    load(engine, models[0], guest=models[1])
+    assert said(engine, 10, lane="race-1") == ANSWER
+    assert said(engine, 11, lane="race-1", model="guest").startswith("Something else")
+    assert said(engine, 12, lane="race-1") == ANSWER
+
+
+def test_a_near_tie_is_judged_by_the_lanes_own_model(engine: BareEngine, models: tuple[str, str]) -> None:
+    load(engine, models[0], guest=models[1])
+    said(engine, 10, lane="race-2", model="guest")
+    engine.send(Judge(11, "race-2", 2, 0))
+    assert isinstance(engine.until(11, Judged, Failed)[-1], Judged)
+
+
+def test_a_model_that_cannot_be_loaded_leaves_what_is_there(
+    engine: BareEngine, models: tuple[str, str], tmp_path: Path
+) -> None:
+    load(engine, models[0], guest=models[1])
+    for id, name in enumerate((str(tmp_path / "none.gguf"), str(tmp_path), "recorded:nowhere.jsonl"), 20):
+        engine.send(LoadBeside(id, f"bad-{id}", name))
+        failed = engine.until(id, Failed, LoadedBeside)[-1]
+        assert isinstance(failed, Failed)
+        assert failed.cause == "user"
+        assert "\n" not in failed.sentence
+    assert said(engine, 30) == ANSWER
+    assert said(engine, 31, lane="race-1", model="guest").startswith("Something")
+
+
+def test_a_new_model_of_the_chat_sends_its_guests_away(engine: BareEngine, models: tuple[str, str]) -> None:
+    load(engine, models[0], guest=models[1])
+    engine.send(Load(40, models[1]))
+    engine.until(40, Loaded)
+    engine.send(Generate(41, prompt="hello", lane="race-1", model="guest"))
+    assert isinstance(engine.until(41, Failed, Finished)[-1], Failed)
+
+
+@needs_builtin
+def test_loading_can_be_cancelled(engine: BareEngine, models: tuple[str, str]) -> None:
+    load(engine, models[0])
+    engine.send(LoadBeside(20, "guest", "builtin", {"device": "cpu", "backend": "transformers"}), Cancel(20))
+    events = engine.until(20, Failed, LoadedBeside)
+    assert events[-1] == Failed(20, "cancelled", "Loading builtin was cancelled.")
+    assert said(engine, 21) == ANSWER
+
+
+def huge(folder: Path) -> Path:
+    """A folder with four terabytes of weights that take no room: the file is sparse."""
+    folder.mkdir()
+    config = json.loads((builtin_path() / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes((builtin_path() / name).read_bytes())
+    size = 1 << 42
+    header = json.dumps({"model.embed_tokens.weight": {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, size]}}).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        file.truncate(8 + len(header) + size)
+    return folder
+
+
+@needs_builtin
+def test_a_model_that_does_not_fit_is_refused_before_it_is_read(
+    engine: BareEngine, models: tuple[str, str], tmp_path: Path
+) -> None:
+    try:
+        folder = huge(tmp_path / "huge")
+    except OSError:
+        pytest.skip("this file system holds no sparse file of 4 TB")
+    load(engine, models[0])
+    engine.send(LoadBeside(20, "guest", str(folder), {"device": "cpu"}, lanes=2))
+    *before, failed = engine.until(20, Failed, LoadedBeside)
+    assert isinstance(failed, Failed)
+    assert failed.cause == "user"
+    assert "does not fit beside the chat's model: it takes about 4398" in failed.sentence
+    assert failed.sentence.endswith("race a smaller model, or close other programs.")
+    assert not [event for event in before if isinstance(event, Loading) and event.stage == "weights"]
+    assert said(engine, 21) == ANSWER
+
+
+@needs_builtin
+def test_every_pane_adds_the_memory_of_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    import psutil
+
+    class Memory:
+        available = 100_000_000
+
+    monkeypatch.setattr(psutil, "virtual_memory", Memory)
+    options = LoadOptions(device="cpu", backend="transformers", context_at_most=2048)
+    room.check_room("builtin", builtin_path(), options, 1)
+    with pytest.raises(UserError, match=r"^builtin does not fit .* what 64 panes will write\), and 100 MB are free in memory"):
+        room.check_room("builtin", builtin_path(), options, 64)
+
+
+@needs_llama
+@pytest.mark.skipif(not builtin_gguf().is_file(), reason="the built-in GGUF file is absent")
+def test_a_gguf_files_cache_counts_as_long_as_its_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    import psutil
+
+    class Memory:
+        available = 60_000_000
+
+    monkeypatch.setattr(psutil, "virtual_memory", Memory)
+    room.check_room("small", builtin_gguf(), LoadOptions(device="cpu", context_at_most=256), 4)
+    with pytest.raises(UserError, match="does not fit beside the chat's model"):
+        room.check_room("small", builtin_gguf(), LoadOptions(device="cpu", context_at_most=2048, kv_type="f32"), 16)
+
+
+@needs_llama
+@needs_builtin
+def test_the_built_in_model_races_on_both_runtimes(log: Path) -> None:
+    with EngineClient(log=log) as client:
+        events = list(client.stream(client.load("builtin", device="cpu", threads=1, backend="llama.cpp")))
+        assert isinstance(events[-1], Loaded), events[-1]
+        id = client.next_id()
+        client.send(LoadBeside(id, "guest", "builtin", {"device": "cpu", "threads": 1, "backend": "transformers"}))
+        loaded = list(client.stream(id))[-1]
+        assert isinstance(loaded, LoadedBeside), loaded
+        assert (loaded.info["backend"], loaded.tokenizer) == ("transformers", loaded.own)
+        prompt = "What is a token tree?"
+        ids = [client.generate(prompt, lane=f"race-{n}", model=key, max_tokens=24) for n, key in enumerate(("", "guest"))]
+        seen: list[Event] = []
+        until(client, seen, lambda seen: {e.id for e in seen if isinstance(e, Finished)} >= set(ids), 60)
+        one, other = (text_of(seen, id) for id in ids)
+        assert len(one) > 20
+        # Eight bits against 32: the texts begin alike, and may part at a near tie.
+        assert one[:12] == other[:12]
+
+
+@needs_builtin
+def test_a_killed_engine_loads_the_chats_model_first_and_then_its_guest(log: Path, models: tuple[str, str]) -> None:
+    with EngineClient(log=log) as client:
+        assert isinstance(list(client.stream(client.load(models[0])))[-1], Loaded)
+        assert client.pid is not None
+        import os
+        import signal
+
+        os.kill(client.pid, signal.SIGKILL)
+        seen: list[Event] = []
+        until(client, seen, lambda seen: any(isinstance(e, Failed) and e.cause == "died" for e in seen))
+        id = client.next_id()
+        client.send(LoadBeside(id, "guest", models[1]))
+        events = list(client.stream(id))
+        assert [type(e) for e in events if isinstance(e, Loaded | LoadedBeside)] == [Loaded, LoadedBeside]
+        answer = client.generate("hello", model="guest", lane="race-1")
+        assert text_of(list(client.stream(answer)), answer).startswith("Something")
+
+
+def test_long_answers_of_guests_are_cancelled_within_a_step(engine: BareEngine, models: tuple[str, str]) -> None:
+    load(engine, models[0], guest=models[1])
+    engine.send(Generate(10, lane="race-1", prompt="long", model="guest"), Cancel(10))
+    finished = engine.until(10, Finished)
+    assert len(text_of(finished, 10)) < len(LONG)
