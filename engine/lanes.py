@@ -66,7 +66,7 @@ class Lane:
 
 
 class Lanes:
-    """All lanes, of whatever models. `advance` gives one forward pass to the lane that has computed least.
+    """All lanes of a model. `advance` gives one forward pass to the lane that has computed least.
 
     Every method posts events rather than raising: what goes wrong in one answer costs that answer alone.
     """
@@ -94,9 +94,6 @@ class Lanes:
             sentence = "An answer is still being written here: wait for it or cancel it first."
             self._post(Failed(request.id, "user", sentence))
             return
-        if lane is not None and lane.conversation.model is not model:  # another model's cache is of no use
-            self._discard(lane)
-            lane = None
         try:
             if model is None:
                 raise UserError("No model is loaded: load one first.")
@@ -114,11 +111,11 @@ class Lanes:
                 acceptance=Acceptance.parse(request.accept),
                 max_tokens=request.max_tokens,
                 stops=stops_of(request.stop, request.stop_regex),
+                ends=gap.ends if gap else (),
+                anchor=gap.anchor if gap else (),
             )
         except BaseException as error:  # see `failure`
             self._fail(lane, request.id, error)
-                ends=gap.ends if gap else (),
-                anchor=gap.anchor if gap else (),
             return
         lane.id, lane.generation, lane.answered, lane.busy_seconds = request.id, generation, generation, 0.0
         lane.paused, lane.due = request.paused, 0
@@ -194,11 +191,6 @@ class Lanes:
         if lane := self._lanes.get(name):
             self.cancel(lane.id)
             self._discard(lane)
-
-    def close_of(self, model: Model) -> None:
-        """Free the lanes of one model."""
-        for name in [lane.name for lane in self._lanes.values() if lane.conversation.model is model]:
-            self.close_lane(name)
 
     def cancel_all(self) -> None:
         """End every running answer."""

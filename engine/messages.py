@@ -11,8 +11,6 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, get_args
 
-from .beside_messages import LoadBeside, LoadedBeside, UnloadBeside
-
 
 @dataclass(slots=True)
 class Load:
@@ -55,10 +53,10 @@ class Generate:
     prompt: str | None = None
     messages: list[dict[str, str]] | None = None
     raw: bool = False
-    method: str = "greedy"
-    settings: dict[str, Any] = field(default_factory=dict)
     suffix: str | None = None
     """With a prompt: fill in what stands between the two; both are shortened to what the context holds."""
+    method: str = "greedy"
+    settings: dict[str, Any] = field(default_factory=dict)
     sampling: dict[str, Any] = field(default_factory=dict)
     accept: str = "exact"
     """When a draft token is accepted, as `decoders.base.Acceptance.parse` takes it."""
@@ -69,8 +67,6 @@ class Generate:
     """As if Watch had been sent."""
     paused: bool = False
     """As if Pause had been sent."""
-    model: str = ""
-    """Key of a LoadBeside; empty for the chat's model."""
     fresh: bool = False
     """The drafters begin with empty pools, as in a lane of its own: what they learned from an answer to the same prompt would let
     them repeat it."""
@@ -124,8 +120,6 @@ class PiecesOf:
     """Ask for the text of every token. Answered by PieceTable."""
 
     id: int
-    model: str = ""
-    """As in Generate."""
 
 
 @dataclass(slots=True)
@@ -217,14 +211,14 @@ class Started:
     label: str
     prompt_tokens: int
     reused: int
+    dropped: list[int] = field(default_factory=list)
+    """With a suffix: tokens left out at the beginning of the prompt, and at the end of the suffix."""
 
 
 @dataclass(slots=True)
 class Prefilling:
     """Prompt tokens evaluated so far, of `total`: all of the prompt but its last token, which the first step evaluates."""
 
-    dropped: list[int] = field(default_factory=list)
-    """With a suffix: tokens left out at the beginning of the prompt, and at the end of the suffix."""
     id: int
     done: int
     total: int
@@ -371,28 +365,12 @@ class Failed:
 
 
 Command = (
-    Load
-    | LoadBeside
-    | UnloadBeside
-    | Generate
-    | Switch
-    | Cancel
-    | Pause
-    | Advance
-    | Watch
-    | PiecesOf
-    | Count
-    | Judge
-    | CloseLane
-    | Unload
-    | Work
-    | Quit
+    Load | Generate | Switch | Cancel | Pause | Advance | Watch | PiecesOf | Count | Judge | CloseLane | Unload | Work | Quit
 )
 Event = (
     Ready
     | Loading
     | Loaded
-    | LoadedBeside
     | Started
     | Prefilling
     | Steps
