@@ -66,7 +66,7 @@ class Lane:
 
 
 class Lanes:
-    """All lanes of a model. `advance` gives one forward pass to the lane that has computed least.
+    """All lanes, of whatever models. `advance` gives one forward pass to the lane that has computed least.
 
     Every method posts events rather than raising: what goes wrong in one answer costs that answer alone.
     """
@@ -94,6 +94,9 @@ class Lanes:
             sentence = "An answer is still being written here: wait for it or cancel it first."
             self._post(Failed(request.id, "user", sentence))
             return
+        if lane is not None and lane.conversation.model is not model:  # another model's cache is of no use
+            self._discard(lane)
+            lane = None
         try:
             if model is None:
                 raise UserError("No model is loaded: load one first.")
@@ -191,6 +194,11 @@ class Lanes:
         if lane := self._lanes.get(name):
             self.cancel(lane.id)
             self._discard(lane)
+
+    def close_of(self, model: Model) -> None:
+        """Free the lanes of one model."""
+        for name in [lane.name for lane in self._lanes.values() if lane.conversation.model is model]:
+            self.close_lane(name)
 
     def cancel_all(self) -> None:
         """End every running answer."""

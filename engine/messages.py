@@ -11,6 +11,8 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, get_args
 
+from .beside_messages import LoadBeside, LoadedBeside, UnloadBeside
+
 
 @dataclass(slots=True)
 class Load:
@@ -67,6 +69,8 @@ class Generate:
     """As if Watch had been sent."""
     paused: bool = False
     """As if Pause had been sent."""
+    model: str = ""
+    """Key of a LoadBeside; empty for the chat's model."""
     fresh: bool = False
     """The drafters begin with empty pools, as in a lane of its own: what they learned from an answer to the same prompt would let
     them repeat it."""
@@ -120,6 +124,8 @@ class PiecesOf:
     """Ask for the text of every token. Answered by PieceTable."""
 
     id: int
+    model: str = ""
+    """As in Generate."""
 
 
 @dataclass(slots=True)
@@ -365,12 +371,28 @@ class Failed:
 
 
 Command = (
-    Load | Generate | Switch | Cancel | Pause | Advance | Watch | PiecesOf | Count | Judge | CloseLane | Unload | Work | Quit
+    Load
+    | LoadBeside
+    | UnloadBeside
+    | Generate
+    | Switch
+    | Cancel
+    | Pause
+    | Advance
+    | Watch
+    | PiecesOf
+    | Count
+    | Judge
+    | CloseLane
+    | Unload
+    | Work
+    | Quit
 )
 Event = (
     Ready
     | Loading
     | Loaded
+    | LoadedBeside
     | Started
     | Prefilling
     | Steps
