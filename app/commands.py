@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..backends.base import UserError
+from .palette import more_entries
 from .settings import changed
 from .slash import pairs, parse, typed
 
@@ -223,3 +224,4 @@ class Commands:
         yield "New chat", "Start afresh; the model stays loaded", chat.new_chat
         yield "Help", "Keys, commands and methods", chat.show_help
         yield "Quit", "Leave specchat", chat.exit
+        yield from more_entries(chat)

@@ -130,10 +130,12 @@ def completions(typed: Line, known: Known, most: int = 40) -> list[Offer]:
 
 
 def _ranked(query: str, found: Iterable[Offer]) -> list[Offer]:
-    """Those that have what was typed; what begins with it comes first, else the order stays."""
+    """Those that have what was typed: what begins with it comes first, its letters one by one count where nothing else does."""
     if not query:
         return list(found)
     scored = [(value, offer) for offer in found if (value := score(query, offer.name)) is not None]
+    whole = [(value, offer) for value, offer in scored if query.casefold() in offer.name.casefold()]
+    scored = whole or scored
     return [
         offer for _, offer in sorted(scored, key=lambda pair: (not pair[1].name.lower().startswith(query.lower()), -pair[0]))
     ]

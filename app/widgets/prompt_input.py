@@ -108,10 +108,13 @@ class PromptInput(TextArea):
         return text
 
     def bring(self, text: str) -> None:
-        """Put an earlier message into the box, as if it had been gone back to; the draft comes after it."""
+        """Put an earlier message into the box, as if it had been gone back to: the draft comes after it. With another text the
+        draft comes before it."""
         if self._at is None:
             self._draft = self.text
         at = len(self.sent) - 1 - self.sent[::-1].index(text) if text in self.sent else None
+        if at is None and self._draft.strip() and self._draft != text:
+            self.sent.append(self._draft)
         self._prefix = ""
         self.put(text)
         self._at = at
