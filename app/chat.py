@@ -27,6 +27,7 @@ from .editor import Editing
 from .history.keeping import Keeping
 from .keymap import ALL
 from .locations import config_folder
+from .models.choosing import Models
 from .notify import Notifying
 from .racing import Racing
 from .saving import Saving
@@ -99,6 +100,7 @@ class SpecchatApp(App[None]):
         self.commands = Commands(self)
         self.saving = Saving(self)
         self.keeping = Keeping(self, keep)
+        self.models = Models(self)
         self.racing = Racing(self)
         self.copying = Copying(self)
         self.editing = Editing(self)

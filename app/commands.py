@@ -86,6 +86,8 @@ class Commands:
                 self.chat.saving.open(file)
             case "open", _:
                 raise UserError("/open takes one file that /export json wrote; a name with spaces goes in quotes.")
+            case "models", words:
+                self.chat.models.browse(" ".join(words))
             case "chats", words:
                 self.chat.keeping.browse(" ".join(words))
             case "rename", words:

@@ -156,7 +156,10 @@ class Dialogue:
         return True
 
     def cancel(self) -> bool:
-        """Stop the answer under way; a queued prompt is handed back by `take_queued`. False if there is none."""
+        """Stop the answer under way, or the load; a queued prompt is handed back by `take_queued`. False if there is neither."""
+        if self.phase == "loading" and self.loading is not None:
+            self.engine.send(Cancel(self.loading.id))
+            return True
         if self.phase not in ("prefill", "writing"):
             return False
         self.engine.send(Cancel(self._answer_id))
@@ -221,12 +224,17 @@ class Dialogue:
         self.switch(name)
         return name
 
-    def load_model(self, spec: str) -> None:
-        """Load a model in place of this one. Another one may have neither this one's draft model nor its revision."""
+    def load_model(self, spec: str, **options: Any) -> None:
+        """Load a model in place of this one. Another one may have neither this one's draft model nor its revision.
+
+        Args:
+            options: of this load and those after it (fields of the engine's `Load`); None for the default.
+        """
         if self.info:
             self._before = (self.model, self.load, self.info, self.unavailable)
         if spec != self.model:
             self.load = {name: value for name, value in self.load.items() if name not in ("draft_model", "revision")}
+        self.load = {**self.load, **options}
         self.model, self.info, self.unavailable = spec, {}, {}
         self.phase, self.loading = "loading", None
         self.engine.load(spec, **self.load)

@@ -42,6 +42,7 @@ CHAT = (
     Key("editor", "alt+e", "editor", "Write the draft in your editor ($VISUAL, $EDITOR)"),
     Key("prompt_search", "ctrl+f", "prompt_search", "Search in what you sent before"),
     Key("export", "alt+s", "export", "Save the chat as a web page, a picture, Markdown or JSON"),
+    Key("models", "alt+m", "models", "Models: choose a target or a draft model, fetch one from the Hub"),
     Key("chats", "alt+h", "chats", "Your chats: search, open, rename, delete"),
     Key("new_chat", "ctrl+l", "new_chat", "Start a new chat; pressed again in the empty one, bring the old one back"),
     Key("scroll_up", "pageup", "scroll_page(-1)", "Scroll the transcript up by a page"),
@@ -110,7 +111,22 @@ CHATS = (
 )
 """Keys of the list of chats. What is typed there is searched for."""
 
-ALL = CHAT + INPUT + INSPECT + RACE + CHATS
+MODELS = (
+    Key("models_leave", "escape,ctrl+c", "leave", "Back to all models, else empty the search, else back to the chat"),
+    Key("models_choose", "enter", "choose", "Load the model under the cursor, fetch it from the Hub, hold a download or go on"),
+    Key("models_above", "up", "move(-1)", "The model above"),
+    Key("models_below", "down", "move(1)", "The model below"),
+    Key("models_page_up", "pageup", "page(-1)", "A page of models up"),
+    Key("models_page_down", "pagedown", "page(1)", "A page of models down"),
+    Key("models_first", "ctrl+home", "end(-1)", "To the first model"),
+    Key("models_last", "ctrl+end", "end(1)", "To the last model"),
+    Key("models_drafts", "ctrl+d", "drafts", "Which models can draft for the one under the cursor, and why others cannot"),
+    Key("models_cancel", "ctrl+x", "cancel", "Give a download up and throw away what came"),
+    Key("models_again", "ctrl+r", "again", "Look for models again"),
+)
+"""Keys of the list of models. What is typed there is searched for."""
+
+ALL = CHAT + INPUT + INSPECT + RACE + CHATS + MODELS
 
 _SIGNS = {
     **{"escape": "esc", "pageup": "pgup", "pagedown": "pgdn"},

@@ -79,6 +79,8 @@ class Settings:
     """System prompt that a chat starts with."""
     history: bool = True
     """Whether chats are kept: true or false."""
+    model_folders: tuple[str, ...] = ()
+    """Folders with models, which the list of models looks into besides the places that it knows."""
     editor: str | None = None
     """Command that opens the draft; $VISUAL or $EDITOR where not set."""
     notify: str = "auto"

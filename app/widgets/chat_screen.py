@@ -441,6 +441,10 @@ class ChatScreen(Screen[None]):
         """Choose a format to save the chat in."""
         self.chat.saving.attempt()
 
+    def action_models(self) -> None:
+        """The list of models."""
+        self.chat.models.browse()
+
     def action_chats(self) -> None:
         """The list of chats."""
         self.chat.keeping.browse()

@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from ..cells import width
 from ..dialogue import Method
-from ..keymap import CHAT, CHATS, INPUT, INSPECT, RACE, Key, spell
+from ..keymap import CHAT, CHATS, INPUT, INSPECT, MODELS, RACE, Key, spell
 from ..slash import COMMANDS
 from ..transcript import SHADES
 from .header import LABEL_STYLES
@@ -79,6 +79,8 @@ class HelpScreen(ModalScreen[None]):
             yield Static(self._keys(RACE))
             yield Static("In the list of chats", classes="heading")
             yield Static(self._keys(CHATS))
+            yield Static("In the list of models", classes="heading")
+            yield Static(self._keys(MODELS))
             yield Static("Commands", classes="heading")
             rows = ((f"/{c.name} {c.arguments}".strip(), c.what) for c in COMMANDS)
             yield Static(table(rows, self._cells))

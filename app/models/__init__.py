@@ -1,0 +1,1 @@
+"""The models that there are: found on this machine and on the Hub, what fits, who drafts for whom, downloads."""

@@ -1,0 +1,31 @@
+"""Sizes, counts, times, as people write them."""
+
+from __future__ import annotations
+
+
+def size_of(count: float) -> str:
+    """Bytes: `4.1 GB`, `380 MB`."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size * 0.9995:
+            number = count / size
+            return f"{number:.0f} {unit}" if number >= 99.5 else f"{number:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def count_of(count: float) -> str:
+    """Parameters in three digits: `6.75M`, `8.03B`."""
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g}{unit}"
+    return f"{count:.0f}" if count else ""
+
+
+def time_of(seconds: float) -> str:
+    """A time that is left: `40 s`, `3 min`, `2 h 10 min`."""
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes and hours < 24 else f"{hours} h"

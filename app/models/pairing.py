@@ -1,0 +1,58 @@
+"""Which model can draft for which, and why not: judged from the files, by the rule that the methods themselves apply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...backends.base import UserError
+from ...backends.loading import BUILTIN
+from ...backends.vocabulary import difference
+from ..cells import fit, one_line
+from .found import Found, Library
+
+MOST_SHARE = 0.7
+"""Of the target's parameters: a draft model with more of them cannot be fast enough to pay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """Whether a model can draft for a target."""
+
+    able: bool
+    reason: str = ""
+    """A sentence: why not, or what is in doubt."""
+
+
+def pair(library: Library, target: Found, draft: Found) -> Pairing:
+    """Whether a model can draft for a target. Reads both vocabularies, so it blocks."""
+    if draft.problem:
+        return Pairing(False, draft.problem)
+    if same(target, draft):
+        return Pairing(False, "This is the target itself.")
+    ours, theirs = target.card.parameters, draft.card.parameters
+    if ours and theirs > ours * MOST_SHARE:
+        larger = "larger than" if theirs > ours else "as large as" if theirs == ours else "hardly smaller than"
+        return Pairing(False, f"It is {larger} the target, so drafting with it could only cost time.")
+    try:
+        left, right = library.vocabulary(target.spot.path), library.vocabulary(draft.spot.path)
+    except UserError as error:
+        return Pairing(True, f"Whether they share a vocabulary is not known before they are loaded: {error}")
+    i = difference(left, right)
+    if i is None:
+        return Pairing(True)
+    sizes = f" ({len(left):,} tokens against {len(right):,})" if len(left) != len(right) else ""
+    return Pairing(
+        False, f"Its vocabulary is another one{sizes}: token {i} is {_shown(left.text(i))} there, {_shown(right.text(i))} here."
+    )
+
+
+def same(one: Found, other: Found) -> bool:
+    """Whether two entries are one model; the built-in one is, on either runtime."""
+    if one.spot.path == other.spot.path:
+        return True
+    return one.spot.spec == other.spot.spec == BUILTIN
+
+
+def _shown(text: str) -> str:
+    """A token in quotes."""
+    return f"“{fit(one_line(text), 16) if text.strip() else text.replace(chr(10), '⏎')}”"

@@ -1,0 +1,213 @@
+"""Where models lie: the places that other programs put them into, and folders that the user names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...backends import ollama
+from ...backends.gguf_hub import IGNORED, PART, files_of
+from ...backends.loading import BUILTIN, BUILTIN_DRAFT, builtin_gguf, builtin_path
+from ...backends.model_card import quantization_in
+from ..locations import hub_cache
+
+DEPTH = 4
+"""Folders below each other that are looked into."""
+
+MOST_FOLDERS = 2000
+"""Folders of one place that are looked into: a chat may be started in a home folder."""
+
+PLACES = ("Built in", "Recently used", "This folder", "Your folders", "Hugging Face cache", "LM Studio", "Ollama")
+"""In the order in which they are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A model that lies somewhere, not looked into yet."""
+
+    place: str
+    """One of PLACES."""
+    spec: str
+    """What loads it."""
+    path: Path
+    """Its folder or GGUF file."""
+    title: str
+    """What it is called in a list."""
+    backend: str = "auto"
+    revision: str | None = None
+    remark: str = ""
+    """Why there is nothing more to tell (a place that may not be read); `path` is not looked into then."""
+
+
+def spots(recent: Sequence[str] = (), named: Sequence[str] = (), here: Path | None = None) -> Iterator[Spot]:
+    """Every model in a known place, each file once, in the order of PLACES.
+
+    Args:
+        recent: models that were loaded lately, as they were named.
+        named: folders from the settings.
+        here: the current folder.
+    """
+    seen: set[Path] = set()
+    for spot in (
+        *_built_in(),
+        *_recent(recent),
+        *_below("This folder", here or Path.cwd(), depth=2),
+        *(spot for folder in named for spot in _below("Your folders", Path(folder).expanduser())),
+        *_hub(hub_cache()),
+        *(spot for folder in _lm_studio() for spot in _below("LM Studio", folder)),
+        *_ollama(),
+    ):
+        file = _real(spot.path)
+        if spot.place != "Built in" and not spot.remark:
+            if file in seen:
+                continue
+            seen.add(file)
+        yield spot
+
+
+def _real(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return path
+
+
+def _built_in() -> Iterator[Spot]:
+    for name in (BUILTIN, BUILTIN_DRAFT):
+        if builtin_gguf(name).is_file():
+            yield Spot("Built in", name, builtin_gguf(name), name, "llama.cpp")
+        if name == BUILTIN or not builtin_gguf(name).is_file():
+            yield Spot("Built in", name, builtin_path(name), name, "transformers")
+
+
+def _recent(specs: Sequence[str]) -> Iterator[Spot]:
+    for spec in specs:
+        path = Path(spec).expanduser()
+        try:
+            if path.is_absolute() and path.exists():
+                yield Spot("Recently used", spec, path, path.name)
+        except (OSError, ValueError):
+            continue
+
+
+def is_model(folder: Path) -> bool:
+    """Whether a folder holds a transformers model."""
+    return (folder / "config.json").is_file() and next(folder.glob("*.safetensors"), None) is not None
+
+
+def is_first_part(name: str) -> bool:
+    """Whether a file's name is that of a whole GGUF model, or of the first of its parts."""
+    if not name.lower().endswith(".gguf") or any(word.strip("*") in name for word in IGNORED):
+        return False
+    part = PART.search(name[: -len(".gguf")])
+    return part is None or part[0].startswith("-00001-")
+
+
+def _below(place: str, top: Path, depth: int = DEPTH) -> Iterator[Spot]:
+    """Models in a folder and below it; links are followed, hidden folders are not looked into."""
+    waiting, looked = [(top, 0)], set[Path]()
+    while waiting and len(looked) < MOST_FOLDERS:
+        folder, level = waiting.pop(0)
+        real = _real(folder)
+        if real in looked:
+            continue
+        looked.add(real)
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            if is_model(folder):
+                yield Spot(place, str(folder), folder, _title(folder, top))
+        except PermissionError:
+            if level == 0:
+                yield Spot(place, "", folder, str(folder), remark=f"{folder} may not be read by you.")
+            continue
+        except OSError:
+            continue
+        for entry in entries:
+            try:
+                if entry.is_dir():
+                    if level < depth and not entry.name.startswith(".") and entry.name not in ("node_modules", "__pycache__"):
+                        waiting.append((Path(entry.path), level + 1))
+                elif is_first_part(entry.name):
+                    yield Spot(place, entry.path, Path(entry.path), _title(Path(entry.path), top))
+            except OSError:
+                continue
+
+
+def _title(path: Path, top: Path) -> str:
+    """The path below the place it was found in; a GGUF file without its ending."""
+    inner = path.relative_to(top).as_posix() if path != top else path.name or str(path)
+    return inner.removesuffix(".gguf")
+
+
+def _hub(cache: Path) -> Iterator[Spot]:
+    """The repositories in huggingface_hub's cache, at the commit that was fetched last."""
+    try:
+        folders = sorted(entry for entry in cache.iterdir() if entry.name.startswith("models--"))
+    except PermissionError:
+        yield Spot("Hugging Face cache", "", cache, str(cache), remark=f"{cache} may not be read by you.")
+        return
+    except OSError:
+        return
+    for folder in folders:
+        name = folder.name.removeprefix("models--").replace("--", "/")
+        try:
+            snapshot = _snapshot(folder)
+            if snapshot is None:
+                continue
+            if is_model(snapshot):
+                yield Spot("Hugging Face cache", name, snapshot, name, revision=snapshot.name)
+            files = sorted(file.relative_to(snapshot).as_posix() for file in snapshot.rglob("*.gguf"))
+            for file in filter(is_first_part, files):
+                spec = _hub_spec(name, file, files)
+                spot = Spot("Hugging Face cache", spec, snapshot / file, spec, revision=snapshot.name)
+                yield spot if spec else Spot(spot.place, str(spot.path), spot.path, f"{name} · {Path(file).stem}")
+        except OSError:
+            continue
+
+
+def _snapshot(folder: Path) -> Path | None:
+    """The snapshot that `main` is, else the newest."""
+    main = folder / "refs" / "main"
+    snapshots = [entry for entry in (folder / "snapshots").iterdir() if entry.is_dir()]
+    named = main.read_text().strip() if main.is_file() else ""
+    return next(
+        (entry for entry in snapshots if entry.name == named),
+        max(snapshots, key=lambda entry: entry.stat().st_mtime, default=None),
+    )
+
+
+def _hub_spec(name: str, file: str, files: list[str]) -> str:
+    """`owner/name:Q4_K_M` where that leads to this file; empty where it leads to another."""
+    kind = quantization_in(Path(file).name)
+    found = files_of(kind, files) if kind else []
+    return f"{name}:{kind}" if found and found[0] == file else ""
+
+
+def _lm_studio() -> Iterator[Path]:
+    """LM Studio's folders of models, of today and before."""
+    pointer = Path("~/.lmstudio-home-pointer").expanduser()
+    homes = [Path("~/.lmstudio").expanduser(), Path("~/.cache/lm-studio").expanduser()]
+    try:
+        if pointer.is_file() and (named := pointer.read_text(encoding="utf-8", errors="replace")[:4096].strip()):
+            homes.insert(0, Path(named))
+    except OSError:
+        pass
+    for home in dict.fromkeys(homes):
+        if (models := home / "models").is_dir():
+            yield models
+
+
+def _ollama() -> Iterator[Spot]:
+    for folder in ollama.folders():
+        try:
+            for name, file in ollama.listed(folder):
+                if os.access(file, os.R_OK):
+                    yield Spot("Ollama", name, file, name.removeprefix(ollama.PREFIX))
+                else:
+                    yield Spot("Ollama", "", file, name.removeprefix(ollama.PREFIX), remark=f"{file} may not be read by you.")
+        except PermissionError:
+            yield Spot("Ollama", "", folder, str(folder), remark=f"{folder} may not be read by you.")
+        except OSError:
+            continue

@@ -1,0 +1,38 @@
+"""The models that were loaded lately, by the names that loaded them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+
+from ..locations import data_folder
+
+MOST = 20
+
+
+def _file() -> Path:
+    return data_folder() / "recent-models.json"
+
+
+def recent() -> list[str]:
+    """Their names, the latest first."""
+    try:
+        found = json.loads(_file().read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return []
+    return [spec for spec in found if isinstance(spec, str)][:MOST] if isinstance(found, list) else []
+
+
+def remember(spec: str) -> None:
+    """Put one first. What cannot be written is not remembered: nothing depends on it."""
+    known = recent()
+    if known[:1] == [spec]:
+        return
+    file = _file()
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps([spec, *(each for each in known if each != spec)][:MOST]))
+        temporary.replace(file)

@@ -1,0 +1,218 @@
+"""What the list of models shows: rows and details, made safe to draw. Knows nothing of the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ...backends.hub_listing import Offer, Repository
+from ...backends.loading import BUILTIN
+from ...backends.model_card import Card
+from ..cells import one_line
+from ..widgets.model_list import Row
+from .amounts import count_of, size_of, time_of
+from .downloads import Download
+from .fitting import Fit, Needs, Room, judge
+from .found import Found
+from .pairing import Pairing
+from .places import PLACES
+
+NO_DRAFT = "no draft model"
+"""Key of the row that loads a target alone."""
+
+BAR_CELLS = 10
+
+VERDICTS = {
+    "fits": ("✓", "fits", "$success"),
+    "short": ("~", "short", "$warning"),
+    "too large": ("✗", "too large", "$error"),
+    "unknown": ("?", "unknown", "$quiet"),
+}
+"""What is judged → sign, word, style."""
+
+
+def needs_of(card: Card) -> Needs:
+    """Of a model on the disk."""
+    return Needs(card.backend, card.size, card.weight_bytes(4), card.context, card.cache_numbers)
+
+
+def needs_of_offer(repository: Repository, offer: Offer) -> Needs:
+    """Of one on the Hub."""
+    if offer.kind == "gguf":
+        return Needs("llama.cpp", offer.weights, offer.weights, repository.context, repository.cache_numbers)
+    held = repository.parameters * 4 if offer.quantization in ("BF16", "F16") else offer.weights
+    return Needs("transformers", offer.weights, max(held, offer.weights), repository.context, repository.cache_numbers)
+
+
+def fit_of(found: Found, room: Room | None, options: Mapping[str, Any]) -> Fit:
+    """Whether a model on the disk fits; unknown as long as the room is."""
+    if room is None or found.problem:
+        return Fit("unknown")
+    return judge(needs_of(found.card), room, options)
+
+
+def matches(found: Found, text: str) -> bool:
+    """Whether all words of a search are in what is shown of a model."""
+    card, spot = found.card, found.spot
+    runtime = "gguf llama.cpp" if card.backend == "llama.cpp" else "safetensors transformers"
+    shown = f"{spot.title} {spot.place} {card.architecture} {card.quantization} {runtime}".lower()
+    return all(word in shown for word in text.lower().split())
+
+
+def title_of(found: Found) -> str:
+    """What a model is called."""
+    spot = found.spot
+    both = spot.place == "Built in" and spot.spec == "builtin"
+    return one_line(spot.title) + (f" · {spot.backend}" if both else "")
+
+
+def model_row(found: Found, fit: Fit, mark: tuple[str, str] = ("", "")) -> Row:
+    """A model among all."""
+    card = found.card
+    problem = bool(found.problem)
+    return Row(
+        found.key,
+        title_of(found),
+        mark,
+        one_line(card.architecture),
+        count_of(card.parameters),
+        one_line(card.quantization),
+        size_of(card.size) if card.size else "",
+        ("✗", "unusable", "$error") if problem else VERDICTS[fit.verdict],
+        faint=problem,
+    )
+
+
+def all_rows(
+    found: Sequence[Found], room: Room | None, options: Mapping[str, Any], marks: Mapping[object, tuple[str, str]]
+) -> list[Row]:
+    """Every model, under the name of its place."""
+    out: list[Row] = []
+    for place in PLACES:
+        here = [each for each in found if each.spot.place == place]
+        if here:
+            out.append(Row(None, place))
+            out += [model_row(each, fit_of(each, room, options), marks.get(each.key, ("", ""))) for each in here]
+    return out
+
+
+def spaced(rows: Sequence[Row], height: int) -> list[Row]:
+    """Rows with a blank one before each heading but the first, where all of that can be seen at once."""
+    gaps = sum(row.heading for row in rows[1:])
+    if len(rows) + gaps > height:
+        return list(rows)
+    return [each for i, row in enumerate(rows) for each in ((Row(None, ""), row) if i and row.heading else (row,))]
+
+
+def download_rows(downloads: Iterable[Download]) -> list[Row]:
+    """Downloads that are not over."""
+    rows = [_download_row(download) for download in downloads if download.state != "done"]
+    return [Row(None, "Downloads"), *rows] if rows else []
+
+
+def _download_row(download: Download) -> Row:
+    share = download.done / download.total if download.total else 0.0
+    full = min(BAR_CELLS, int(share * BAR_CELLS))
+    bar = "█" * full + "░" * (BAR_CELLS - full)
+    words = {"starting": "asking the Hub", "paused": "paused", "failed": "broke off", "running": ""}[download.state]
+    parts = [words] if words else []
+    if download.state == "running" and download.rate:
+        left = download.seconds_left
+        parts += [f"{size_of(download.rate)}/s", *([f"{time_of(left)} left"] if left is not None else [])]
+    colour = {"paused": "$warning", "failed": "$error"}.get(download.state, "$primary")
+    return Row(
+        ("download", download.spec),
+        one_line(download.spec),
+        ("↓", colour),
+        size=size_of(download.total) if download.total else "",
+        note=" ".join((bar, f"{share:.0%}", " · ".join(parts))).rstrip(),
+        verdict=("", "", colour),
+    )
+
+
+def draft_rows(
+    target: Found, found: Sequence[Found], pairings: Mapping[object, Pairing], marks: Mapping[object, tuple[str, str]]
+) -> list[Row]:
+    """Every model as a draft model for one: those that can, those that nobody has looked at yet, those that cannot, and why."""
+    own = target.spot.spec == BUILTIN
+    alone = Row(
+        NO_DRAFT,
+        "Its own draft model" if own else "No draft model",
+        note="loaded when it is needed" if own else "the target alone",
+    )
+    out = [Row(None, f"To draft for {title_of(target)}"), alone]
+    able = [each for each in found if (p := pairings.get(each.key)) is not None and p.able]
+    waiting = [each for each in found if each.key not in pairings]
+    unable = [each for each in found if (p := pairings.get(each.key)) is not None and not p.able]
+    out += [_draft_row(each, pairings[each.key], marks) for each in able]
+    out += [_draft_row(each, None, marks) for each in waiting]
+    if unable:
+        out.append(Row(None, "Cannot draft for it"))
+        out += [_draft_row(each, pairings[each.key], marks) for each in unable]
+    return out
+
+
+def _draft_row(found: Found, pairing: Pairing | None, marks: Mapping[object, tuple[str, str]]) -> Row:
+    card = found.card
+    if pairing is None:
+        note, style = "looking at its vocabulary …", "$quiet"
+    elif pairing.able:
+        note = one_line(pairing.reason) or "same vocabulary"
+        style = "$warning" if pairing.reason else "$success"
+    else:
+        note, style = one_line(pairing.reason), "$quiet"
+    return Row(
+        found.key,
+        title_of(found),
+        marks.get(found.key, ("", "")),
+        parameters=count_of(card.parameters),
+        size=size_of(card.size) if card.size else "",
+        note=note,
+        verdict=("", "", style),
+        faint=pairing is not None and not pairing.able,
+    )
+
+
+def offer_rows(
+    repository: Repository, room: Room | None, options: Mapping[str, Any], downloads: Mapping[str, Download]
+) -> list[Row]:
+    """What a repository on the Hub offers."""
+    about = [one_line(repository.name), one_line(repository.architecture)]
+    about += [f"{count_of(repository.parameters)} parameters"] if repository.parameters else []
+    out = [Row(None, " · ".join(filter(None, (*about, "on the Hub"))))]
+    if not repository.offers:
+        return [*out, Row(None, one_line(repository.remark))]
+    for offer in repository.offers:
+        download = downloads.get(offer.spec)
+        if download is not None and download.state != "done":
+            out.append(_download_row(download))
+            continue
+        fit = judge(needs_of_offer(repository, offer), room, options) if room is not None else Fit("unknown")
+        here = offer.here or download is not None
+        title = "safetensors" if offer.kind == "safetensors" else offer.spec.partition(":")[2]
+        files = f" · {len(offer.files)} files" if len(offer.files) > 1 else ""
+        out.append(
+            Row(
+                ("offer", offer.spec),
+                one_line(title + files),
+                ("●", "$success") if here else ("", ""),
+                "here" if here else "",
+                count_of(repository.parameters),
+                one_line(offer.quantization),
+                size_of(offer.size),
+                VERDICTS[fit.verdict],
+            )
+        )
+    return out
+
+
+def about(card: Card) -> str:
+    """A model in a line."""
+    parts = [
+        one_line(card.architecture),
+        f"{count_of(card.parameters)} parameters" if card.parameters else "",
+        one_line(card.quantization),
+        "GGUF on llama.cpp" if card.backend == "llama.cpp" else "safetensors on transformers",
+        f"{card.context:,} tokens of context" if card.context else "",
+    ]
+    return " · ".join(filter(None, parts))
