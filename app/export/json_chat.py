@@ -117,12 +117,17 @@ def read_chat(path: Path) -> SavedChat:
     """
     table = read(path, FORMAT, VERSION)
     try:
-        return _chat(table)
+        return chat_of(table)
     except Wrong as error:
         raise UserError(f"{one_line(path.name)} cannot be opened: {one_line(str(error))}.") from None
 
 
-def _chat(table: Table) -> SavedChat:
+def chat_of(table: Table) -> SavedChat:
+    """The chat in an object.
+
+    Raises:
+        Wrong: something is missing or is not as it must be.
+    """
     transcript = Transcript(system=table.optional_text("system"))
     for entry in table.tables("entries"):
         match kind := entry.text("kind"):
