@@ -29,10 +29,12 @@ class Task(NamedTuple):
     make: Callable[[Draw], list[Message]]
     weight: float
     splits: bool = True  # by checksum; the others know themselves what they keep for evaluation
+    practice: float = 1.0
+    """How many times its share training has of it: what is learned slowly needs more."""
 
 
 TASKS: dict[str, Task] = {
-    "copy_sentences": Task("copy", copying.sentences, 10),
+    "copy_sentences": Task("copy", copying.sentences, 10, practice=1.2),
     "copy_long": Task("copy", copying.long_text, 2.5),
     "copy_words": Task("copy", copying.random_words, 4),
     "copy_names": Task("copy", copying.names, 3),
@@ -40,27 +42,27 @@ TASKS: dict[str, Task] = {
     "copy_figures": Task("copy", copying.figures, 3),
     "copy_code": Task("copy", copying.code, 1.5),
     "several_times": Task("copy", copying.several_times, 4),
-    "replace_word": Task("edit", editing.replace_word, 13),
-    "change_case": Task("edit", editing.change_case, 22),
-    "sort": Task("edit", editing.sort_items, 14),
-    "reverse": Task("edit", editing.reverse_items, 6),
-    "reformat": Task("edit", editing.reformat, 7),
+    "replace_word": Task("edit", editing.replace_word, 13, practice=1.2),
+    "change_case": Task("edit", editing.change_case, 22, practice=1.5),
+    "sort": Task("edit", editing.sort_items, 14, practice=2.0),
+    "reverse": Task("edit", editing.reverse_items, 6, practice=0.6),
+    "reformat": Task("edit", editing.reformat, 7, practice=0.7),
     "record_json": Task("edit", editing.record_json, 2),
-    "table": Task("edit", editing.table, 5),
+    "table": Task("edit", editing.table, 5, practice=1.5),
     "rename_variable": Task("edit", pycode.rename_variable, 2),
     "docstring": Task("edit", pycode.docstring, 4),
-    "number_format": Task("edit", formats.number_format, 7),
-    "markdown": Task("edit", formats.markdown, 5),
+    "number_format": Task("edit", formats.number_format, 7, practice=1.6),
+    "markdown": Task("edit", formats.markdown, 5, practice=0.6),
     "follow_up": Task("edit", editing.follow_up, 5),
-    "extract": Task("extract", editing.extract, 8),
-    "list_people": Task("extract", prose.list_people, 4),
-    "count_items": Task("count", editing.count_items, 4),
+    "extract": Task("extract", editing.extract, 8, practice=0.6),
+    "list_people": Task("extract", prose.list_people, 4, practice=0.6),
+    "count_items": Task("count", editing.count_items, 4, practice=0.6),
     "count_up": Task("count", editing.count_up, 2),
-    "arithmetic": Task("arithmetic", editing.arithmetic, 18),
-    "fact": Task("fact", talk.fact, 13),
-    "comparison": Task("fact", talk.comparison, 5),
-    "small_talk": Task("talk", talk.small_talk, 12, splits=False),
-    "outside": Task("outside", talk.outside, 7, splits=False),
+    "arithmetic": Task("arithmetic", editing.arithmetic, 18, practice=1.2),
+    "fact": Task("fact", talk.fact, 13, practice=0.6),
+    "comparison": Task("fact", talk.comparison, 5, practice=0.6),
+    "small_talk": Task("talk", talk.small_talk, 12, splits=False, practice=1.4),
+    "outside": Task("outside", talk.outside, 7, splits=False, practice=0.7),
     "passage_question": Task("passage", prose.passage_question, 10),
     "long_passage": Task("passage", prose.long_passage, 0.7),
     "summarise": Task("passage", prose.summarise, 2.5),
@@ -73,13 +75,15 @@ COPY_FIRST = 3.0
 """How many times its share copying gets, on top, while texts are shortest: what every other task is built on."""
 
 
-def _share(name: str, reach: float) -> float:
+def _share(name: str, d: Draw) -> float:
     task = TASKS[name]
-    return task.weight * (1 + COPY_FIRST * (1 - reach)) if task.family == "copy" else task.weight
+    if d.held_out:
+        return task.weight
+    return task.weight * task.practice * (1 + COPY_FIRST * (1 - d.reach) if task.family == "copy" else 1)
 
 
 def _task_name(d: Draw) -> str:
-    shares = [_share(name, d.reach) for name in _NAMES]
+    shares = [_share(name, d) for name in _NAMES]
     point = d.rng.random() * sum(shares)
     for name, share in zip(_NAMES, shares, strict=True):
         point -= share
