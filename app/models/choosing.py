@@ -100,8 +100,10 @@ class Models:
             ended = self.downloads.news.popleft()
             if ended.state == "failed":
                 self.chat.tell(ended.sentence, "warning")
+                self.chat.notifying.say(ended.sentence)
             elif ended.state == "done":
                 self.chat.tell(f"{ended.spec} is here ({size_of(ended.total)}): /models loads it.")
+                self.chat.notifying.say(f"{ended.spec} is downloaded.")
         if not self.downloads.active and self._news is not None:
             self._news.pause()
 

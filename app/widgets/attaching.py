@@ -165,14 +165,10 @@ def _titles() -> Mapping[str, str]:
 
 def _models() -> Mapping[str, str]:
     """The models that are here already, by the name that loads them."""
-    from ..locations import hub_cache
+    from ..models.places import spots
+    from ..models.recent import recent
 
-    found = {"builtin": "the small model that ships with specchat"}
     try:
-        for folder in sorted(hub_cache().glob("models--*")):
-            kind, _, name = folder.name.partition("--")
-            if kind == "models" and name.isprintable():
-                found[name.replace("--", "/", 1)] = "downloaded before"
-    except OSError:
-        pass
-    return found
+        return {spot.spec: spot.place for spot in spots(recent()) if not spot.remark and spot.spec.isprintable()}
+    except OSError:  # the working folder is gone
+        return {}

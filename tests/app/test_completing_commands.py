@@ -142,8 +142,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("chat.json", "old/my chat.json", "notes.txt"):
         (here / name).write_text("{}")
     monkeypatch.chdir(here)
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    (tmp_path / "hub" / "models--Qwen--Qwen3-0.6B").mkdir(parents=True)
+    (here / "tiny.gguf").write_bytes(b"GGUF")
     monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
     return here
 
@@ -191,12 +190,12 @@ async def test_files_are_completed_with_quotes_where_they_need_them(make_chat: M
         assert app.chat_screen.input.text == "/open 'old/my chat.json'"
 
 
-async def test_models_that_are_here_are_offered(make_chat: Make, engine: Any) -> None:
+async def test_models_that_are_here_are_offered(make_chat: Make, engine: Any, folder: Path) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
-        await type_text(pilot, "/model q")
+        await type_text(pilot, "/model tiny")
         await settle(app, pilot)
-        assert "Qwen/Qwen3-0.6B" in app.chat_screen.query_one(Completion).names
+        assert app.chat_screen.query_one(Completion).names == [str(folder / "tiny.gguf")]
 
 
 async def test_titles_of_chats_are_offered(
