@@ -178,6 +178,14 @@ def run(
         list[str] | None, _option("--stop-regex", "End at a match; may be given several times.", "REGEX")
     ] = None,
     raw: Annotated[bool, _flag("--raw", "Continue the prompt as it is: no chat template.")] = False,
+    suffix: Annotated[
+        str | None, _option("--suffix", "Fill in what stands between the prompt and this text (code models).", "TEXT")
+    ] = None,
+    suffix_file: Annotated[Path | None, _option("--suffix-file", "The same with a file's text.", "FILE")] = None,
+    last: Annotated[bool, _flag("--continue", "Go on with the last chat; the exchange is kept with it.")] = False,
+    resume: Annotated[str | None, _option("--resume", "Go on with the chat of this title or number.", "CHAT")] = None,
+    keep: Annotated[bool, _flag("--keep", "Keep the exchange in the history, as a new chat.")] = False,
+    no_history: Annotated[bool, _flag("--no-history", "Keep nothing of a chat that goes on.")] = False,
     file: Annotated[
         list[Path] | None,
         typer.Option(
@@ -210,9 +218,11 @@ def run(
 
     @FILE in the prompt attaches a file (@@ for an @ that names none); what is piped in beside a prompt is attached too.
 
-    Exit codes: 0 answered, 1 the engine failed, 2 something that the message says how to mend, 130 cancelled with Ctrl-C.
+    Exit codes: 0 answered, 1 the engine failed, 2 something that the message says how to mend, 130 cancelled with Ctrl-C,
+    143 ended with SIGTERM, 141 nobody reads the output any more.
     """
-    from .run import Request, run_once
+    from .run import run_once
+    from .run_request import Request, kept, suffix_of
 
     given = (context.obj or {}) | _given(
         model=model,
@@ -255,6 +265,10 @@ def run(
         as_json=json,
         as_lines=jsonl,
         files=tuple(file or ()),
+        suffix=suffix_of(suffix, suffix_file),
+        go_on=last or resume is not None,
+        chat=resume,
+        keep=kept(last=last, resume=resume, keep=keep, no_history=no_history),
         color=color.value,
     )
     raise typer.Exit(run_once(request))

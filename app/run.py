@@ -5,80 +5,60 @@ from __future__ import annotations
 import json
 import os
 import signal
-import stat
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from types import FrameType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from ..backends.base import UserError
-from ..engine.catalog import get, parse_params
 from ..engine.client import EngineClient
-from ..engine.messages import Event, Failed, Finished, Loaded, Loading, Prefilling, Started, Steps
+from ..engine.messages import Event, Failed, Finished, Loaded, Loading, PiecesOf, Prefilling, Started, Steps
 from .answer import Answer
-from .attachments import Attachment, attach, compose, decoded, read_all
+from .attachments import Attachment
 from .output import Notes, Output, stdout
-from .settings import Settings
+from .run_request import Request, attached, check, prompt_of
 
-ANSWERED, BROKEN, USER, CANCELLED = 0, 1, 2, 130
-"""Exit codes; 130 is what shells give to Ctrl-C."""
+if TYPE_CHECKING:
+    from .kept_run import KeptRun
 
-CLOSED = 141
-"""Exit code where nobody reads our output any more: what shells give to SIGPIPE."""
+ANSWERED, BROKEN, USER = 0, 1, 2
+"""Exit codes. An answer that a signal ended has 128 and the signal's number, as shells give it."""
+
+CANCELLED, ENDED, CLOSED = 130, 143, 141
+"""Those for Ctrl-C (SIGINT), SIGTERM, and nobody reading our output any more (SIGPIPE)."""
 
 POLL_SECONDS = 0.1
 """How often to look for Ctrl-C while no event comes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What `specchat run` was asked to do."""
-
-    prompt: str
-    """The text, or `-` for standard input. Its `@path`s attach files."""
-    settings: Settings
-    explicit: frozenset[str] = frozenset()
-    """The settings that came from the command line."""
-    method_settings: Mapping[str, str] = field(default_factory=dict)
-    """Of `--set`, as typed."""
-    stop_regex: tuple[str, ...] = ()
-    raw: bool = False
-    as_json: bool = False
-    as_lines: bool = False
-    """JSON: an object a step, then the whole as for `as_json`."""
-    files: tuple[Path, ...] = ()
-    """Attached to the prompt."""
-    color: str = "auto"
-
-    @property
-    def plain(self) -> bool:
-        """Whether the answer is printed as text."""
-        return not (self.as_json or self.as_lines)
-
-
 class Interrupts:
-    """Ctrl-C: the first press asks for an end, the second takes it, the engine with it."""
+    """Ctrl-C and SIGTERM: the first asks for an end, the second takes it, the engine with it."""
 
     def __init__(self, client: EngineClient) -> None:
         self._client = client
-        self.asked = False
+        self.asked = 0
+        """The signal; 0 while there was none."""
 
     def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._press)
+        self._before = {number: signal.signal(number, self._press) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def __exit__(self, *exc: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    @property
+    def code(self) -> int:
+        """Exit code of what was ended so."""
+        return ENDED if self.asked == signal.SIGTERM else CANCELLED
 
     def _press(self, number: int, frame: FrameType | None) -> None:
         if not self.asked:
-            self.asked = True
+            self.asked = number
             return
         if pid := self._client.pid:
             os.kill(pid, signal.SIGKILL)
-        os._exit(CANCELLED)
+        os._exit(128 + number)
 
 
 def run_once(request: Request) -> int:
@@ -87,83 +67,69 @@ def run_once(request: Request) -> int:
     Raises:
         UserError: something in the request can be mended.
     """
-    _check(request)
+    check(request)
     stream = stdout()
     output, notes = Output(stream, request.color), Notes(request.color)
-    settings = request.settings
-    answer = Answer(settings.model, settings.method)
-    text, attachments = _attached(request, notes)
-    with EngineClient() as client:
-        # Sent before standard input is read, so that the model loads meanwhile.
-        load = client.load(settings.model, **settings.load_options())
-        prompt = _prompt(request, text, attachments, notes)
-        with Interrupts(client) as interrupts:
-            try:
-                return _Run(request, prompt, client, interrupts, answer, output, notes).to_the_end(load)
-            except BrokenPipeError:
-                # The interpreter flushes standard output once more when it ends.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                return CLOSED
-            except OSError as error:
-                notes.sentence(f"The answer cannot be written ({error.strerror}).")
-                return BROKEN
-
-
-def _check(request: Request) -> None:
-    """Refuse what can be seen to be wrong without the engine: its start takes seconds."""
-    settings = request.settings
-    parse_params(get(settings.method), dict(request.method_settings))
-    if request.prompt != "-" and not request.prompt.strip():
-        raise UserError("The prompt is empty: type something to answer, or - to read it from standard input.")
-    if request.raw and "system" in request.explicit:
-        raise UserError("--raw sends the prompt as it is, without a system prompt: leave out --raw or --system.")
-
-
-def _attached(request: Request, notes: Notes) -> tuple[str, list[Attachment]]:
-    """The prompt, and the files that go with it: of -f first, then those it names."""
-    if request.raw:
-        if request.files:
-            raise UserError("--raw sends the prompt as it is, without files: leave out --raw or -f.")
-        return request.prompt, []  # an @ in code is code
-    text, named = attach(request.prompt)
-    given = [found for path in request.files for found in read_all(path.expanduser(), str(path))]
-    attachments = [*given, *named]
-    for attachment in attachments:
-        if attachment.notice:
-            notes.sentence(attachment.notice)
-    return text, attachments
-
-
-def _prompt(request: Request, text: str, attachments: list[Attachment], notes: Notes) -> str:
-    """What is sent: the attachments, what is piped in beside a prompt, the prompt.
-
-    The newline at the end of a pipe's last line is no part of a chat message.
-    """
-    if request.prompt != "-":
-        if not request.raw and (piped := _piped(notes)) is not None:
-            attachments = [*attachments, piped]
-        return compose(text, attachments)
-    if sys.stdin is None:
-        raise UserError("There is no standard input to read the prompt from: give the prompt itself instead of -.")
-    text = sys.stdin.buffer.read().decode("utf-8", errors="replace")
-    if not text.strip():
-        raise UserError("The prompt on standard input is empty: pipe some text in, or give the prompt itself instead of -.")
-    return compose(text if request.raw else text.rstrip("\n"), attachments)
-
-
-def _piped(notes: Notes) -> Attachment | None:
-    """What a pipe or a file brings on standard input; None for a terminal, /dev/null, or nothing in it."""
     try:
-        kind = os.fstat(sys.stdin.fileno()).st_mode
-    except (AttributeError, OSError, ValueError):
+        text, attachments = attached(request, notes)
+        with EngineClient() as client:
+            # Sent before standard input is read, so that the model loads meanwhile.
+            load = client.load(request.settings.model, **request.settings.load_options())
+            return _answered(request, text, attachments, client, load, output, notes)
+    except KeyboardInterrupt:  # while files or standard input were read
+        return CANCELLED
+
+
+def _answered(
+    request: Request,
+    text: str,
+    attachments: list[Attachment],
+    client: EngineClient,
+    load: int,
+    output: Output,
+    notes: Notes,
+) -> int:
+    """Ask the engine and print; return the exit code."""
+    chat = _chat(request, notes)
+    answer = Answer(request.settings.model, request.settings.method)
+    prompt = prompt_of(request, text, attachments, notes)
+    with Interrupts(client) as interrupts:
+        try:
+            return _Run(request, prompt, client, interrupts, answer, output, notes, chat).to_the_end(load)
+        except BrokenPipeError:
+            # The interpreter flushes standard output once more when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return CLOSED
+        except OSError as error:
+            notes.sentence(f"The answer cannot be written ({error.strerror}).")
+            return BROKEN
+        finally:
+            if chat is not None:
+                for sentence in chat.close("cancelled"):
+                    notes.sentence(sentence)
+
+
+def _chat(request: Request, notes: Notes) -> KeptRun | None:
+    """The chat that the answer belongs to, if to any.
+
+    Raises:
+        UserError: there is no such chat.
+    """
+    keep = request.go_on and request.settings.history if request.keep is None else request.keep
+    if not (request.go_on or keep):
         return None
-    if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind)):
-        return None
-    data = sys.stdin.buffer.read()
-    text, notice = decoded(data, "What was piped in")
-    if notice:
-        notes.sentence(notice)
-    return Attachment("standard input", text, len(data), file=False) if text.strip() else None
+    from .kept_run import KeptRun, opened
+    from .transcript import Transcript
+
+    settings = request.settings
+    if not request.go_on:
+        return KeptRun(settings, Transcript(system=settings.system), write=keep)
+    transcript, sentences = opened(request.chat, settings)
+    for sentence in sentences:
+        notes.sentence(sentence)
+    if "system" in request.explicit:
+        transcript.system = settings.system
+    return KeptRun(settings, transcript, write=keep)
 
 
 class _Run:
@@ -178,6 +144,7 @@ class _Run:
         answer: Answer,
         output: Output,
         notes: Notes,
+        chat: KeptRun | None,
     ) -> None:
         self.request = request
         self.prompt = prompt
@@ -186,9 +153,12 @@ class _Run:
         self.answer = answer
         self.output = output
         self.notes = notes
+        self.chat = chat
         self.id = 0
         """Of the answer, once it is asked for."""
         self.cancelling = False
+        self.more: dict[str, Any] = {}
+        """Of the object of --json, for this request alone."""
 
     def to_the_end(self, load: int) -> int:
         """Follow the events until one ends it; return the exit code."""
@@ -204,6 +174,8 @@ class _Run:
             return code
 
     def _take(self, event: Event, load: int) -> int | None:
+        if self.chat is not None:
+            self.chat.take(event)
         match event:
             case Loading():
                 self.notes.progress(_loading(self.answer.model, event))
@@ -211,6 +183,7 @@ class _Run:
                 self._loaded(event)
             case Started():
                 self.answer.start(event)
+                self._left_out(event)
             case Prefilling():
                 self.notes.progress(f"reading the prompt: {event.done:,} of {event.total:,} tokens")
             case Steps():
@@ -218,13 +191,15 @@ class _Run:
                 self.answer.steps += event.steps
                 if self.request.as_lines:
                     for step in event.steps:
-                        self._data({"text": step.text, "token_ids": list(step.tokens), "drafted": step.drafted})
+                        self._line(step.text, step.tokens, step.drafted, step.accepted, step.method)
                 elif self.request.plain:
                     self.output.write((step.text, step.carried) for step in event.steps)
             case Finished():
                 self.answer.finish(event)
                 if self.request.plain:
                     self.output.tail(event.tail)
+                elif self.request.as_lines and event.tail:
+                    self._line(event.tail, [], 0, 0, self.answer.method)
                 return self._end(event.reason)
             case Failed() if event.id in (load, self.id) or event.cause == "died":
                 return self._failed(event)
@@ -244,33 +219,61 @@ class _Run:
         chosen = dict(settings.methods.get(method, {}))
         if method == settings.method:
             chosen |= self.request.method_settings
+        wish: dict[str, Any] = {
+            "method": method,
+            "settings": chosen,
+            "sampling": asdict(settings.sampling),
+            "accept": settings.accept,
+            "max_tokens": settings.max_tokens,
+            "stop": list(settings.stop),
+        }
         messages = [{"role": "system", "content": settings.system or ""}, {"role": "user", "content": self.prompt}]
         asked: dict[str, Any]
-        if self.request.raw:
-            asked = {"prompt": self.prompt, "raw": True}
+        if self.chat is not None:
+            self.chat.loaded(event.info)
+            if self.chat.write:  # the trees of a chat that is opened again show what single tokens say
+                self.client.send(PiecesOf(self.client.next_id()))
+            asked = {"messages": self.chat.ask(self.prompt, {"model": settings.model, **wish})}
+        elif self.request.alone:
+            asked = {"prompt": self.prompt, "raw": True, "suffix": self.request.suffix}
         else:
             asked = {"messages": messages if settings.system else messages[1:]}
-        self.id = self.client.generate(
-            **asked,
-            method=method,
-            settings=chosen,
-            sampling=asdict(settings.sampling),
-            accept=settings.accept,
-            max_tokens=settings.max_tokens,
-            stop=list(settings.stop),
-            stop_regex=list(self.request.stop_regex),
-        )
+        self.id = self.client.generate(**asked, **wish, stop_regex=list(self.request.stop_regex))
+
+    def _left_out(self, event: Started) -> None:
+        """Say what of a text with a gap did not fit."""
+        before, after = event.dropped or (0, 0)
+        parts = [(before, "at the beginning of the prompt"), (after, "at the end of the suffix")]
+        if said := " and ".join(f"{count:,} tokens {where}" for count, where in parts if count):
+            context = self.answer.info.get("context", 0)
+            self.notes.sentence(
+                f"The context holds {context:,} tokens, so {said} were left out: shorten them, or load the model with a larger "
+                "context (--context)."
+            )
+        if self.request.suffix is not None:
+            self.more["left_out"] = {"prompt": before, "suffix": after}
 
     def _end(self, reason: str) -> int:
         """The answer is over; what there is of it is shown."""
         self.answer.finish_reason = reason
         self.notes.clear()
+        number = None
+        if self.chat is not None:
+            for sentence in self.chat.close(reason):
+                self.notes.sentence(sentence)
+            number = self.chat.number
         if not self.request.plain:
-            self._data(self.answer.as_dict())
+            kept = {"chat": number} if self.chat is not None else {}
+            self._data(self.answer.as_dict() | self.more | kept)
         self.output.end_line()
         if self.answer.steps and self.request.plain and self.output.is_terminal:
-            self.notes.figures(self.answer.figures())
-        return {"cancelled": CANCELLED, "error": BROKEN}.get(reason, ANSWERED)
+            self.notes.figures(self.answer.figures() + (f" · chat {number}" if number is not None else ""))
+        return {"cancelled": self.interrupts.code, "error": BROKEN}.get(reason, ANSWERED)
+
+    def _line(self, text: str, tokens: Sequence[int], drafted: int, accepted: int, method: str) -> None:
+        """A line of --jsonl."""
+        step = {"text": text, "token_ids": list(tokens), "drafted": drafted, "accepted": accepted, "method": method}
+        self._data(step)
 
     def _data(self, data: Mapping[str, Any]) -> None:
         # On a terminal as ASCII: JSON leaves the characters that reorder a line unescaped.
@@ -282,7 +285,7 @@ class _Run:
             self._end("error")
         # The client tells a chat how to go on; here there is nothing to send again.
         self.notes.sentence(event.sentence.partition(" Your chat is kept")[0])
-        return {"user": USER, "cancelled": CANCELLED}.get(event.cause, BROKEN)
+        return {"user": USER, "cancelled": self.interrupts.code}.get(event.cause, BROKEN)
 
 
 def _loading(model: str, event: Loading) -> str:

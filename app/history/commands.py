@@ -74,7 +74,7 @@ def show(chat: Which, json: AsJson = False) -> None:
     from .chats import reading
 
     with reading() as chats:
-        opened = chats.open(_one(chats, chat).id)
+        opened = chats.open(one_chat(chats, chat).id)
     _warn(opened)
     for chunk in chat_json(opened) if json else chat_markdown(opened):
         typer.echo(chunk.encode("utf-8", "backslashreplace"), nl=False)
@@ -90,7 +90,7 @@ def delete(
     from .chats import reading
 
     with reading() as chats:
-        row = _one(chats, chat, deleted=undo)
+        row = one_chat(chats, chat, deleted=undo)
         if undo:
             chats.undelete(row.id)
         else:
@@ -123,7 +123,7 @@ def export(
     palettes, _ = load_themes(config_folder() / "themes")
     path = target(str(file), None)
     with reading() as chats:
-        opened = chats.open(_one(chats, chat).id)
+        opened = chats.open(one_chat(chats, chat).id)
     _warn(opened)
     way = next(way for way in WAYS if way == settings.colours)
     place = export_chat(opened, path, Look(palettes.get(settings.theme, palettes["dark"]), way), force)
@@ -136,7 +136,7 @@ def export(
         typer.echo(f"Saved as {shown(place)}{other}.")
 
 
-def _one(chats: Chats, text: str, deleted: bool = False) -> ChatRow:
+def one_chat(chats: Chats, text: str, deleted: bool = False) -> ChatRow:
     """The chat that is meant.
 
     Raises:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 
@@ -72,8 +75,69 @@ def test_what_cannot_be_attached_is_a_sentence_and_nothing_is_sent(
 
 
 def test_json_lines_are_the_steps_and_then_the_whole(model: str, tmp_path: Path) -> None:
-    lines = [json.loads(line) for line in asked(run(model, tmp_path, "hello", "--jsonl", "--method", "lookup")).splitlines()]
+    lines = [json.loads(line) for line in asked(run(model, tmp_path, "Sum up", "--jsonl", "--method", "lookup")).splitlines()]
     *steps, whole = lines
-    assert len(steps) == whole["steps"] > 0
-    assert [token for step in steps for token in step["token_ids"]] == whole["token_ids"]
-    assert whole["text"].startswith("".join(step["text"] for step in steps))
+    assert all(list(step) == ["text", "token_ids", "drafted", "accepted", "method"] for step in steps)
+    assert "".join(step["text"] for step in steps) == whole["text"]
+    # A step without tokens brings what had been held back to the end.
+    made = [step for step in steps if step["token_ids"]]
+    assert len(made) == whole["steps"] > 0
+    assert len(steps) - len(made) <= 1
+    assert [token for step in made for token in step["token_ids"]] == whole["token_ids"]
+    assert [len(step["token_ids"]) for step in made] == whole["runs"]
+    assert sum(step["drafted"] for step in made) == whole["draft_tokens"] > 0
+    assert sum(step["accepted"] for step in made) == whole["accepted_tokens"] > 0
+    assert {step["method"] for step in steps} == {"lookup"}
+
+
+def test_lines_come_as_they_are_made(model: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "specchat", "run", "hello", "--jsonl", "--model", f"{model}?pace=0.2"]
+    environment = {"PATH": "", "SPECCHAT_CONFIG": str(tmp_path), "SPECCHAT_LOG": str(tmp_path / "log")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        first = json.loads(process.stdout.readline())
+        assert first["token_ids"]
+        assert process.poll() is None
+        # As `| head -1` does.
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_and_what_there_is_is_printed(model: str, tmp_path: Path, number: int, code: int) -> None:
+    command = [sys.executable, "-m", "specchat", "run", "hello", "--jsonl", "--model", f"{model}?pace=0.2"]
+    environment = {"PATH": "", "SPECCHAT_CONFIG": str(tmp_path), "SPECCHAT_LOG": str(tmp_path / "log")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        engine = psutil.Process(process.pid).children()
+        process.send_signal(number)
+        lines = process.stdout.read().splitlines()
+        assert process.stderr.read() == b""
+    assert process.returncode == code
+    assert json.loads(lines[-1])["finish_reason"] == "cancelled"
+    assert engine
+    gone, alive = psutil.wait_procs(engine, timeout=20)
+    assert (len(gone), alive) == (len(engine), [])
+
+
+def test_ctrl_c_while_standard_input_is_read(model: str, tmp_path: Path) -> None:
+    environment = {"PATH": "", "SPECCHAT_CONFIG": str(tmp_path), "SPECCHAT_LOG": str(tmp_path / "log")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "specchat", "run", "-", "--model", model],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment,
+    ) as process:
+        deadline = time.monotonic() + 20
+        while not psutil.Process(process.pid).children() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(0.3)  # it reads from now on
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"")
