@@ -12,6 +12,7 @@ from .colouring import WAYS
 from .completing import Offer, offers
 from .copying import WHAT
 from .dialogue import Method
+from .race_entry import RUNTIMES, split_prompt
 from .slash import COMMANDS, is_command
 
 RULES = (
@@ -76,7 +77,7 @@ def line(before: str) -> Line | None:
     name, space, rest = before[1:].partition(" ")
     if not space:
         return Line("", (), name, 0)
-    if name == "race" and ":" in rest:
+    if name == "race" and split_prompt(rest)[1]:
         return None
     words, word, start = _split(rest)
     return Line(name, tuple(words), word, start + len(name) + 2)
@@ -170,6 +171,10 @@ def _params(method: Method | None, typed: Line) -> list[Offer]:
 
 
 def _race(typed: Line, known: Known) -> list[Offer]:
+    method, at, _ = typed.word.partition("@")
+    if at:
+        runtimes = [Offer(f"{method}@{name}", "this chat's model on that runtime") for name in RUNTIMES]
+        return [Offer(f"{method}@{name}", what) for name, what in known.models.items()] + runtimes
     names = [word for word in typed.words if word in known.methods]
     found = [
         Offer(method.name, method.summary, closes=True)

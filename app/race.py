@@ -1,13 +1,13 @@
-"""A race: two to four methods on one prompt, each in a lane of its own on one device. Lanes, clocks, identity; no widgets."""
+"""A race: two to four methods (or models) on one prompt, each in a lane of its own on one device. No widgets."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from ..engine.beside_messages import LoadedBeside
 from ..engine.messages import (
     Cancel,
     CloseLane,
@@ -20,14 +20,17 @@ from ..engine.messages import (
     Loading,
     Pause,
     Paused,
+    PieceTable,
     Prefilling,
     Started,
-    StepRecord,
     Steps,
 )
-from .cells import one_line
 from .dialogue import Dialogue
-from .race_record import Mark, RaceLane, RaceRecord, pace
+from .race_entry import Entry
+from .race_models import Guest, RaceModels
+from .race_record import Mark, RaceLane, RaceRecord
+from .race_track import Unit, common
+from .racer import Racer
 from .transcript import Answer
 
 FEWEST, MOST = 2, 4
@@ -35,92 +38,6 @@ FEWEST, MOST = 2, 4
 
 NEAR = 0.1
 """Logits: where two tokens are nearer than this, arithmetic in another order may turn one into the other."""
-
-THROUGH = ("eos", "length", "stop", "context")
-"""Reasons with which an answer has reached its end."""
-
-FAVOURITES = ("fusion", "lookup", "auto", "tree", "draft", "recycle", "ngram", "early-exit", "lookahead", "jacobi")
-"""Who is asked to race first."""
-
-FULL = "The context is full: race on a shorter prompt, or load the model with a larger context."
-
-_TEXT_END = ("eos", "length", "stop")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A method that takes part, with its settings."""
-
-    method: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The method with its settings."""
-        return one_line(" ".join((self.method, *(f"{key}={value}" for key, value in self.settings.items()))))
-
-
-@dataclass(slots=True, eq=False)
-class Racer:
-    """One lane. The first of a race is the one that the others are compared with."""
-
-    lane: str
-    """Its name in the engine."""
-    entry: Entry
-    answer: Answer
-    id: int = 0
-    """Of its answer."""
-    tokens: array[int] = field(default_factory=lambda: array("i"))
-    prefill: tuple[int, int] = (0, 0)
-    """Prompt tokens read, of how many."""
-    error: str = ""
-    """Why it could not go on, in a sentence."""
-    started: bool = False
-    paused: bool = False
-    compared: int = 0
-    """Tokens known to be those of the first lane."""
-    position: int | None = None
-    """The first token that differs; None while none does."""
-    gap: float | None = None
-    judging: int = 0
-    """Id of the question how near a tie it was; 0 if none is open."""
-
-    @property
-    def done(self) -> bool:
-        """Its answer has ended, one way or another."""
-        return self.answer.done
-
-    @property
-    def through(self) -> bool:
-        """It has reached the end of its answer."""
-        return self.answer.reason in THROUGH
-
-    @property
-    def seconds(self) -> float:
-        """The lane's own clock: what it has computed, from the prompt on, other lanes' turns left out."""
-        return self.answer.figures.prefill_seconds + self.answer.figures.decode_seconds
-
-    def compare(self, first: Racer) -> None:
-        """Compare the tokens that have come since the last call with the first lane's."""
-        if self.position is not None:
-            return
-        common = min(len(self.tokens), len(first.tokens))
-        # In one piece: the bytes of both as they lie in memory.
-        if self.tokens[self.compared : common] == first.tokens[self.compared : common]:
-            self.compared = common
-        else:
-            while self.tokens[self.compared] == first.tokens[self.compared]:
-                self.compared += 1
-            self.position = self.compared
-            return
-        short, long = (self, first) if len(self.tokens) < len(first.tokens) else (first, self)
-        if short.answer.reason in _TEXT_END and len(long.tokens) > common:
-            self.position = common
-
-    @property
-    def label_is_exact(self) -> bool:
-        """Whether its text is promised to be the plain method's."""
-        return self.answer.label == "identical"
 
 
 class Race:
@@ -131,9 +48,17 @@ class Race:
         prompt: what is answered, as shown.
         messages: what the model is told, the prompt at the end.
         entries: who takes part; the first is compared with.
+        heard: ids of races before: what is still said of them is for nobody else.
     """
 
-    def __init__(self, dialogue: Dialogue, prompt: str, messages: list[dict[str, str]], entries: Sequence[Entry]) -> None:
+    def __init__(
+        self,
+        dialogue: Dialogue,
+        prompt: str,
+        messages: list[dict[str, str]],
+        entries: Sequence[Entry],
+        heard: Collection[int] = (),
+    ) -> None:
         assert FEWEST <= len(entries) <= MOST, "a race is of two to four lanes"
         self.dialogue = dialogue
         self.prompt = prompt
@@ -142,8 +67,14 @@ class Race:
         self.paused = False
         self.loading: Loading | None = None
         """The engine loads the model again, after its end."""
-        self._own: set[int] = set()
+        self.models = RaceModels(dialogue)
+        self._own: set[int] = set(heard)
         """Every id that a lane or a question ever had: what is still said of them is for nobody else."""
+
+    @property
+    def ids(self) -> set[int]:
+        """Every id that the race ever had."""
+        return self._own | self.models.ids
 
     def _racer(self, entry: Entry, lane: str) -> Racer:
         return Racer(lane, entry, Answer(entry.method, self.dialogue.label_of(entry.method)))
@@ -157,15 +88,17 @@ class Race:
             self._close(racer)
             self.racers[i] = self._racer(racer.entry, racer.lane)
         self.paused, self.loading = False, None
+        self._want()
         for racer in self.racers:
             self._run(racer)
 
     def swap(self, index: int, entry: Entry) -> None:
-        """Let another method run in a lane; the others stay as they are."""
+        """Let another method or model run in a lane; the others stay as they are."""
         self._close(self.racers[index])
         self.racers[index] = racer = self._racer(entry, self.racers[index].lane)
+        self._want()
         self._run(racer)
-        self._compare_anew(self.racers if index == 0 else [racer])
+        self._compare()
 
     def add(self, entry: Entry) -> None:
         """One lane more."""
@@ -173,13 +106,17 @@ class Race:
         lane = next(name for n in range(1, MOST + 1) if (name := f"race-{n}") not in used)
         racer = self._racer(entry, lane)
         self.racers.append(racer)
+        self._want()
         self._run(racer)
 
     def remove(self, index: int) -> None:
         """One lane fewer."""
         self._close(self.racers.pop(index))
-        if index == 0:
-            self._compare_anew(self.racers)
+        self._want()
+        self._compare()
+
+    def _want(self) -> None:
+        self.models.want([racer.entry for racer in self.racers])
 
     def pause(self) -> None:
         """Hold every lane, or let them go on."""
@@ -189,17 +126,19 @@ class Race:
                 self.dialogue.engine.send(Pause(racer.id, self.paused))
 
     def cancel(self) -> None:
-        """Stop every lane within a pass; what is there stays."""
+        """Stop every lane within a pass, and what is being loaded; what is there stays."""
+        self.models.cancel()
         for racer in self.racers:
             if not racer.done:
                 self.dialogue.engine.send(Cancel(racer.id))
 
     def close(self) -> None:
-        """Free the lanes; one that runs is cancelled."""
+        """Free the lanes and the models beside the chat's; what runs is cancelled."""
         for racer in self.racers:
             self._close(racer)
             if not racer.done:
                 racer.answer.finish("cancelled")
+        self.models.close()
 
     def _run(self, racer: Racer) -> None:
         dialogue = self.dialogue
@@ -220,6 +159,7 @@ class Race:
                 max_tokens=dialogue.max_tokens,
                 stop=list(dialogue.stop),
                 paused=self.paused,
+                model=racer.entry.key,
             )
         )
 
@@ -234,45 +174,82 @@ class Race:
         return not all(racer.done for racer in self.racers)
 
     @property
+    def unit(self) -> Unit:
+        """What the lanes are compared in: tokens where they are the same for all, else characters."""
+        return "tokens" if self.models.alike({racer.entry.key for racer in self.racers}) else "characters"
+
+    @property
     def expected(self) -> int:
-        """How many tokens a full bar stands for: the length of the first lane's answer, else of one that is through, else the
-        limit, else the next power of two."""
-        lengths = [len(racer.tokens) for racer in self.racers if racer.through]
+        """How much a full bar stands for: the length of the longest answer that is through, else the limit, else the next power
+        of two."""
+        unit = self.unit
+        lengths = [racer.track.amount(unit) for racer in self.racers if racer.through]
         if lengths:
             return max(1, *lengths)
-        ahead = max((len(racer.tokens) for racer in self.racers), default=0)
-        return self.dialogue.max_tokens or max(64, 1 << ahead.bit_length())
+        ahead = max((racer.track.amount(unit) for racer in self.racers), default=0)
+        limit = self.dialogue.max_tokens if unit == "tokens" else None
+        return limit or max(64, 1 << ahead.bit_length())
+
+    @property
+    def model_names(self) -> list[str]:
+        """What each lane's model is called; empty for all where there is one."""
+        return self.models.names([racer.entry for racer in self.racers])
+
+    def reference(self, racer: Racer) -> Racer:
+        """Whose tokens a lane's are compared with: the first lane of its model, which may be itself."""
+        return next(other for other in self.racers if other.entry.key == racer.entry.key)
 
     def mark(self, racer: Racer) -> Mark:
-        """How a lane's tokens compare with the first lane's."""
-        first = self.racers[0]
+        """How a lane's tokens compare with those of the first lane of its model."""
+        first = self.reference(racer)
         if racer is first:
-            return "reference"
+            return "reference" if racer is self.racers[0] else "another model"
         if racer.position is None:
             return "identical" if racer.compared else "unknown"
         if racer.judging:
             return "unknown"
         return "near tie" if racer.gap is not None and racer.gap < NEAR else "lossy"
 
+    @property
+    def finish_line(self) -> int:
+        """The length at which places are given: that of the shortest answer that is through; 0 while there is none."""
+        unit = self.unit
+        return common(amount for racer in self.racers if racer.through and (amount := racer.track.amount(unit)))
+
     def speedup(self, racer: Racer) -> float:
-        """Own time per token of the first lane over a racer's, the prompt's prefill included: what the clocks show. 0 where
-        there is nothing to compare yet."""
-        first = pace(self.racers[0].answer)
-        return pace(racer.answer) / first if first else 0.0
+        """How many times sooner than the first lane a racer had written what both have, by their clocks. 0 where there is
+        nothing to compare yet."""
+        first, unit = self.racers[0], self.unit
+        length = common(each.track.amount(unit) for each in (first, racer))
+        if not self.running and first.through and racer.through:
+            length = min(length, self.finish_line)
+        own = racer.time(length, unit)
+        return first.time(length, unit) / own if own else 0.0
+
+    def _arrival(self, racer: Racer) -> float | None:
+        """Its clock at the finish line; None where it is not through, or wrote nothing."""
+        return racer.time(self.finish_line, self.unit) or None if racer.through else None
 
     def ranking(self) -> list[Racer]:
-        """Those that are through, the soonest by its own clock first; then the others, by how far they got."""
+        """Those that are through, by their clocks at the finish line; then the others, by how far they got."""
         order = {racer.lane: n for n, racer in enumerate(self.racers)}
-        return sorted(
-            self.racers,
-            key=lambda r: (0, r.seconds, order[r.lane]) if r.through else (1, -len(r.tokens), order[r.lane]),
-        )
+        arrivals = {racer.lane: self._arrival(racer) for racer in self.racers}
+
+        def rank(racer: Racer) -> tuple[int, float, int]:
+            arrival = arrivals[racer.lane]
+            if arrival is None:
+                return 1, -racer.track.amount(self.unit), order[racer.lane]
+            return 0, arrival, order[racer.lane]
+
+        return sorted(self.racers, key=rank)
 
     def place(self, racer: Racer) -> int | None:
-        """1 for the first over the line; None where it is not through, or others may still come before."""
-        if not racer.through or any(not other.done and other.seconds < racer.seconds for other in self.racers):
+        """1 for the first over the finish line; None where it is not through, or others may still come before."""
+        arrival = self._arrival(racer)
+        if arrival is None or any(not other.done and other.seconds < racer.seconds for other in self.racers):
             return None
-        return 1 + sum(other.through and other.seconds < racer.seconds for other in self.racers)
+        others = (self._arrival(other) for other in self.racers)
+        return 1 + sum(other < arrival for other in others if other is not None)
 
     def record(self) -> RaceRecord:
         """The race as plain data. Its answers are those of the lanes, not copies."""
@@ -287,28 +264,41 @@ class Race:
                     racer.entry.method,
                     dict(racer.entry.settings),
                     racer.answer,
-                    mark=self.mark(racer),
-                    position=racer.position,
-                    gap=racer.gap,
+                    model,
+                    self.mark(racer),
+                    racer.position,
+                    racer.gap,
+                    # Where a model lies on this disk is nobody else's business.
+                    public(self.models.info(racer.entry.key)) if racer.entry.key else {},
                 )
-                for racer in self.racers
+                for racer, model in zip(self.racers, self._record_models(), strict=True)
             ],
             {} if dialogue.sampling.greedy else asdict(dialogue.sampling),
-            # Where the model lies on this disk is nobody else's business.
-            {key: value for key, value in dialogue.info.items() if key != "path"},
+            public(dialogue.info),
             datetime.now().astimezone().isoformat(timespec="seconds"),
             __version__,
             dialogue.pieces,
+            self.unit,
         )
+
+    def _record_models(self) -> list[str]:
+        """The model of each lane that has one of its own."""
+        return [name if racer.entry.key else "" for racer, name in zip(self.racers, self.model_names, strict=True)]
 
     # What the engine says
 
     def handle(self, event: Event) -> bool:
         """Take in an event; False if it is not about the race."""
         match event:
+            case Loading() | LoadedBeside() | Failed() | PieceTable() if event.id in self.models.ids and not _died(event):
+                self._guest(self.models.handle(event))
+            case LoadedBeside():
+                pass  # of a race before
+            case Loading() if event.id in self._own:
+                pass
             case Loading() if self.running and self.dialogue.info:
                 self.loading = event
-            case Failed(cause="died") if self._own & {event.id, *event.others}:
+            case Failed(cause="died") if self.ids & {event.id, *event.others}:
                 self._died(event.sentence)
             case Judged() | Failed(ended=False) if event.id in self._own:
                 self._judged(event)
@@ -329,44 +319,42 @@ class Race:
         """The lane whose answer this is, unless it has ended."""
         return next((racer for racer in self.racers if racer.id == id and not racer.done), None)
 
+    def _guest(self, guest: Guest | None) -> None:
+        """A model was loaded, or cannot be: then its lanes are told so, and the others run."""
+        if guest is None:
+            return
+        for racer in self.racers:
+            if racer.entry.key != guest.key:
+                continue
+            racer.answer.pieces = guest.pieces
+            if guest.state in ("failed", "cancelled") and not racer.done:
+                racer.error = guest.sentence if guest.state == "failed" else ""
+                racer.answer.finish("error" if guest.state == "failed" else "cancelled")
+        self._compare()
+
     def _progress(self, racer: Racer, event: Started | Prefilling | Steps | Paused | Finished) -> None:
         answer = racer.answer
         match event:
             case Started():
-                answer.method, answer.label, answer.pieces = event.method, event.label, self.dialogue.pieces
+                answer.method, answer.label, answer.pieces = event.method, event.label, self.models.pieces(racer.entry.key)
                 answer.figures.prompt_tokens, answer.figures.reused = event.prompt_tokens, event.reused
                 racer.started = True
             case Prefilling():
                 racer.prefill = (event.done, event.total)
                 answer.figures.prefill_seconds = event.seconds
             case Steps():
-                self._steps(racer, event.steps)
+                racer.add(event.steps)
+                self._compare()
             case Paused():
                 racer.paused = event.paused
             case Finished():
-                answer.finish(event.reason, event.tail)
-                answer.figures.prefill_seconds = event.prefill_seconds
-                if event.busy_seconds > event.prefill_seconds:
-                    answer.figures.decode_seconds = event.busy_seconds - event.prefill_seconds
-                if event.reason == "context":
-                    racer.error = FULL
+                racer.finish(event)
                 self._compare()
 
-    def _steps(self, racer: Racer, steps: Iterable[StepRecord]) -> None:
-        for step in steps:
-            racer.answer.add(step)
-            racer.tokens.extend(step.tokens)
-        self._compare()
-
-    def _compare_anew(self, racers: Iterable[Racer]) -> None:
-        for racer in racers:
-            racer.compared, racer.position, racer.gap, racer.judging = 0, None, None, 0
-        self._compare()
-
     def _compare(self) -> None:
-        first = self.racers[0]
-        for racer in self.racers[1:]:
-            if racer.position is not None:
+        for racer in self.racers:
+            first = self.reference(racer)
+            if racer is first or (racer.position is not None and racer.against is first):
                 continue
             racer.compare(first)
             at = racer.position
@@ -389,32 +377,14 @@ class Race:
             if not racer.done:
                 racer.error = sentence
                 racer.answer.finish("died")
+        self.models.forget()
         self.loading = None
 
 
-def suggested(dialogue: Dialogue, count: int = 3) -> list[str]:
-    """Who might race: the plain method, the one in force, and favourites that this model can run."""
-    able = [name for name in dialogue.methods if name not in dialogue.unavailable]
-    wanted = ["greedy", dialogue.method, *FAVOURITES, *able]
-    return list(dict.fromkeys(name for name in wanted if name in able))[:count]
+def _died(event: Event) -> bool:
+    return isinstance(event, Failed) and event.cause == "died"
 
 
-def talk(dialogue: Dialogue, prompt: str | None) -> tuple[str, list[dict[str, str]]] | None:
-    """What to race on: a prompt as the next message of the chat, or (None) the last one that was sent, with the chat before it.
-
-    Returns:
-        The prompt and what the model is told; None if there is no prompt.
-    """
-    from .transcript import Prompt, Transcript
-
-    transcript = dialogue.transcript
-    entries = list(transcript.entries)
-    if prompt is None:
-        last = next((i for i in reversed(range(len(entries))) if isinstance(entries[i], Prompt)), None)
-        if last is None:
-            return None
-        entries = entries[: last + 1]
-    else:
-        entries.append(Prompt(prompt))
-    asked = next(entry for entry in reversed(entries) if isinstance(entry, Prompt))
-    return asked.text, Transcript(entries, transcript.system).messages()
+def public(info: dict[str, Any]) -> dict[str, Any]:
+    """What is told of a model in files: not where it lies on this disk, which is nobody else's business."""
+    return {key: value for key, value in info.items() if key != "path"}

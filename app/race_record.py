@@ -6,12 +6,22 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .pieces import Pieces
+from .race_track import Track, Unit, common
+from .racer import THROUGH
 from .transcript import Answer
 
-Mark = Literal["reference", "identical", "near tie", "lossy", "unknown"]
-"""How a lane's tokens compare with the first lane's. `unknown`: not both have got as far as that."""
+Mark = Literal["reference", "identical", "near tie", "lossy", "another model", "unknown"]
+"""How a lane's tokens compare with those of the first lane of its model. `unknown`: not both have got as far as that. `another
+model`: the first lane of a model that is not the first lane's, compared with nobody."""
 
-SIGNS: dict[Mark, str] = {"reference": "·", "identical": "≡", "near tie": "≈", "lossy": "≠", "unknown": "?"}
+SIGNS: dict[Mark, str] = {
+    "reference": "·",
+    "identical": "≡",
+    "near tie": "≈",
+    "lossy": "≠",
+    "another model": "◦",
+    "unknown": "?",
+}
 """What a mark is shown as."""
 
 
@@ -30,6 +40,8 @@ class RaceLane:
     """The first token that differs from the first lane's; None where none does."""
     gap: float | None = None
     """How far the two tokens there are apart (logits; with a temperature noisy scores); None where nobody judged."""
+    info: dict[str, Any] = field(default_factory=dict)
+    """What the engine tells of its model, where that is its own."""
 
     @property
     def name(self) -> str:
@@ -44,12 +56,7 @@ class RaceLane:
 
     def clock(self) -> list[float]:
         """The lane's own clock at the end of each run, in seconds [runs]."""
-        out = []
-        now = self.answer.figures.prefill_seconds
-        for run in self.answer.runs:
-            now += run.seconds
-            out.append(now)
-        return out
+        return Track.of(self.answer).clock(self.answer.figures)
 
 
 @dataclass(slots=True)
@@ -69,18 +76,39 @@ class RaceRecord:
     """Of specchat."""
     pieces: Pieces = field(default_factory=Pieces)
     """Token texts for answers that have none of their own."""
+    unit: Unit = "tokens"
+    """What the lanes are compared in."""
+
+    @property
+    def several(self) -> bool:
+        """Whether lanes have models of their own."""
+        return any(lane.model for lane in self.lanes)
+
+    @property
+    def finish_line(self) -> int:
+        """The length at which the lanes are compared: that of the shortest answer that is through; 0 where none is."""
+        amounts = (Track.of(lane.answer).amount(self.unit) for lane in self.lanes if lane.answer.reason in THROUGH)
+        return common(amount for amount in amounts if amount)
+
+    def arrival(self, lane: RaceLane) -> float:
+        """A lane's own clock at the finish line; 0 where it never got there."""
+        return Track.of(lane.answer).time(self.finish_line, self.unit, lane.answer.figures)
 
     def speedup(self, lane: RaceLane) -> float:
-        """Own time per token of the first lane over a lane's, the prompt's prefill included: what the clocks show. 0 where
-        nothing can be compared yet."""
-        return pace(lane.answer) / first if self.lanes and (first := pace(self.lanes[0].answer)) else 0.0
+        """How many times sooner than the first lane a lane had written what both have, by their clocks. 0 where nothing can be
+        compared."""
+        first, other = self.lanes[0].answer, lane.answer
+        tracks = Track.of(first), Track.of(other)
+        length = common(track.amount(self.unit) for track in tracks)
+        if first.reason in THROUGH and other.reason in THROUGH:
+            length = min(length, self.finish_line)
+        own = tracks[1].time(length, self.unit, other.figures)
+        return tracks[0].time(length, self.unit, first.figures) / own if own else 0.0
+
+    def speed(self, lane: RaceLane, unit: Unit | None = None) -> float:
+        """What a lane wrote, per second of its own clock, the prompt's prefill included."""
+        return Track.of(lane.answer).amount(unit or self.unit) / lane.seconds if lane.seconds > 0 else 0.0
 
     def ranking(self) -> list[RaceLane]:
         """The lanes, the fastest first; equals in their order."""
-        return sorted(self.lanes, key=lambda lane: -pace(lane.answer))
-
-
-def pace(answer: Answer) -> float:
-    """Tokens per second of own compute, the prefill included."""
-    seconds = answer.figures.prefill_seconds + answer.figures.decode_seconds
-    return answer.figures.tokens / seconds if seconds > 0 else 0.0
+        return sorted(self.lanes, key=lambda lane: -self.speedup(lane))

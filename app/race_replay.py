@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from time import monotonic
 
-from .race import Racer
+from .race_track import Unit
+from .racer import Racer
 
 SPEEDS = (1.0, 0.25, 4.0)
 """How fast, in the order in which a key goes through them."""
@@ -29,17 +29,7 @@ class Replay:
         self.paused = False
         self._now = now
         self._since, self._passed = now(), 0.0
-        self._clocks = [self._clock(racer) for racer in racers]
-        self._tokens = [[0, *accumulate(run.tokens for run in racer.answer.runs)] for racer in racers]
-
-    @staticmethod
-    def _clock(racer: Racer) -> list[float]:
-        """When each run was there."""
-        start = racer.answer.figures.prefill_seconds
-        times = list(accumulate((run.seconds for run in racer.answer.runs), initial=start))[1:]
-        # What the engine did between two steps is in no step, but on the lane's clock.
-        stretch = (racer.seconds - start) / (times[-1] - start) if times and times[-1] > start else 1.0
-        return [start + (time - start) * stretch for time in times]
+        self._clocks = [racer.track.clock(racer.answer.figures) for racer in racers]
 
     @property
     def time(self) -> float:
@@ -75,10 +65,6 @@ class Replay:
         # Rounding must not keep the last run from the line.
         return len(racer.answer.runs) if time >= racer.seconds else bisect_right(self._clocks[index], time)
 
-    def tokens(self, index: int, runs: int) -> int:
-        """How many tokens those are."""
-        return self._tokens[index][runs]
-
-    def decode_seconds(self, index: int, runs: int) -> float:
-        """What they took."""
-        return self._clocks[index][runs - 1] - self.racers[index].answer.figures.prefill_seconds if runs else 0.0
+    def amount(self, index: int, runs: int, unit: Unit = "tokens") -> int:
+        """How much those are."""
+        return self.racers[index].track.amount(unit, runs)

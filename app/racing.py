@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..backends.base import UserError
-from .race import FEWEST, MOST, Entry, Race, suggested, talk
+from .race import FEWEST, MOST, Race
+from .race_entry import Entry, split_model
+from .race_subject import suggested, talk
 from .slash import is_command, pairs
 
 if TYPE_CHECKING:
@@ -14,7 +16,10 @@ if TYPE_CHECKING:
     from .widgets.menu import Item
     from .widgets.race_screen import RaceScreen
 
-USAGE = "/race takes methods, each with its settings, and perhaps a prompt: /race greedy lookup max_ngram=4 : PROMPT."
+USAGE = (
+    "/race takes methods, each with its settings or on another model, and perhaps a prompt: /race greedy lookup max_ngram=4 "
+    "greedy@MODEL : PROMPT."
+)
 
 
 class Racing:
@@ -24,6 +29,8 @@ class Racing:
         self.chat = chat
         self.screen: RaceScreen | None = None
         """The race on the screen."""
+        self._heard: set[int] = set()
+        """Ids of all races before."""
 
     @property
     def running(self) -> bool:
@@ -74,7 +81,7 @@ class Racing:
         self.chat.push_screen(RaceSetup(self.items(), suggested(dialogue), text, source), chosen)
 
     def command(self, arguments: list[str]) -> None:
-        """What /race does: `METHOD key=value … METHOD … : PROMPT`, all of it optional.
+        """What /race does: `METHOD key=value … METHOD@MODEL … : PROMPT`, all of it optional.
 
         Raises:
             UserError: it cannot be done; nothing has changed.
@@ -97,28 +104,40 @@ class Racing:
         dialogue = self.chat.dialogue
         given: list[tuple[str, list[str]]] = []
         for word in words:
-            if "=" not in word:
+            if "=" not in word or "@" in word.partition("=")[0]:
                 given.append((word, []))
             elif given:
                 given[-1][1].append(word)
             else:
                 raise UserError(f"{word} has no method before it: {USAGE}")
         entries = []
-        for name, settings in given:
+        for word, settings in given:
+            name, model, backend = split_model(word, dialogue.model, dialogue.info)
             if name not in dialogue.methods:
                 get(name)  # raises with the nearest name
-            if reason := dialogue.unavailable.get(name):
+            if word.endswith("@"):
+                raise UserError(f"{word} names no model: {USAGE}")
+            if not (model or backend) and (reason := dialogue.unavailable.get(name)):
                 raise UserError(f"{name} cannot run on this model: {reason}")
             own = {**dialogue.settings.get(name, {}), **pairs(settings, USAGE)}
             if settings:
                 parse_params(get(name), own)
-            entries.append(Entry(name, own))
-        if len(entries) == 1:  # a single one races the plain method
-            rival = next(name for name in suggested(dialogue, MOST) if name != entries[0].method)
-            entries.insert(0, Entry(rival, dict(dialogue.settings.get(rival, {}))))
+            entries.append(Entry(name, own, model, backend))
+        if len(entries) == 1:
+            entries.insert(0, self._rival(entries[0]))
         if len(entries) > MOST:
             raise UserError(f"A race has {FEWEST} to {MOST} lanes, not {len(entries)}: leave some out.")
         return entries
+
+    def _rival(self, entry: Entry) -> Entry:
+        """Whom a single entry races: on another model the chat's own with the same method, else the plain method."""
+        dialogue = self.chat.dialogue
+        if entry.key and entry.method not in dialogue.unavailable:
+            return Entry(entry.method, entry.settings)
+        rival = next((name for name in suggested(dialogue, MOST) if name != entry.method or entry.key), None)
+        if rival is None:
+            raise UserError("This model can run one method only: name another model to race against, as in greedy@MODEL.")
+        return Entry(rival, dict(dialogue.settings.get(rival, {})))
 
     def _possible(self) -> None:
         dialogue = self.chat.dialogue
@@ -128,8 +147,6 @@ class Racing:
             raise UserError("The model is still being loaded: race when it is ready.")
         if dialogue.phase != "ready":
             raise UserError("No model is loaded to race on: /model NAME loads one.")
-        if len(suggested(dialogue, FEWEST)) < FEWEST:
-            raise UserError("This model can run one method only: there is nobody to race against.")
 
     def _subject(self, prompt: str) -> tuple[str, list[dict[str, str]], str]:
         """Prompt, messages, and where the prompt is from."""
@@ -154,13 +171,14 @@ class Racing:
         from .widgets.race_screen import RaceScreen
 
         chat = self.chat
-        race = Race(chat.dialogue, prompt, messages, entries)
+        race = Race(chat.dialogue, prompt, messages, entries, self._heard)
         screen = self.screen = RaceScreen(race, chat.settings.keymap)
 
         def left(_: None) -> None:
             self.screen = None
             # The race still hears what the engine says of its lanes, so that nobody else need know.
             race.close()
+            self._heard |= race.ids
             chat.changed()
 
         chat.dialogue.listener = race.handle

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..backends.base import UserError
+from .race_entry import split_prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def parse(text: str) -> tuple[str, list[str]]:
         hint = f"did you mean /{near[0]}?" if near else f"there are {', '.join('/' + known for known in _NAMES)}."
         raise UserError(f"There is no command /{name}: {hint}")
     # A prompt is no list of words: quotes in it are its own.
-    rest, colon, prompt = rest.partition(":") if name == "race" else (rest, "", "")
+    rest, colon, prompt = split_prompt(rest) if name == "race" else (rest, "", "")
     try:
         return name, [*shlex.split(rest), *((":", prompt.strip()) if colon else ())]
     except ValueError:

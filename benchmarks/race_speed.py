@@ -13,7 +13,9 @@ import time
 
 from specchat.app.catalog import known_methods
 from specchat.app.dialogue import Dialogue
-from specchat.app.race import Entry, Race, Racer
+from specchat.app.race import Race
+from specchat.app.race_entry import Entry
+from specchat.app.racer import Racer
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import CloseLane, Finished, Generate
 

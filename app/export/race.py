@@ -10,7 +10,10 @@ from typing import Any, NamedTuple, get_args
 
 from ...backends.base import UserError
 from ..cells import one_line, sanitise
+from ..race_models import short_name
 from ..race_record import SIGNS, Mark, RaceLane, RaceRecord
+from ..race_track import SHORT, Track, Unit
+from ..racer import THROUGH
 from ..transcript import Answer
 from ..widgets.blocks import figures_lines
 from .json_chat import answer_json, dump, read_answer
@@ -19,25 +22,36 @@ from .reading import Table, Wrong, read
 from .record import frozen
 
 FORMAT = "specchat race"
-VERSION = 1
+VERSION = 2
+"""The newest that can be read. 2 has lanes of several models; a race of one is still written as 1, which older readers know."""
+
+CLOCK = "Seconds and speeds are by each lane's own clock, the prompt's prefill included; figures below a text leave it out."
 
 ENDLESS = 1e9
 """A gap from here on stands for a token that could not have been chosen at all."""
+
+UNITS: tuple[Unit, ...] = get_args(Unit)
 
 _WIDE = 1 << 20
 
 
 class Finish(NamedTuple):
-    """A lane when the first one crossed the line."""
+    """A lane when the first one crossed the finish line: the length of the shortest answer."""
 
     lane: RaceLane
+    name: str
+    """With its model, where the lanes' models differ."""
     share: float
     """How far it had got, by its own clock: 0 to 1."""
     seconds: float
-    tokens_per_second: float
+    amount: int
+    """Of its whole text, in tokens or characters."""
+    speed: float
+    """Of that, per second of its own clock."""
+    unit: Unit
     tokens_per_step: float
     speedup: float
-    """Of tokens per second, over the first lane."""
+    """How many times sooner than the first lane it had written what both have."""
 
     @property
     def figures(self) -> list[str]:
@@ -45,7 +59,7 @@ class Finish(NamedTuple):
         speedup = f"{self.speedup:.2f}×" if self.speedup else "–"
         return [
             f"{self.seconds:.2f} s",
-            f"{self.tokens_per_second:,.1f} tokens/s",
+            f"{self.speed:,.1f} {SHORT[self.unit]}/s",
             f"{self.tokens_per_step:.2f} tokens/step",
             speedup,
         ]
@@ -66,25 +80,46 @@ class Finish(NamedTuple):
 
 
 def photo_finish(record: RaceRecord) -> list[Finish]:
-    """Each lane at the moment at which the first of them was done, in the lanes' order."""
-    through = [
-        lane
-        for lane in record.lanes
-        if lane.answer.figures.tokens and lane.answer.reason in ("eos", "length", "stop", "context")
+    """Each lane at the moment at which the first of them crossed the finish line, in the lanes' order."""
+    unit, length = record.unit, record.finish_line
+    tracks = [Track.of(lane.answer) for lane in record.lanes]
+    through = [lane.answer.reason in THROUGH for lane in record.lanes]
+    arrivals = [
+        track.time(length, unit, lane.answer.figures) if done else 0.0
+        for lane, track, done in zip(record.lanes, tracks, through, strict=True)
     ]
-    line = min((lane.seconds for lane in through), default=0.0)
-    longest = max((lane.answer.figures.tokens for lane in record.lanes), default=0)
+    moment = min(filter(None, arrivals), default=0.0)
+    longest = max((track.amount(unit) for track in tracks), default=0)
     out = []
-    for lane in record.lanes:
-        figures = lane.answer.figures
-        total = figures.tokens if lane in through else longest
-        if lane in through and lane.seconds <= line:
+    for lane, track, arrival, name in zip(record.lanes, tracks, arrivals, called(record), strict=True):
+        if arrival and arrival <= moment:
             share = 1.0
+        elif moment:
+            share = min(1.0, track.amount(unit, bisect_right(lane.clock(), moment)) / length)
         else:
-            runs = bisect_right(lane.clock(), line) if through else len(lane.answer.runs)
-            share = min(1.0, sum(run.tokens for run in lane.answer.runs[:runs]) / total) if total else 0.0
-        out.append(Finish(lane, share, lane.seconds, figures.tokens_per_second, figures.tokens_per_step, record.speedup(lane)))
+            share = track.amount(unit) / longest if longest else 0.0
+        amount, steps = track.amount(unit), lane.answer.figures.tokens_per_step
+        speed = record.speed(lane)
+        out.append(Finish(lane, name, share, lane.seconds, amount, speed, unit, steps, record.speedup(lane)))
     return out
+
+
+def called(record: RaceRecord) -> list[str]:
+    """What each lane is called; lanes on the race's own model have its name too where others have their own."""
+    own = short_name(str(record.info.get("name") or record.model)) if record.several else ""
+    return [f"{lane.name} on {own}" if own and not lane.model else lane.name for lane in record.lanes]
+
+
+def remarks(record: RaceRecord) -> list[str]:
+    """What must be known to read the figures, a sentence each."""
+    amounts = {Track.of(lane.answer).amount(record.unit) for lane in record.lanes if lane.answer.reason in THROUGH} - {0}
+    said = []
+    if record.unit == "characters":
+        said.append("The lanes' tokens are not the same, so they are compared in characters.")
+    if len(amounts) > 1:
+        line = f"{record.finish_line:,} {record.unit}"
+        said.append(f"The lanes wrote texts of different lengths: they are compared at {line}, where the shortest ends.")
+    return [*said, CLOCK]
 
 
 def frozen_race(record: RaceRecord) -> RaceRecord:
@@ -101,18 +136,23 @@ def race_markdown(record: RaceRecord) -> Iterator[str]:
     """The file's text."""
     what = [plain(text) for text in (str(record.info.get("name") or record.model), record.saved) if text]
     yield f"# specchat race{': ' if what else ''}{' · '.join(what)}\n\n{quoted(record.prompt)}\n\n"
-    yield "| lane | seconds | tokens/s | tokens/step | speedup | tokens |\n|---|---:|---:|---:|---:|---|\n"
-    for finish in photo_finish(record):
+    unit = SHORT[record.unit]
+    yield f"| lane | seconds | {unit}/s | tokens/step | speedup | {unit} | compared |\n|---|---:|---:|---:|---:|---:|---|\n"
+    finishes = photo_finish(record)
+    for finish in finishes:
         cells = [
-            plain(finish.lane.name),
+            plain(finish.name),
             *(words.split(" ")[0] for words in finish.figures),
+            f"{finish.amount:,}",
             plain(f"{finish.mark} {finish.where}"),
         ]
         yield f"| {' | '.join(cells)} |\n"
-    for number, lane in enumerate(record.lanes, 1):
-        yield f"\n## {number}. {plain(lane.name)}\n"
-        if number > 1 and lane.mark == "identical":
-            yield "\n*Token for token the text of the first lane.*\n"
+    yield "".join(f"\n{plain(said)}\n" for said in remarks(record))
+    for number, (lane, finish) in enumerate(zip(record.lanes, finishes, strict=True), 1):
+        yield f"\n## {number}. {plain(finish.name)}\n"
+        first = next(i for i, other in enumerate(record.lanes, 1) if other.model == lane.model)
+        if number > first and lane.mark == "identical":
+            yield f"\n*Token for token the text of {'the first lane' if first == 1 else f'lane {first}'}.*\n"
         elif said := closed(inert(sanitise(lane.answer.text)).strip("\n")):
             yield f"\n{said}\n"
         yield f"\n`{one_line(' '.join(figures_lines(lane.answer, _WIDE))).replace('`', chr(39))}`\n"
@@ -122,13 +162,14 @@ def race_json(record: RaceRecord) -> Iterator[str]:
     """The file's text: a lane to a line, a run to a line."""
     head = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": VERSION if record.several else 1,
         "specchat": record.version,
         "saved": record.saved,
         "model": record.model,
         "info": record.info,
         "sampling": record.sampling,
         "prompt": record.prompt,
+        **({"unit": record.unit} if record.several else {}),
     }
     yield "{" + "".join(f"\n {dump(key)}: {dump(value)}," for key, value in head.items()) + '\n "lanes": ['
     for i, lane in enumerate(record.lanes):
@@ -139,6 +180,7 @@ def race_json(record: RaceRecord) -> Iterator[str]:
             "mark": lane.mark,
             "position": lane.position,
             "gap": lane.gap,
+            **({"info": lane.info} if lane.info else {}),
         }
         yield ",\n  " if i else "\n  "
         yield from answer_json(lane.answer, lane.answer.pieces if len(lane.answer.pieces) else record.pieces, more)
@@ -161,9 +203,18 @@ def read_race(path: Path) -> RaceRecord:
             table.table("info", {}).data,
             table.text("saved", ""),
             table.text("specchat", ""),
+            unit=_unit(table),
         )
     except Wrong as error:
         raise UserError(f"{one_line(path.name)} cannot be opened: {one_line(str(error))}.") from None
+
+
+def _unit(table: Table) -> Unit:
+    unit = table.text("unit", "tokens")
+    found = next((each for each in UNITS if each == unit), None)
+    if found is None:
+        raise Wrong(f"unit is none of {', '.join(UNITS)}")
+    return found
 
 
 def _read_lane(table: Table) -> RaceLane:
@@ -181,4 +232,5 @@ def _read_lane(table: Table) -> RaceLane:
         found,
         None if table.data.get("position") is None else table.count("position"),
         None if table.data.get("gap") is None else table.number("gap"),
+        table.table("info", {}).data,
     )

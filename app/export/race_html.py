@@ -8,12 +8,12 @@ from ..cells import one_line
 from ..race_record import RaceRecord
 from .html import STYLE, figures, head, legend, spans, text, top
 from .look import Look
-from .race import Finish, photo_finish
+from .race import Finish, photo_finish, remarks
 
-MARKS = {"reference": "", "identical": "same", "near tie": "bad", "lossy": "worse", "unknown": ""}
+MARKS = {"reference": "", "identical": "same", "near tie": "bad", "lossy": "worse", "another model": "", "unknown": ""}
 """How alike a lane is → class."""
 
-HINT = "The bars stand where each lane was, by its own clock, when the first was done."
+HINT = "The bars stand where each lane was, by its own clock, when the first was there."
 
 RACE_STYLE = (
     STYLE.replace("94ch", "200ch")
@@ -118,10 +118,10 @@ def race_html(record: RaceRecord, look: Look) -> Iterator[str]:
     finishes = photo_finish(record)
     for number, finish in enumerate(finishes):
         yield _bar(number, finish, look)
-    yield f'</div>\n<div class="controls"><span>{HINT}</span></div>\n<div class="panes">\n'
+    yield f'</div>\n<div class="controls"><span>{text(" ".join([HINT, *remarks(record)]))}</span></div>\n<div class="panes">\n'
     for finish in finishes:
         lane = finish.lane
-        yield f'<section class="pane" data-end="{lane.seconds * 1000:.0f}"><h2>{text(lane.name)} '
+        yield f'<section class="pane" data-end="{lane.seconds * 1000:.0f}"><h2>{text(finish.name)} '
         yield f'<small><span class="{MARKS[lane.mark]}">{text(finish.mark)}</span> {text(finish.where)}</small></h2>\n'
         yield '<div class="answer">'
         yield from spans(lane.answer, look, lane.clock())
@@ -134,7 +134,7 @@ def _bar(number: int, finish: Finish, look: Look) -> str:
     won = ' class="won"' if finish.share >= 1 else ""
     bar = f'<div class="bar" style="width: {finish.share:.1%}; background: {look.palette.run(number)}"></div>'
     return (
-        f"<span{won}>{text(finish.lane.name)}</span>"
+        f"<span{won}>{text(finish.name)}</span>"
         f'<div class="track">{bar}</div>'
         f'<span class="number seconds">{seconds}</span><span class="number detail">{speed}</span>'
         f'<span class="number detail">{steps}</span><span class="number gain detail">{gain}</span>\n'

@@ -9,7 +9,7 @@ from ..race_record import RaceRecord
 from ..transcript import Prompt
 from .canvas import Canvas
 from .look import Look
-from .race import Finish, model_of, photo_finish
+from .race import Finish, model_of, photo_finish, remarks
 from .svg import LEFT, draw_head, draw_legend, draw_row, wrapped
 
 WIDTHS = {1: 88, 2: 56, 3: 46}
@@ -24,7 +24,14 @@ HEAD = 2.4
 GAP = 4
 """Cells between two lanes."""
 
-_MARKS = {"reference": "quiet", "identical": "success", "near tie": "warning", "lossy": "error", "unknown": "quiet"}
+_MARKS = {
+    "reference": "quiet",
+    "identical": "success",
+    "near tie": "warning",
+    "lossy": "error",
+    "another model": "quiet",
+    "unknown": "quiet",
+}
 
 
 def race_svg(record: RaceRecord, look: Look) -> Iterator[str]:
@@ -35,7 +42,8 @@ def race_svg(record: RaceRecord, look: Look) -> Iterator[str]:
     prompt = wrapped(Prompt(record.prompt), wide - LEFT - 1)
     blocks = [wrapped(lane.answer, cells) for lane in record.lanes]
     finishes = photo_finish(record)
-    bars = len(finishes) * 1.5 + 1.5
+    notes = remarks(record)[:-1]
+    bars = len(finishes) * 1.5 + 1.5 + len(notes) * 1.2
     legend = 1.5 if look.legend() else 0
     texts = max((block.height for block in blocks), default=0)
     canvas = Canvas(look)
@@ -46,6 +54,8 @@ def race_svg(record: RaceRecord, look: Look) -> Iterator[str]:
         yield draw_row(canvas, LEFT, wide - LEFT - 1, y + index, prompt, prompt.row(index))
     y += prompt.height
     yield from _bars(canvas, wide, y, finishes)
+    for number, note in enumerate(notes):
+        yield canvas.text(0, y + len(finishes) * 1.5 + number * 1.2, fit(note, wide), "quiet")
     y += bars
     for number, (finish, block) in enumerate(zip(finishes, blocks, strict=True)):
         left = number * (cells + GAP)
@@ -61,7 +71,7 @@ def race_svg(record: RaceRecord, look: Look) -> Iterator[str]:
 
 def _bars(canvas: Canvas, wide: int, y: float, finishes: list[Finish]) -> Iterator[str]:
     """A bar for each lane, as long as it had got when the first one crossed the line at the right."""
-    names = [fit(one_line(finish.lane.name), 26) for finish in finishes]
+    names = [fit(one_line(finish.name), 38) for finish in finishes]
     figures = [finish.figures for finish in finishes]
     columns = [max((width(row[i]) for row in figures), default=0) for i in range(4)]
     first = max(map(width, names), default=0) + 2
@@ -85,7 +95,7 @@ def _bars(canvas: Canvas, wide: int, y: float, finishes: list[Finish]) -> Iterat
 def _pane(canvas: Canvas, left: float, cells: int, y: float, number: int, finish: Finish) -> str:
     """The line above a lane's text."""
     mark = finish.mark
-    name = fit(one_line(finish.lane.name), cells - width(mark) - 4)
+    name = fit(one_line(finish.name), cells - width(mark) - 4)
     return (
         canvas.box(left - 0.6, y - 0.1, cells + 1.2, "surface", 1.2, 4)
         + canvas.box(left, y + 0.28, 0.9, f"lane{number}", 0.44, 2)

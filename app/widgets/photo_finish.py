@@ -10,8 +10,10 @@ from textual.widget import Widget
 
 from ..cells import fit, width
 from ..charts import percent
-from ..race import Race, Racer
+from ..race import Race
 from ..race_record import SIGNS
+from ..race_track import SHORT, Unit
+from ..racer import Racer
 from ..transcript import REASONS
 from .race_pane import PLACES, eighths, in_words, lane_colour
 
@@ -29,8 +31,11 @@ class Standing:
     name: str
     place: int | None
     seconds: float
-    tokens: int
-    tokens_per_second: float
+    """Its whole clock."""
+    amount: int
+    """Of its text, in tokens or characters."""
+    speed: float
+    """Of `amount`, per second of the clock."""
     tokens_per_step: float
     acceptance: float | None
     speedup: float
@@ -39,18 +44,29 @@ class Standing:
     mark_style: str
     reason: str = ""
     """Why it did not get through, in a word or two."""
+    unit: Unit = "tokens"
+    tokens_per_second: float = 0.0
+    """By the clock too; shown beside characters."""
+    line: int = 0
+    """Where the lanes wrote texts of different lengths: that of the shortest, at which places are given."""
+    arrival: float = 0.0
+    """Its clock there."""
 
 
 def mark_words(race: Race, racer: Racer, *, live: bool = False) -> tuple[str, str, str]:
-    """Sign, words and style that say how a lane's tokens compare with the first lane's."""
+    """Sign, words and style that say how a lane's tokens compare with those of the first lane of its model."""
     mark = race.mark(racer)
     where = f"from token {racer.position + 1:,}" if racer.position is not None else ""
     sign = SIGNS[mark]
     match mark:
         case "reference":
             return sign, "reference for the others", "$quiet"
+        case "another model":
+            return sign, "another model", "$quiet"
         case "identical":
-            return sign, "identical so far" if live else "identical", "$success"
+            first = race.racers.index(race.reference(racer))
+            word = f"identical to {first + 1}" if first else "identical"
+            return sign, f"{word} so far" if live else word, "$success"
         case "near tie":
             return sign, f"near tie {where}, gap {racer.gap or 0:.2g}", "$warning"
         case "lossy":
@@ -64,6 +80,9 @@ def mark_words(race: Race, racer: Racer, *, live: bool = False) -> tuple[str, st
 def standings(race: Race) -> list[Standing]:
     """The lanes by rank."""
     numbers = {racer.lane: n for n, racer in enumerate(race.racers, 1)}
+    names = dict(zip((racer.lane for racer in race.racers), called(race), strict=True))
+    unit, line = race.unit, race.finish_line
+    lengths = {racer.track.amount(unit) for racer in race.racers if racer.through} - {0}
     out = []
     for racer in race.ranking():
         figures = racer.answer.figures
@@ -71,11 +90,11 @@ def standings(race: Race) -> list[Standing]:
         out.append(
             Standing(
                 numbers[racer.lane],
-                racer.entry.name,
+                names[racer.lane],
                 race.place(racer),
                 racer.seconds,
-                figures.tokens,
-                figures.tokens_per_second,
+                racer.track.amount(unit),
+                racer.speed(unit),
                 figures.tokens_per_step,
                 figures.acceptance,
                 race.speedup(racer),
@@ -83,9 +102,23 @@ def standings(race: Race) -> list[Standing]:
                 "reference" if racer is race.racers[0] else words,
                 style,
                 "" if racer.through else REASONS.get(racer.answer.reason or "", racer.answer.reason or ""),
+                unit,
+                racer.speed("tokens"),
+                line if len(lengths) > 1 else 0,
+                racer.time(line, unit) if racer.through else 0.0,
             )
         )
     return out
+
+
+def called(race: Race) -> list[str]:
+    """What tells the lanes apart: methods, models, or both."""
+    names, models = [racer.entry.name for racer in race.racers], race.model_names
+    if not any(models):
+        return names
+    if len(set(names)) == 1 and len(set(models)) == len(models):
+        return models
+    return [f"{name} · {model}" for name, model in zip(names, models, strict=True)]
 
 
 def headline(rows: Sequence[Standing]) -> tuple[str, str, list[str]]:
@@ -96,12 +129,20 @@ def headline(rows: Sequence[Standing]) -> tuple[str, str, list[str]]:
     winner = through[0]
     more = []
     first = next(row for row in rows if row.number == 1)
+    what = f" wins in {in_words(winner.seconds)}"
+    if winner.line:
+        # Being done is no merit where less was written: what counts is who was there first.
+        what = f" wins: {winner.line:,} {SHORT[winner.unit]} in {in_words(winner.arrival)}"
     if winner.number != 1 and winner.speedup:
         more.append(f"{winner.speedup:.2f}× the speed of {first.name}")
     if len(through) > 1:
-        ahead = through[1].seconds - winner.seconds
+        ahead = (through[1].arrival - winner.arrival) if winner.line else through[1].seconds - winner.seconds
         more.append(f"{in_words(ahead) if ahead >= 0.0005 else 'a hair'} ahead of {through[1].name}")
-    return winner.name, f" wins in {in_words(winner.seconds)}", more
+    sooner = [row for row in through if row.seconds < winner.seconds and row.amount < winner.amount]
+    if winner.line and sooner:
+        short = min(sooner, key=lambda row: row.seconds)
+        more.insert(0, f"{short.name} was done sooner but wrote {short.amount:,} of {winner.amount:,}")
+    return winner.name, what, more
 
 
 class PhotoFinish(Widget):
@@ -146,19 +187,25 @@ class PhotoFinish(Widget):
 
     def _table(self, room: int) -> list[Content]:
         rows = self.rows
+        line, unit = (rows[0].line, SHORT[rows[0].unit]) if rows else (0, "tokens")
         # Of speed over the first lane; where that has none, of tokens per second.
-        lengths = (
-            [row.speedup or 0.0 for row in rows] if any(row.speedup for row in rows) else [r.tokens_per_second for r in rows]
-        )
+        lengths = [row.speedup or 0.0 for row in rows] if any(row.speedup for row in rows) else [row.speed for row in rows]
         top = max(lengths, default=0.0)
         name = min(max((width(row.name) for row in rows), default=4), 28 if room >= 110 else 16 if room >= 76 else 11)
         # Caption, cells of each row, right-aligned; the least telling last. The name and the bar take what is left.
         columns: list[tuple[str, list[tuple[str, str]]]] = [
             ("speed", [(f"{row.speedup:.2f}×" if row.speedup else "–", "bold $foreground") for row in rows]),
-            ("clock", [(in_words(row.seconds), "$foreground") for row in rows]),
-            ("tokens/s", [(f"{row.tokens_per_second:,.0f}", "$foreground") for row in rows]),
+            *(
+                [(f"at {line:,}", [(in_words(row.arrival) if row.arrival else "–", "$foreground") for row in rows])]
+                if line
+                else []
+            ),
+            ("clock", [(in_words(row.seconds), "$quiet" if line else "$foreground") for row in rows]),
+            *([(unit, [(f"{row.amount:,}", "$foreground") for row in rows])] if line else []),
+            (f"{unit}/s", [(f"{row.speed:,.0f}", "$foreground") for row in rows]),
+            *([("tokens/s", [(f"{r.tokens_per_second:,.0f}", "$quiet") for r in rows])] if unit != "tokens" else []),
             ("per step", [(f"{row.tokens_per_step:.2f}", "$foreground") for row in rows]),
-            ("tokens", [(f"{row.tokens:,}", "$quiet") for row in rows]),
+            *([] if line else [(unit, [(f"{row.amount:,}", "$quiet") for row in rows])]),
             ("accepted", [("–" if row.acceptance is None else percent(row.acceptance), "$quiet") for row in rows]),
         ]
         marks = [(f"{row.sign} {row.mark}", row.mark_style) for row in rows]

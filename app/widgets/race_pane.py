@@ -10,6 +10,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from ..cells import fit, one_line, width
+from ..race_track import SHORT, Unit
 from ..transcript import Answer
 from .header import LABEL_STYLES
 from .run_text import RunText
@@ -32,11 +33,13 @@ class PaneState:
     """What is promised of its text."""
     doing: str = ""
     """What goes on while there are no figures yet, or what ended it before its end."""
-    tokens: int = 0
+    amount: int = 0
+    """Tokens or characters that it has written."""
     expected: int = 1
-    """Tokens of a full bar."""
+    """Of a full bar."""
     seconds: float = 0.0
-    tokens_per_second: float = 0.0
+    speed: float = 0.0
+    """Of `amount`, per second of the clock."""
     tokens_per_step: float = 0.0
     speedup: float = 0.0
     """Over the first lane; 0 where unknown, and in the first lane."""
@@ -47,6 +50,12 @@ class PaneState:
     place: int | None = None
     running: bool = False
     paused: bool = False
+    model: str = ""
+    """Where the panes' models differ."""
+    unit: Unit = "tokens"
+    """Of `amount`."""
+    tokens_per_second: float = 0.0
+    """By the clock too; shown beside characters."""
 
     @property
     def colour(self) -> str:
@@ -99,12 +108,16 @@ class PaneTitle(Widget):
             right = []
         used = 4 + sum(len(text) for text, _ in right)
         label = f" {state.label}" if state.label else ""
-        name = fit(state.name, max(4, room - used))
+        # The model may take what the method leaves, and half of the row at least.
+        name = fit(state.name, max(4, room - used - min(width(state.model) + 3, room // 2) if state.model else room - used))
+        model = f" · {fit(state.model, room - used - width(name) - 3)}" if state.model else ""
+        used += width(model)
         if len(label) + width(name) + used + 1 <= room:
             right = [(label + " ", f"{LABEL_STYLES.get(state.label, '$quiet')} on $panel"), *right]
             used += len(label) + 1
         gap = " " * max(0, room - used - width(name))
-        return Content.assemble(*left, (f" {name}{gap}", "bold $foreground on $panel"), *right)
+        named = [(f" {name}", "bold $foreground on $panel"), (model, "$foreground on $panel"), (gap, "on $panel")]
+        return Content.assemble(*left, *named, *right)
 
 
 class PaneFoot(Widget):
@@ -121,20 +134,21 @@ class PaneFoot(Widget):
         room, rows = self.size.width, self.size.height
         state = self.state
         if rows >= 3:
-            lines = [self._bar(room), self._figures(room, ("seconds", "speed", "step")), self._compared(room)]
+            lines = [self._bar(room), self._figures(room, ("seconds", "speed", "other", "step")), self._compared(room)]
         elif rows == 2:
             lines = [self._bar(room), self._figures(room, ("sign", "speedup", "seconds", "speed", "step"))]
         else:
-            lines = [self._figures(room, ("sign", "speedup", "seconds", "speed", "tokens"))]
-        if state.doing and not state.tokens:
+            lines = [self._figures(room, ("sign", "speedup", "seconds", "speed", "amount"))]
+        if state.doing and not state.amount:
             lines[-1] = Content.styled(fit(state.doing, room), "$quiet")
         return Content("\n").join(lines)
 
     def _bar(self, room: int) -> Content:
         state = self.state
-        right = f" {state.tokens:,} token{'s' * (state.tokens != 1)}"
+        one = SHORT[state.unit].removesuffix("s")
+        right = f" {state.amount:,} {one}{'s' * (state.amount != 1)}"
         cells = max(4, room - max(11, len(right)))
-        share = state.tokens / state.expected if state.expected else 0.0
+        share = state.amount / state.expected if state.expected else 0.0
         drawn = eighths(share, cells)
         return Content.assemble(
             (drawn + " " * (cells - len(drawn)), f"{state.colour} on $panel"), (right.rjust(room - cells), "$quiet")
@@ -147,11 +161,14 @@ class PaneFoot(Widget):
             "sign": [(state.sign, f"bold {state.mark_style}")],
             "speedup": [(f"{state.speedup:.2f}×" if state.speedup else "", "bold $foreground")],
             "seconds": [(in_words(state.seconds), "bold $foreground")],
-            "speed": [(f"{state.tokens_per_second:,.0f}", "bold $foreground"), (" tokens/s", "$quiet")],
+            "speed": [(f"{state.speed:,.0f}", "bold $foreground"), (f" {SHORT[state.unit]}/s", "$quiet")],
+            "other": [(f"{state.tokens_per_second:,.0f}", "bold $foreground"), (" tokens/s", "$quiet")],
             "step": [(f"{state.tokens_per_step:.2f}", "bold $foreground"), (" tokens/step", "$quiet")],
-            "tokens": [(f"{state.tokens:,}", "bold $foreground"), (" tokens", "$quiet")],
+            "amount": [(f"{state.amount:,}", "bold $foreground"), (f" {SHORT[state.unit]}", "$quiet")],
         }
-        if sum(sum(width(text) for text, _ in parts[name]) + 2 for name in wanted) - 2 > room:
+        if state.unit == "tokens":
+            parts["other"] = []
+        if sum(sum(width(text) for text, _ in parts[name]) + 2 for name in wanted if parts[name]) - 2 > room:
             parts["step"][1] = ("/step", "$quiet")
         line: list[tuple[str, str]] = []
         used = 0

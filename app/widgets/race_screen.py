@@ -16,7 +16,8 @@ from textual.widget import Widget
 
 from ..cells import fit, one_line
 from ..keymap import RACE, display
-from ..race import FEWEST, MOST, Entry, Race
+from ..race import FEWEST, MOST, Race
+from ..race_entry import Entry
 from ..race_replay import Replay
 from .menu import Item, Menu
 from .photo_finish import PhotoFinish, standings

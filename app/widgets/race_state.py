@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from ..race import Race, Racer
+from ..race import Race
+from ..race_models import Guest
 from ..race_record import SIGNS
 from ..race_replay import Replay
+from ..race_track import common
+from ..racer import Racer
 from ..transcript import REASONS
 from .photo_finish import mark_words
 from .race_pane import PaneState
+from .status import STAGES
 
 
 def live_state(race: Race, index: int) -> PaneState:
     """A lane as it is now."""
-    racer = race.racers[index]
-    figures = racer.answer.figures
+    racer, unit = race.racers[index], race.unit
     sign, words, style = mark_words(race, racer, live=racer.position is None and (not racer.done or race.running))
     return PaneState(
         index + 1,
         racer.entry.name,
         racer.answer.label,
         doing_of(race, racer),
-        len(racer.tokens),
+        racer.track.amount(unit),
         race.expected,
         racer.seconds,
-        figures.tokens_per_second,
-        figures.tokens_per_step,
+        racer.speed(unit),
+        racer.answer.figures.tokens_per_step,
         race.speedup(racer) if index else 0.0,
         sign,
         words,
@@ -32,6 +35,9 @@ def live_state(race: Race, index: int) -> PaneState:
         race.place(racer),
         not racer.done,
         race.paused and not racer.done,
+        race.model_names[index],
+        unit,
+        racer.speed("tokens"),
     )
 
 
@@ -43,23 +49,34 @@ def doing_of(race: Race, racer: Racer) -> str:
         return ""
     if race.loading is not None:
         return "the model is being loaded again"
+    if (guest := race.models.loading) is not None:
+        return loading_words(guest) if guest is race.models.get(racer.entry.key) else "waits for a model to be loaded"
     done, total = racer.prefill
     if total > done:
         return f"reading the prompt: {done:,} of {total:,} tokens"
     return "at the start" if racer.started else "getting ready"
 
 
+def loading_words(guest: Guest) -> str:
+    """How far a load is."""
+    event = guest.loading
+    if event is None:
+        return "its model is next to be loaded"
+    stage = event.stage.removeprefix("draft ")
+    draft = " of its draft model" if stage != event.stage else ""
+    share = f" {event.done / event.total:.0%}" if event.total else ""
+    return f"{STAGES.get(stage, stage)}{draft}{share}"
+
+
 def replay_state(race: Race, replay: Replay, index: int, time: float) -> tuple[PaneState, int]:
     """A lane at a moment of the replay, and how many of its runs there are."""
-    racer = race.racers[index]
+    racer, first, unit = race.racers[index], race.racers[0], race.unit
     runs = replay.runs(index, time)
-    tokens = replay.tokens(index, runs)
+    tokens, amount = replay.amount(index, runs), replay.amount(index, runs, unit)
     over = time >= racer.seconds
-    seconds = replay.decode_seconds(index, runs)
-    speed = tokens / seconds if seconds > 0 else 0.0
-    clock, first_clock = min(time, racer.seconds), min(time, race.racers[0].seconds)
-    first = replay.tokens(0, replay.runs(0, time)) / first_clock if first_clock > 0 else 0.0
-    pace = tokens / clock if clock > 0 else 0.0
+    clock = min(time, racer.seconds)
+    length = common((amount, replay.amount(0, replay.runs(0, time), unit)))
+    own = racer.time(length, unit)
     if racer.position is not None and tokens <= racer.position:
         sign, words, style = SIGNS["identical"], "identical so far", "$success"
     else:
@@ -72,17 +89,20 @@ def replay_state(race: Race, replay: Replay, index: int, time: float) -> tuple[P
         racer.answer.label,
         (REASONS.get(racer.answer.reason or "", "") if over and not racer.through else "")
         or ("" if tokens or over else "reading the prompt"),
-        tokens,
+        amount,
         race.expected,
         clock,
-        speed,
+        amount / clock if clock > 0 else 0.0,
         # The last run may be text that had been held back: no step of its own.
         tokens / min(runs, len(racer.answer.log)) if tokens else 0.0,
-        pace / first if index and first else 0.0,
+        first.time(length, unit) / own if index and own else 0.0,
         sign,
         words,
         style,
         race.place(racer) if over else None,
         not over,
         replay.paused and not over,
+        race.model_names[index],
+        unit,
+        tokens / clock if clock > 0 else 0.0,
     ), runs

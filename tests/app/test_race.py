@@ -7,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.app.dialogue import Dialogue
-from specchat.app.race import FULL, Entry, Race, suggested, talk
+from specchat.app.race import Race
+from specchat.app.race_entry import Entry
 from specchat.app.race_replay import Replay
+from specchat.app.race_subject import suggested, talk
+from specchat.app.racer import FULL
 from specchat.app.transcript import Answer, Prompt
 from specchat.engine.messages import (
     Cancel,
@@ -333,8 +336,8 @@ def test_a_replay_gives_each_lane_the_device_to_itself(dialogue: Dialogue, engin
     # 0.1 s of prefill, then four steps in 0.4 s, or two in 0.2 s.
     assert [replay.runs(0, t) for t in (0.05, 0.15, 0.201, 0.35, 0.5)] == [0, 0, 1, 2, 4]
     assert [replay.runs(1, t) for t in (0.15, 0.201, 0.3, 9)] == [0, 1, 2, 2]
-    assert replay.tokens(1, 1) == 2
-    assert replay.decode_seconds(1, 2) == pytest.approx(0.2)
+    assert replay.amount(1, 1) == 2
+    assert replay.amount(1, 1, "characters") == len("1 2 ")
     now = 0.2
     assert replay.time == pytest.approx(0.2)
     replay.faster()
@@ -361,7 +364,7 @@ def test_a_replay_of_a_lane_that_wrote_nothing(dialogue: Dialogue, engine: FakeE
     dialogue.drain()
     replay = Replay(made.racers)
     assert replay.runs(1, 0.0) == 0
-    assert replay.decode_seconds(1, 0) == 0
+    assert replay.amount(1, 0) == 0
 
 
 def test_who_might_race(dialogue: Dialogue) -> None:

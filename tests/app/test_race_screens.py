@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specchat.app.keymap import RACE
-from specchat.app.race import Entry
+from specchat.app.race_entry import Entry
 from specchat.app.race_replay import Replay
 from specchat.app.widgets import race_screen
 from specchat.app.widgets.help_screen import HelpScreen
@@ -370,15 +370,15 @@ async def test_w_plays_the_race_back(make_chat: Make, engine: Any) -> None:
         now += 0.12 + 0.031 * 3 + 0.001
         screen._tick()
         await pilot.pause()
-        assert screen.panes[0].foot.state.tokens == 3
-        assert screen.panes[1].foot.state.tokens > 3
+        assert screen.panes[0].foot.state.amount == 3
+        assert screen.panes[1].foot.state.amount > 3
         assert screen.panes[0].foot.state.place is None
         await pilot.press("s")
         assert screen.replay.speed == 0.25
         await pilot.press("p")
         now += 1000
         screen._tick()
-        assert screen.panes[0].foot.state.tokens == 3
+        assert screen.panes[0].foot.state.amount == 3
         await pilot.press("p")
         first = min(range(3), key=lambda i: screen.race.racers[i].seconds)
         now += (screen.race.racers[first].seconds - screen.replay.time) * 4 + 0.001
@@ -394,7 +394,7 @@ async def test_w_plays_the_race_back(make_chat: Make, engine: Any) -> None:
         await pilot.press("escape")
         assert screen.replay is None
         assert top(pilot) is screen
-        assert screen.panes[0].foot.state.tokens == len(screen.race.racers[0].tokens)
+        assert screen.panes[0].foot.state.amount == len(screen.race.racers[0].tokens)
 
 
 async def test_f_gives_the_texts_more_room(make_chat: Make, engine: Any) -> None:

@@ -15,7 +15,8 @@ from specchat.app.catalog import known_methods
 from specchat.app.dialogue import Dialogue
 from specchat.app.export import export_race
 from specchat.app.export.race import read_race
-from specchat.app.race import Entry, Race
+from specchat.app.race import Race
+from specchat.app.race_entry import Entry
 from specchat.app.race_record import RaceRecord
 from specchat.app.themes import load_themes
 from specchat.backends.base import Sampling
