@@ -22,7 +22,8 @@ MOST_BYTES = 2_000_000
 MOST_FILES = 200
 """Of one folder."""
 
-_MENTION = re.compile(r"""(?<!\S)@(?:"([^"\n]+)"|'([^'\n]+)'|([^\s@"'][^\s]*))""")
+# A quote that is left open ends with its line: a folder's is, when it was completed.
+_MENTION = re.compile(r"""(?<!\S)@(?:"([^"\n]+)(?:"|$)|'([^'\n]+)(?:'|$)|([^\s@"'][^\s]*))""", re.MULTILINE)
 _ESCAPED = re.compile(r"(?<!\S)@@(?=\S)")
 _HEADER = re.compile(r"^Attached (?:file|text): ([^\n]{1,300}) \(([\d,.]+ [kM]?B)\)\n(`{3,})\n", re.MULTILINE)
 _TICKS = re.compile(r"`+")

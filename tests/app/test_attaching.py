@@ -87,6 +87,39 @@ async def test_tab_takes_the_first_and_esc_sends_the_list_away(make_chat: Make, 
         assert app.chat_screen.input.text == "@docs/other.md "
 
 
+async def test_folders_and_several_files_go_with_one_message_but_what_git_ignores_does_not(
+    make_chat: Make, engine: Any, folder: Path
+) -> None:
+    (folder / ".git").mkdir()
+    (folder / ".gitignore").write_text("*.log\n")
+    (folder / "old papers" / "deep").mkdir(parents=True)
+    for name in ("old papers/one.md", "old papers/deep/two.md", "old papers/three.log"):
+        (folder / name).write_text(f"{name}\n")
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await type_text(pilot, "Compare @not")
+        await settle(app, pilot)
+        await pilot.press("tab")
+        await type_text(pilot, "and @old")
+        await settle(app, pilot)
+        offered = app.chat_screen.query_one(Completion)
+        assert offered.names[0] == "old papers/"
+        assert not any(name.endswith(".log") for name in offered.names)
+        await pilot.press("tab")
+        assert app.chat_screen.input.text == 'Compare @notes.txt and @"old papers/'
+        assert "old papers/deep/" in offered.names, "a folder stays open for what is in it"
+        await pilot.press("enter")
+        await settle(app, pilot)
+        content = engine.asked.messages[-1]["content"]
+        attached = [line.split(" (")[0] for line in content.splitlines() if line.startswith("Attached")]
+        assert attached == [
+            "Attached file: notes.txt", "Attached file: old papers/one.md", "Attached file: old papers/deep/two.md"
+        ]  # fmt: skip
+        assert "three.log" not in content
+
+
 async def test_a_missing_file_sends_nothing_and_the_draft_stays(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
