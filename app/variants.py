@@ -1,7 +1,7 @@
 """The ways that a chat went on: where a message was written anew or answered once more, the others are kept.
 
-The transcript's entries are the way that is on the screen. A fork is a place after which there are several; the one on the screen
-is the transcript's own end, the others lie aside. Forks may lie in ends that lie aside: they come back with them.
+The transcript's entries are the way that is on the screen. A fork is a place after which there are several; the one on the
+screen is the transcript's own end, the others lie aside. Forks may lie in ends that lie aside: they come back with them.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Variants:
         return self._forks.get(_key(entries[index - 1] if index else None)) if self._forks else None
 
     def place(self, entries: list[Entry], index: int) -> int:
-        """Where the fork is that an entry is a variant at: before it, or before the notices above it. `index` itself where there
-        is none."""
+        """Where the fork is that an entry is a variant at: before it, or before the notices above it. `index` itself where
+        there is none."""
         from .transcript import Notice
 
         place = index

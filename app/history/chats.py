@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,11 +16,12 @@ from typing import Any
 from ...backends.base import UserError
 from ..cells import fit, one_line, sanitise
 from ..export.record import SavedChat
-from ..transcript import Transcript
+from ..transcript import Entry, Transcript
+from ..variants import Fork
 from .entries import ROW, parts_of, read_entry
 from .schema import loaded, stored
 from .store import Store, trouble
-from .writing import TITLE_CELLS, Saved, Track
+from .writing import TITLE_CELLS, Rows, Saved, Track, rows_of
 
 BEFORE, AFTER = 40, 160
 """Characters of an excerpt before what was found, and from there on."""
@@ -125,8 +126,8 @@ class Chats:
                 if not all(pattern.search(said) for pattern in patterns):
                     continue
                 for row in self.store.db.execute(
-                    f"SELECT {_COLUMNS} FROM places JOIN chats ON chats.id = chat"
-                    " WHERE entry = ? AND deleted_at IS NULL ORDER BY changed DESC",
+                    f"SELECT {_COLUMNS} FROM chats WHERE deleted_at IS NULL AND id IN (SELECT chat FROM places WHERE entry = ?1"
+                    " UNION SELECT chat FROM ends WHERE entry = ?1) ORDER BY changed DESC",
                     (entry,),
                 ):
                     if row[0] not in found and len(found) < limit:
@@ -165,21 +166,22 @@ class Chats:
                     "SELECT system, about, named, title FROM chats WHERE id = ?", (id,)
                 ).fetchone()
                 transcript = Transcript(system=loaded(system) if system is not None else None)
-                saved: list[Saved] = []
+                rows = rows_of(db, id)
+                saved: dict[int, Saved] = {}
                 damaged = 0
-                rows = db.execute(
-                    f"SELECT entries.id, {ROW} FROM places JOIN entries ON entries.id = entry WHERE chat = ? ORDER BY position",
-                    (id,),
-                )
-                for entry_id, *row in rows:
-                    entry, whole = read_entry(tuple(row), parts_of(db, entry_id) if row[0] == "answer" else ())
+                for entry_id in (*rows.path, *(end[-1] for end in rows.ends)):
+                    row = db.execute(f"SELECT {ROW} FROM entries WHERE id = ?", (entry_id,)).fetchone()
+                    entry, whole = read_entry(row, parts_of(db, entry_id) if row[0] == "answer" else ())
                     damaged += not whole
-                    transcript.entries.append(entry)
-                    saved.append(Saved(entry, entry_id))
+                    saved[entry_id] = Saved(entry, entry_id)
             finally:
                 db.execute("COMMIT")
+        transcript.entries += [saved[entry_id].entry for entry_id in rows.path]
+        for fork in _forks(rows, {entry_id: item.entry for entry_id, item in saved.items()}):
+            transcript.variants.put(fork)
         given = loaded(title) if named else ""
-        transcript.track = Track(id, given, given, len(saved), saved=saved, identity=self.store.identity)
+        quiet = len(transcript.entries)
+        transcript.track = Track(id, given, given, quiet, saved=list(saved.values()), rows=rows, identity=self.store.identity)
         told = _about(about)
         return OpenedChat(
             transcript,
@@ -311,6 +313,17 @@ def clean_title(title: str) -> str:
     if not short:
         raise UserError("A title needs a character or more.")
     return short
+
+
+def _forks(rows: Rows, entries: Mapping[int, Entry]) -> Iterator[Fork]:
+    """The places where a chat went on in several ways."""
+    for after, shown in rows.forks:
+        ends: dict[int, list[Entry]] = {shown: []}
+        for before, number, _, entry in rows.ends:
+            if before == after:
+                ends.setdefault(number, []).append(entries[entry])
+        if after == 0 or after in entries:
+            yield Fork(entries.get(after), [ends[number] for number in sorted(ends)], sorted(ends).index(shown))
 
 
 def _row(row: Any) -> ChatRow:

@@ -78,7 +78,7 @@ def text_of(parts: Iterable[bytes]) -> str:
 def read_entry(row: tuple[Any, ...], parts: Iterable[bytes]) -> tuple[Entry, bool]:
     """The entry in a row (the columns of ROW) and its parts; and whether it is whole. Of an answer whose steps are damaged the
     text is left."""
-    kind, text, severity, method, label, reason, figures = row
+    kind, text, severity, method, label, reason, figures, asked = row
     if kind == "prompt":
         return Prompt(loaded(text)), True
     if kind != "answer":
@@ -86,14 +86,28 @@ def read_entry(row: tuple[Any, ...], parts: Iterable[bytes]) -> tuple[Entry, boo
     method, label = one_line(loaded(method)), one_line(loaded(label))
     body = {"method": method, "label": label, "reason": loaded(reason) or None}
     try:
-        return read_answer(Table({**body, "figures": json.loads(figures), **unpack(parts)})), True
+        answer = read_answer(Table({**body, "figures": json.loads(figures), **unpack(parts)}))
+        answer.asked = _asked(asked)
+        return answer, True
     except (Wrong, ValueError, TypeError, RecursionError):
-        answer = Answer(method, label)
+        answer = Answer(method, label, asked=_asked(asked))
         answer.finish(one_line(loaded(reason)) or "unfinished", loaded(text))
         return answer, False
 
 
-ROW = "kind, text, severity, method, label, reason, figures"
+def _asked(text: Any) -> dict[str, Any]:
+    """What an answer was asked with; nothing where that is not known or not as it must be."""
+    try:
+        asked = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    kinds = {"model": str, "method": str, "settings": dict, "sampling": dict, "accept": str, "stop": list}
+    if not isinstance(asked, dict) or not all(isinstance(asked.get(name), kind) for name, kind in kinds.items()):
+        return {}
+    return asked if isinstance(asked.get("max_tokens"), int | None) else {}
+
+
+ROW = "kind, text, severity, method, label, reason, figures, asked"
 """The columns that `read_entry` takes."""
 
 

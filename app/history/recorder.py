@@ -58,7 +58,8 @@ class Recorder:
         self._transcript = transcript
         entries = transcript.entries
         answer = next((entry for entry in reversed(entries) if isinstance(entry, Answer)), None)
-        state = (len(entries), id(entries[-1]) if entries else 0, transcript.track.title, answer and answer.reason)
+        reason, revision = answer and answer.reason, transcript.variants.revision
+        state = (len(entries), id(entries[-1]) if entries else 0, transcript.track.title, reason, revision)
         written = len(answer.runs) if answer else 0
         now = monotonic()
         if self._last == (state, written) or (self._last[:1] == (state,) and now < self._due):
@@ -123,9 +124,10 @@ class Recorder:
             return True
         if track is None:
             return False
-        # Taken back, renamed, or the branch that was asked for.
+        # Taken back, renamed, another variant, or the branch that was asked for.
         branched = track.chat is None and track.origin is not None
-        return len(entries) < first or track.title != track.known_title or branched
+        turned = transcript.variants.revision != track.revision
+        return len(entries) < first or track.title != track.known_title or turned or branched
 
     def _hand_over(self, dialogue: Dialogue, transcript: Transcript) -> None:
         if self.off or not self._worth(transcript):
@@ -211,9 +213,10 @@ class Recorder:
 
     def _write(self, store: Store, now: Moment) -> None:
         with store.transaction() as db:
-            chat, saved = write(db, now, store.identity)
+            written = write(db, now, store.identity)
         track = now.track
-        track.chat, track.saved, track.identity, track.known_title = chat, saved, store.identity, now.title
+        track.chat, track.saved, track.rows = written
+        track.identity, track.known_title, track.revision = store.identity, now.title, now.revision
 
     def _tell(self, store: Store) -> None:
         for sentence in store.told:

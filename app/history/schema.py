@@ -1,7 +1,9 @@
 """What is in the database, and how an older one becomes one of now.
 
     chats    one row a chat
-    places   which entries a chat has, in order: a branch shares those of its beginning
+    places   which entries are on a chat's screen, in order: a branch shares those of its beginning
+    forks    after which entries a chat went on in several ways, and which of them is on the screen
+    ends     the entries of the other ways, in order
     entries  prompts, answers and notices; an answer's text is there when it is finished
     steps    the runs of an answer in parts, each as it was flushed: zlib of JSON as docs/export.md describes it
     words    the full-text index of entries, by id
@@ -16,10 +18,10 @@ import sqlite3
 from collections.abc import Callable
 from typing import TypeAlias
 
-VERSION = 2
+VERSION = 3
 """As `PRAGMA user_version` has it."""
 
-TABLES = frozenset({"chats", "places", "entries", "steps", "words"})
+TABLES = frozenset({"chats", "places", "forks", "ends", "entries", "steps", "words"})
 
 Text: TypeAlias = str | bytes
 """A text as it is stored: bytes where it has lone surrogates, which SQLite's own texts cannot have."""
@@ -117,7 +119,30 @@ def _second(db: sqlite3.Connection) -> None:
         index(db, id, loaded(text))
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first, _second)
+def _third(db: sqlite3.Connection) -> None:
+    """A chat goes on in several ways; an answer knows what it was asked with."""
+    for statement in (
+        """CREATE TABLE forks (
+            chat INTEGER NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+            after INTEGER NOT NULL,  -- the entry before it; 0: the beginning
+            shown INTEGER NOT NULL,  -- number of the end on the screen, whose entries are in places (or with their own fork)
+            PRIMARY KEY (chat, after)
+        ) WITHOUT ROWID""",
+        """CREATE TABLE ends (
+            chat INTEGER NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+            after INTEGER NOT NULL,
+            number INTEGER NOT NULL,  -- from 0, in the order in which they were written
+            position INTEGER NOT NULL,
+            entry INTEGER NOT NULL REFERENCES entries (id),
+            PRIMARY KEY (chat, after, number, position)
+        ) WITHOUT ROWID""",
+        "CREATE INDEX ends_by_entry ON ends (entry)",
+        "ALTER TABLE entries ADD COLUMN asked TEXT",  # JSON: model, method, settings, sampling, accept, max_tokens, stop
+    ):
+        db.execute(statement)
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first, _second, _third)
 """What makes version n + 1 of version n; all of them make a new database."""
 
 

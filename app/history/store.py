@@ -253,10 +253,12 @@ def forget(db: sqlite3.Connection, chat: int) -> None:
     """Remove a chat for good, and its entries but for those that a branch shares."""
     from .schema import index, loaded
 
-    entries = [id for (id,) in db.execute("SELECT entry FROM places WHERE chat = ?", (chat,))]
+    having = "SELECT entry FROM places WHERE chat = ?1 UNION SELECT entry FROM ends WHERE chat = ?1"
+    entries = [id for (id,) in db.execute(having, (chat,))]
     db.execute("DELETE FROM chats WHERE id = ?", (chat,))
     for id in entries:
-        if db.execute("SELECT 1 FROM places WHERE entry = ?", (id,)).fetchone():
+        shared = "SELECT 1 FROM places WHERE entry = ?1 UNION ALL SELECT 1 FROM ends WHERE entry = ?1"
+        if db.execute(shared, (id,)).fetchone():
             continue
         text, indexed = db.execute("SELECT text, indexed FROM entries WHERE id = ?", (id,)).fetchone()
         index(db, id, "", loaded(text)[:indexed])

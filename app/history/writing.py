@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..cells import fit, one_line
 from ..dialogue import Dialogue
@@ -15,6 +15,7 @@ from ..export.json_chat import dump, figures_body
 from ..export.record import model_body, settings_body
 from ..pieces import Pieces
 from ..transcript import Answer, Entry, Figures, Notice, Prompt, Transcript
+from ..variants import Fork
 from .entries import pack, parts_of, text_of
 from .schema import index, loaded, stored
 
@@ -34,6 +35,17 @@ class Saved:
     done: bool = True
 
 
+class Rows(NamedTuple):
+    """The ids of a chat's entries, as the database has them."""
+
+    path: Sequence[int] = ()
+    """What is on the screen, in order."""
+    forks: Sequence[tuple[int, int]] = ()
+    """(entry before it, number of the end on the screen), in the order of the entries."""
+    ends: Sequence[tuple[int, int, int, int]] = ()
+    """(entry before the fork, number, position, entry) of the other ends, in order."""
+
+
 @dataclass(slots=True, eq=False)
 class Track:
     """What the history knows of a chat on the screen; the writing thread's business but for `title`, `quiet` and `origin`."""
@@ -48,6 +60,10 @@ class Track:
     origin: Track | None = None
     """Of the chat that this one branched from."""
     saved: list[Saved] = field(default_factory=list)
+    """Every entry that the database has, those that lie aside among them."""
+    rows: Rows = field(default_factory=Rows)
+    revision: int = 0
+    """Of the variants that the database has."""
     identity: Any = None
     """Of the database that has it."""
 
@@ -68,7 +84,11 @@ class Moment:
 
     track: Track
     entries: Sequence[Entry]
-    marks: Sequence[Mark | None]
+    forks: Sequence[Fork]
+    revision: int
+    """Of the variants."""
+    marks: Mapping[int, Mark]
+    """How far each answer is, by its `id`."""
     title: str
     model: str
     system: str | None
@@ -80,18 +100,30 @@ def moment(dialogue: Dialogue, transcript: Transcript) -> Moment:
     """A chat as it is now: a few microseconds and no copy of any text."""
     from ... import __version__
 
-    entries = list(transcript.entries)
+    entries, variants = list(transcript.entries), transcript.variants
+    forks = [Fork(fork.after, [list(end) for end in fork.ends], fork.at) for fork in variants]
     model = model_body(dialogue)
     return Moment(
         transcript.track,
         entries,
-        [_mark(entry) if isinstance(entry, Answer) else None for entry in entries],
+        forks,
+        variants.revision,
+        {id(entry): _mark(entry) for entry in _every(entries, forks) if isinstance(entry, Answer)},
         transcript.track.title,
         one_line(str(model.get("name") or model["asked"])),
         transcript.system,
         {"model": model, "settings": settings_body(dialogue), "specchat": __version__},
         dialogue.pieces,
     )
+
+
+def _every(entries: Sequence[Entry], forks: Sequence[Fork]) -> Iterator[Entry]:
+    """All entries: those on the screen, then those that lie aside."""
+    yield from entries
+    for fork in forks:
+        for number, end in enumerate(fork.ends):
+            if number != fork.at:
+                yield from end
 
 
 def _mark(answer: Answer) -> Mark:
@@ -106,23 +138,28 @@ def automatic_title(entries: Sequence[Entry]) -> str:
     return fit(one_line(first[:2000]), TITLE_CELLS) or "(empty)"
 
 
-def write(db: sqlite3.Connection, now: Moment, identity: Any) -> tuple[int, list[Saved]]:
+class Written(NamedTuple):
+    """What a track must know once a transaction has come to its end."""
+
+    chat: int
+    saved: list[Saved]
+    rows: Rows
+
+
+def write(db: sqlite3.Connection, now: Moment, identity: Any) -> Written:
     """Bring a chat up to date, in a transaction.
 
     Args:
         db: the database.
         now: the chat.
         identity: of the database, so that ids of another one are not taken for its own.
-
-    Returns:
-        what `now.track` must know once the transaction has come to its end: the chat's id, and what the database has of it.
     """
-    chat, saved, parent = _place(db, now, identity)
+    chat, known, parent = _place(db, now, identity)
     at = time()
-    entries = now.entries
+    before = rows_of(db, chat) if chat is not None else Rows()
     fresh = chat is None
-    answers = sum(isinstance(entry, Answer) for entry in entries)
-    title = stored(now.title or automatic_title(entries))
+    answers = sum(isinstance(entry, Answer) for entry in now.entries)
+    title = stored(now.title or automatic_title(now.entries))
     row = (stored(now.model), stored(now.system) if now.system else None, _json(now.about), answers)
     if chat is None:
         chat = db.execute(
@@ -131,62 +168,99 @@ def write(db: sqlite3.Connection, now: Moment, identity: Any) -> tuple[int, list
             (*row, title, bool(now.title), at, at, parent),
         ).lastrowid
         assert chat is not None
-        db.executemany("INSERT INTO places VALUES (?, ?, ?)", [(chat, i, item.id) for i, item in enumerate(saved)])
     else:
         db.execute("UPDATE chats SET model = ?, system = ?, about = ?, answers = ? WHERE id = ?", (*row, chat))
         if now.title != now.track.known_title:
             db.execute("UPDATE chats SET title = ?, named = ? WHERE id = ?", (title, bool(now.title), chat))
     grown = False
-    for position, entry in enumerate(entries):
-        mark = now.marks[position]
-        if position == len(saved):
-            id = _insert(db, entry, at)
-            db.execute("INSERT INTO places VALUES (?, ?, ?)", (chat, position, id))
-            saved.append(Saved(entry, id, done=mark is None))
+    saved: dict[int, Saved] = {}
+    for entry in _every(now.entries, now.forks):
+        mark, item = now.marks.get(id(entry)), known.get(id(entry))
+        if item is None:
+            item = Saved(entry, _insert(db, entry, at), done=mark is None)
             grown = True
-        item = saved[position]
         if isinstance(entry, Answer) and mark is not None and not item.done:
-            saved[position] = _write_answer(db, entry, mark, item, now.pieces)
+            item = _write_answer(db, entry, mark, item, now.pieces)
             grown = True
+        saved[id(entry)] = item
+    rows = _rows(now, {key: item.id for key, item in saved.items()})
+    _write_rows(db, chat, before, rows)
     if grown and not fresh:
         # Somebody goes on with it, so it is no longer deleted.
         db.execute("UPDATE chats SET changed = ?, deleted_at = NULL WHERE id = ?", (at, chat))
-    return chat, saved
+    return Written(chat, list(saved.values()), rows)
 
 
-def _place(db: sqlite3.Connection, now: Moment, identity: Any) -> tuple[int | None, list[Saved], int | None]:
-    """Where a chat goes: its id (None for a new one), what the database has of it, and what the new one branches from."""
+def rows_of(db: sqlite3.Connection, chat: int) -> Rows:
+    """What the database has of a chat's order."""
+    return Rows(
+        [entry for (entry,) in db.execute("SELECT entry FROM places WHERE chat = ? ORDER BY position", (chat,))],
+        db.execute("SELECT after, shown FROM forks WHERE chat = ? ORDER BY after", (chat,)).fetchall(),
+        db.execute(
+            "SELECT after, number, position, entry FROM ends WHERE chat = ? ORDER BY after, number, position", (chat,)
+        ).fetchall(),
+    )
+
+
+def _rows(now: Moment, ids: Mapping[int, int]) -> Rows:
+    """What the database is to have."""
+    forks, ends = [], []
+    for fork in now.forks:
+        after = ids[id(fork.after)] if fork.after is not None else 0
+        forks.append((after, fork.at))
+        for number, end in enumerate(fork.ends):
+            if number != fork.at:
+                ends += [(after, number, position, ids[id(entry)]) for position, entry in enumerate(end)]
+    return Rows([ids[id(entry)] for entry in now.entries], sorted(forks), sorted(ends))
+
+
+def _write_rows(db: sqlite3.Connection, chat: int, before: Rows, now: Rows) -> None:
+    """Write down what is another than before; mostly one more entry at the end."""
+    same = 0
+    while same < min(len(before.path), len(now.path)) and before.path[same] == now.path[same]:
+        same += 1
+    if same < len(before.path):
+        db.execute("DELETE FROM places WHERE chat = ? AND position >= ?", (chat, same))
+    db.executemany("INSERT INTO places VALUES (?, ?, ?)", [(chat, i, now.path[i]) for i in range(same, len(now.path))])
+    if before.forks != now.forks:
+        db.execute("DELETE FROM forks WHERE chat = ?", (chat,))
+        db.executemany("INSERT INTO forks VALUES (?, ?, ?)", [(chat, *fork) for fork in now.forks])
+    if before.ends != now.ends:
+        db.execute("DELETE FROM ends WHERE chat = ?", (chat,))
+        db.executemany("INSERT INTO ends VALUES (?, ?, ?, ?, ?)", [(chat, *end) for end in now.ends])
+
+
+def _place(db: sqlite3.Connection, now: Moment, identity: Any) -> tuple[int | None, dict[int, Saved], int | None]:
+    """Where a chat goes: its id (None for a new one), what the database has of it by the `id` of the entry, and what the new
+    one branches from."""
     branching = now.track.chat is None and now.track.origin is not None
     track = now.track.origin if now.track.chat is None and now.track.origin is not None else now.track
-    chat, saved = track.chat, track.saved
+    chat = track.chat
     if chat is None or track.identity != identity:
-        return None, [], None
-    found = [entry for (entry,) in db.execute("SELECT entry FROM places WHERE chat = ? ORDER BY position", (chat,))]
-    if not found:  # removed for good meanwhile
-        return None, [], None
-    same = 0
-    while (
-        same < min(len(saved), len(now.entries), len(found))
-        and saved[same].entry is now.entries[same]
-        and saved[same].id == found[same]
-    ):
-        same += 1
-    if not branching and same == len(saved) == len(found):
-        return chat, list(saved), None
-    # Entries were taken back, or another specchat went on with the same chat: the other end stays, this one is a branch.
-    return None, saved[:same], chat
+        return None, {}, None
+    found = rows_of(db, chat)
+    there = {*found.path, *(end[-1] for end in found.ends)}
+    if not there:  # removed for good meanwhile
+        return None, {}, None
+    known = {id(item.entry): item for item in track.saved if item.id in there}
+    have = {id(entry) for entry in _every(now.entries, now.forks)}
+    if not branching and found == track.rows and all(id(item.entry) in have for item in track.saved):
+        return chat, known, None
+    # Entries were taken back for good, or another specchat went on with the same chat: the other end stays, this is a branch.
+    return None, known, chat
 
 
 def _insert(db: sqlite3.Connection, entry: Entry, at: float) -> int:
     match entry:
         case Prompt(text):
-            values: tuple[Any, ...] = ("prompt", at, stored(text), None, None, None)
+            values: tuple[Any, ...] = ("prompt", at, stored(text), None, None, None, None)
         case Notice(text, severity):
-            values = ("notice", at, stored(text), severity, None, None)
+            values = ("notice", at, stored(text), severity, None, None, None)
         case Answer():
-            values = ("answer", at, None, None, stored(entry.method), stored(entry.label))
+            asked = _json(entry.asked) if entry.asked else None
+            values = ("answer", at, None, None, stored(entry.method), stored(entry.label), asked)
     id = db.execute(
-        "INSERT INTO entries (kind, created, text, severity, method, label) VALUES (?, ?, ?, ?, ?, ?)", values
+        "INSERT INTO entries (kind, created, text, severity, method, label, asked) VALUES (?, ?, ?, ?, ?, ?, ?)", values
     ).lastrowid
     assert id is not None
     if isinstance(entry, Prompt):

@@ -200,7 +200,7 @@ def test_hostile_texts_come_back_as_they_were_and_are_shown_as_text(
     answer.finish("stop", tail)
     transcript = Transcript([Prompt(prompt), answer, Notice(notice)], system=prompt, track=Track(title=title))
     with chats.store.transaction() as db:
-        id, _ = write(db, moment(dialogue, transcript), chats.store.identity)
+        id, *_ = write(db, moment(dialogue, transcript), chats.store.identity)
     opened = chats.open(id)
     assert [entry.text for entry in opened.transcript.entries] == [prompt, answer.text, notice]
     assert [run.text for run in opened.transcript.answers()[0].runs] == [run.text for run in answer.runs]
