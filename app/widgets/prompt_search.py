@@ -138,7 +138,8 @@ class PromptSearch(ModalScreen[str | None]):
             note.update(Content("Nothing that was sent has these words." if not self._shown else ""))
             return
         lines = sanitise(self._shown[at]).strip().splitlines()
-        more = f"  (+{len(lines) - PREVIEW_ROWS} lines)" if len(lines) > PREVIEW_ROWS else ""
+        left = len(lines) - PREVIEW_ROWS
+        more = f"  (+{left} line{'s' * (left != 1)})" if left > 0 else ""
         shown = [fit(line.expandtabs(4), self._cells - len(more)) for line in lines[:PREVIEW_ROWS]]
         note.update(Content("\n".join(shown) + more))
 

@@ -1,0 +1,92 @@
+"""What copying, jumping, searching and completing look like, in two sizes and two themes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Make = Callable[..., Any]
+
+pytestmark = pytest.mark.usefixtures("still")
+
+CODE = "Two ways.\n\n```python\ndef one():\n    return 1\n\ndef two():\n    return 2\n```\n\nOr:\n\n```sh\nmake two\n```\n"
+SENT = ["What is prompt lookup?", "Write a story\nabout a fox\nand a lamp\nat night", "/theme light", "How does a lamp work?"]
+
+both = pytest.mark.parametrize("theme", ["dark", "light"])
+sizes = pytest.mark.parametrize("size", [(60, 20), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing pulses."""
+    monkeypatch.setattr("specchat.app.chat.IDLE_SECONDS", 3600)
+
+
+async def converse(pilot: Any, engine: Any, make_steps: Make) -> None:
+    """Two answers."""
+    app = pilot.app
+    await pilot.pause()
+    engine.loaded()
+    app.take_events()
+    for prompt, text in (("How?", "By looking it up.\n" * 6), ("In code?", CODE)):
+        app.chat_screen.input.put(prompt)
+        await pilot.press("enter")
+        engine.begin(make_steps(text))
+        engine.finish()
+        app.take_events()
+        await pilot.pause()
+
+
+@both
+@sizes
+def test_choosing_a_block_of_code(
+    snap_compare: Any, make_chat: Make, engine: Any, make_steps: Make, theme: str, size: tuple[int, int]
+) -> None:
+    async def before(pilot: Any) -> None:
+        await converse(pilot, engine, make_steps)
+        await pilot.press("alt+y")
+        await pilot.pause()
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+
+
+@both
+@sizes
+def test_a_marked_message(
+    snap_compare: Any, make_chat: Make, engine: Any, make_steps: Make, theme: str, size: tuple[int, int]
+) -> None:
+    async def before(pilot: Any) -> None:
+        await converse(pilot, engine, make_steps)
+        await pilot.press("alt+up", "alt+up", "alt+up")
+        await pilot.pause()
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+
+
+@both
+@sizes
+def test_searching_what_was_sent(snap_compare: Any, make_chat: Make, engine: Any, theme: str, size: tuple[int, int]) -> None:
+    async def before(pilot: Any) -> None:
+        await pilot.pause()
+        pilot.app.chat_screen.input.sent = SENT * 3
+        await pilot.press("ctrl+f", *"lamp", "down")
+        await pilot.pause()
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+
+
+@both
+@sizes
+def test_arguments_offered(snap_compare: Any, make_chat: Make, engine: Any, theme: str, size: tuple[int, int]) -> None:
+    async def before(pilot: Any) -> None:
+        await pilot.pause()
+        engine.loaded()
+        pilot.app.take_events()
+        pilot.app.chat_screen.input.put("/panel ")
+        await pilot.pause()
+        await pilot.press("down")
+        await pilot.pause()
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
