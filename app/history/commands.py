@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...backends.base import UserError
+from ..importing.commands import import_chats
 from ..options import AsJson, flag, option
 
 if TYPE_CHECKING:
     from .chats import ChatRow, Chats, OpenedChat
 
 history = typer.Typer(
-    name="history", help="List, search, show, delete and export the chats that were kept.", no_args_is_help=True
+    name="history", help="List, search, show, delete, export and import the chats that were kept.", no_args_is_help=True
 )
+history.command("import")(import_chats)
 
 Which = Annotated[str, typer.Argument(metavar="CHAT", help="Its number, its title, or a part of that.", show_default=False)]
 Limit = Annotated[int, option("--limit", "Most chats to print.", "N")]
