@@ -137,7 +137,9 @@ def _file_type(header: Header, file: Path) -> str:
 
 def quantization_in(name: str) -> str:
     """The quantization that a GGUF file's name tells; empty if none."""
-    found = re.findall(r"(?<![A-Za-z0-9])((?:I?Q\d|TQ\d|BF16|F16|F32|MXFP4)[A-Z0-9_]*)(?![A-Za-z0-9])", name, re.IGNORECASE)
+    found = re.findall(
+        r"(?<![A-Za-z0-9])((?:I?Q|TQ)\d(?:_[A-Z0-9]+)*|BF16|F16|F32|MXFP4(?:_[A-Z]+)?)(?![A-Za-z0-9])", name, re.IGNORECASE
+    )
     return str(found[-1]).upper() if found else ""
 
 

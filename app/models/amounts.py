@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 def size_of(count: float) -> str:
     """Bytes: `4.1 GB`, `380 MB`."""
@@ -10,6 +12,14 @@ def size_of(count: float) -> str:
             number = count / size
             return f"{number:.0f} {unit}" if number >= 99.5 else f"{number:.1f} {unit}"
     return f"{count:.0f} B"
+
+
+def path_of(path: Path) -> str:
+    """A path as people write it: `~/models/x.gguf`."""
+    try:
+        return f"~/{path.relative_to(Path.home())}"
+    except (ValueError, RuntimeError):
+        return str(path)
 
 
 def count_of(count: float) -> str:

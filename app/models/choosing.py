@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from ...backends.base import UserError
 from .amounts import size_of
-from .fitting import Room, room
-from .found import Found, Library
 
 if TYPE_CHECKING:
     from textual.timer import Timer
 
     from ..chat import SpecchatApp
     from .downloads import Downloads
+    from .fitting import Room
+    from .found import Found, Library
 
 NEWS_SECONDS = 0.25
 """Between looks whether a download has ended."""
@@ -30,9 +30,20 @@ class Models:
 
     def __init__(self, chat: SpecchatApp) -> None:
         self.chat = chat
-        self.library = Library()
+        self._library: Library | None = None
         self._downloads: Downloads | None = None
         self._news: Timer | None = None
+
+    # What follows is imported when it is needed: 20 ms that the first frame need not wait for.
+
+    @property
+    def library(self) -> Library:
+        """What has been found so far."""
+        if self._library is None:
+            from .found import Library
+
+            self._library = Library()
+        return self._library
 
     @property
     def downloads(self) -> Downloads:
@@ -77,6 +88,8 @@ class Models:
 
     def room(self) -> Room:
         """What is free for another model, what the loaded one holds included. Reads the system, so call it in a thread."""
+        from .fitting import room
+
         settings = self.chat.settings
         return room(settings.device, settings.gpu_layers, _held(getattr(self.chat.dialogue.engine, "pid", None)))
 

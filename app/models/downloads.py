@@ -36,7 +36,7 @@ class Download:
     total: int = 0
     done: int = 0
     """Bytes that are there."""
-    state: State = "starting"
+    state: State = "paused"
     sentence: str = ""
     """What is wrong, if it failed."""
     missing: list[Missing] = field(default_factory=list)
@@ -101,9 +101,6 @@ class Downloads:
         """Begin, or begin again where it stopped."""
         if download.active:
             return
-        self._run(download)
-
-    def _run(self, download: Download) -> None:
         before = download._thread
         download.state, download.sentence, download._stop = "starting", "", threading.Event()
         download._told.clear()

@@ -24,7 +24,7 @@ from ...backends.hub_listing import Offer, Repository, look_up
 from ...backends.loading import BUILTIN
 from ..cells import fit, one_line
 from ..keymap import MODELS, display
-from ..models.amounts import size_of
+from ..models.amounts import path_of, size_of
 from ..models.downloads import Download
 from ..models.fitting import Room, judge
 from ..models.found import Found, in_order
@@ -380,7 +380,7 @@ class ModelsScreen(ModalScreen[None]):
             judged = fit_of(found, self._room, options)
             style = {"fits": "$success", "short": "$warning", "too large": "$error"}.get(judged.verdict, "$quiet")
             out.append((judged.told, style, 3))
-        return [*out, (one_line(str(found.spot.path)), "$quiet", 1)]
+        return [*out, (one_line(path_of(found.spot.path)), "$quiet", 1)]
 
     def _offer(self, spec: str) -> Offer | None:
         offers = self._repository.offers if self._repository is not None else ()
