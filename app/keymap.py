@@ -39,6 +39,11 @@ CHAT = (
     Key("copy_code", "alt+y", "copy_code", "Copy a block of code; choose where an answer has several"),
     Key("message_before", "alt+up", "jump(-1)", "Go to the message before and mark it"),
     Key("message_after", "alt+down", "jump(1)", "Go to the message after; past the last, follow the end"),
+    Key("edit", "alt+w", "edit", "Write your last message anew, or the marked one; the chat as it was stays a variant"),
+    Key("retry", "alt+r", "retry", "Answer again with the next method, beside the first answer"),
+    Key("variant_before", "alt+left,alt+comma", "turn(-1)", "The variant before, of an answer or a message: ‹ 1/2 ›"),
+    Key("variant_after", "alt+right,alt+full_stop", "turn(1)", "The variant after"),
+    Key("undo", "alt+u", "undo", "Take back your last message and its answer; they stay a variant"),
     Key("editor", "alt+e", "editor", "Write the draft in your editor ($VISUAL, $EDITOR)"),
     Key("prompt_search", "ctrl+f", "prompt_search", "Search in what you sent before"),
     Key("export", "alt+s", "export", "Save the chat as a web page, a picture, Markdown or JSON"),
@@ -126,7 +131,28 @@ MODELS = (
 )
 """Keys of the list of models. What is typed there is searched for."""
 
-ALL = CHAT + INPUT + INSPECT + RACE + CHATS + MODELS
+PROMPTS = (
+    Key("prompts_leave", "escape,ctrl+c", "leave", "Back to the draft"),
+    Key("prompts_take", "enter", "take", "Put the message under the cursor into the input box"),
+    Key("prompts_above", "up", "move(-1)", "The message above, which is newer"),
+    Key("prompts_below", "down,ctrl+f", "move(1)", "The message below, which is older"),
+    Key("prompts_page_up", "pageup", "page(-1)", "A page of messages up"),
+    Key("prompts_page_down", "pagedown", "page(1)", "A page of messages down"),
+)
+"""Keys of the search in what was sent. What is typed there is searched for."""
+
+GROUPS = {
+    "In the chat": CHAT,
+    "In the input box": INPUT,
+    "While a run is looked into": INSPECT,
+    "On the race screen": RACE,
+    "In the list of chats": CHATS,
+    "In the list of models": MODELS,
+    "In the search of what was sent": PROMPTS,
+}
+"""Where keys hold → the keys, as the help and docs/keys.md list them."""
+
+ALL = tuple(key for keys in GROUPS.values() for key in keys)
 
 _SIGNS = {
     **{"escape": "esc", "pageup": "pgup", "pagedown": "pgdn"},

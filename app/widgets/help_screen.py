@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from ..cells import width
 from ..dialogue import Method
-from ..keymap import CHAT, CHATS, INPUT, INSPECT, MODELS, RACE, Key, spell
+from ..keymap import GROUPS, Key, spell
 from ..slash import COMMANDS
 from ..transcript import SHADES
 from .header import LABEL_STYLES
@@ -69,18 +69,9 @@ class HelpScreen(ModalScreen[None]):
             page.border_subtitle = "↑↓ scroll · esc close"
             yield Static(Content(ABOUT), classes="about")
             yield Static(self._legend())
-            yield Static("Keys", classes="heading")
-            yield Static(self._keys(CHAT))
-            yield Static("In the input box", classes="heading")
-            yield Static(self._keys(INPUT))
-            yield Static("While a run is looked into", classes="heading")
-            yield Static(self._keys(INSPECT))
-            yield Static("On the race screen", classes="heading")
-            yield Static(self._keys(RACE))
-            yield Static("In the list of chats", classes="heading")
-            yield Static(self._keys(CHATS))
-            yield Static("In the list of models", classes="heading")
-            yield Static(self._keys(MODELS))
+            for heading, keys in GROUPS.items():
+                yield Static(heading, classes="heading")
+                yield Static(self._keys(keys))
             yield Static("Commands", classes="heading")
             rows = ((f"/{c.name} {c.arguments}".strip(), c.what) for c in COMMANDS)
             yield Static(table(rows, self._cells))

@@ -16,6 +16,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ..cells import fit, one_line, sanitise
+from ..keymap import PROMPTS
 from ..prompt_history import found
 
 PREVIEW_ROWS = 3
@@ -59,12 +60,7 @@ class PromptSearch(ModalScreen[str | None]):
     """
     AUTO_FOCUS = "#prompts-input"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+c", "leave", "Close", priority=True, id="prompts.close", tooltip="Back to the draft"),
-        Binding("enter", "take", "Take", priority=True, id="prompts.take", tooltip="Put it into the input box"),
-        Binding("up", "move(-1)", "Newer", priority=True, show=False, id="prompts.up", tooltip="The message above"),
-        Binding("down,ctrl+f", "move(1)", "Older", priority=True, show=False, id="prompts.down", tooltip="The message below"),
-        Binding("pageup", "move(-8)", "Page up", priority=True, show=False, id="prompts.page_up", tooltip="Eight up"),
-        Binding("pagedown", "move(8)", "Page down", priority=True, show=False, id="prompts.page_down", tooltip="Eight down"),
+        Binding(key.keys, key.action, key.what, show=False, priority=True, id=key.id, tooltip=key.what) for key in PROMPTS
     ]
 
     def __init__(self, history: Sequence[str], query: str = "") -> None:
@@ -144,11 +140,16 @@ class PromptSearch(ModalScreen[str | None]):
         note.update(Content("\n".join(shown) + more))
 
     def action_move(self, step: int) -> None:
-        """Another message."""
+        """Another message; past the last the first."""
         choices = self.query_one(OptionList)
         if self._shown:
-            at = (choices.highlighted or 0) + step
-            choices.highlighted = at % len(self._shown) if abs(step) == 1 else max(0, min(at, len(self._shown) - 1))
+            choices.highlighted = ((choices.highlighted or 0) + step) % len(self._shown)
+
+    def action_page(self, step: int) -> None:
+        """A page up or down."""
+        choices = self.query_one(OptionList)
+        to = (choices.highlighted or 0) + step * max(1, choices.size.height - 1)
+        choices.highlighted = max(0, min(to, len(self._shown) - 1)) if self._shown else None
 
     def action_take(self) -> None:
         """Answer with the message under the cursor."""
