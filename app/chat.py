@@ -25,6 +25,7 @@ from .copying import Copying
 from .dialogue import Dialogue, Engine, Method
 from .editor import Editing
 from .history.keeping import Keeping
+from .importing.in_chat import Importing
 from .keymap import ALL
 from .locations import config_folder
 from .models.choosing import Models
@@ -100,6 +101,7 @@ class SpecchatApp(App[None]):
         self.commands = Commands(self)
         self.saving = Saving(self)
         self.keeping = Keeping(self, keep)
+        self.importing = Importing(self)
         self.models = Models(self)
         self.racing = Racing(self)
         self.copying = Copying(self)

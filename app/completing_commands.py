@@ -237,6 +237,7 @@ PROVIDERS: dict[str, Callable[[Line, Known], list[Offer]]] = {
     "preset": _told(lambda known: known.presets),
     "copy": _copy,
     "export": _export,
+    "import": lambda typed, known: _files(typed, known, (".json", ".jsonl", ".zip", ".db")),
     "open": _open,
 }
 """Command → what may follow it."""

@@ -89,7 +89,7 @@ class LlmLogs:
         at = time_of(row.get("datetime_utc"))
         out = []
         prompt = self._joined("prompt_fragments", row, text_of(row.get("prompt")))
-        system = self._joined("system_fragments", row, text_of(row.get("system")))
+        system = self._joined("system_fragments", row, text_of(row.get("system")), "\n\n")
         if system.strip():
             out.append(Message("system", system, "", at))
         out += [
@@ -107,7 +107,7 @@ class LlmLogs:
         out += [Message("note", called(name, text), "", at) for name, text in self._tools(row, "calls")]
         return out
 
-    def _joined(self, table: str, row: dict[str, Any], text: str) -> str:
+    def _joined(self, table: str, row: dict[str, Any], text: str, gap: str = "\n") -> str:
         """A text behind the fragments that went before it."""
         if not {table, "fragments"} <= self.tables:
             return text
@@ -115,7 +115,7 @@ class LlmLogs:
             f'SELECT content FROM {table} JOIN fragments ON fragments.id = fragment_id WHERE response_id = ? ORDER BY "order"',
             (row.get("id"),),
         )
-        return "\n".join([*(text_of(content) for (content,) in found), *([text] if text else [])])
+        return gap.join([*(text_of(content) for (content,) in found), *([text] if text else [])])
 
     def _attachments(self, row: dict[str, Any]) -> list[str]:
         if not {"prompt_attachments", "attachments"} <= self.tables:
