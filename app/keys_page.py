@@ -45,8 +45,7 @@ def _keys(keys: Iterable[Key]) -> Iterator[str]:
 
 
 def _commands() -> Iterator[str]:
-    yield "Tab completes a command and what follows it. Words in capitals stand for what you type; most commands ask where there"
-    yield "are none.\n"
+    yield "Tab completes a command and what follows it. Words in capitals stand for what you type.\n"
     yield "| command | does |"
     yield "|---|---|"
     for command in COMMANDS:
