@@ -133,10 +133,11 @@ def test_two_chats_at_once_lose_nothing_new_while_the_file_is_shortened(file: Pa
 
 @given(st.lists(st.text(max_size=6), max_size=8), st.text(max_size=2), st.integers(0, 8))
 def test_a_walk_visits_what_begins_so_in_order(history: list[str], prefix: str, start: int) -> None:
-    at: int | None = min(start, len(history))
+    at = min(start, len(history))
     seen = []
-    while (at := step_back(history, at, prefix, -1)) is not None:
-        seen.append(at)
+    while (to := step_back(history, at, prefix, -1)) is not None:
+        seen.append(to)
+        at = to
     assert seen == [index for index in reversed(range(min(start, len(history)))) if history[index].startswith(prefix)]
 
 
