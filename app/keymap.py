@@ -157,6 +157,7 @@ ALL = tuple(key for keys in GROUPS.values() for key in keys)
 _SIGNS = {
     **{"escape": "esc", "pageup": "pgup", "pagedown": "pgdn"},
     **{"plus": "+", "minus": "-", "equals_sign": "=", "question_mark": "?"},
+    **{"comma": ",", "full_stop": ".", "slash": "/", "backslash": "\\", "semicolon": ";", "apostrophe": "'"},
 }
 _SYMBOLS = {**_SIGNS, "left": "←", "right": "→", "up": "↑", "down": "↓"}
 

@@ -37,6 +37,7 @@ def test_ids_are_unique_and_every_group_is_told() -> None:
         ("ctrl+down,alt+minus", "ctrl+down · alt+-", "ctrl+down"),
         ("plus,a,equals_sign", "+ · a · =", "+"),
         ("escape", "esc", "esc"),
+        ("alt+left,alt+comma", "alt+left · alt+,", "alt+left"),
         ("ctrl+pageup", "ctrl+pgup", "ctrl+pgup"),
         ("up", "↑", "↑"),
         ("shift+f3", "shift+F3", "shift+F3"),
