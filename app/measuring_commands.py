@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -129,7 +130,13 @@ def _number(value: int | None, name: str) -> int | None:
 
 def replay(
     context: typer.Context,
-    transcripts: Annotated[list[Path], typer.Argument(help="JSONL files of recorded answers.", show_default=False)],
+    transcripts: Annotated[
+        list[Path] | None, typer.Argument(help="JSONL files of recorded answers.", show_default=False)
+    ] = None,
+    history: Annotated[bool, flag("--history", "Replay the chats of the history, imported ones among them.")] = False,
+    chat: Annotated[
+        list[str] | None, option("--chat", "With --history: only this one, by number or title; may be given again.", "CHAT")
+    ] = None,
     tokenizer: Annotated[
         Path | None, option("--tokenizer", "Folder with the tokenizer.json of the model that wrote them.", "FOLDER")
     ] = None,
@@ -159,13 +166,17 @@ def replay(
     No model runs, unless --model names one to run the passes while the choices come from the record. A line of a file is
     {"prompt", "response"} or {"messages": [{"role", "content"}]}.
     """
+    from contextlib import ExitStack
+
     from .replay import ReplayRequest, replay_files
 
     settings, given = _settings(context, model=model, device=device, dtype=dtype, context=context_size, threads=threads)
     if (curve_only or measure) and "model" not in given:
         raise UserError("--curve-only and --measure need the model to measure: give it with --model.")
+    if not transcripts and not (history or chat):
+        raise UserError("There is nothing to replay: name JSONL files of recorded answers, or --history for your own chats.")
     request = ReplayRequest(
-        transcripts,
+        transcripts or [],
         settings,
         over_model="model" in given,
         tokenizer=tokenizer,
@@ -181,7 +192,13 @@ def replay(
         csv=csv,
         markdown=markdown,
     )
-    raise typer.Exit(replay_files(request))
+    with ExitStack() as stack:
+        if history or chat:
+            from .history.records import recorded
+
+            request = replace(request, files=[*request.files, stack.enter_context(recorded(chat or ()))])
+        code = replay_files(request)
+    raise typer.Exit(code)
 
 
 def tune(
