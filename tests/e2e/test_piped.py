@@ -1,0 +1,106 @@
+"""`cat notes | specchat` in a real pseudo-terminal: the text goes with the first message, the keyboard works."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .terminal import Terminal
+
+SPECCHAT = str(Path(sys.executable).parent / "specchat")
+
+SESSION = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp('sh', ['sh', '-c', sys.argv[1]])"
+"""A shell that the terminal belongs to, as a login gives it."""
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    names = {"XDG_CONFIG_HOME": "c", "XDG_STATE_HOME": "s", "SPECCHAT_DATA": "d"}
+    (tmp_path / "notes.txt").write_text("".join(f"The lamp number {i} was lit.\n" for i in range(3)))
+    return {"HOME": str(tmp_path), **{name: str(tmp_path / folder) for name, folder in names.items()}}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    file = tmp_path / "answers.jsonl"
+    file.write_text(json.dumps({"prompt": "hello", "response": "one two three"}) + "\n")
+    return f"recorded:{file}"
+
+
+def shell(line: str, env: dict[str, str]) -> Terminal:
+    return Terminal([sys.executable, "-c", SESSION, line], env=env)
+
+
+@pytest.mark.parametrize("way", ["cat {notes} | {specchat}", "{specchat} < {notes}"])
+def test_what_is_piped_in_goes_with_the_first_message(env: dict[str, str], model: str, tmp_path: Path, way: str) -> None:
+    line = way.format(notes=tmp_path / "notes.txt", specchat=f"{SPECCHAT} --model {model}")
+    with shell(line, env) as terminal:
+        terminal.wait("[standard input]")
+        terminal.wait("identical")
+        terminal.send("Sum up\r")
+        # The model repeats what it was sent.
+        terminal.wait("You said: Attached text: standard input (84 B)")
+        terminal.wait(lambda text: "[standard input · 84 B]" in text and "The lamp number 2 was lit." in text)
+        terminal.send("\x1b")
+        terminal.settle()
+        terminal.send("\x11")
+        assert terminal.exit_code() == 0
+    listed = subprocess.run(
+        [SPECCHAT, "history", "list", "--json"], env={**os.environ, **env}, capture_output=True, text=True, check=True
+    )
+    assert len(json.loads(listed.stdout)["chats"]) == 1
+
+
+def test_tab_shows_the_text_and_backspace_takes_it_out(env: dict[str, str], model: str, tmp_path: Path) -> None:
+    with shell(f"printf 'alpha\\nbeta' | {SPECCHAT} --model {model}", env) as terminal:
+        terminal.wait("[standard input]")
+        terminal.send("\x7f\x7f")
+        terminal.wait(lambda text: "[standard input]" not in text and "Ask something" in text)
+    with shell(f"printf 'alpha\\nbeta' | {SPECCHAT} --model {model}", env) as terminal:
+        terminal.wait("[standard input]")
+        terminal.send("\x7f\t")
+        terminal.wait(lambda text: "[standard input]" not in text and "alpha" in text and "beta" in text)
+
+
+def test_nothing_piped_in_opens_the_plain_chat(env: dict[str, str], model: str) -> None:
+    with shell(f": | {SPECCHAT} --model {model}", env) as terminal:
+        terminal.wait("Ask something")
+        assert "[standard input]" not in terminal.text
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("printf 'a\\0b'", "What was piped in is binary, not text: attach a text file."),
+        ("head -c 2000001 /dev/zero | tr '\\0' a", "What is piped in has more than the 2.0 MB that fit a message"),
+    ],
+)
+def test_what_cannot_be_taken_is_a_sentence(env: dict[str, str], model: str, source: str, sentence: str) -> None:
+    with shell(f"{source} | {SPECCHAT} --model {model}; echo code $?", env) as terminal:
+        terminal.wait("code 2")
+        assert sentence in " ".join(terminal.text.split())
+
+
+def test_a_pipe_without_end_is_waited_for_and_can_be_left(env: dict[str, str], model: str) -> None:
+    with shell(f"sleep 600 | {SPECCHAT} --model {model}", env) as terminal:
+        terminal.wait("reading standard input to its end")
+        terminal.send("\x03")
+        terminal.exit_code()
+        assert terminal.text.splitlines()[1:2] == ["^C"]
+        assert not "".join(terminal.text.splitlines()[2:])
+
+
+def test_without_a_terminal_the_sentence_names_run(env: dict[str, str], model: str) -> None:
+    done = subprocess.run(
+        [SPECCHAT, "--model", model], input="text", env={**os.environ, **env}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "specchat: The chat needs a terminal for its input and output: use `specchat run PROMPT` here. "
+        "It takes what is piped in.\n"
+    )
