@@ -82,6 +82,28 @@ def folded(text: str) -> str:
     return "\n".join(chips + ([text[at:]] if text[at:] else []))
 
 
+def parted(text: str) -> tuple[str, list[Attachment]]:
+    """A message that `compose` made, and what was attached to it."""
+    attachments, at = [], 0
+    while (found := _HEADER.match(text, at)) is not None:
+        end = text.find(f"\n{found[3]}", found.end() - 1)
+        if end < 0:
+            break
+        inner = text[found.end() : end + 1]
+        size = len(inner.encode("utf-8", "replace"))
+        attachments.append(Attachment(found[1], inner, size, file=text.startswith("Attached file", at)))
+        at = end + 1 + len(found[3])
+        if not text.startswith("\n\n", at):
+            break
+        at += 2
+    return text[at:], attachments
+
+
+def escaped(message: str) -> str:
+    """A message that was sent, as it is typed: `attach` makes it this message again, and attaches nothing."""
+    return re.sub(r"(?<!\S)@(?=\S)", "@@", message)
+
+
 def attach(message: str, folder: Path | None = None) -> tuple[str, list[Attachment]]:
     """The message, and the files that its `@path`s name. `@@` stands for an @ that names none.
 

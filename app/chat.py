@@ -36,6 +36,7 @@ from .settings import Settings, changed
 from .sweeping import Sweeper
 from .themes import Palette, load_themes
 from .transcript import Transcript
+from .variants_commands import Rewriting
 from .widgets.chat_screen import ChatScreen
 
 FRAME_SECONDS = 1 / 30
@@ -108,6 +109,7 @@ class SpecchatApp(App[None]):
         self.editing = Editing(self)
         self.notifying = Notifying(self)
         self.sweeper = Sweeper()
+        self.rewriting = Rewriting(self)
         unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
         notices = [text for text in (notice, *wrong, self.palettes[self.theme].warning) if text]
         if unknown:

@@ -58,6 +58,8 @@ class Commands:
                 self.panel(page)
             case "race", _:
                 self.chat.racing.command(arguments)
+            case "edit" | "retry" | "regenerate" | "undo", _:
+                self.chat.rewriting.command(name, arguments)
             case "pause", _:
                 self.chat.chat_screen.action_pause()
             case "step", []:
@@ -214,6 +216,14 @@ class Commands:
             yield f"Side panel: {page}", what, lambda page=page: self.panel(page)  # type: ignore[misc]
         yield "Look into runs", "Why each run ended where it did: what was drafted, what was refused", screen.action_inspect
         yield "Race", "Two to four methods side by side on one prompt", chat.racing.attempt
+        for title, help_text, what, *more in (
+            ("Edit your last message", "Or the marked one; the chat as it was stays a variant", "edit"),
+            ("Retry with the next method", "The new answer stands beside the first one", "retry", []),
+            ("Regenerate", "The same settings and seed once more", "regenerate", []),
+            ("Regenerate with a new seed", "Another text from the same distribution", "regenerate", ["new"]),
+            ("Take back your last message", "It stays a variant of the chat", "undo"),
+        ):
+            yield title, help_text, partial(chat.rewriting.attempt, what, *more)
         yield "Pause or go on", "Hold the answer between two steps", screen.action_pause
         yield "One step", "Let a paused answer take one step", screen.action_step
         from .colouring import WAYS

@@ -141,6 +141,8 @@ class Attaching:
             UserError: one of them cannot go with it.
         """
         message, pastes = with_pastes(draft, self._screen.input.pastes)
+        kept = self._screen.chat.rewriting.files
+        pastes = [kept.get(f"[{paste.name}]", paste) for paste in pastes]
         message, files = attach(message)
         for file in files:
             if file.notice:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..attachments import folded
 from ..cells import expand_tabs, fit, sanitise, width
 from ..flow import Flow
 from ..transcript import REASONS, Answer, Entry, Notice, Prompt
+from ..variants_table import Part, table
 
 if TYPE_CHECKING:
     from rich.segment import Segment
 
-Kind = Literal["blank", "prompt", "answer", "markdown", "figures", "information", "warning", "error"]
+Kind = Literal["blank", "prompt", "answer", "markdown", "figures", "variants", "information", "warning", "error"]
 
 MARK = -1
 """Owner of a flow's segment that is no run: the mark where the method changed."""
@@ -39,6 +40,10 @@ class Row(NamedTuple):
     """Goes on in the next row without a line break in the text."""
     segments: tuple[Segment, ...] = ()
     """A row of Markdown, with its styles."""
+    badge: str = ""
+    """At the end of a prompt's row: which of its variants this is."""
+    styles: tuple[str, ...] = ()
+    """Of the pieces of a row of kind `variants`: names that `variants_table.Part` has."""
 
     @property
     def text(self) -> str:
@@ -51,11 +56,15 @@ class Block:
     Args:
         entry: what it shows; an answer may grow.
         cells: width of a line.
+        badge: of a prompt, which of its variants this is; empty where there is no other.
+        answers: of an answer, all that there are to the same message, where there are several.
     """
 
-    def __init__(self, entry: Entry, cells: int) -> None:
+    def __init__(self, entry: Entry, cells: int, badge: str = "", answers: Sequence[Answer] = ()) -> None:
         self.entry = entry
         self.cells = cells
+        self.badge, self._answers = badge, answers
+        self._table: list[list[Part]] = []
         self.flow = Flow(cells)
         self.closed = False
         """Its rows will not change any more."""
@@ -70,6 +79,8 @@ class Block:
             self.flow.append(sanitise(folded(entry.text).strip("\n") if isinstance(entry, Prompt) else entry.text), 0)
             self.closed = True
         self.flow.wrap()
+        last = self.flow.lines[-1].text.rstrip() if self.flow.lines else ""
+        self._badge_row = bool(badge) and width(expand_tabs(last, 0)) + len(badge) + 2 > cells
 
     @property
     def height(self) -> int:
@@ -77,9 +88,10 @@ class Block:
         match self.entry:
             case Answer() as answer:
                 text = self._shown(answer)
-                return text + (bool(text) + len(self._figures) if answer.done else 0) + 1
+                table = bool(self._table) + len(self._table)
+                return text + (bool(text) + len(self._figures) + table if answer.done else 0) + 1
             case _:
-                return len(self.flow.lines) + 1
+                return len(self.flow.lines) + self._badge_row + 1
 
     def update(self) -> int | None:
         """Take in what the entry gained; the first row that changed, None if none did."""
@@ -104,6 +116,8 @@ class Block:
         first = self.flow.wrap() if grown else before
         if answer.done:
             self._figures = figures_lines(answer, self.cells)
+            if len(self._answers) > 1:
+                self._table = table(self._answers, answer, self.cells)
             self.closed = True
             return min(first, max(0, before - 1))
         return min(first, max(0, before - 1)) if grown else None
@@ -128,12 +142,20 @@ class Block:
                     if self.rendered is not None and figure == len(self._figures) - 1:
                         line = signed if width(signed := f"{line} · Markdown") <= self.cells else line
                     return Row("figures", (Piece(line, MARK),), figure == 0)
+                compared = figure - len(self._figures) - 1
+                if answer.done and 0 <= compared < len(self._table):
+                    parts = self._table[compared]
+                    pieces = tuple(Piece(part.text, MARK) for part in parts)
+                    return Row("variants", pieces, compared == 0, styles=tuple(part.style for part in parts))
                 return Row("blank")
             case Prompt() | Notice() as entry:
-                if index >= len(lines):
+                if index >= len(lines) + self._badge_row:
                     return Row("blank")
+                if index == len(lines):
+                    return Row("prompt", badge=self.badge)
                 kind: Kind = "prompt" if isinstance(entry, Prompt) else entry.severity
-                return Row(kind, tuple(self._pieces(index)), index == 0, continued=self._continued(index))
+                badge = self.badge if index == len(lines) - 1 and not self._badge_row else ""
+                return Row(kind, tuple(self._pieces(index)), index == 0, continued=self._continued(index), badge=badge)
 
     def _shown(self, answer: Answer) -> int:
         """Rows of text."""

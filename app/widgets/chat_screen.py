@@ -175,7 +175,7 @@ class ChatScreen(Screen[None]):
 
     def send(self, text: str, sent: str) -> None:
         """Send a message, and take its draft out of the input box."""
-        if not self.dialogue.submit(sent, text):
+        if not self.chat.rewriting.submit(sent, text):
             waits = "A message waits already: esc takes it back." if self.dialogue.queued else "esc stops the answer."
             self.chat.tell(f"Not sent, your draft stays here: {waits}", "warning")
             return
@@ -183,6 +183,7 @@ class ChatScreen(Screen[None]):
         self.view.mark.clear()
         self.refresh_dialogue()
         self.view.follow()
+        self.chat.rewriting.sent()
         self.chat.stir()
 
     @on(PromptInput.Changed)
@@ -222,6 +223,10 @@ class ChatScreen(Screen[None]):
     @on(Welcome.Chosen)
     def _starter(self, event: Welcome.Chosen) -> None:
         draft = self.input.text
+    @on(TranscriptView.Turned)
+    def _turned(self, event: TranscriptView.Turned) -> None:
+        self.chat.rewriting.attempt("turn", event.step, event.index)
+
         self.input.focus()
         if draft.strip() or not self.dialogue.submit(event.text):
             return
@@ -300,6 +305,8 @@ class ChatScreen(Screen[None]):
         if self.dialogue.queued is not None and not self.input.text:
             self.input.put(self.dialogue.take_queued())
         elif self.dialogue.cancel():
+        if not self.dialogue.busy and self.chat.rewriting.leave():
+            return
             self.chat.stir()
         self.refresh_dialogue()
 
@@ -440,6 +447,22 @@ class ChatScreen(Screen[None]):
     def action_export(self) -> None:
         """Choose a format to save the chat in."""
         self.chat.saving.attempt()
+    def action_edit(self) -> None:
+        """Write the last or the marked message anew."""
+        self.chat.rewriting.attempt("edit")
+
+    def action_retry(self) -> None:
+        """Answer with the next method."""
+        self.chat.rewriting.attempt("retry", [])
+
+    def action_undo(self) -> None:
+        """Take back the last message."""
+        self.chat.rewriting.attempt("undo")
+
+    def action_turn(self, step: int) -> None:
+        """Show another variant."""
+        self.chat.rewriting.attempt("turn", step)
+
 
     def action_models(self) -> None:
         """The list of models."""

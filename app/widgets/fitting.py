@@ -62,7 +62,7 @@ class Fitting:
         context = dialogue.info.get("context") or 0
         if dialogue.phase != "ready" or not context:
             return True
-        transcript = dialogue.transcript
+        transcript = self._screen.chat.rewriting.base
         if surely_fits(chat_from(transcript, transcript.start, sent), context):
             return True
         self._draft, self._sent, self._cuts = draft, sent, cuts(transcript)
@@ -84,7 +84,7 @@ class Fitting:
             self._ask(event, most)
 
     def _ask(self, event: Counted, most: int) -> None:
-        screen, transcript = self._screen, self._screen.dialogue.transcript
+        screen, transcript = self._screen, self._screen.chat.rewriting.base
         full, *shorter = event.tokens
         alone = event.tokens[-1]
         cut = next((i for i, tokens in enumerate(shorter[:-1], 1) if tokens <= most), 0)
@@ -113,9 +113,11 @@ class Fitting:
 
         def chosen(choice: str | None) -> None:
             if choice == "trim":
-                transcript.start = self._cuts[cut]
+                screen.chat.rewriting.branch()
+                screen.dialogue.transcript.start = self._cuts[cut]
                 screen.dialogue.notice(f"From here on the model does not see {what} of this chat: {named}.", "warning")
             elif choice == "fresh":
+                screen.chat.rewriting.leave()
                 screen.chat.new_chat()
             if choice in ("trim", "fresh"):
                 screen.send(self._draft, self._sent)

@@ -104,7 +104,7 @@ class PromptInput(TextArea):
         """A message of another chat, with its pasted texts under names that are free here."""
         text = typed.text
         for chip, whole in typed.pastes.items():
-            text = text.replace(chip, self._chip(chip, whole))
+            text = text.replace(chip, self.chip_for(chip, whole))
         return text
 
     def bring(self, text: str) -> None:
@@ -210,9 +210,9 @@ class PromptInput(TextArea):
             return
         event.prevent_default()
         event.stop()
-        self._replace_via_keyboard(self._chip(chip, event.text), *self.selection)
+        self._replace_via_keyboard(self.chip_for(chip, event.text), *self.selection)
 
-    def _chip(self, chip: str, text: str) -> str:
+    def chip_for(self, chip: str, text: str) -> str:
         """What stands for a pasted text from now on: `chip`, with a number behind it if another text has that."""
         number, first = 1, chip
         while self.pastes.get(chip, text) != text:

@@ -43,6 +43,11 @@ class RowPainter:
                 ("mark", "accent", None, True),
                 ("plain", "plain", None, None),
                 ("plain-alt", "plain-alt", None, None),
+                ("quiet", "quiet", None, None),
+                ("badge", "primary", True, None),
+                ("chosen", "foreground", None, None),
+                ("good", "success", None, None),
+                ("doubt", "warning", None, None),
             )
         }
         self._styles["prompt-row"] = Style(bgcolor=variables["surface"])
@@ -85,9 +90,14 @@ class RowPainter:
             case "prompt":
                 behind = self._styles["prompt-row"]
                 bar = Segment("▌ ", self._styles["bar"] + behind)
-                fill = " " * (block.cells + 1 - width(row.text))
+                fill = " " * (block.cells + 1 - width(row.text) - (len(row.badge) + 1 if row.badge else 0))
                 left = Segment(" " * (margin - 2))
-                return Strip([left, bar, Segment(row.text + fill, self._styles["prompt"] + behind)])
+                text = Segment(row.text + fill, self._styles["prompt"] + behind)
+                mark = [Segment(f"{row.badge} ", self._styles["badge"] + behind)] if row.badge else []
+                return Strip([left, bar, text, *mark])
+            case "variants":
+                pieces = zip(row.pieces, row.styles, strict=True)
+                return Strip([space, *(Segment(piece.text, self._styles[style]) for piece, style in pieces)])
             case kind:
                 glyph = {"information": "· ", "warning": "! ", "error": "× "}[kind] if row.first else "  "
                 style = self._styles[kind]

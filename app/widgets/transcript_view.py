@@ -21,6 +21,7 @@ from textual.strip import Strip
 from ..colouring import Way, effective
 from ..keymap import INSPECT
 from ..transcript import Answer, Transcript
+from ..variants_table import badge
 from .blocks import MARK, Block
 from .inspecting import Inspecting, Move
 from .marking import Marking
@@ -79,6 +80,13 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         answer: Answer
         index: int | None
 
+    @dataclass
+    class Turned(Message):
+        """The sign of a message's or an answer's variants was clicked: its number in the transcript, and where to (−1 or 1)."""
+
+        index: int
+        step: int
+
     def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.transcript = transcript
@@ -121,6 +129,33 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         self.following = True
         self._to_end()
 
+    def rewind(self, index: int) -> None:
+        """Entries from `index` on are others now; those before it stay as they are drawn."""
+        self.cursor.stop()
+        following, y = self.following, self.scroll_offset.y
+        del self._blocks[index:], self._tops[index:]
+        self._open = min(self._open, index)
+        self._waiting = [block for block in self._waiting if block in self._blocks]
+        self._strips.clear()
+        self.following = False  # else it would be at the end of what is left for a moment
+        self.update_text()
+        self._resize_content(self._tops[-1] + self._blocks[-1].height if self._blocks else 0)
+        if following:
+            self.follow()
+        else:
+            self.scroll_to(y=min(y, self.max_scroll_y), animate=False, immediate=True, force=True)
+        self.refresh()
+
+    def _block(self, index: int) -> Block:
+        """The entry at `index`, with what there is beside it."""
+        entries, variants = self.transcript.entries, self.transcript.variants
+        fork = variants.of(entries, index) if variants else None
+        if fork is None or len(fork.ends) < 2:
+            return Block(entries[index], self._cells)
+        if isinstance(entries[index], Answer):
+            return Block(entries[index], self._cells, answers=variants.answers(entries, index))
+        return Block(entries[index], self._cells, badge(fork.at, len(fork.ends)))
+
     def update_text(self) -> None:
         """Take in what the transcript gained."""
         if not self._cells:
@@ -129,7 +164,7 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         changed: int | None = None
         for index in range(self._open, len(entries)):
             if index == len(self._blocks):
-                self._blocks.append(Block(entries[index], self._cells))
+                self._blocks.append(self._block(index))
                 self._tops.append(0)
                 first: int | None = 0
                 self._blocks[index].update()
@@ -365,7 +400,10 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         self.cursor.leave()
 
     def on_click(self, event: events.Click) -> None:
-        """Keep to the run that was clicked; a second click on it lets it go."""
+        """Keep to the run that was clicked; a second click on it lets it go. The sign of variants goes to the next one."""
+        if (turned := self._turned(event)) is not None:
+            self.post_message(turned)
+            return
         spot = self.cursor.at(event.x, event.y)
         if event.chain > 1 or self.text_selection is not None or spot is None:
             return
@@ -373,6 +411,20 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
             self.cursor.stop()
         else:
             self.cursor.start(spot)
+
+    def _turned(self, event: events.Click) -> Turned | None:
+        """What a click on a sign of variants asks for."""
+        place = self.row_at(event.y + self.scroll_offset.y)
+        if place is None:
+            return None
+        row = self._blocks[place[0]].row(place[1])
+        if row.kind == "variants" and row.first:
+            start, sign = self.margin, row.pieces[0].text
+        else:
+            start, sign = self.margin + self._cells - len(row.badge), row.badge
+        if not sign or not start <= event.x < start + len(sign):
+            return None
+        return self.Turned(place[0], -1 if event.x < start + len(sign) // 2 else 1)
 
     def on_blur(self) -> None:
         """The focus has gone elsewhere, not just the terminal's."""
