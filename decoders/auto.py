@@ -230,6 +230,8 @@ class Auto(Drafter):
         """The rival that is in force."""
         self._trial = False
         """Whether the rival of this step is on trial."""
+        self._alone_here = False
+        """Whether this model can run no rival, as long as it gets no draft model."""
         self._unread = 0
         """Tokens that the rival in force has to read first: where they are many, the round tells nothing about its speed."""
         self._text: Sequence[int] = ()
@@ -250,6 +252,12 @@ class Auto(Drafter):
 
     def draft(self, context: Context) -> Tree:
         self._note = ""
+        if self._idle and self._alone_here and context.tokens is self._text and context.draft_model is None:
+            # The step of a nap: as little as can be done, since a small model's pass may take a thousandth of a second.
+            self._idle -= 1
+            self._experience.steps += 1
+            self._steps += 1
+            return self._plain(context)
         known = self._experience = self._alone if context.model is None else experience(context)
         known.steps += 1
         if context.tokens is not self._text:
@@ -267,6 +275,7 @@ class Auto(Drafter):
             shared = next((i for i in range(min(read, len(tokens))) if text[i] != tokens[i]), min(read, len(tokens)))
             self._read[name] = (tokens, shared)
         self._text, self._prompt, self._copied, self._steps = tokens, len(tokens), 0, 0
+        self._alone_here = False
 
     def _end(self, known: Experience) -> None:
         """An answer has ended."""
@@ -343,6 +352,7 @@ class Auto(Drafter):
     def _rival(self, context: Context, known: Experience) -> str:
         """The drafter with a model of its own that takes this step, if one does."""
         names = self._available(context)
+        self._alone_here = not names and context.session.length >= len(context.tokens) - 1
         if not names or context.room < 2 or (self._steps <= OPENING and known.copied > COPIES):
             return ""
         gains: dict[str, float] = {}
