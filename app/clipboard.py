@@ -118,6 +118,8 @@ def _run(command: tuple[str, ...], data: bytes | None, tool: Tool) -> bytes | No
             stdout=subprocess.PIPE if data is None else subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=WINDOWS_SECONDS if tool.windows else TIMEOUT_SECONDS,
+            # Without a locale pbcopy and pbpaste take UTF-8 for Mac Roman, both of them, so that a comparison would not tell.
+            env={**os.environ, "LC_ALL": "en_US.UTF-8"} if tool.name == "pbcopy" else None,
             check=True,
         )
     except (OSError, subprocess.SubprocessError):
@@ -129,7 +131,7 @@ def _same(tool: Tool, text: str, back: str) -> bool:
     """Whether what came back is what was given."""
     text = text.encode("utf-8", "replace").decode()
     if tool.windows:
-        return back.replace("\r\n", "\n").removesuffix("\n") == text.removesuffix("\n")
+        return back.lstrip("\ufeff").replace("\r\n", "\n").removesuffix("\n") == text.removesuffix("\n")
     return back == text
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from ..attachments import attach, compose, with_pastes
+from ..attachments import Attachment, with_pastes
 from ..completing import Offer, elsewhere, names_below, offers, spelled, typed
 from ..completing_commands import Known, Line, completions, line, quoted
 from .completion import Completion
@@ -77,11 +77,11 @@ class Attaching:
     def _look_for(self, command: Line) -> None:
         """Look for what the command may be about, beside the drawing."""
         match command.name:
-            case "open" | "export":
+            case "open" | "export" | "import":
                 self._look("files", self._files)
             case "chats":
                 self._look("chats", _titles)
-            case "model":
+            case "model" | "models" | "race":
                 self._look("models", _models)
 
     @staticmethod
@@ -134,20 +134,12 @@ class Attaching:
         self.offer()
         return True
 
-    def whole(self, draft: str) -> str:
-        """The message as it is sent, with the files and pasted texts that it names.
-
-        Raises:
-            UserError: one of them cannot go with it.
-        """
+    def unfolded(self, draft: str) -> tuple[str, list[Attachment]]:
+        """The message, and the long texts that stand folded in its draft."""
         message, pastes = with_pastes(draft, self._screen.input.pastes)
         kept = self._screen.chat.rewriting.files
         pastes = [kept.get(f"[{paste.name}]", paste) for paste in pastes]
-        message, files = attach(message)
-        for file in files:
-            if file.notice:
-                self._screen.chat.tell(file.notice, "warning")
-        return compose(message, [*files, *pastes])
+        return message, pastes
 
 
 def _titles() -> Mapping[str, str]:

@@ -110,6 +110,15 @@ def test_windows_gets_utf_16_and_its_line_ends_do_not_count(fake: Fake, monkeypa
     assert done.checked
 
 
+def test_a_mac_copies_utf_8_whatever_the_locale_is(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    monkeypatch.delenv("LC_ALL", raising=False)
+    board = fake("pbcopy", 'echo "$LC_ALL" > locale; cat > board')
+    fake("pbpaste", 'test "$LC_ALL" = en_US.UTF-8 && cat board')
+    assert copy(TEXT).checked
+    assert (board.parent / "locale").read_text() == "en_US.UTF-8\n"
+
+
 def test_there_is_no_tool_where_there_is_no_screen(fake: Fake) -> None:
     fake("xclip", GOOD_XCLIP)
     fake("wl-copy", "cat > board")
