@@ -302,11 +302,11 @@ class ChatScreen(Screen[None]):
             self.input.focus()
         if not self.dialogue.busy and self.view.mark.clear():
             return
+        if not self.dialogue.busy and self.chat.rewriting.leave():
+            return
         if self.dialogue.queued is not None and not self.input.text:
             self.input.put(self.dialogue.take_queued())
         elif self.dialogue.cancel():
-        if not self.dialogue.busy and self.chat.rewriting.leave():
-            return
             self.chat.stir()
         self.refresh_dialogue()
 
