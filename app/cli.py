@@ -13,6 +13,7 @@ import typer
 
 from ..backends.base import UserError
 from .history.commands import history
+from .layers import with_given
 from .measuring_commands import register
 from .options import (
     AsJson,
@@ -34,7 +35,7 @@ from .options import (
 )
 from .options import flag as _flag
 from .options import option as _option
-from .settings import Settings, changed, load_settings, read_settings, with_tuned
+from .settings import Settings, load_settings, read_settings
 
 # Rich's help and tracebacks would cost 60 ms at every start.
 app = typer.Typer(
@@ -327,7 +328,7 @@ def _given(**options: Any) -> dict[str, Any]:
 
 
 def _with(settings: Settings, given: dict[str, Any]) -> Settings:
-    return with_tuned(changed(settings, given, OPTIONS), given)
+    return with_given(settings, given, OPTIONS)
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .settings import CHOICES, DTYPES
+from .setting_checks import CHOICES, DTYPES
 
 
 def option(name: str, help_text: str, metavar: str) -> Any:

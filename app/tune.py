@@ -25,6 +25,7 @@ from .bench.run import BASE, WARM_UP_TOKENS, Bench, BenchRequest, answer_one
 from .bench.statistics import interval, per_token
 from .equivalents import equivalents
 from .measuring import Broken, Lab, Spec, Stopped, duration, read_spec, read_specs, show_table
+from .model_defaults import method_changes
 from .output import Notes
 from .run import ANSWERED, BROKEN, CANCELLED
 from .settings import Settings
@@ -289,7 +290,7 @@ def _report(request: TuneRequest, search: Search, info: Mapping[str, Any], notes
     others = equivalents(found["method"], found["settings"], request.settings.draft_model or "DRAFT")
     saved = ""
     if keep:
-        settings_file.save({f"tuned.{request.settings.model}": found["spec"]})
+        settings_file.save(method_changes(request.settings.model, found["method"], found["settings"]))
         saved = str(locations.settings_file())
     if request.as_json:
         report = {

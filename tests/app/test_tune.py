@@ -140,7 +140,8 @@ def test_the_command_saves_its_pick_as_the_models_method(tmp_path: Path) -> None
     assert "line 5" in done.stderr
     assert report["best"]["method"] == "lookup"
     assert report["best"]["speedup"] > 1.2
-    assert read_settings(tmp_path / "settings.toml").tuned == {model: report["best"]["spec"]}
+    kept = {"method": "lookup", **{f"methods.lookup.{k}": v for k, v in report["best"]["settings"].items()}}
+    assert {key: str(value) for key, value in read_settings(tmp_path / "settings.toml").models[model].items()} == kept
     done = subprocess.run(
         [*command, "--no-save", "--minutes", "0.001"], capture_output=True, text=True, timeout=180, env=environment, check=False
     )
