@@ -180,10 +180,10 @@ class ChatScreen(Screen[None]):
             self.chat.tell(f"Not sent, your draft stays here: {waits}", "warning")
             return
         self.input.take(text)
+        self.chat.rewriting.sent()
         self.view.mark.clear()
         self.refresh_dialogue()
         self.view.follow()
-        self.chat.rewriting.sent()
         self.chat.stir()
 
     @on(PromptInput.Changed)
@@ -220,13 +220,13 @@ class ChatScreen(Screen[None]):
         elif self.query_one("#welcome").display:
             self.query_one("#starters").focus()
 
-    @on(Welcome.Chosen)
-    def _starter(self, event: Welcome.Chosen) -> None:
-        draft = self.input.text
     @on(TranscriptView.Turned)
     def _turned(self, event: TranscriptView.Turned) -> None:
         self.chat.rewriting.attempt("turn", event.step, event.index)
 
+    @on(Welcome.Chosen)
+    def _starter(self, event: Welcome.Chosen) -> None:
+        draft = self.input.text
         self.input.focus()
         if draft.strip() or not self.dialogue.submit(event.text):
             return
@@ -444,9 +444,6 @@ class ChatScreen(Screen[None]):
         """Search in what was sent."""
         self.recalling.search()
 
-    def action_export(self) -> None:
-        """Choose a format to save the chat in."""
-        self.chat.saving.attempt()
     def action_edit(self) -> None:
         """Write the last or the marked message anew."""
         self.chat.rewriting.attempt("edit")
@@ -463,6 +460,9 @@ class ChatScreen(Screen[None]):
         """Show another variant."""
         self.chat.rewriting.attempt("turn", step)
 
+    def action_export(self) -> None:
+        """Choose a format to save the chat in."""
+        self.chat.saving.attempt()
 
     def action_models(self) -> None:
         """The list of models."""
