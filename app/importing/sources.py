@@ -54,11 +54,11 @@ def read_chats(path: Path, batch: Batch, progress: Progress) -> Iterator[Found]:
         with path.open("rb") as file:
             size = path.stat().st_size
             begin = file.read(16)
-            file.seek(0)
             if begin.startswith(ZIP):
+                file.seek(0)
                 yield from _from_zip(file, name, batch, progress)
             elif not begin.startswith(SQLITE):
-                yield from _from_json(_Counted(file, size, progress), name, batch)
+                yield from _from_json(_Counted(file, size, progress, begin), name, batch)
         if begin.startswith(SQLITE):
             yield from _from_sqlite(path, name, progress)
     except FileNotFoundError:
@@ -68,13 +68,13 @@ def read_chats(path: Path, batch: Batch, progress: Progress) -> Iterator[Found]:
 
 
 class _Counted:
-    """A file that tells how far it is."""
+    """A file that tells how far it is; `begin` is what was read of it already. It may be a pipe."""
 
-    def __init__(self, file: IO[bytes], size: int, progress: Progress) -> None:
-        self._file, self._size, self._progress, self._done = file, size, progress, 0
+    def __init__(self, file: IO[bytes], size: int, progress: Progress, begin: bytes = b"") -> None:
+        self._file, self._size, self._progress, self._done, self._begin = file, size, progress, 0, begin
 
     def read(self, size: int = -1, /) -> bytes:
-        data = self._file.read(size)
+        data, self._begin = self._begin or self._file.read(size), b""
         self._done += len(data)
         self._progress(self._done, self._size)
         return data

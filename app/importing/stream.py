@@ -76,7 +76,7 @@ class Bytes:
         """Put bytes back."""
         self._held, self._at = data + self._held[self._at :], 0
 
-    def line(self, most: int = MOST_BYTES) -> tuple[bytes, bool]:
+    def line(self) -> tuple[bytes, bool]:
         """The next line with its newline, and whether it is whole: a longer one is passed over. b"" at the end of the file."""
         parts: list[bytes] = []
         length = 0
@@ -88,12 +88,12 @@ class Bytes:
             end = self._held.find(b"\n", self._at)
             stop = end + 1 if end >= 0 else len(self._held)
             length += stop - self._at
-            if length <= most:
+            if length <= MOST_BYTES:
                 parts.append(self._held[self._at : stop])
             self._at = stop
             if end >= 0:
                 break
-        return b"".join(parts) if length <= most else b"\n", length <= most
+        return b"".join(parts) if length <= MOST_BYTES else b"\n", length <= MOST_BYTES
 
     def _utf8(self, data: bytes) -> bytes:
         return self._decoder.decode(data).encode("utf-8", "replace") if self._decoder else data
@@ -103,8 +103,10 @@ def records(file: Source) -> Iterator[Record]:
     """The records of a JSON or JSON-lines file."""
     source = Bytes(file)
     begin = b""
+    blank = 0
     while data := source.read():
         begin = data.lstrip(_SPACE)
+        blank += data[: len(data) - len(begin)].count(b"\n")
         if begin:
             source.back(begin)
             break
@@ -112,29 +114,28 @@ def records(file: Source) -> Iterator[Record]:
         return
     if begin[:1] == b"{":
         first, whole = source.line()
-        second, _ = source.line() if whole else (b"", True)
+        second, also = source.line() if whole else (b"", True)
         parsed = _parsed(first)[1] == "" if whole else True
-        if parsed or (first.rstrip().endswith(b"}") and second.lstrip()[:1] == b"{"):
-            yield from _lines(source, first, whole, second)
+        spread = second.strip() in (b"{", b"[")  # values over several lines each, after an empty one
+        if not spread and (parsed or (first.rstrip().endswith(b"}") and second.lstrip()[:1] == b"{")):
+            yield from _lines(source, [(first, whole), (second, also)] if second else [(first, whole)], blank)
             return
         source.back(first + second)
     yield from _values(source)
 
 
-def _lines(source: Bytes, first: bytes, whole: bool, second: bytes) -> Iterator[Record]:
-    line, number = first, 1
-    waiting = [second] if second else []
-    while line:
+def _lines(source: Bytes, begin: list[tuple[bytes, bool]], number: int) -> Iterator[Record]:
+    """A record a line; the first lines were read already, and blank ones before them, so many as `number` says."""
+    while True:
+        line, whole = begin.pop(0) if begin else source.line()
+        if not line:
+            return
+        number += 1
         if not whole:
             yield Record(f"line {number}", why=_too_long())
         elif line.strip():
             data, why = _parsed(line)
             yield Record(f"line {number}", data, why)
-        if waiting:
-            line, whole = waiting.pop(), True
-        else:
-            line, whole = source.line()
-        number += 1
 
 
 def _values(source: Bytes) -> Iterator[Record]:
