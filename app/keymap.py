@@ -88,6 +88,7 @@ RACE = (
     Key("race_speed", "s", "speed", "Speed of the replay: 1×, ¼×, 4×"),
     Key("race_export", "e", "export", "Save the race as a web page, a picture, Markdown or JSON"),
     *(Key(f"race_swap_{n}", str(n), f"swap({n})", f"Another method in pane {n}") for n in range(1, 5)),
+    Key("race_model", "m", "model", "Another model in a pane"),
     Key("race_add", "plus,a,equals_sign", "add", "One more pane"),
     Key("race_remove", "minus,d", "remove", "One pane fewer"),
     Key("race_finish", "f", "finish", "Hide the results, so that the texts have more room, or show them"),

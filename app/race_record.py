@@ -19,7 +19,7 @@ SIGNS: dict[Mark, str] = {
     "identical": "≡",
     "near tie": "≈",
     "lossy": "≠",
-    "another model": "◦",
+    "another model": "○",
     "unknown": "?",
 }
 """What a mark is shown as."""

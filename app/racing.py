@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..backends.base import UserError
@@ -13,8 +13,10 @@ from .slash import is_command, pairs
 
 if TYPE_CHECKING:
     from .chat import SpecchatApp
+    from .race_choices import Choice
     from .widgets.menu import Item
     from .widgets.race_screen import RaceScreen
+    from .widgets.race_setup import Pick
 
 USAGE = (
     "/race takes methods, each with its settings or on another model, and perhaps a prompt: /race greedy lookup max_ngram=4 "
@@ -37,12 +39,18 @@ class Racing:
         """Whether the engine has something to say of a race."""
         return self.screen is not None and self.screen.race.running
 
-    def items(self) -> list[Item]:
-        """The methods, for a menu; those that this model cannot run say why."""
+    def entry(self, method: str, choice: Choice | None = None) -> Entry:
+        """A method as it is set in the chat, on a model."""
+        settings = dict(self.chat.dialogue.settings.get(method, {}))
+        return Entry(method, settings, choice.model, choice.backend) if choice is not None else Entry(method, settings)
+
+    def items(self, unavailable: Mapping[str, str] | None = None) -> list[Item]:
+        """The methods, for a menu; those that a model cannot run (None: the chat's) say why."""
         from .widgets.header import LABEL_STYLES
         from .widgets.menu import Item
 
         dialogue = self.chat.dialogue
+        reasons = dialogue.unavailable if unavailable is None else unavailable
         return [
             Item(
                 method.name,
@@ -50,7 +58,7 @@ class Racing:
                 label := dialogue.label_of(method.name),
                 LABEL_STYLES.get(label, "$quiet"),
                 method.summary,
-                reason=dialogue.unavailable.get(method.name, ""),
+                reason=reasons.get(method.name, ""),
             )
             for method in dialogue.methods.values()
         ]
@@ -74,9 +82,9 @@ class Racing:
         text, messages, source = self._subject(prompt)
         dialogue = self.chat.dialogue
 
-        def chosen(names: list[str] | None) -> None:
-            if names:
-                self.open([Entry(name, dict(dialogue.settings.get(name, {}))) for name in names], text, messages)
+        def chosen(lanes: list[Pick] | None) -> None:
+            if lanes:
+                self.open([self.entry(method, choice) for method, choice in lanes], text, messages)
 
         self.chat.push_screen(RaceSetup(self.items(), suggested(dialogue), text, source), chosen)
 
@@ -137,7 +145,7 @@ class Racing:
         rival = next((name for name in suggested(dialogue, MOST) if name != entry.method or entry.key), None)
         if rival is None:
             raise UserError("This model can run one method only: name another model to race against, as in greedy@MODEL.")
-        return Entry(rival, dict(dialogue.settings.get(rival, {})))
+        return self.entry(rival)
 
     def _possible(self) -> None:
         dialogue = self.chat.dialogue

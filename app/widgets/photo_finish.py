@@ -191,7 +191,9 @@ class PhotoFinish(Widget):
         # Of speed over the first lane; where that has none, of tokens per second.
         lengths = [row.speedup or 0.0 for row in rows] if any(row.speedup for row in rows) else [row.speed for row in rows]
         top = max(lengths, default=0.0)
-        name = min(max((width(row.name) for row in rows), default=4), 28 if room >= 110 else 16 if room >= 76 else 11)
+        limits = (34, 26, 18) if any(" · " in row.name for row in rows) else (28, 16, 11)
+        limit = limits[0] if room >= 110 else limits[1] if room >= 76 else limits[2]
+        name = min(max((width(row.name) for row in rows), default=4), limit)
         # Caption, cells of each row, right-aligned; the least telling last. The name and the bar take what is left.
         columns: list[tuple[str, list[tuple[str, str]]]] = [
             ("speed", [(f"{row.speedup:.2f}×" if row.speedup else "–", "bold $foreground") for row in rows]),
@@ -203,8 +205,8 @@ class PhotoFinish(Widget):
             ("clock", [(in_words(row.seconds), "$quiet" if line else "$foreground") for row in rows]),
             *([(unit, [(f"{row.amount:,}", "$foreground") for row in rows])] if line else []),
             (f"{unit}/s", [(f"{row.speed:,.0f}", "$foreground") for row in rows]),
-            *([("tokens/s", [(f"{r.tokens_per_second:,.0f}", "$quiet") for r in rows])] if unit != "tokens" else []),
             ("per step", [(f"{row.tokens_per_step:.2f}", "$foreground") for row in rows]),
+            *([("tokens/s", [(f"{r.tokens_per_second:,.0f}", "$quiet") for r in rows])] if unit != "tokens" else []),
             *([] if line else [(unit, [(f"{row.amount:,}", "$quiet") for row in rows])]),
             ("accepted", [("–" if row.acceptance is None else percent(row.acceptance), "$quiet") for row in rows]),
         ]
@@ -218,6 +220,7 @@ class PhotoFinish(Widget):
             *((n, said, FAIR_BAR) for n in range(len(columns), 2, -1)),
             (4, 1, LEAST_BAR),
             (3, 1, LEAST_BAR),
+            (2, 1, LEAST_BAR),
         ):
             spare = room - (left + 1 + sum(size + 2 for size in sizes[:kept]) + 2 + words + bar)
             if spare >= 0:

@@ -134,7 +134,11 @@ class PaneFoot(Widget):
         room, rows = self.size.width, self.size.height
         state = self.state
         if rows >= 3:
-            lines = [self._bar(room), self._figures(room, ("seconds", "speed", "other", "step")), self._compared(room)]
+            lines = [
+                self._bar(room),
+                self._figures(room, ("seconds", "speed", "other" if state.unit != "tokens" else "step")),
+                self._compared(room),
+            ]
         elif rows == 2:
             lines = [self._bar(room), self._figures(room, ("sign", "speedup", "seconds", "speed", "step"))]
         else:
@@ -166,9 +170,7 @@ class PaneFoot(Widget):
             "step": [(f"{state.tokens_per_step:.2f}", "bold $foreground"), (" tokens/step", "$quiet")],
             "amount": [(f"{state.amount:,}", "bold $foreground"), (f" {SHORT[state.unit]}", "$quiet")],
         }
-        if state.unit == "tokens":
-            parts["other"] = []
-        if sum(sum(width(text) for text, _ in parts[name]) + 2 for name in wanted if parts[name]) - 2 > room:
+        if sum(sum(width(text) for text, _ in parts[name]) + 2 for name in wanted) - 2 > room:
             parts["step"][1] = ("/step", "$quiet")
         line: list[tuple[str, str]] = []
         used = 0
@@ -188,7 +190,16 @@ class PaneFoot(Widget):
         speedup = f"{state.speedup:.2f}×" if state.speedup else ""
         mark = f"{state.sign} {state.mark}" if state.mark else ""
         parts = [(speedup, "bold $foreground"), ("  " if speedup and mark else "", "")]
-        return Content.assemble(*parts, (fit(mark, room - sum(len(text) for text, _ in parts)), state.mark_style))
+        mark = fit(mark, room - sum(len(text) for text, _ in parts))
+        line = Content.assemble(*parts, (mark, state.mark_style))
+        if state.unit == "tokens" or not state.amount:
+            return line
+        # The row above has characters and tokens, and little room for more.
+        step = f"{state.tokens_per_step:.2f}"
+        for words in (" tokens/step", "/step"):
+            if (gap := room - line.cell_length - len(step) - len(words)) >= 2:
+                return Content.assemble(line, " " * gap, (step, "bold $foreground"), (words, "$quiet"))
+        return line
 
 
 class RacePane(Vertical):

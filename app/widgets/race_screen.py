@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.content import Content
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widget import Widget
 
-from ..cells import fit, one_line
-from ..keymap import RACE, display
+from ..keymap import RACE
 from ..race import FEWEST, MOST, Race
+from ..race_choices import Choice
 from ..race_entry import Entry
+from ..race_models import short_name
 from ..race_replay import Replay
+from ..racer import Racer
 from .menu import Item, Menu
 from .photo_finish import PhotoFinish, standings
+from .race_around import RaceHeader, RaceKeys
+from .race_model import RaceModel
 from .race_pane import RacePane, in_words
 from .race_state import live_state, replay_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..chat import SpecchatApp
 
 SIDE_BY_SIDE = 36
@@ -39,73 +40,6 @@ FRAME_SECONDS = 1 / 30
 """Between two frames of a replay."""
 
 SPEED_NAMES = {1.0: "1×", 0.25: "¼×", 4.0: "4×"}
-
-
-class RaceHeader(Widget):
-    """One line: what is raced on, and how it stands."""
-
-    DEFAULT_CSS = "RaceHeader { height: 1; padding: 0 1; background: $surface; color: $quiet; }"
-
-    def __init__(self, prompt: str) -> None:
-        super().__init__()
-        self._prompt = one_line(prompt)
-        self.state: tuple[str, str] = ("", "")
-
-    def say(self, text: str, style: str) -> None:
-        """How it stands."""
-        if self.state != (text, style):
-            self.state = (text, style)
-            self.refresh()
-
-    def render(self) -> Content:
-        """Left: the prompt. Right: the state."""
-        text, style = self.state
-        left, right = Content.styled("race", "bold $primary"), Content.styled(text, style)
-        room = self.size.width - left.cell_length - right.cell_length - 8
-        if room > 8:
-            left = Content.assemble(left, ("  ·  ", "$faint"), (fit(self._prompt, room), "$foreground"))
-        return Content.assemble(left, " " * max(1, self.size.width - left.cell_length - right.cell_length), right)
-
-
-class RaceKeys(Widget):
-    """The keys that do something now."""
-
-    DEFAULT_CSS = """
-    RaceKeys {
-        height: 1; padding: 0 1; background: $surface; color: $quiet;
-        link-color: $quiet; link-background: transparent; link-style: none;
-        link-color-hover: $foreground; link-background-hover: $panel; link-style-hover: none;
-    }
-    """
-
-    def __init__(self, keymap: Mapping[str, str]) -> None:
-        super().__init__()
-        self._display = {key.id: display(keymap.get(key.id, key.keys)) for key in RACE}
-        self._actions = {key.id: key.action for key in RACE}
-        self._shown: tuple[tuple[str, str], ...] = ()
-        self._panes = 0
-
-    def show(self, shown: tuple[tuple[str, str], ...], panes: int) -> None:
-        """Show these ids, each with what its key does now."""
-        if (shown, panes) != (self._shown, self._panes):
-            self._shown, self._panes = shown, panes
-            self.refresh()
-
-    def render(self) -> Content:
-        """As many as fit."""
-        line = Content("")
-        for id, what in self._shown:
-            key, action = self._display[id], self._actions[id]
-            if id == "race_swap_1":
-                key = f"{key}–{self._display[f'race_swap_{self._panes}']}"
-                label = Content(f" {what}")
-            else:
-                label = Content(f" {what}").stylize(f"@click={action if '.' in action else f'screen.{action}'}")
-            part = Content.assemble((key, "bold $primary"), label)
-            if line.cell_length + part.cell_length + 3 > self.size.width:
-                break
-            line = Content.assemble(line, "   " if line else "", part)
-        return line
 
 
 class RaceScreen(Screen[None]):
@@ -213,13 +147,15 @@ class RaceScreen(Screen[None]):
                 ("race_watch", "from the start"),
             )
         elif race.running:
-            word = "stopping" if self._stopping else "‖ paused" if race.paused else "● racing"
+            word = "‖ paused" if race.paused else "● loading" if race.models.loading is not None else "● racing"
+            word = "stopping" if self._stopping else word
             self._header.say(word, "$warning" if self._stopping else "bold $accent" if race.paused else "$success")
             keys = (
                 ("race_leave", "stop"),
                 ("race_pause", "go on" if race.paused else "pause"),
                 ("race_rerun", "rerun"),
                 swap,
+                ("race_model", "model"),
                 ("race_add", "add"),
                 ("race_remove", "remove"),
                 ("race_theme", "theme"),
@@ -233,6 +169,7 @@ class RaceScreen(Screen[None]):
                 ("race_watch", "watch"),
                 ("race_export", "export"),
                 swap,
+                ("race_model", "model"),
                 ("race_add", "add"),
                 ("race_remove", "remove"),
                 ("race_finish", "show results" if self._finish_hidden else "hide results"),
@@ -368,30 +305,60 @@ class RaceScreen(Screen[None]):
             self.refresh_race(now=True)
 
     def action_swap(self, number: int) -> None:
-        """Let another method run in a pane."""
+        """Let another method run in a pane, on the same model."""
         if number > len(self.race.racers):
             return
         current = self.race.racers[number - 1].entry
+        guest = self.race.models.get(current.key)
 
-        def chosen(entry: Entry) -> None:
+        def answered(name: str | None) -> None:
+            if name is not None:
+                self._swap(number, replace(self.chat.racing.entry(name), model=current.model, backend=current.backend))
+
+        items = self.chat.racing.items(guest.unavailable if guest is not None else None)
+        self.app.push_screen(Menu(f"Method of pane {number}", items, current.method), answered)
+
+    def action_model(self) -> None:
+        """Let a pane run on another model."""
+        racers = self.race.racers
+        items = [Item(str(i), racer.entry.name, detail=model) for i, (racer, model) in enumerate(self._named())]
+
+        def asked(index: str | None) -> None:
+            if index is None:
+                return
+            entry = racers[int(index)].entry
+
+            def chosen(choice: Choice | None) -> None:
+                if choice is not None and choice.key != entry.key:
+                    self._swap(int(index) + 1, replace(entry, model=choice.model, backend=choice.backend))
+
+            title = f"Model of pane {int(index) + 1}: {entry.name}"
+            self.app.push_screen(RaceModel(title, {entry.key}, "It is the one that runs in this pane."), chosen)
+
+        self.app.push_screen(Menu("Another model in which pane?", items, str(len(items) - 1)), asked)
+
+    def _named(self) -> list[tuple[Racer, str]]:
+        """Each lane with the name of its model."""
+        own = short_name(self.race.dialogue.model)
+        return [(racer, name or own) for racer, name in zip(self.race.racers, self.race.model_names, strict=True)]
+
+    def _swap(self, number: int, entry: Entry) -> None:
+        if number <= len(self.race.racers):
             self.race.swap(number - 1, entry)
-
-        self._ask(f"Method of pane {number}", current.method, chosen)
+            self._go()
 
     def action_add(self) -> None:
         """One pane more."""
         if len(self.race.racers) >= MOST:
             self.chat.tell(f"A race has at most {MOST} panes: 1–{MOST} swap the method of one.")
             return
-        self._ask("One more against them", "", self.race.add)
 
-    def _ask(self, title: str, current: str, chosen: Callable[[Entry], None]) -> None:
         def answered(name: str | None) -> None:
             if name is not None:
-                chosen(Entry(name, dict(self.race.dialogue.settings.get(name, {}))))
+                self.race.add(self.chat.racing.entry(name))
                 self._go()
 
-        self.app.push_screen(Menu(title, self.chat.racing.items(), current), answered)
+        self.app.push_screen(Menu("One more against them", self.chat.racing.items(), ""), answered)
 
     def action_remove(self) -> None:
         """One pane fewer."""
@@ -399,7 +366,8 @@ class RaceScreen(Screen[None]):
         if len(racers) <= FEWEST:
             self.chat.tell(f"A race needs {FEWEST} panes: their numbers swap their methods.")
             return
-        items = [Item(str(i), racer.entry.name) for i, racer in enumerate(racers)]
+        names = self.race.model_names
+        items = [Item(str(i), racer.entry.name, detail=names[i]) for i, racer in enumerate(racers)]
 
         def answered(index: str | None) -> None:
             if index is not None:

@@ -1,10 +1,10 @@
-"""Who races: a menu of methods of which two to four are chosen, in the order of the panes."""
+"""Who races: a menu of methods of which two to four are chosen, in the order of the panes, on the chat's model or on others."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import wrap
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -17,15 +17,33 @@ from textual.widgets.option_list import Option
 
 from ..cells import fit, one_line
 from ..race import FEWEST, MOST
-from .menu import PICKS, Item
+from ..race_choices import Choice
+from .menu import PICKS as MENU_PICKS
+from .menu import Item
+from .race_model import RaceModel
 from .race_pane import lane_colour
+
+PICKS = MENU_PICKS.replace("m", "")
+"""Keys of the methods; m is for models."""
 
 AROUND = 10
 """Rows that are not the list's: frame, padding, prompt and line-up."""
 
 
-class RaceSetup(ModalScreen[list[str] | None]):
-    """Ask for the methods of a race; answers with their names in the order of the panes, None if there is to be none.
+class Pick(NamedTuple):
+    """A lane: a method, and its model if that is not the chat's."""
+
+    method: str
+    choice: Choice | None = None
+
+    @property
+    def name(self) -> str:
+        """As shown."""
+        return f"{self.method} on {self.choice.title}" if self.choice is not None else self.method
+
+
+class RaceSetup(ModalScreen[list[Pick] | None]):
+    """Ask for the methods of a race; answers with the lanes in the order of the panes, None if there is to be none.
 
     Args:
         items: the methods.
@@ -58,6 +76,7 @@ class RaceSetup(ModalScreen[list[str] | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,ctrl+c", "leave", "Close", id="setup.close", tooltip="Back to the chat"),
         Binding("enter", "start", "Start", priority=True, id="setup.start", tooltip="Start the race"),
+        Binding("m", "model", "Model", id="setup.model", tooltip="Let the method run on another model too, or no longer"),
         Binding("space", "choose", "Choose", priority=True, id="setup.toggle", tooltip="Take the method in, or leave it out"),
         *(
             Binding(key, f"pick({n})", f"Choose {key}", show=False, id=f"setup.pick{n}", tooltip=f"Method {n} in or out")
@@ -68,15 +87,20 @@ class RaceSetup(ModalScreen[list[str] | None]):
     def __init__(self, items: Sequence[Item], chosen: Sequence[str], prompt: str, source: str) -> None:
         super().__init__()
         self._items, self._prompt, self._source = items, prompt, source
-        self.chosen = list(chosen)
-        """Names, in the order of the panes."""
+        self.lanes = [Pick(name) for name in chosen]
+        """In the order of the panes."""
         self._refused = ""
+
+    @property
+    def chosen(self) -> list[str]:
+        """Methods, in the order of the panes."""
+        return [lane.method for lane in self.lanes]
 
     def compose(self) -> ComposeResult:
         """The prompt, the methods, the line-up."""
         with Vertical() as frame:
             frame.border_title = "Race"
-            frame.border_subtitle = "space in or out · enter start · esc"
+            frame.border_subtitle = "space in or out · m model · enter start · esc"
             yield Static(id="race-prompt")
             yield OptionList(*(Option(self._line(i), id=item.id) for i, item in enumerate(self._items)))
             yield Static(id="race-line")
@@ -112,9 +136,10 @@ class RaceSetup(ModalScreen[list[str] | None]):
         able = not item.reason
         room = max(20, min(76, self.app.size.width * 94 // 100) - 9)
         key = f"{PICKS[index]} " if index < len(PICKS) else "  "
-        if item.id in self.chosen:
-            number = self.chosen.index(item.id) + 1
-            box = (f" {number} ", f"bold $background on {lane_colour(number)}")
+        numbers = [number for number, lane in enumerate(self.lanes, 1) if lane.method == item.id]
+        if numbers:
+            shown = " ".join(map(str, numbers)) if len(numbers) < 3 else "".join(map(str, numbers[:3]))
+            box = (shown.center(3), f"bold $background on {lane_colour(numbers[0])}")
         else:
             box = (" · ", "$faint")
         title = item.title.ljust(11)
@@ -123,7 +148,7 @@ class RaceSetup(ModalScreen[list[str] | None]):
         said = fit(one_line(item.detail if able else item.reason), max(0, rest)) if rest > 12 else ""
         return Content.assemble(
             (key, "bold $primary" if able else "$faint"),
-            box if able else ("   ", ""),
+            box if able or numbers else ("   ", ""),
             (f" {title} ", "bold" if able else "$faint"),
             (tag + "  " if tag else "", item.tag_style if able else "$faint"),
             (said, "$quiet" if able else "$faint"),
@@ -132,9 +157,9 @@ class RaceSetup(ModalScreen[list[str] | None]):
     def _line_up(self, room: int) -> Content:
         if self._refused:
             return Content.styled(fit(self._refused, room), "$warning")
-        if not self.chosen:
+        if not self.lanes:
             return Content.styled(f"Choose {FEWEST} to {MOST} methods.", "$quiet")
-        first, *others = self.chosen
+        first, *others = [lane.name for lane in self.lanes]
         if not others:
             return Content.styled(f"Choose one more to race against {first}.", "$quiet")
         parts = [(f" {first} ", f"bold {lane_colour(1)}")]
@@ -147,13 +172,36 @@ class RaceSetup(ModalScreen[list[str] | None]):
         self._refused = ""
         if item.reason:
             self._refused = f"{item.title} cannot run here: {one_line(item.reason)}"
-        elif item.id in self.chosen:
-            self.chosen.remove(item.id)
-        elif len(self.chosen) == MOST:
+        else:
+            self._turn(Pick(item.id))
+        self._layout()
+
+    def _turn(self, lane: Pick) -> None:
+        """Take a lane in, or leave it out."""
+        if lane in self.lanes:
+            self.lanes.remove(lane)
+        elif len(self.lanes) == MOST:
             self._refused = f"At most {MOST} can race: leave one out first."
         else:
-            self.chosen.append(item.id)
-        self._layout()
+            self.lanes.append(lane)
+
+    def action_model(self) -> None:
+        """Let the method under the cursor run on another model too, or no longer."""
+        at = self.query_one(OptionList).highlighted
+        if at is None:
+            return
+        method = self._items[at].id
+
+        def chosen(choice: Choice | None) -> None:
+            self._refused = ""
+            if choice is not None and not choice.key:
+                self._toggle(at)
+            elif choice is not None:
+                self._turn(Pick(method, choice))
+            self._layout()
+
+        taken = {lane.choice.key if lane.choice is not None else "" for lane in self.lanes if lane.method == method}
+        self.app.push_screen(RaceModel(f"{method} on which model?", taken, "It is in already: enter leaves it out."), chosen)
 
     def action_pick(self, index: int) -> None:
         """Take a method in, or leave it out, by its key."""
@@ -169,11 +217,11 @@ class RaceSetup(ModalScreen[list[str] | None]):
 
     def action_start(self) -> None:
         """Start, if there are enough."""
-        if len(self.chosen) < FEWEST:
-            self._refused = f"A race takes {FEWEST} to {MOST} methods: choose {'one more' if self.chosen else 'some'}."
+        if len(self.lanes) < FEWEST:
+            self._refused = f"A race takes {FEWEST} to {MOST} methods: choose {'one more' if self.lanes else 'some'}."
             self._layout()
         else:
-            self.dismiss(self.chosen)
+            self.dismiss(self.lanes)
 
     def action_leave(self) -> None:
         """Back to the chat."""

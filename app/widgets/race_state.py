@@ -21,7 +21,7 @@ def live_state(race: Race, index: int) -> PaneState:
     return PaneState(
         index + 1,
         racer.entry.name,
-        racer.answer.label,
+        label_of(race, racer),
         doing_of(race, racer),
         racer.track.amount(unit),
         race.expected,
@@ -39,6 +39,11 @@ def live_state(race: Race, index: int) -> PaneState:
         unit,
         racer.speed("tokens"),
     )
+
+
+def label_of(race: Race, racer: Racer) -> str:
+    """What is promised of a lane's text. It is a promise about the lane's own model: beside another it would say too much."""
+    return racer.answer.label if racer.entry.key == race.racers[0].entry.key else ""
 
 
 def doing_of(race: Race, racer: Racer) -> str:
@@ -86,7 +91,7 @@ def replay_state(race: Race, replay: Replay, index: int, time: float) -> tuple[P
     return PaneState(
         index + 1,
         racer.entry.name,
-        racer.answer.label,
+        label_of(race, racer),
         (REASONS.get(racer.answer.reason or "", "") if over and not racer.through else "")
         or ("" if tokens or over else "reading the prompt"),
         amount,

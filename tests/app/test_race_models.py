@@ -182,10 +182,11 @@ def test_names_are_as_short_as_tells_the_models_apart(dialogue: Dialogue, engine
 
 def test_other_tokens_are_asked_for_and_make_characters_the_unit(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(dialogue)
-    assert made.unit == "tokens"
+    units: list[str] = [made.unit]
     loaded(engine, "other")
     dialogue.drain()
-    assert made.unit == "characters"
+    units.append(made.unit)
+    assert units == ["tokens", "characters"]
     (wish,) = [command for command in engine.sent if isinstance(command, PiecesOf) and command.model]
     engine.events.append(PieceTable(wish.id, ["uno", "due"]))
     run(engine, made, [([1, 2, 3, 4], 1, 1.1), ([10000, 10001], 1, 0.6)])
