@@ -235,7 +235,7 @@ def _parse(file: Path, data: mmap.mmap, size: int) -> Layout:
     reader.skip(len(MAGIC))
     version = reader.take("I")
     if version not in VERSIONS:
-        if version & 0xFFFF == 0:
+        if version and version & 0xFFFF == 0:
             raise UserError(f"{file} is written for big-endian machines: get a little-endian one.")
         raise UserError(f"{file} is GGUF version {version} and versions 2 and 3 can be read: get a newer file of the model.")
     count, pairs = reader.take("Q"), reader.take("Q")

@@ -41,9 +41,8 @@ def pair(library: Library, target: Found, draft: Found) -> Pairing:
     if i is None:
         return Pairing(True)
     sizes = f" ({len(left):,} tokens against {len(right):,})" if len(left) != len(right) else ""
-    return Pairing(
-        False, f"Its vocabulary is another one{sizes}: token {i} is {_shown(left.text(i))} there, {_shown(right.text(i))} here."
-    )
+    ours_is, theirs_is = _shown(left.text(i)), _shown(right.text(i))
+    return Pairing(False, f"Its vocabulary is another one{sizes}: token {i} is {ours_is} to the target, {theirs_is} to it.")
 
 
 def same(one: Found, other: Found) -> bool:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import queue
 import re
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from textwrap import wrap
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -20,28 +17,15 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from ...backends.base import UserError
-from ...backends.hub_listing import Offer, Repository, look_up
-from ...backends.loading import BUILTIN
-from ..cells import fit, one_line
+from ...backends.hub_listing import Offer
+from ..cells import one_line
 from ..keymap import MODELS, display
-from ..models.amounts import path_of, size_of
+from ..models import telling
+from ..models.amounts import size_of
 from ..models.downloads import Download
-from ..models.fitting import Room, judge
-from ..models.found import Found, in_order
-from ..models.pairing import Pairing, pair
-from ..models.rows import (
-    NO_DRAFT,
-    about,
-    all_rows,
-    download_rows,
-    draft_rows,
-    fit_of,
-    matches,
-    needs_of_offer,
-    offer_rows,
-    spaced,
-    title_of,
-)
+from ..models.found import Found
+from ..models.looking import Looking
+from ..models.rows import NO_DRAFT, all_rows, download_rows, draft_rows, matches, offer_rows, spaced
 from .model_list import ModelList, Row
 
 if TYPE_CHECKING:
@@ -106,17 +90,16 @@ class ModelsScreen(ModalScreen[None]):
     def __init__(self, query: str = "") -> None:
         super().__init__()
         self._query = query
-        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._gone = threading.Event()
-        self._scanning = False
-        self._found: dict[object, Found] = {}
-        self._room: Room | None = None
+        self._looking: Looking
         self._look = _Look()
-        self._pairings: dict[object, dict[object, Pairing]] = {}
-        self._pairing: set[object] = set()
-        self._repository: Repository | None = None
         self._drawn = 0.0
+        self._states: dict[str, str] = {}
         self._sure: Download | None = None
+
+    @property
+    def looking(self) -> Looking:
+        """What has been found out."""
+        return self._looking
 
     @property
     def chat(self) -> SpecchatApp:
@@ -150,6 +133,7 @@ class ModelsScreen(ModalScreen[None]):
 
     def on_mount(self) -> None:
         """Look for models."""
+        self._looking = Looking(self.chat)
         self.set_interval(POLL_SECONDS, self._poll)
         if self.chat.dialogue.info:
             self.chat.models.remember(self.chat.dialogue.model)
@@ -161,112 +145,50 @@ class ModelsScreen(ModalScreen[None]):
         self._show()
 
     def on_unmount(self) -> None:
-        """What threads still find is nobody's business."""
-        self._gone.set()
-
-    # What threads bring
-
-    def _in_thread(self, work: Callable[[], None]) -> None:
-        threading.Thread(target=work, name="models", daemon=True).start()
+        """Threads need not go on."""
+        self._looking.close()
 
     def _poll(self) -> None:
         """Take in what threads have found; draw a download's progress."""
-        changed = False
-        while True:
-            try:
-                self._inbox.get_nowait()()
-            except queue.Empty:
-                break
-            changed = True
-        downloads = self.chat.models.downloads
+        changed, downloads = self._looking.poll(), self.chat.models.downloads
+        states = {spec: download.state for spec, download in downloads.all.items()}
+        if states != self._states:
+            if any(state == "done" and self._states.get(spec, "done") != "done" for spec, state in states.items()):
+                self._looking.scan()
+            self._states, changed = states, True
+        if changed and self._look.target is not None and not self._looking.scanning:
+            self._looking.judge(self._look.target)
         if changed or (downloads.active and monotonic() - self._drawn >= PROGRESS_SECONDS):
             self._show()
 
-    def _scan(self) -> None:
-        """In a thread: find every model."""
-        from ..models.recent import recent
-
-        models, settings = self.chat.models, self.chat.settings
-        put = self._inbox.put
-        room = models.room()
-        put(lambda: setattr(self, "_room", room))
-        seen: set[object] = set()
-
-        def take(found: Found) -> Callable[[], None]:
-            return lambda: self._found.update({found.key: found})
-
-        for found in models.library.look(recent(), settings.model_folders, stopped=self._gone.is_set):
-            seen.add(found.key)
-            put(take(found))
-
-        def end() -> None:
-            self._scanning = False
-            self._found = {key: found for key, found in self._found.items() if key in seen}
-            self._judge()
-
-        put(end)
-
-    def _judge(self) -> None:
-        """Let a thread look at vocabularies, for the target whose draft models are shown."""
-        target = self._look.target
-        if target is None or self._scanning:
-            return
-        known = self._pairings.setdefault(target.key, {})
-        waiting = [
-            each for each in in_order([*self._found.values()]) if each.key not in known and each.key not in self._pairing
-        ]
-        self._pairing.update(each.key for each in waiting)
-
-        def work() -> None:
-            for each in waiting:
-                if self._gone.is_set():
-                    return
-                found = pair(self.chat.models.library, target, each)
-                self._inbox.put(lambda key=each.key, found=found: known.update({key: found}))  # type: ignore[misc]
-
-        if waiting:
-            self._in_thread(work)
-
     def _ask_hub(self, name: str) -> None:
-        """Let a thread ask the Hub what it offers under a name."""
+        """Ask the Hub what it offers under a name."""
         name = name.partition(":")[0]
-        self._look, self._repository = _Look(repository=name), None
+        self._look = _Look(repository=name)
         self._say(f"Asking the Hub about {name} …")
-
-        def work() -> None:
-            try:
-                found = look_up(name)
-            except UserError as error:
-                sentence = str(error)
-                self._inbox.put(lambda: self._answered(name, None, sentence))
-            else:
-                self._inbox.put(lambda: self._answered(name, found, ""))
-
-        self._in_thread(work)
+        self._looking.ask_hub(name, self._answered)
         self._show()
 
-    def _answered(self, name: str, repository: Repository | None, sentence: str) -> None:
-        if self._look.repository != name:
-            return
-        self._repository = repository
-        if repository is None:
+    def _answered(self, sentence: str) -> None:
+        if sentence:
             self._look = _Look()
-        self._say(one_line(sentence), wrong=bool(sentence))
+        self._say(sentence, wrong=bool(sentence))
 
     # What is shown
 
     def _rows(self) -> list[Row]:
         options = self.chat.settings.load_options()
         downloads = self.chat.models.downloads.all
-        found = in_order([*self._found.values()])
+        looking, found = self._looking, self._looking.models()
         if self._look.repository:
-            return offer_rows(self._repository, self._room, options, downloads) if self._repository is not None else []
+            told = looking.repository
+            return offer_rows(told, looking.room, options, downloads) if told is not None else []
         text = self.box.value.strip()
         if self._look.target is not None:
             shown = [each for each in found if matches(each, text)]
-            return draft_rows(self._look.target, shown, self._pairings.get(self._look.target.key, {}), self._marks())
+            return draft_rows(self._look.target, shown, looking.pairings(self._look.target), self._marks())
         shown = [each for each in found if matches(each, text)]
-        rows = [*download_rows(downloads.values()), *all_rows(shown, self._room, options, self._marks())]
+        rows = [*download_rows(downloads.values()), *all_rows(shown, looking.room, options, self._marks())]
         if REPOSITORY.fullmatch(text):
             name = one_line(text.partition(":")[0])
             rows.insert(0, Row(("look", name), f"Look up {name} on the Hub", ("↵", "$accent")))
@@ -277,7 +199,7 @@ class ModelsScreen(ModalScreen[None]):
         dialogue = self.chat.dialogue
         draft = dialogue.load.get("draft_model")
         marks: dict[object, tuple[str, str]] = {}
-        for key, found in self._found.items():
+        for key, found in self._looking.found.items():
             if self.chat.models.is_loaded(found):
                 marks[key] = ("●", "$primary")
             elif draft and found.spot.spec == draft:
@@ -286,12 +208,12 @@ class ModelsScreen(ModalScreen[None]):
 
     def _show(self, key: object = None) -> None:
         """Draw what there is."""
-        if not self.is_attached:
-            return
         self._drawn = monotonic()
         listed = self.listing
         listed.empty = (
-            "" if self._scanning or self._look.repository else "No model here has that in its name: owner/name asks the Hub."
+            ""
+            if self._looking.scanning or self._look.repository
+            else "No model here has that in its name: owner/name asks the Hub."
         )
         if key is None and listed.row is None and self._look == _Look():
             key = next((each for each, mark in self._marks().items() if mark[0] == "●"), None)
@@ -300,16 +222,18 @@ class ModelsScreen(ModalScreen[None]):
 
     def _frame(self) -> None:
         frame = self.query_one(Vertical)
-        count = f" · {len(self._found)}{' …' if self._scanning else ''}" if self._found else ""
+        count = f" · {len(self._looking.found)}{' …' if self._looking.scanning else ''}" if self._looking.found else ""
         frame.border_title = "Draft models" if self._look.target else "Models" + count
         keymap = self.chat.settings.keymap
         keys = {key.id: display(keymap.get(key.id, key.keys)) for key in MODELS}
         row = self.listing.row
         download = self._download(row)
-        parts = [f"enter {self._verb(row, download)}"] if row is not None else []
+        found = self._looking.found.get(row.key) if row is not None else None
+        usable = row is not None and (found is None or not (row.faint or found.problem))
+        parts = [f"enter {self._verb(row, download)}"] if usable else []
         if download is not None and download.state != "done":
             parts.append(f"{keys['models_cancel']} throw away")
-        elif self._look == _Look() and isinstance(row and self._found.get(row.key), Found):
+        elif self._look == _Look() and found is not None and not found.problem:
             parts.append(f"{keys['models_drafts']} its draft models")
         if self.app.size.width >= 76:
             parts.append(f"{keys['models_again']} look again")
@@ -338,52 +262,30 @@ class ModelsScreen(ModalScreen[None]):
     def _tell(self) -> None:
         """Tell about the row under the cursor."""
         details = self.query_one("#models-details", Static)
-        cells = max(20, details.size.width)
-        lines: list[tuple[str, str]] = []
-        for text, style, most in self._about(self.listing.row):
-            pieces = wrap(text, cells, break_on_hyphens=False)
-            if len(pieces) > most:
-                pieces = [*pieces[: most - 1], fit(" ".join(pieces[most - 1 :]), cells)]
-            lines += [(piece, style) for piece in pieces]
-        parts = [part for text, style in lines[:DETAILS] for part in ((text, style), ("\n", ""))]
-        details.update(Content.assemble(*parts[:-1]))
+        lines = telling.lines(self._about(self.listing.row), max(20, details.size.width), DETAILS)
+        details.update(Content("\n").join(Content.styled(text, style) for text, style in lines))
 
-    def _about(self, row: Row | None) -> list[tuple[str, str, int]]:
-        """Sentences about a row, each with its style and the most lines that it may take."""
-        options = self.chat.settings.load_options()
+    def _about(self, row: Row | None) -> list[telling.Sentence]:
         if row is None:
             return []
-        download = self._download(row)
+        download, target, looking = self._download(row), self._look.target, self._looking
         if download is not None and download.state != "done":
-            return _about_download(download)
+            return telling.of_download(download)
+        options = self.chat.settings.load_options()
         match row.key:
-            case ("offer", spec) if self._repository is not None and (offer := self._offer(str(spec))) is not None:
-                return _about_offer(self._repository, offer, self._room, options)
-            case str():
-                target = self._look.target
-                if target is not None and target.spot.spec == BUILTIN:
-                    return [("builtin-draft, which is loaded when a method first needs it.", "$foreground", 2)]
-                return [("The target alone. Methods that need a draft model are not offered then.", "$foreground", 2)]
-        found = self._found.get(row.key)
+            case ("offer", spec) if looking.repository is not None and (offer := self._offer(str(spec))) is not None:
+                return telling.of_offer(looking.repository, offer, looking.room, options)
+            case str() if target is not None:
+                return telling.of_target_alone(target)
+        found = looking.found.get(row.key)
         if found is None:
             return []
-        out = [(about(found.card), "$foreground", 1)]
-        target = self._look.target
         if target is not None:
-            pairing = self._pairings.get(target.key, {}).get(found.key)
-            if pairing is not None:
-                told = one_line(pairing.reason) or f"Has {title_of(target)}'s vocabulary, so it can draft for it."
-                out.append((told, "$success" if pairing.able and not pairing.reason else "$warning", 3))
-        elif found.problem:
-            out.append((one_line(found.problem), "$warning", 3))
-        else:
-            judged = fit_of(found, self._room, options)
-            style = {"fits": "$success", "short": "$warning", "too large": "$error"}.get(judged.verdict, "$quiet")
-            out.append((judged.told, style, 3))
-        return [*out, (one_line(path_of(found.spot.path)), "$quiet", 1)]
+            return telling.of_draft(target, found, looking.pairings(target).get(found.key))
+        return telling.of_model(found, looking.room, options)
 
     def _offer(self, spec: str) -> Offer | None:
-        offers = self._repository.offers if self._repository is not None else ()
+        offers = self._looking.repository.offers if self._looking.repository is not None else ()
         return next((offer for offer in offers if offer.spec == spec), None)
 
     def _download(self, row: Row | None) -> Download | None:
@@ -405,8 +307,12 @@ class ModelsScreen(ModalScreen[None]):
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
+        if event.value == self._query:  # also what the box begins with is told
+            return
+        self._query = event.value
         if self._look.repository:
-            self._look, self._repository = _Look(), None
+            self._look = _Look()
+            self._looking.leave_hub()
         self._say("")
         self._show()
 
@@ -426,15 +332,15 @@ class ModelsScreen(ModalScreen[None]):
         """Look for models again; on the Hub: ask again."""
         if self._look.repository:
             self._ask_hub(self._look.repository)
-        elif not self._scanning:
-            self._scanning = True
-            self._in_thread(self._scan)
+        else:
+            self._looking.scan()
 
     def action_leave(self) -> None:
         """Back to all models, empty the search, or back to the chat."""
         if self._look != _Look():
             before = self._look.target
-            self._look, self._repository = _Look(), None
+            self._look = _Look()
+            self._looking.leave_hub()
             self._say("")
             self._show(before.key if before is not None else None)
         elif self.box.value:
@@ -445,17 +351,17 @@ class ModelsScreen(ModalScreen[None]):
     def action_drafts(self) -> None:
         """Show which models can draft for the one under the cursor."""
         row = self.listing.row
-        found = self._found.get(row.key) if row is not None else None
+        found = self._looking.found.get(row.key) if row is not None else None
         if found is None or self._look != _Look():
             return
         if found.problem:
             self._say(one_line(found.problem), wrong=True)
             return
-        self._look, self._pairing = _Look(target=found), set()
-        with self.prevent(Input.Changed):
-            self.box.value = ""
+        self._look = _Look(target=found)
+        self._query = self.box.value = ""
         self._say("")
-        self._judge()
+        if not self._looking.scanning:
+            self._looking.judge(found)
         self._show(NO_DRAFT)
 
     def action_pause(self) -> None:
@@ -502,7 +408,7 @@ class ModelsScreen(ModalScreen[None]):
                 self._take(offer, here=offer.here or download is not None)
             case str() if self._look.target is not None:
                 self._load(self._look.target, None)
-            case key if (found := self._found.get(key)) is not None:
+            case key if (found := self._looking.found.get(key)) is not None:
                 self._choose(found)
 
     def _choose(self, found: Found) -> None:
@@ -513,7 +419,7 @@ class ModelsScreen(ModalScreen[None]):
             else:
                 self._load(found, None)
             return
-        pairing = self._pairings.get(target.key, {}).get(found.key)
+        pairing = self._looking.pairings(target).get(found.key)
         if pairing is None:
             self._say("Its vocabulary is being looked at: a moment.")
         elif not pairing.able:
@@ -529,7 +435,8 @@ class ModelsScreen(ModalScreen[None]):
             self._say(f"{one_line(offer.spec)} goes on being fetched when this list is closed.")
             self._show(("download", offer.spec))
             return
-        commit = self._repository.commit if self._repository is not None else None
+        repository = self._looking.repository
+        commit = repository.commit if repository is not None else None
         self._attempt(lambda: self.chat.models.load(offer.spec, revision=commit))
 
     def _load(self, target: Found, draft: Found | None) -> None:
@@ -561,27 +468,3 @@ class ModelsScreen(ModalScreen[None]):
         """Sentences are wrapped anew; keys that no longer fit leave the frame."""
         self._frame()
         self._tell()
-
-
-def _about_download(download: Download) -> list[tuple[str, str, int]]:
-    amount = f"{size_of(download.done)} of {size_of(download.total)} are there."
-    if download.state == "failed":
-        return [(one_line(download.sentence), "$warning", 4), (amount, "$quiet", 1)]
-    told = {"paused": "Held; what came stays, also for a later chat.", "starting": "Asking the Hub …"}
-    return [(amount, "$foreground", 1), (told.get(download.state, "Goes on when this list is closed."), "$quiet", 1)]
-
-
-def _about_offer(repository: Repository, offer: Offer, room: Room | None, options: Any) -> list[tuple[str, str, int]]:
-    parts = [one_line(repository.name), one_line(offer.quantization)]
-    parts.append("GGUF on llama.cpp" if offer.kind == "gguf" else "safetensors on transformers")
-    parts += [f"{repository.context:,} tokens of context"] if repository.context else []
-    out = [(" · ".join(filter(None, parts)), "$foreground", 1)]
-    if room is not None:
-        judged = judge(needs_of_offer(repository, offer), room, options)
-        style = {"fits": "$success", "short": "$warning", "too large": "$error"}.get(judged.verdict, "$quiet")
-        out.append((judged.told, style, 2))
-    if offer.there and not offer.here:
-        out.append((f"{size_of(offer.there)} of {size_of(offer.size)} are here already.", "$quiet", 1))
-    if repository.gated and not offer.here:
-        out.append(("It asks for its licence to be accepted on its page on the Hub, and for `hf auth login`.", "$warning", 1))
-    return out

@@ -117,6 +117,6 @@ def make_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_gguf(home / ".lmstudio" / "models" / "harbour" / "Gull-GGUF" / "Gull-Q4_K_M.gguf", architecture="gemma3", rows=4096)
     write_gguf(home / "x.gguf", tokens=("c", "d"), architecture="mistral", rows=2048)
     write_ollama(home / "ollama", "pilot", "3b", home / "x.gguf")
+    (here / "damaged-Q8_0.gguf").write_bytes((home / "x.gguf").read_bytes()[:5000])
     (home / "x.gguf").unlink()
-    (here / "damaged-Q8_0.gguf").write_bytes(b"GGUF" + bytes(60))
     return home
