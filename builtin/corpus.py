@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypedDict
 
-from . import copying, editing, formats, prose, pycode, talk
+from . import copying, editing, formats, prose, pycode, spelling, talk
 from .draw import Draw, Message, is_held_out
 
 
@@ -51,6 +51,7 @@ TASKS: dict[str, Task] = {
     "table": Task("edit", editing.table, 5, practice=1.5),
     "rename_variable": Task("edit", pycode.rename_variable, 2),
     "docstring": Task("edit", pycode.docstring, 4),
+    "spelling": Task("edit", spelling.spelling, 4, practice=3.0),
     "number_format": Task("edit", formats.number_format, 7, practice=1.6),
     "markdown": Task("edit", formats.markdown, 5, practice=0.6),
     "follow_up": Task("edit", editing.follow_up, 5),
