@@ -432,9 +432,7 @@ class ChatScreen(Screen[None]):
         if place is None:
             self.chat.tell("There is no message there.") if step < 0 else self.view.mark.clear()
             return
-        copy = display(self._keymap.get("copy_answer", "ctrl+y"))
-        said = (f"message {place[0]} of {place[1]}", "$foreground")
-        self.query_one(StatusLine).flash(Content.assemble(said, "   ", (copy, "bold $primary"), (" copies it", "$quiet")))
+        self.query_one(StatusLine).flash(self.view.mark.told(place, self._keymap))
 
     def action_editor(self) -> None:
         """Write the draft in an editor."""

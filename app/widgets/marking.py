@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.content import Content
 from textual.strip import Strip
 
+from ..keymap import CHAT, display
 from ..transcript import Answer, Prompt
 
 if TYPE_CHECKING:
@@ -67,6 +69,20 @@ class Marking:
         self.entry = None
         self._view.refresh()
         return True
+
+    def told(self, place: tuple[int, int], keymap: Mapping[str, str]) -> Content:
+        """Which message is marked, and what keys do with it.
+
+        Args:
+            place: as `move` has it.
+            keymap: binding id → keys, where not the default.
+        """
+        keys = {key.id: display(keymap.get(key.id, key.keys)) for key in CHAT}
+        second = ("edit", "writes it anew") if isinstance(self.entry, Prompt) else ("retry", "answers again")
+        line = Content.styled(f"message {place[0]} of {place[1]}", "$foreground")
+        for name, what in (("copy_answer", "copies it"), second):
+            line = Content.assemble(line, "   ", (keys[name], "bold $primary"), (f" {what}", "$quiet"))
+        return line
 
     def draw(self, strip: Strip, block: Block, row: int, margin: int) -> Strip:
         """A row of the transcript, with the mark in its margin if its message is marked."""
