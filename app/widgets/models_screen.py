@@ -151,7 +151,7 @@ class ModelsScreen(ModalScreen[None]):
     def _poll(self) -> None:
         """Take in what threads have found; draw a download's progress."""
         changed, downloads = self._looking.poll(), self.chat.models.downloads
-        states = {spec: download.state for spec, download in downloads.all.items()}
+        states: dict[str, str] = {spec: download.state for spec, download in downloads.all.items()}
         if states != self._states:
             if any(state == "done" and self._states.get(spec, "done") != "done" for spec, state in states.items()):
                 self._looking.scan()
@@ -210,11 +210,8 @@ class ModelsScreen(ModalScreen[None]):
         """Draw what there is."""
         self._drawn = monotonic()
         listed = self.listing
-        listed.empty = (
-            ""
-            if self._looking.scanning or self._look.repository
-            else "No model here has that in its name: owner/name asks the Hub."
-        )
+        waiting = self._looking.scanning or self._look.repository
+        listed.empty = "" if waiting else "No model here has that in its name: owner/name asks the Hub."
         if key is None and listed.row is None and self._look == _Look():
             key = next((each for each, mark in self._marks().items() if mark[0] == "●"), None)
         listed.show(spaced(self._rows(), listed.size.height), key)
@@ -255,7 +252,8 @@ class ModelsScreen(ModalScreen[None]):
     @on(ModelList.Moved)
     def _moved(self, event: ModelList.Moved) -> None:
         event.stop()
-        self._sure = None
+        if self._download(self.listing.row) is not self._sure:
+            self._sure = None
         self._tell()
         self._frame()
 

@@ -23,7 +23,7 @@ from specchat.app.models.rows import about, all_rows, draft_rows, matches
 from specchat.app.widgets.model_list import drawn
 from specchat.backends.base import UserError
 from specchat.backends.loading import builtin_gguf, builtin_path
-from specchat.backends.model_card import quantization_in, read_card
+from specchat.backends.model_card import Card, quantization_in, read_card
 from specchat.backends.ollama import locate_ollama
 from specchat.backends.vocabulary import difference, folder_vocabulary
 
@@ -112,9 +112,13 @@ def test_rows_are_found_one_by_one_and_looking_can_be_stopped(home: Path) -> Non
 
 
 def test_models_are_looked_into_again_only_when_they_have_changed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    library, read = Library(), []
-    plain = read_card
-    monkeypatch.setattr("specchat.app.models.found.read_card", lambda path: (read.append(path), plain(path))[1])
+    library, read = Library(), list[Path]()
+
+    def counted(path: Path) -> Card:
+        read.append(path)
+        return read_card(path)
+
+    monkeypatch.setattr("specchat.app.models.found.read_card", counted)
     list(library.look())
     first = len(read)
     list(library.look())

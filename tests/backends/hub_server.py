@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -121,7 +121,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(200, data, **names)
         if hub.busy:
             return self.answer(hub.busy.pop(0))
-        return self.body(data, names)
+        with suppress(ConnectionError):  # a client that has been stopped
+            self.body(data, names)
 
     def body(self, data: bytes, names: dict[str, str]) -> None:
         """A large file, or the asked part of it, as far as the faults let it through."""
