@@ -1,6 +1,7 @@
 """The architecture: Llama, deep rather than wide, and its training loss."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -10,8 +11,9 @@ from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
 from .data import IGNORED
 from .tokenizer import BOS, CONTEXT, END, PAD, VOCABULARY
 
-EXIT_WEIGHT = 0.2
-"""Share of the early-exit loss: the first half of the layers learns to speak through the same norm and head."""
+EXIT_WEIGHT = 0.3
+"""What the mean loss of the early exits counts beside the full model's: the first layers learn to speak through the same norm
+and head."""
 
 
 class Size(NamedTuple):
@@ -21,13 +23,13 @@ class Size(NamedTuple):
     width: int
     heads: int
     inner: int
-    exits: bool = True  # whether the first half learns to speak for itself
+    exits: tuple[int, ...] = ()  # after how many layers the model learns to speak as well
 
 
 SIZES = {
-    "target": Size(layers=8, width=256, heads=4, inner=672),
-    "draft": Size(layers=2, width=256, heads=4, inner=288, exits=False),  # as wide as the target, whose weights it starts from
-    "tiny": Size(layers=2, width=32, heads=2, inner=64),  # for tests
+    "target": Size(layers=8, width=256, heads=4, inner=672, exits=(2, 4)),
+    "draft": Size(layers=2, width=256, heads=4, inner=288),  # as wide as the target, whose weights it starts from
+    "tiny": Size(layers=2, width=32, heads=2, inner=64, exits=(1,)),  # for tests
 }
 
 
@@ -107,19 +109,24 @@ AttentionInterface.register("specchat_training", _causal_attention)
 
 
 class TrainingLoss(nn.Module):
-    """Cross entropy on what the assistant says, at the last layer and at the one half way up."""
+    """Cross entropy on what the assistant says, at the last layer and after the first layers of each early exit.
 
-    def __init__(self, model: LlamaForCausalLM, exits: bool = True) -> None:
+    Args:
+        model: what learns.
+        exits: after how many layers.
+    """
+
+    def __init__(self, model: LlamaForCausalLM, exits: Sequence[int] = ()) -> None:
         super().__init__()
-        self.model, self.exits = model, exits
-        self._middle: torch.Tensor | None = None
+        self.model, self.exits = model, tuple(exits)
+        self._states: dict[int, torch.Tensor] = {}
         if next(model.parameters()).device.type == "cpu":
             model.set_attn_implementation("specchat_training")
-        layers = model.model.layers
-        layers[len(layers) // 2 - 1].register_forward_hook(self._keep)
+        for layers in self.exits:
+            model.model.layers[layers - 1].register_forward_hook(partial(self._keep, layers))
 
-    def _keep(self, module: nn.Module, inputs: object, output: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
-        self._middle = output if isinstance(output, torch.Tensor) else output[0]
+    def _keep(self, layers: int, module: nn.Module, inputs: object, output: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
+        self._states[layers] = output if isinstance(output, torch.Tensor) else output[0]
 
     def forward(self, tokens: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Losses per produced token.
@@ -129,17 +136,17 @@ class TrainingLoss(nn.Module):
             labels: [chats, length], the token that should follow, or IGNORED.
 
         Returns:
-            loss of the full model, loss of the early exit (both mean over produced tokens; without an exit both the same).
+            loss of the full model, mean loss of the early exits (of produced tokens; without an exit both the same).
         """
         last = self.model.model(input_ids=tokens, use_cache=False).last_hidden_state
-        assert self._middle is not None
         # The head runs only where there is a label: prompts are most of a copy task.
         rows = labels != IGNORED
         wanted = labels[rows]
         if not self.exits:
             loss = nn.functional.cross_entropy(self.model.lm_head(last[rows]).float(), wanted)
             return loss, loss.detach()
-        middle = self.model.model.norm(self._middle[rows])
-        scores = self.model.lm_head(torch.cat([last[rows], middle])).float()  # [2 · produced, vocabulary]
-        full, early = nn.functional.cross_entropy(scores, torch.cat([wanted, wanted]), reduction="none").chunk(2)
+        spoken = [last[rows], *(self.model.model.norm(self._states.pop(layers)[rows]) for layers in self.exits)]
+        scores = self.model.lm_head(torch.cat(spoken)).float()  # [(1 + exits) · produced, vocabulary]
+        losses = nn.functional.cross_entropy(scores, wanted.repeat(len(spoken)), reduction="none")
+        full, early = losses[: len(wanted)], losses[len(wanted) :]
         return full.mean(), early.mean()

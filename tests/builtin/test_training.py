@@ -92,6 +92,23 @@ def test_the_training_attention_is_the_models_own() -> None:
     assert loss.item() == pytest.approx(torch.nn.functional.cross_entropy(expected, tokens[:, 1:].flatten()).item(), abs=1e-4)
 
 
+def test_the_loss_of_the_exits_is_that_of_their_layers() -> None:
+    model = build(Size(layers=4, width=32, heads=2, inner=64), 0)
+    tokens = torch.randint(10, tokens_of.VOCABULARY, (3, 33))
+    labels = tokens.roll(-1, 1)
+    labels[:, -1] = IGNORED
+    full, early = TrainingLoss(model, (1, 2))(tokens, labels)
+    states = model(tokens, output_hidden_states=True).hidden_states
+    expected = [
+        torch.nn.functional.cross_entropy(
+            model.lm_head(model.model.norm(states[n]))[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()
+        )
+        for n in (1, 2)
+    ]
+    assert early.item() == pytest.approx(torch.stack(expected).mean().item(), abs=1e-4)
+    assert full.item() != pytest.approx(early.item(), abs=1e-4)
+
+
 def test_the_rate_warms_up_stays_and_falls() -> None:
     settings = Settings(tokens=1e6, warmup=1e5, decay=0.2, batch=1000)
     assert rate_factor(0, settings) < 0.03
