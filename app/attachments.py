@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from ..backends.base import UserError
+from . import documents
 from .cells import one_line
 
 MOST_BYTES = 2_000_000
@@ -30,7 +31,8 @@ _TICKS = re.compile(r"`+")
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
-_DOCUMENTS = {".pdf": "PDF", ".docx": "Word", ".odt": "OpenDocument", ".pptx": "PowerPoint", ".xlsx": "Excel"}
+GivenUp = Callable[[], bool]
+"""Asked now and then while a document is read; True ends that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +106,13 @@ def escaped(message: str) -> str:
     return re.sub(r"(?<!\S)@(?=\S)", "@@", message)
 
 
-def attach(message: str, folder: Path | None = None) -> tuple[str, list[Attachment]]:
+def attach(message: str, folder: Path | None = None, given_up: GivenUp | None = None) -> tuple[str, list[Attachment]]:
     """The message, and the files that its `@path`s name. `@@` stands for an @ that names none.
 
     Args:
         message: as typed.
         folder: what relative paths are relative to; the working folder if None.
+        given_up: as GivenUp.
 
     Raises:
         UserError: a file is not there or cannot go with a message; nothing should be sent.
@@ -121,7 +124,7 @@ def attach(message: str, folder: Path | None = None) -> tuple[str, list[Attachme
             name, path = shorter, _path(shorter, folder)
         for file, label in _files(path, name):
             if file not in attachments:
-                attachments[file] = read(file, label)
+                attachments[file] = read(file, label, given_up)
     return _ESCAPED.sub("@", message), list(attachments.values())
 
 
@@ -132,6 +135,15 @@ def read_all(path: Path, name: str) -> list[Attachment]:
         UserError: as `read`; or a folder that has none, or too many.
     """
     return [read(file, label) for file, label in _files(path, name)]
+
+
+def slow(message: str) -> bool:
+    """Whether a message names what takes time to read: a folder, or a document."""
+    for name in mentioned(message):
+        for end in {name, name.rstrip(".,;:!?)")}:
+            if Path(end).suffix.lower() in documents.KINDS or (end and _is_folder(_path(end, None))):
+                return True
+    return False
 
 
 def mentioned(message: str) -> Iterator[str]:
@@ -157,13 +169,16 @@ def _exists(path: Path) -> bool:
         return False
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def _files(path: Path, name: str) -> Iterator[tuple[Path, str]]:
     """A file, or the text files of a folder."""
-    try:
-        folder = path.is_dir()
-    except OSError:
-        folder = False
-    if not folder:
+    if not _is_folder(path):
         yield path, name
         return
     found = []
@@ -171,7 +186,7 @@ def _files(path: Path, name: str) -> Iterator[tuple[Path, str]]:
     for file in walk(path):
         try:
             size = file.stat().st_size
-            if size > MOST_BYTES or file.suffix.lower() in _DOCUMENTS or _binary(file):
+            if size > MOST_BYTES or file.suffix.lower() in documents.KINDS or _binary(file):
                 continue
         except OSError:
             continue
@@ -194,28 +209,39 @@ def _binary(file: Path) -> bool:
     return b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 
-def read(path: Path, name: str) -> Attachment:
-    """A file's text.
+def read(path: Path, name: str, given_up: GivenUp | None = None) -> Attachment:
+    """A file's text. A document may take many seconds.
+
+    Args:
+        path: the file.
+        name: what it is called.
+        given_up: as GivenUp.
 
     Raises:
-        UserError: it is not there, cannot be read, is too large, or is no text.
+        UserError: it is not there, cannot be read, is too large, or has no text.
     """
     shown = one_line(name)
+    suffix = path.suffix.lower()
+    document = suffix in documents.KINDS
+    most = documents.MOST_BYTES if document else MOST_BYTES
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise UserError(f"{shown} is no ordinary file: attach a text file, or pipe its output in.")
-        if status.st_size > MOST_BYTES:
-            raise UserError(
-                f"{shown} has {size_of(status.st_size)}, more than the {size_of(MOST_BYTES)} that fit a message: attach a part."
-            )
+        if status.st_size > most:
+            fit = "are read of a document" if document else "fit a message"
+            raise UserError(f"{shown} has {size_of(status.st_size)}, more than the {size_of(most)} that {fit}: attach a part.")
+        if document:
+            path.open("rb").close()
+            found = documents.extract(path, shown, MOST_BYTES, given_up or (lambda: False))
+            return Attachment(name, found.text, status.st_size, notice=found.notice)
         data = path.read_bytes()
     except FileNotFoundError:
         raise UserError(f"There is no file {shown}: mend the name, or write @@ for an @ that names no file.") from None
     except OSError as error:
         raise UserError(f"{shown} cannot be read ({error.strerror}): attach another file.") from None
-    if kind := _DOCUMENTS.get(path.suffix.lower()):
-        raise UserError(f"{shown} is a {kind} document, no plain text: save it as text and attach that.")
+    if b"\0" in data and (sentence := documents.refused(suffix, shown)):
+        raise sentence
     text, notice = decoded(data, shown)
     return Attachment(name, text, len(data), notice=notice)
 

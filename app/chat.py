@@ -104,6 +104,8 @@ class SpecchatApp(App[None]):
         self.keeping = Keeping(self, keep)
         self.importing = Importing(self)
         self.models = Models(self)
+        self.piped = ""
+        """What was piped in, for the first message."""
         self.racing = Racing(self)
         self.copying = Copying(self)
         self.editing = Editing(self)
@@ -358,6 +360,7 @@ def run_chat(
     notice: str | None = None,
     transcript: Transcript | None = None,
     browse: str | None = None,
+    piped: str = "",
 ) -> int:
     """Run the chat until it is left; the exit code.
 
@@ -368,6 +371,7 @@ def run_chat(
         notice: a sentence to show at the start.
         transcript: a saved chat to go on with.
         browse: begin with the list of chats, searched for this.
+        piped: what was piped in.
     """
     if client is None:
         from ..engine.client import EngineClient
@@ -375,7 +379,7 @@ def run_chat(
         own = EngineClient()
         own.load(settings.model, **settings.load_options())
         with own:
-            return run_chat(settings, own, notice=notice, transcript=transcript, browse=browse)
+            return run_chat(settings, own, notice=notice, transcript=transcript, browse=browse, piped=piped)
     app = SpecchatApp(settings, client, notice, keep=settings.history)
     if transcript is not None:
         app.keeping.opened(transcript)
@@ -383,6 +387,7 @@ def run_chat(
         app.dialogue.transcript = transcript
     if browse is not None:
         app.call_later(app.keeping.browse, browse)
+    app.piped = piped
     try:
         app.run()
     finally:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..backends.base import UserError
 from ..engine.client import EngineClient
+from . import piped
 from .settings import Settings
 
 
@@ -26,14 +27,22 @@ def open_chat(
     Raises:
         UserError: not on a terminal, or there is no such chat.
     """
-    if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
-        raise UserError("The chat needs a terminal for its input and output: use `specchat run PROMPT` here.")
+    shown = sys.stdout is not None and sys.stdout.isatty()
+    terminal = piped.keyboard() if shown and piped.is_piped() else None
+    if not shown or (terminal is None and not (sys.stdin and sys.stdin.isatty())):
+        also = " It takes what is piped in." if piped.is_piped() else ""
+        raise UserError(f"The chat needs a terminal for its input and output: use `specchat run PROMPT` here.{also}")
     if os.environ.get("TERM") == "dumb":
         raise UserError("The chat cannot draw on this terminal (TERM is dumb): use `specchat run PROMPT` here.")
     client = EngineClient()
     # The engine imports torch (seconds) while this process imports Textual (0.2 s) and draws.
     load = client.load(settings.model, **settings.load_options())
     try:
+        text = ""
+        if terminal is not None:
+            text, odd = piped.read(sys.stdin.buffer)
+            notice = " ".join(filter(None, (notice, odd))) or None
+            piped.take_over(terminal)
         from .chat import run_chat
 
         saved, browse = None, None
@@ -50,6 +59,8 @@ def open_chat(
             else:
                 saved = found.transcript
                 notice = " ".join(filter(None, (notice, *remarks(found, settings.model)))) or None
-        return run_chat(settings, client=client, load=load, notice=notice, transcript=saved, browse=browse)
+        return run_chat(settings, client=client, load=load, notice=notice, transcript=saved, browse=browse, piped=text)
+    except KeyboardInterrupt:  # while standard input was read; later on ctrl+c is a key
+        return 130
     finally:
         client.close()

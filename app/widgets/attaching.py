@@ -7,7 +7,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from ..attachments import Attachment, attach, compose, with_pastes
+from ..attachments import Attachment, with_pastes
 from ..completing import Offer, elsewhere, names_below, offers, spelled, typed
 from ..completing_commands import Known, Line, completions, line, quoted
 from .completion import Completion
@@ -133,19 +133,6 @@ class Attaching:
         self._closed = self._found()[0]
         self.offer()
         return True
-
-    def whole(self, draft: str) -> str:
-        """The message as it is sent, with the files and pasted texts that it names.
-
-        Raises:
-            UserError: one of them cannot go with it.
-        """
-        message, pastes = self.unfolded(draft)
-        message, files = attach(message)
-        for file in files:
-            if file.notice:
-                self._screen.chat.tell(file.notice, "warning")
-        return compose(message, [*files, *pastes])
 
     def unfolded(self, draft: str) -> tuple[str, list[Attachment]]:
         """The message, and the long texts that stand folded in its draft."""

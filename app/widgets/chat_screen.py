@@ -20,10 +20,12 @@ from ..draft_length import lengthen
 from ..inspection import step_of
 from ..inspection_rows import strip_rows
 from ..keymap import CHAT, display
+from ..piped import put
 from ..slash import is_command, matching
 from .attaching import Attaching
 from .completion import Completion
 from .fitting import Fitting
+from .gathering import Gathering
 from .header import Header
 from .inspector import Inspector
 from .keybar import KeyBar
@@ -54,6 +56,7 @@ class ChatScreen(Screen[None]):
         self._keymap = keymap
         self._quit_armed = False
         self.attaching = Attaching(self)
+        self.gathering = Gathering(self)
         self.fitting = Fitting(self)
         self.recalling = Recalling(self)
 
@@ -89,6 +92,8 @@ class ChatScreen(Screen[None]):
         self.query_one("#keys", KeyBar).colouring = effective(way, self.app.no_color)
         self.panel.open("" if self.chat.settings.panel == "off" else self.chat.settings.panel)
         self.refresh_dialogue()
+        if self.chat.piped:
+            put(self.input, self.chat.piped)
         self.call_after_refresh(self.recalling.begin)
 
     @property
@@ -163,11 +168,9 @@ class ChatScreen(Screen[None]):
                 return
             self.input.take(text)
             return
-        try:
-            sent = self.attaching.whole(text)
-        except UserError as error:
-            self.chat.tell(f"Not sent, your draft stays here: {error}", "warning")
-            return
+        self.gathering.gather(text, self._gathered)
+
+    def _gathered(self, text: str, sent: str) -> None:
         if self.fitting.check(text, sent):
             self.send(text, sent)
         else:
@@ -293,7 +296,7 @@ class ChatScreen(Screen[None]):
 
     def action_cancel(self) -> None:
         """Stop the answer, or take back a message that waits."""
-        if self.attaching.close():
+        if self.attaching.close() or self.gathering.give_up():
             return
         if self.view.cursor.by_keys:
             self.action_inspect()
