@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 TAB = 4
 """Cells between tab stops, counted from the start of a line."""
 
-_HOSTILE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f"  # C0 controls but tab and newline; escape starts ANSI and OSC sequences
+HOSTILE = (
+    "\x00-\x08\x0b-\x1f\x7f"  # C0 controls but tab and newline; escape starts ANSI and OSC sequences
     "\x80-\x9f"  # C1: single-character CSI, OSC and friends
     "\xad\u061c\u180e\u200e\u200f\u202a-\u202e\u2060-\u206f"  # soft hyphen, bidi marks, overrides and isolates
     "\u2028\u2029\ufeff\ufff9-\ufffb"  # separators that some terminals take as a newline; byte-order mark; annotations
-    "\ud800-\udfff]"  # lone surrogates cannot be encoded for the terminal
+    "\ud800-\udfff"  # lone surrogates cannot be encoded for the terminal
 )
+"""What no terminal gets, as the inside of a regular expression's brackets."""
+
+_HOSTILE = re.compile(f"[{HOSTILE}]")
 
 
 def _visible(match: re.Match[str]) -> str:

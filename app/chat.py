@@ -6,24 +6,26 @@ The engine is another process; this one draws. It never imports a model runtime 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic, process_time
 from typing import Any, ClassVar, Literal
 
 from textual import events
 from textual.app import App, SystemCommand
+from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.timer import Timer
 
 from ..backends.base import UserError
 from .catalog import known_methods
-from .cells import fit, one_line
+from .cells import fit, one_line, sanitise
 from .clipboard import osc52
 from .colouring import Way, following
 from .commands import Commands
 from .copying import Copying
 from .dialogue import Dialogue, Engine, Method
 from .editor import Editing
+from .harmless import Harmless
 from .history.keeping import Keeping
 from .importing.in_chat import Importing
 from .keymap import ALL
@@ -102,6 +104,7 @@ class SpecchatApp(App[None]):
         self.commands = Commands(self)
         self.saving = Saving(self)
         self.keeping = Keeping(self, keep)
+        self._harmless = Harmless()
         self.importing = Importing(self)
         self.models = Models(self)
         self.piped = ""
@@ -203,7 +206,11 @@ class SpecchatApp(App[None]):
 
     def tell(self, text: str, severity: Literal["information", "warning", "error"] = "information") -> None:
         """Say something beside the chat."""
-        self.notify(text, severity=severity, markup=False, timeout=4 if severity == "information" else 6)
+        self.notify(sanitise(text), severity=severity, markup=False, timeout=4 if severity == "information" else 6)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """What each row goes through before it is written."""
+        return [*super().get_line_filters(), self._harmless]
 
     # What keys, commands and the palette share
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ..backends.base import UserError
+from .cells import sanitise
 from .history.commands import history
 from .layers import with_given
 from .measuring_commands import register
@@ -364,7 +365,7 @@ def main() -> NoReturn:
     except SystemExit as ended:
         code = ended.code
     except UserError as error:
-        print(f"specchat: {error}", file=sys.stderr)
+        print(f"specchat: {sanitise(str(error))}", file=sys.stderr)
         code = 2
     try:
         if sys.stdout is not None:

@@ -45,7 +45,7 @@ def print_theme(which: str) -> bool:
     """
     palette = read_theme(_path(which))
     depth = _depth()
-    print(f"{palette.name}  {_painted(palette.sample(), depth)}  {palette.summary}\n")
+    print(f"{one_line(palette.name)}  {_painted(palette.sample(), depth)}  {palette.summary}\n")
     print("\n".join(_figures(palette, depth)))
     doubts = palette.doubts()
     print()

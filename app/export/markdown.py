@@ -27,6 +27,11 @@ DEEP = 17
 """The parser leaves out what is nested 20 deep, where other renderers go on; a list counts two."""
 
 _TAG = re.compile(r"(?<!\\)((?:\\\\)*)<(?=[A-Za-z/!?])")
+_LINK = re.compile(r"(?<!\\)((?:\\\\)*)([\[\]<])")
+_SCHEME = re.compile(r"script|data|file|&|%|\\", re.IGNORECASE)
+"""There is no harmful link without one of these."""
+_UNSEEN = re.compile(r"[\x00-\x20]|%0[9ad]|%20", re.IGNORECASE)
+"""What browsers leave out of a link."""
 _END = "specchat-end-of-text"
 _WIDE = 1 << 20
 """Cells of a line that is never broken."""
@@ -63,7 +68,11 @@ def quoted(text: str) -> str:
 
 
 def inert(text: str) -> str:
-    """`text` with raw HTML as text; code that shows HTML stays as it is."""
+    """`text` with raw HTML as text, and links that would run something too; code that shows either stays as it is."""
+    return unlinked(_without_html(text))
+
+
+def _without_html(text: str) -> str:
     if _TAG.search(text) is None:
         return text
     for _ in range(ROUNDS):
@@ -80,6 +89,36 @@ def inert(text: str) -> str:
             break
         text = escaped
     return text.replace("<", "&lt;")
+
+
+def unlinked(text: str) -> str:
+    """`text` without links to what is no page: `javascript:` and the like, however it is spelled. Their text stays."""
+    if _SCHEME.search(text) is None:
+        return text
+    for _ in range(ROUNDS):
+        lines = text.split("\n")
+        for start, end in _harmful(text):
+            lines[start:end] = [_LINK.sub(r"\1\\\2", line) for line in lines[start:end]]
+        escaped = "\n".join(lines)
+        if escaped == text:
+            break
+        text = escaped
+    return _LINK.sub(r"\1\\\2", text) if _harmful(text) else text
+
+
+def _harmful(text: str) -> list[tuple[int, int]]:
+    """Lines (from, to) of the paragraphs that have such links."""
+    from markdown_it.common.normalize_url import validateLink
+
+    spans = []
+    for token in _lenient().parse(text):
+        if token.level >= DEEP:
+            return [(0, text.count("\n") + 1)]
+        for child in _all(token.children or ()):
+            target = str(child.attrs.get("href") or child.attrs.get("src") or "")
+            if token.map and not validateLink(_UNSEEN.sub("", target)):
+                spans.append((token.map[0], token.map[1]))
+    return spans
 
 
 def closed(text: str) -> str:
@@ -101,6 +140,16 @@ def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark")
+
+
+@cache
+def _lenient() -> MarkdownIt:
+    """Takes any link for one, as careless programs do."""
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark")
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]
+    return parser
 
 
 def _html(text: str) -> list[tuple[int, int]] | None:
