@@ -368,6 +368,7 @@ def run_chat(
     transcript: Transcript | None = None,
     browse: str | None = None,
     piped: str = "",
+    fallback: tuple[str, Mapping[str, Any]] | None = None,
 ) -> int:
     """Run the chat until it is left; the exit code.
 
@@ -379,6 +380,7 @@ def run_chat(
         transcript: a saved chat to go on with.
         browse: begin with the list of chats, searched for this.
         piped: what was piped in.
+        fallback: model and options of a load to try where the first one fails.
     """
     if client is None:
         from ..engine.client import EngineClient
@@ -394,7 +396,7 @@ def run_chat(
         app.dialogue.transcript = transcript
     if browse is not None:
         app.call_later(app.keeping.browse, browse)
-    app.piped = piped
+    app.piped, app.dialogue.fallback = piped, fallback
     try:
         app.run()
     finally:

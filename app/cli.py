@@ -149,7 +149,7 @@ def chat(
     if sum((open_file is not None, last, resume is not None)) > 1:
         raise UserError("--open, --continue and --resume each open a chat: give one of them.")
     settings, notice = load_settings()
-    raise typer.Exit(open_chat(_with(settings, given), notice, open_file, last=last, resume=resume))
+    raise typer.Exit(open_chat(_with(settings, given), notice, open_file, last=last, resume=resume, given=given))
 
 
 @app.command()

@@ -31,6 +31,7 @@ from ..engine.messages import (
     Unloaded,
     Watch,
 )
+from .cells import one_line
 from .pieces import Pieces
 from .transcript import Answer, Notice, Prompt, Transcript
 
@@ -108,6 +109,8 @@ class Dialogue:
     """Whether steps are to carry the target's probabilities."""
     listener: Callable[[Event], bool] | None = None
     """Told each event first; what it answers True to is not about the chat."""
+    fallback: tuple[str, Mapping[str, Any]] | None = None
+    """Model and options of a load to try where the first one fails: of a chat whose own model is gone."""
     _counting: Callable[[Counted], None] | None = None
     _answer_id: int = 0
     _before: tuple[str, Mapping[str, Any], dict[str, Any], dict[str, str]] | None = None
@@ -156,7 +159,7 @@ class Dialogue:
         return True
 
     def cancel(self) -> bool:
-        """Stop the answer under way, or the load; a queued prompt is handed back by `take_queued`. False if there is neither."""
+        """Stop the answer under way, or the load; `take_queued` hands a queued prompt back. False where there is none."""
         if self.phase == "loading" and self.loading is not None:
             self.engine.send(Cancel(self.loading.id))
             return True
@@ -370,11 +373,15 @@ class Dialogue:
         self.phase = "ready"
         for note in event.info.get("notes", ()):
             self.notice(note, "warning")
+        self.settle_method()
+        self._send_queued()
+
+    def settle_method(self) -> None:
+        """Use a method that the model can run, and say so, where the one in force is none."""
         if reason := self.unavailable.get(self.method):
             plain = next((name for name in self.methods if name not in self.unavailable), self.method)
             self.notice(f"{self.method} cannot run on this model: {reason} Using {plain}.", "warning")
             self.method = plain
-        self._send_queued()
 
     def _failed(self, event: Failed) -> None:
         if not event.ended:
@@ -399,7 +406,12 @@ class Dialogue:
             if self._before is not None:  # the engine has let nothing go: the model before is still there
                 self.model, self.load, self.info, self.unavailable = self._before
                 self.phase, self._before = "ready", None
+                self.settle_method()
                 self._send_queued()
+            elif self.fallback is not None and event.cause != "cancelled":
+                (spec, options), self.fallback = self.fallback, None
+                self.notice(f"{one_line(spec)} is loaded in its place.")
+                self.load_model(spec, **options)
 
     def _refused(self, event: Failed) -> None:
         """A switch that cannot be; one that came too late is no news: `_end` has made it the next answer's method."""

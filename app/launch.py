@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..backends.base import UserError
 from ..engine.client import EngineClient
 from . import piped
 from .settings import Settings
 
+if TYPE_CHECKING:
+    from .history.chats import OpenedChat
+
 
 def open_chat(
-    settings: Settings, notice: str | None, file: Path | None = None, *, last: bool = False, resume: str | None = None
+    settings: Settings,
+    notice: str | None,
+    file: Path | None = None,
+    *,
+    last: bool = False,
+    resume: str | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> int:
     """Run the chat until it is closed; return the exit code.
 
@@ -23,6 +34,7 @@ def open_chat(
         file: a saved chat to go on with.
         last: go on with the last chat of the history.
         resume: a title or a number: go on with that chat; empty begins with the list of chats.
+        given: what the command line asks for: it goes before what a chat was written with.
 
     Raises:
         UserError: not on a terminal, or there is no such chat.
@@ -34,6 +46,19 @@ def open_chat(
         raise UserError(f"The chat needs a terminal for its input and output: use `specchat run PROMPT` here.{also}")
     if os.environ.get("TERM") == "dumb":
         raise UserError("The chat cannot draw on this terminal (TERM is dumb): use `specchat run PROMPT` here.")
+    found: OpenedChat | str | None = None
+    fallback = None
+    if last or resume is not None:
+        from .history.continuing import continued
+        from .history.keeping import find, remarks
+
+        found = find(None if last else resume)
+        if not isinstance(found, str):
+            own = continued(settings, found, given)
+            if own.model != settings.model:
+                fallback = (settings.model, settings.load_options())
+            settings = own
+            notice = " ".join(filter(None, (notice, *remarks(found, settings.model)))) or None
     client = EngineClient()
     # The engine imports torch (seconds) while this process imports Textual (0.2 s) and draws.
     load = client.load(settings.model, **settings.load_options())
@@ -45,21 +70,15 @@ def open_chat(
             piped.take_over(terminal)
         from .chat import run_chat
 
-        saved, browse = None, None
+        saved = found.transcript if found is not None and not isinstance(found, str) else None
+        browse = found if isinstance(found, str) else None
         if file is not None:
             from .export import read_chat
 
             saved = read_chat(file.expanduser()).transcript
-        elif last or resume is not None:
-            from .history.keeping import find, remarks
-
-            found = find(None if last else resume)
-            if isinstance(found, str):
-                browse = found
-            else:
-                saved = found.transcript
-                notice = " ".join(filter(None, (notice, *remarks(found, settings.model)))) or None
-        return run_chat(settings, client=client, load=load, notice=notice, transcript=saved, browse=browse, piped=text)
+        return run_chat(
+            settings, client=client, load=load, notice=notice, transcript=saved, browse=browse, piped=text, fallback=fallback
+        )
     except KeyboardInterrupt:  # while standard input was read; later on ctrl+c is a key
         return 130
     finally:

@@ -7,7 +7,7 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from time import time
@@ -68,6 +68,8 @@ class OpenedChat(SavedChat):
     title: str = ""
     damaged: int = 0
     """Answers of which only the text is left."""
+    load: dict[str, Any] = field(default_factory=dict)
+    """Options that its model was loaded with, where they are a chat's own."""
 
 
 @dataclass(slots=True)
@@ -192,6 +194,7 @@ class Chats:
             id=id,
             title=shown.title,
             damaged=damaged,
+            load=told.get("load", {}),
         )
 
     def latest(self) -> ChatRow:
@@ -338,7 +341,11 @@ def _about(text: Any) -> dict[str, Any]:
         told = json.loads(text)
     except (ValueError, TypeError, RecursionError):
         return {}
-    return told if isinstance(told, dict) and all(isinstance(told.get(key, {}), dict) for key in ("model", "settings")) else {}
+    return (
+        told
+        if isinstance(told, dict) and all(isinstance(told.get(key, {}), dict) for key in ("model", "settings", "load"))
+        else {}
+    )
 
 
 def _excerpt(text: str, pattern: re.Pattern[str]) -> tuple[str, str, str]:

@@ -96,8 +96,13 @@ class Keeping:
             return
         if opened.id == self.current:
             return
+        from .continuing import go_on
+
+        self.chat.rewriting.leave()
         self.chat.show_chat(opened.transcript)
-        self.chat.tell(welcome(opened, str(self.chat.dialogue.info.get("name") or "")))
+        go_on(self.chat, opened)
+        self.chat.changed()
+        self.chat.tell(welcome(opened, "" if self.chat.dialogue.info else self.chat.dialogue.model))
 
     def rename(self, title: str) -> None:
         """Give the chat on the screen a title.
@@ -142,18 +147,16 @@ class Keeping:
             raise UserError(f"An answer is under way: stop it with esc, then {what}.")
 
 
-def welcome(opened: OpenedChat, model: str) -> str:
+def welcome(opened: OpenedChat, loading: str) -> str:
     """A sentence on a chat that was opened.
 
     Args:
         opened: the chat.
-        model: name of the model that is loaded; empty if none is yet.
+        loading: its model, where that is being loaded.
     """
     from ..cells import one_line
 
-    said = f"Opened {opened.title}."
-    if model and opened.model_name and opened.model_name != model:
-        said += f" It was with {one_line(opened.model_name)}; {one_line(model)} goes on."
+    said = f"Opened {opened.title}." + (f" Its model is loaded: {one_line(loading)}." if loading else "")
     return said + (f" {damage(opened)}" if opened.damaged else "")
 
 

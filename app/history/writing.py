@@ -19,6 +19,9 @@ from ..variants import Fork
 from .entries import pack, parts_of, text_of
 from .schema import index, loaded, stored
 
+LOADED_WITH = ("draft_model", "revision", "backend")
+"""Options of a load that belong to a chat; the others (device, threads, …) to the machine that it goes on at."""
+
 TITLE_CELLS = 80
 """Longest title that is made of a prompt."""
 
@@ -112,9 +115,14 @@ def moment(dialogue: Dialogue, transcript: Transcript) -> Moment:
         transcript.track.title,
         one_line(str(model.get("name") or model["asked"])),
         transcript.system,
-        {"model": model, "settings": settings_body(dialogue), "specchat": __version__},
+        {"model": model, "settings": settings_body(dialogue), "load": _load_body(dialogue), "specchat": __version__},
         dialogue.pieces,
     )
+
+
+def _load_body(dialogue: Dialogue) -> dict[str, Any]:
+    """The options of the model's load that are the chat's own, as far as they were given."""
+    return {name: value for name in LOADED_WITH if (value := dialogue.load.get(name)) is not None}
 
 
 def _every(entries: Sequence[Entry], forks: Sequence[Fork]) -> Iterator[Entry]:

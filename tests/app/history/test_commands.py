@@ -161,6 +161,7 @@ class Begun:
         def run(app: Any) -> None:
             self.texts = [entry.text for entry in app.dialogue.transcript.entries]
             self.kept.append(app.keeping.keep)
+            self.dialogue = app.dialogue
 
         monkeypatch.setenv("TERM", "xterm-256color")
         monkeypatch.setattr(engine, "close", lambda: None, raising=False)
@@ -189,7 +190,9 @@ def test_continue_takes_the_last_chat(begun: Begun) -> None:
 
 
 def test_another_model_is_said(begun: Begun) -> None:
-    begun(changed(Settings(), {"model": "/models/other"}), resume="lamps")
+    settings = changed(Settings(), {"model": "/models/other"})
+    begun(settings, resume="lamps", given={"model": "/models/other"})
+    assert begun.dialogue.model == "/models/other"
     assert begun.texts[2:] == ["This chat was with builtin; /models/other goes on, unless you name the other with /model."]
 
 
@@ -240,7 +243,7 @@ def test_a_chat_without_a_history(begun: Begun) -> None:
 def test_the_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[Any, ...]] = []
 
-    def open_chat(settings: Settings, notice: Any, file: Any, *, last: bool, resume: str | None) -> int:
+    def open_chat(settings: Settings, notice: Any, file: Any, *, last: bool, resume: str | None, **_: Any) -> int:
         given.append((settings.history, last, resume))
         return 0
 

@@ -114,7 +114,10 @@ def toasts(app: Any) -> str:
     return " ".join(notification.message for notification in app._notifications)
 
 
-async def test_what_is_on_the_screen_is_in_the_history(make_kept: Make, engine: Any, make_steps: Make) -> None:
+async def test_what_is_on_the_screen_is_in_the_history(
+    make_kept: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specchat.app.history.recorder.FLUSH_SECONDS", 0.0)  # each look counts
     app = make_kept()
     async with app.run_test(size=SIZE) as pilot:
         await say(app, pilot, engine, make_steps, "How does it work?", finish=False)

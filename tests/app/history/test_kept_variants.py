@@ -1,0 +1,230 @@
+"""The ways that a chat went on are kept, found, and there again when it is opened."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.dialogue import Dialogue
+from specchat.app.history import schema
+from specchat.app.history.chats import Chats
+from specchat.app.history.recorder import Recorder
+from specchat.app.history.store import Store, forget
+from specchat.app.transcript import Answer, Transcript
+from specchat.engine.messages import Steps
+
+Say = Callable[..., None]
+
+
+def keep(recorder: Recorder, dialogue: Dialogue) -> None:
+    recorder.note(dialogue)
+    assert recorder.settle()
+
+
+def begin(dialogue: Dialogue, index: int) -> None:
+    transcript = dialogue.transcript
+    transcript.variants.begin(transcript.entries, index)
+
+
+def turn(dialogue: Dialogue, place: int, to: int) -> None:
+    transcript = dialogue.transcript
+    transcript.variants.turn(transcript.entries, place, to)
+
+
+def texts(transcript: Transcript) -> list[str]:
+    return [entry.text for entry in transcript.entries]
+
+
+def every_way(transcript: Transcript) -> list[list[str]]:
+    """The texts of every way that a chat went on, by turning every fork."""
+    found: list[list[str]] = []
+
+    def walk(index: int) -> None:
+        entries, variants = transcript.entries, transcript.variants
+        for place in range(index, len(entries) + 1):
+            fork = variants.at(entries, place)
+            if fork is not None and len(fork.ends) > 1:
+                for number in range(len(fork.ends)):
+                    variants.turn(entries, place, number)
+                    walk(place + 1)
+                return
+        found.append(texts(transcript))
+
+    walk(0)
+    return found
+
+
+@pytest.fixture
+def forked(dialogue: Dialogue, say: Say) -> Dialogue:
+    """First, answered twice, the second time followed by more; and First anew."""
+    say("First", "One.")
+    begin(dialogue, 1)
+    dialogue.ask_again({**dialogue.wish(), "method": "greedy"})
+    return dialogue
+
+
+def finish(dialogue: Dialogue, engine: Any, make_steps: Any, text: str) -> None:
+    engine.begin()
+    engine.events.append(Steps(engine.asked.id, make_steps(text)))
+    engine.finish()
+    dialogue.drain()
+
+
+WAYS = [["First", "One."], ["First", "Once more.", "Second", "Two."], ["First!", "Anew."]]
+
+
+@pytest.fixture
+def many(forked: Dialogue, engine: Any, make_steps: Any, say: Say, recorder: Recorder) -> Dialogue:
+    keep(recorder, forked)
+    finish(forked, engine, make_steps, "Once more.")
+    keep(recorder, forked)
+    say("Second", "Two.")
+    keep(recorder, forked)
+    begin(forked, 0)
+    say("First!", "Anew.")
+    keep(recorder, forked)
+    return forked
+
+
+def test_every_way_comes_back(chats: Chats, many: Dialogue) -> None:
+    assert chats.count() == 1
+    opened = chats.open(1).transcript
+    assert texts(opened) == ["First!", "Anew."]
+    assert every_way(opened) == WAYS
+    assert every_way(many.transcript) == WAYS
+    answers = [entry for fork in opened.variants for end in fork.ends for entry in end if isinstance(entry, Answer)]
+    assert {(answer.asked["method"], answer.asked["sampling"]["seed"]) for answer in answers} == {("lookup", 0), ("greedy", 0)}
+    assert chats.newest()[0].answers == 1  # on the screen
+
+
+def test_what_is_shown_is_what_was_shown_last(chats: Chats, recorder: Recorder, many: Dialogue) -> None:
+    turn(many, 0, 0)
+    keep(recorder, many)
+    assert texts(chats.open(1).transcript) == ["First", "Once more.", "Second", "Two."]
+    turn(many, 1, 0)
+    keep(recorder, many)
+    assert texts(chats.open(1).transcript) == ["First", "One."]
+    assert every_way(chats.open(1).transcript) == WAYS
+    assert chats.count() == 1
+    (entries,) = chats.store.db.execute("SELECT count(*) FROM entries").fetchone()
+    assert entries == 7  # nothing is written twice
+
+
+def test_an_opened_chat_goes_on_in_its_place(chats: Chats, recorder: Recorder, many: Dialogue, say: Say) -> None:
+    many.transcript = chats.open(1).transcript
+    turn(many, 0, 0)
+    keep(recorder, many)
+    begin(many, 2)
+    say("Third", "Three.")
+    keep(recorder, many)
+    assert chats.count() == 1
+    assert every_way(chats.open(1).transcript) == [
+        *(["First", "One."], ["First", "Once more.", "Second", "Two."]),
+        *(["First", "Once more.", "Third", "Three."], ["First!", "Anew."]),
+    ]
+
+
+def test_what_lies_aside_is_found(chats: Chats, many: Dialogue) -> None:
+    for text in ("Once", "Two.", "Anew"):
+        assert [found.chat.id for found in chats.search(text)] == [1]
+    assert [found.chat.id for found in chats.search("First")] == [1]
+
+
+def test_an_answer_that_was_cut_short_and_laid_aside_is_kept_to_its_end(
+    chats: Chats, recorder: Recorder, forked: Dialogue, engine: Any, make_steps: Any
+) -> None:
+    engine.begin()
+    engine.events.append(Steps(engine.asked.id, make_steps("Half of it")))
+    forked.drain()
+    keep(recorder, forked)
+    forked.cancel()
+    engine.events.append(Steps(engine.asked.id, make_steps(" and a bit")))
+    engine.finish("cancelled")
+    forked.drain()
+    turn(forked, 1, 0)  # before it was noted
+    keep(recorder, forked)
+    assert every_way(chats.open(1).transcript) == [["First", "One."], ["First", "Half of it and a bit"]]
+    ways = chats.open(1).transcript
+    turned = ways.variants.at(ways.entries, 1)
+    assert turned is not None
+    (end,) = [end for number, end in enumerate(turned.ends) if number != turned.at]
+    assert isinstance(end[0], Answer)
+    assert end[0].reason == "cancelled"
+
+
+def test_a_chat_that_is_forgotten_leaves_nothing_behind(chats: Chats, many: Dialogue) -> None:
+    with chats.store.transaction() as db:
+        forget(db, 1)
+    for table in ("chats", "places", "forks", "ends", "entries", "steps"):
+        assert chats.store.db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
+
+
+def test_a_branch_has_what_is_on_the_screen(chats: Chats, many: Dialogue) -> None:
+    branch = chats.branch(1)
+    assert texts(chats.open(branch).transcript) == ["First!", "Anew."]
+    assert len(chats.open(branch).transcript.variants) == 0
+    with chats.store.transaction() as db:
+        forget(db, 1)
+    assert texts(chats.open(branch).transcript) == ["First!", "Anew."]
+
+
+def test_two_that_turn_the_same_chat_lose_nothing(
+    file: Path, chats: Chats, recorder: Recorder, many: Dialogue, say: Say
+) -> None:
+    mine = many.transcript
+    other = Recorder(file)
+    many.transcript = chats.open(1).transcript
+    turn(many, 0, 0)
+    keep(other, many)
+    many.transcript = mine
+    say("Meanwhile", "Something else.")
+    keep(recorder, many)
+    other.close()
+    assert every_way(chats.open(1).transcript) == WAYS
+    branch = next(row for row in chats.newest() if row.id != 1)
+    assert branch.parent == 1
+    assert every_way(chats.open(branch.id).transcript) == [*WAYS[:2], ["First!", "Anew.", "Meanwhile", "Something else."]]
+
+
+def test_a_taken_back_exchange_alone_is_kept(chats: Chats, recorder: Recorder, dialogue: Dialogue, say: Say) -> None:
+    say("First", "One.")
+    keep(recorder, dialogue)
+    begin(dialogue, 0)
+    keep(recorder, dialogue)
+    opened = chats.open(1).transcript
+    assert texts(opened) == []
+    opened.variants.turn(opened.entries, 0, 0)
+    assert texts(opened) == ["First", "One."]
+
+
+def test_odd_rows_do_no_harm(chats: Chats, many: Dialogue) -> None:
+    db = chats.store.db
+    db.execute("UPDATE entries SET asked = '[1]' WHERE kind = 'answer'")
+    db.execute("UPDATE forks SET shown = 7 WHERE after <> 0")
+    db.execute("INSERT INTO forks VALUES (1, 4711, 3)")
+    opened = chats.open(1).transcript
+    assert texts(opened) == ["First!", "Anew."]
+    assert [answer.asked for answer in opened.answers()] == [{}]
+
+
+def test_a_database_of_version_2_gains_the_tables(file: Path) -> None:
+    file.parent.mkdir(parents=True)
+    db = sqlite3.connect(file)
+    schema._first(db)
+    schema._second(db)
+    db.execute("PRAGMA user_version = 2")
+    db.execute("INSERT INTO chats (title, created, changed, model, about) VALUES ('Old', 1, 2, 'builtin', '{}')")
+    db.execute("INSERT INTO entries (kind, created, text) VALUES ('prompt', 1, 'Hello')")
+    db.execute("INSERT INTO places VALUES (1, 0, 1)")
+    db.commit()
+    db.close()
+    with Store(file) as store:
+        assert any("brought up to date" in sentence for sentence in store.told)
+        assert texts(Chats(store).open(1).transcript) == ["Hello"]
+        assert store.db.execute("SELECT count(*) FROM forks").fetchone() == (0,)
+    (copy,) = file.parent.glob("history-version-2-*.db")
+    assert sqlite3.connect(copy).execute("PRAGMA user_version").fetchone() == (2,)
