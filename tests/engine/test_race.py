@@ -4,70 +4,36 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from specchat.app.catalog import known_methods
 from specchat.app.dialogue import Dialogue
 from specchat.app.export import export_race
 from specchat.app.export.race import read_race
-from specchat.app.race import Race
 from specchat.app.race_entry import Entry
 from specchat.app.race_record import RaceRecord
 from specchat.app.themes import load_themes
 from specchat.backends.base import Sampling
 from specchat.backends.loading import builtin_path
-from specchat.engine.client import EngineClient
 
 from ..decoders.prompts import mixed_prompts
+from .races import FOX, begin, finished, opened, until
 
 pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
 
 FULL = bool(os.environ.get("SPECCHAT_FULL"))
 PROMPTS = 50 if FULL else 4
 """SPECCHAT_FULL=1 races on all 50 prompts."""
-LENGTH = 64
-
 METHODS = ("greedy", "lookup", "fusion", "beam")
-
-FOX = "Tell me a story about a fox."
-"""What beam search answers otherwise than greedy."""
-
-
-def until(dialogue: Dialogue, enough: Callable[[], bool], seconds: float = 120) -> None:
-    """Take in what the engine says until something has come about."""
-    deadline = time.monotonic() + seconds
-    while not enough():
-        assert time.monotonic() < deadline, "it did not come about"
-        dialogue.drain()
-        time.sleep(0.002)
-
-
-def begin(dialogue: Dialogue, prompt: str, entries: Sequence[Entry]) -> Race:
-    """A race under way."""
-    race = Race(dialogue, prompt, [{"role": "user", "content": prompt}], entries)
-    dialogue.listener = race.handle
-    race.start()
-    return race
-
-
-def finished(race: Race) -> RaceRecord:
-    """The record of a race that has been waited for, every near tie judged."""
-    until(race.dialogue, lambda: not race.running and not any(racer.judging for racer in race.racers))
-    return race.record()
 
 
 @pytest.fixture(scope="module")
 def dialogue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dialogue]:
     """A chat with the built-in model loaded."""
-    with EngineClient(log=tmp_path_factory.mktemp("logs") / "engine.log") as client:
-        made = Dialogue(client, "builtin", known_methods(), "lookup", max_tokens=LENGTH)
-        client.load("builtin", device="cpu", dtype="float32")
-        until(made, lambda: made.phase == "ready")
+    with opened(tmp_path_factory.mktemp("logs")) as made:
         yield made
 
 

@@ -1,0 +1,108 @@
+"""Races of several models on the engine: the built-in one, its draft model, and both runtimes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.dialogue import Dialogue
+from specchat.app.export import export_race
+from specchat.app.export.race import read_race
+from specchat.app.race_entry import Entry
+from specchat.app.themes import load_themes
+from specchat.backends.loading import builtin_gguf, builtin_path
+
+from ..backends.llama_tiny import needs_llama
+from .races import FOX, begin, finished, opened, until
+
+pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
+
+
+@pytest.fixture(scope="module")
+def dialogue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dialogue]:
+    """A chat with the built-in model loaded."""
+    with opened(tmp_path_factory.mktemp("logs")) as made:
+        yield made
+
+
+def test_panes_of_a_draft_model_race_beside_its_target(dialogue: Dialogue, tmp_path: Path) -> None:
+    entries = [
+        Entry("greedy"),
+        Entry("greedy", model="builtin-draft"),
+        Entry("lookup", model="builtin-draft"),
+        Entry("lookup"),
+    ]
+    race = begin(dialogue, FOX, entries)
+    record = finished(race)
+    assert [racer.error for racer in race.racers] == [""] * 4
+    assert [lane.mark for lane in record.lanes][:2] == ["reference", "another model"]
+    assert {lane.mark for lane in record.lanes[2:]} <= {"identical", "near tie"}
+    small, large = race.models.info("builtin-draft"), dialogue.info
+    assert small["parameters"] < large["parameters"]
+    assert record.unit == "tokens"  # the two have one vocabulary
+    # The second lane is the draft model's own text, the fourth the target's.
+    tokens = [lane.answer.log.tokens() for lane in record.lanes]
+    assert tokens[1] != tokens[0]
+    saved = read_race(export_race(record, tmp_path / "race.json", load_themes()[0]["dark"]))
+    assert [lane.answer.log.tokens() for lane in saved.lanes] == tokens
+    assert [lane.name for lane in saved.lanes][1] == "greedy on builtin-draft"
+    race.close()
+    assert not dialogue.transcript.entries
+    assert dialogue.phase == "ready"
+
+
+@needs_llama
+@pytest.mark.skipif(not builtin_gguf().is_file(), reason="the built-in GGUF file is absent")
+def test_the_built_in_model_races_against_itself_on_another_runtime(dialogue: Dialogue) -> None:
+    quantized = builtin_gguf().with_name("target-Q4_0.gguf")
+    race = begin(
+        dialogue,
+        "What is a token tree?",
+        [
+            Entry("greedy"),
+            Entry("greedy", model="builtin", backend="llama.cpp"),
+            Entry("lookup", model="builtin", backend="llama.cpp"),
+            Entry("greedy", model=str(quantized)),
+        ],
+    )
+    record = finished(race)
+    assert [racer.error for racer in race.racers] == [""] * 4
+    assert race.models.info("builtin on llama.cpp")["backend"] == "llama.cpp"
+    assert dialogue.info["backend"] == "transformers"
+    assert [lane.mark for lane in record.lanes][1::2] == ["another model"] * 2
+    assert record.lanes[2].mark in ("identical", "near tie")
+    assert race.model_names == ["builtin · transformers", "builtin · llama.cpp", "builtin · llama.cpp", "target-Q4_0.gguf"]
+    assert record.unit == "tokens"
+    assert all(race.speedup(racer) > 0 for racer in race.racers)
+    race.close()
+
+
+def test_stopping_in_the_middle_of_a_load_leaves_the_chat_as_it_was(dialogue: Dialogue) -> None:
+    race = begin(dialogue, FOX, [Entry("greedy"), Entry("greedy", model="builtin-draft")])
+    race.cancel()
+    finished(race)
+    assert race.models.loading is None
+    assert race.racers[1].answer.reason == "cancelled"
+    assert not race.racers[1].error
+    race.close()
+    again = begin(dialogue, "Who are you?", [Entry("greedy"), Entry("lookup")])
+    assert [lane.mark for lane in finished(again).lanes] == ["reference", "identical"]
+    again.close()
+
+
+def test_a_race_of_models_runs_again_after_the_engine_was_killed(dialogue: Dialogue) -> None:
+    client: Any = dialogue.engine
+    race = begin(dialogue, FOX, [Entry("recompute"), Entry("greedy", model="builtin-draft")])
+    until(dialogue, lambda: len(race.racers[0].tokens) >= 2)
+    os.kill(client.pid, signal.SIGKILL)
+    until(dialogue, lambda: not race.running)
+    race.start()
+    record = finished(race)
+    assert {lane.answer.reason for lane in record.lanes} <= {"eos", "length"}
+    assert record.lanes[1].mark == "another model"
+    race.close()
