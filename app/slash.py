@@ -31,7 +31,7 @@ COMMANDS = (
         "sampling and limits: temperature, top_k, top_p, seed, accept, max_tokens, …",
     ),
     SlashCommand("panel", "numbers|tree|method|off", "open a page of the side panel, or close it"),
-    SlashCommand("race", "METHOD METHOD … : PROMPT", "race two to four methods side by side; all of it may be left out"),
+    SlashCommand("race", "METHOD METHOD@MODEL … : PROMPT", "race two to four methods or models; all of it may be left out"),
     SlashCommand("pause", "", "pause the answer, or let it go on; without one, the next begins paused"),
     SlashCommand("edit", "N", "write your last message anew, or number N; the chat as it was stays a variant"),
     SlashCommand("retry", "METHOD key=value …", "answer again with the next method or this one, beside the first answer"),
