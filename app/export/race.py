@@ -25,7 +25,7 @@ FORMAT = "specchat race"
 VERSION = 2
 """The newest that can be read. 2 has lanes of several models; a race of one is still written as 1, which older readers know."""
 
-CLOCK = "Seconds and speeds are by each lane's own clock, the prompt's prefill included; figures below a text leave it out."
+CLOCK = "By each lane's own clock, the prompt's prefill included; tokens/s below a text leave it out."
 
 ENDLESS = 1e9
 """A gap from here on stands for a token that could not have been chosen at all."""

@@ -42,7 +42,7 @@ def race_svg(record: RaceRecord, look: Look) -> Iterator[str]:
     prompt = wrapped(Prompt(record.prompt), wide - LEFT - 1)
     blocks = [wrapped(lane.answer, cells) for lane in record.lanes]
     finishes = photo_finish(record)
-    notes = remarks(record)[:-1]
+    notes = remarks(record)
     bars = len(finishes) * 1.5 + 1.5 + len(notes) * 1.2
     legend = 1.5 if look.legend() else 0
     texts = max((block.height for block in blocks), default=0)

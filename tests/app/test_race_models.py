@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from specchat.app.completing_commands import Known, completions, line
 from specchat.app.dialogue import Dialogue
 from specchat.app.export import export_race
 from specchat.app.export.race import photo_finish, read_race, remarks
@@ -29,7 +30,7 @@ from specchat.engine.messages import (
     PieceTable,
 )
 
-from .conftest import INFO, FakeEngine
+from .conftest import INFO, METHODS, FakeEngine
 from .races import asked, begin, finish, records, run, write
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
@@ -275,6 +276,20 @@ def test_a_model_behind_an_at_sign() -> None:
     assert split_model("greedy@transformers", "builtin", info) == ("greedy", "builtin", "transformers")
 
 
+def test_models_are_completed_behind_an_at_sign() -> None:
+    known = Known(METHODS, models={"builtin-draft": "built in", "my model.gguf": "here"})
+
+    def offered(text: str) -> list[str]:
+        typed = line(text)
+        return [offer.name for offer in completions(typed, known)] if typed is not None else []
+
+    assert offered("/race greedy greedy@bui") == ["greedy@builtin-draft"]
+    models = {"greedy@builtin-draft", "greedy@my model.gguf", "greedy@transformers", "greedy@llama.cpp"}
+    assert set(offered("/race greedy greedy@")) == models
+    assert "lookup" in offered("/race greedy@owner/name:Q4_0 l")
+    assert not offered("/race greedy@builtin-draft : gre")
+
+
 # Files
 
 
@@ -319,7 +334,7 @@ def test_a_race_of_one_model_is_still_a_file_of_version_1(dialogue: Dialogue, en
     assert '"version": 1,' in path.read_text()
     assert '"unit"' not in path.read_text()
     assert read_race(path).unit == "tokens"
-    assert remarks(read_race(path))[0].startswith("Seconds and speeds")
+    assert remarks(read_race(path))[0].startswith("By each lane's own clock")
 
 
 def test_a_files_remark_tells_of_different_lengths(dialogue: Dialogue, engine: FakeEngine) -> None:
