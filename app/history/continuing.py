@@ -66,10 +66,11 @@ def continued(settings: Settings, opened: OpenedChat, given: Mapping[str, Any] |
 def go_on(chat: SpecchatApp, opened: OpenedChat) -> None:
     """Put a chat's method and settings in force, and load its model if another one is loaded. Where that cannot be loaded, the
     one that is loaded stays, and a notice says why."""
-    dialogue = chat.dialogue
+    dialogue, system = chat.dialogue, opened.transcript.system
     settings = continued(chat.settings, opened)
     chat.settings = settings
     chat.apply_settings()
+    dialogue.transcript.system = system  # its own, whatever a model's defaults say
     dialogue.settings = {name: dict(table) for name, table in settings.methods.items()}
     if settings.method in dialogue.methods:
         dialogue.switch(settings.method)
