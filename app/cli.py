@@ -16,6 +16,7 @@ from .cells import sanitise
 from .history.commands import history
 from .layers import with_given
 from .measuring_commands import register
+from .models.command import models
 from .options import (
     AsJson,
     Backend,
@@ -320,6 +321,7 @@ def locate(
 
 
 register(app)
+app.command()(models)
 app.add_typer(history)
 
 

@@ -25,6 +25,7 @@ COMMANDS = (
     SlashCommand("help", "", "keys, commands and methods"),
     SlashCommand("method", "NAME key=value …", "switch the decoding method, also in the middle of an answer"),
     SlashCommand("model", "NAME", "load another model: builtin, a folder, or owner/name on the Hub"),
+    SlashCommand("models", "TEXT", "models here and on the Hub, what fits, who drafts for whom; owner/name asks the Hub"),
     SlashCommand(
         "set",
         "temperature=0.7 …",
