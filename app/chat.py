@@ -15,26 +15,28 @@ from textual.app import App, SystemCommand
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.timer import Timer
+from textual.widgets import Input
 
-from ..backends.base import UserError
 from .catalog import known_methods
 from .cells import fit, one_line, sanitise
 from .clipboard import osc52
 from .colouring import Way, following
 from .commands import Commands
+from .configuring import Configuring
 from .copying import Copying
 from .dialogue import Dialogue, Engine, Method
 from .editor import Editing
 from .harmless import Harmless
 from .history.keeping import Keeping
 from .importing.in_chat import Importing
+from .key_conflicts import conflicts
 from .keymap import ALL
 from .locations import config_folder
 from .models.choosing import Models
 from .notify import Notifying
 from .racing import Racing
 from .saving import Saving
-from .settings import Settings, changed
+from .settings import Settings
 from .sweeping import Sweeper
 from .themes import Palette, load_themes
 from .transcript import Transcript
@@ -101,6 +103,7 @@ class SpecchatApp(App[None]):
         )
         self._system: str | None = None
         self.apply_settings()
+        self.configuring = Configuring(self)
         self.commands = Commands(self)
         self.saving = Saving(self)
         self.keeping = Keeping(self, keep)
@@ -112,14 +115,15 @@ class SpecchatApp(App[None]):
         self.racing = Racing(self)
         self.copying = Copying(self)
         self.editing = Editing(self)
+        self.rewriting = Rewriting(self)
         self.notifying = Notifying(self)
         self.sweeper = Sweeper()
-        self.rewriting = Rewriting(self)
         unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
         notices = [text for text in (notice, *wrong, self.palettes[self.theme].warning) if text]
         if unknown:
             ids = ", ".join(key.id for key in ALL)
             notices.append(f"The settings map keys to {', '.join(unknown)}, which the chat does not have: it has {ids}.")
+        notices += conflicts(settings.keymap)
         for text in notices:
             self.dialogue.notice(text, "warning")
         self.set_keymap(dict(settings.keymap))
@@ -130,7 +134,7 @@ class SpecchatApp(App[None]):
 
     def get_default_screen(self) -> ChatScreen:
         """The chat."""
-        return ChatScreen(self.dialogue, self.settings.keymap)
+        return ChatScreen(self.dialogue, self.configuring.keymap)
 
     @property
     def chat_screen(self) -> ChatScreen:
@@ -144,15 +148,19 @@ class SpecchatApp(App[None]):
         self._frames = self.set_interval(FRAME_SECONDS, self._frame)
         self.set_interval(IDLE_SECONDS, self._idle)
         self.call_after_refresh(self.sweeper.begin)
+        self.configuring.begin()
 
     def on_unmount(self) -> None:
         """Leave Python's garbage collection as it was."""
         self.sweeper.end()
+        self.configuring.close()
 
     async def on_event(self, event: events.Event) -> None:
-        """Note each key press on its way."""
+        """Note each key press on its way; mend what is pasted into a search."""
         if isinstance(event, events.Key):
             self.sweeper.key()
+        elif isinstance(event, events.Paste) and isinstance(self.focused, Input):
+            event.text = one_line(event.text)  # what is in such a box is drawn as it is
         await super().on_event(event)
 
     def stir(self) -> None:
@@ -179,6 +187,7 @@ class SpecchatApp(App[None]):
             self._frames.pause()
 
     def _idle(self) -> None:
+        self.configuring.idle()
         self.keeping.idle()
         dialogue = self.dialogue
         self.sweeper.idle(dialogue.phase not in ("ready", "unloaded") or self.racing.running)
@@ -189,6 +198,7 @@ class SpecchatApp(App[None]):
 
     def changed(self) -> None:
         """Show what changed in the dialogue, or in the race that is over it."""
+        self.configuring.look()
         if self.racing.screen is not None:
             self.racing.screen.refresh_race()
         else:
@@ -274,17 +284,7 @@ class SpecchatApp(App[None]):
 
     def remember(self, **changes: str) -> None:
         """Write what was chosen into the settings file, so that the next chat begins with it."""
-
-        def write() -> None:
-            from .settings import save
-
-            try:
-                save(changes)
-            except UserError as error:
-                self.call_from_thread(self.tell, f"Not kept for the next chat: {error}", "warning")
-
-        self.settings = changed(self.settings, changes)
-        self.run_worker(write, thread=True, group="settings")
+        self.configuring.keep(changes)
 
     def wear(self, name: str) -> None:
         """Draw everything in a theme's colours."""

@@ -13,6 +13,7 @@ import typer
 
 from ..backends.base import UserError
 from .cells import sanitise
+from .config_commands import config
 from .history.commands import history
 from .layers import with_given
 from .measuring_commands import register
@@ -323,6 +324,7 @@ def locate(
 register(app)
 app.command()(models)
 app.add_typer(history)
+app.add_typer(config)
 
 
 def _given(**options: Any) -> dict[str, Any]:

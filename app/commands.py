@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from ..backends.base import UserError
 from .palette import more_entries
-from .settings import changed
 from .slash import pairs, parse, typed
 
 if TYPE_CHECKING:
@@ -140,10 +139,7 @@ class Commands:
         dotted = {f"sampling.{key}" if key in SAMPLING else key: value for key, value in given.items()}
         names = {f"sampling.{key}": key for key in SAMPLING}
         texts = ("accept", "stop", "system")
-        chat.settings = changed(
-            chat.settings, {key: value if key in texts else typed(value) for key, value in dotted.items()}, names
-        )
-        chat.apply_settings()
+        chat.configuring.set({key: value if key in texts else typed(value) for key, value in dotted.items()}, names)
         chat.tell(self.settings())
 
     def panel(self, page: str) -> None:

@@ -122,6 +122,36 @@ def checked(key: str, value: Any, called: str) -> Any:
     raise UserError(_unknown(called, key))
 
 
+def known(key: str) -> None:
+    """Refuse what is no setting.
+
+    Raises:
+        UserError: says which is near.
+    """
+    match split(key):
+        case ("methods", method, name):
+            check_method(key, method, {name: _default_of(method, name)})
+        case ("keymap", binding):
+            check_keys(key, binding, "f1")
+        case ("models", model, *inner) if model and is_chat_key(tuple(inner)):
+            known(join(inner))
+        case ("tuned", _):
+            return
+        case ("sampling", name) if name in SAMPLING:
+            return
+        case (name,) if name in PLAIN:
+            return
+        case _:
+            checked(key, "", key)
+
+
+def _default_of(method: str, name: str) -> Any:
+    """A value that a setting of a method takes, its default; '' of an unknown one."""
+    from .setting_table import method_params
+
+    return next((param["default"] for param in method_params(method) if param["name"] == name), "")
+
+
 def is_chat_key(parts: tuple[str, ...]) -> bool:
     """Whether a setting may differ by chat, preset and model."""
     match parts:
@@ -276,10 +306,32 @@ def save(changes: Mapping[str, Any], path: Path | None = None) -> Settings:
     for key, value in values.items():
         put(document, split(key), list(value) if isinstance(value, tuple) else value)
     # In an inline table or a dotted one tomlkit may leave what cannot be read again: better refused than written.
-    new = tomlkit.dumps(document)
+    new = tomlkit.dumps(document).rstrip("\n")
+    new += "\n" if new else ""
     parse(new, short(path))
     write(path, new)
     return settings_of(read(path))
+
+
+def spots(path: Path) -> list[tuple[str, ...]]:
+    """Every key of a settings file, those that are no settings among them.
+
+    Raises:
+        UserError: it is no TOML.
+    """
+    return [parts for parts, _ in leaves(parse(read_text(path) or "", short(path)), ())]
+
+
+def takes_many(key: str) -> bool:
+    """Whether a setting takes several values."""
+    match split(key):
+        case ("models", _, *inner):
+            return takes_many(join(inner))
+        case ("keymap", _):
+            return True
+        case (name,):
+            return name in FIELDS and str(FIELDS[name].type) == "tuple[str, ...]"
+    return False
 
 
 def variable(key: str) -> str:
