@@ -27,6 +27,9 @@ HOSTILE = (
 
 _HOSTILE = re.compile(f"[{HOSTILE}]")
 
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
+_BREAKS = re.compile("\r\n|[\r\x85\u2028\u2029]")
+
 
 def _visible(match: re.Match[str]) -> str:
     code = ord(match[0])
@@ -42,6 +45,12 @@ def sanitise(text: str) -> str:
     if "\r\n" in text:
         text = text.replace("\r\n", "\n")
     return _HOSTILE.sub(_visible, text)
+
+
+def enterable(text: str) -> str:
+    """`text` for an input box: every line break a newline, other controls visible. Marks of direction stay, since some
+    languages are written with them; they are left out where the box is drawn."""
+    return _CONTROLS.sub(_visible, _BREAKS.sub("\n", text))
 
 
 def one_line(text: str) -> str:

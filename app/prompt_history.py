@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .cells import enterable
 from .locations import data_folder, ensure
 
 MOST = 1000
@@ -163,7 +164,7 @@ def _parsed(line: bytes) -> Typed | None:
         text, pastes = table["text"], table.get("pastes", {})
         if not isinstance(text, str) or not text.strip() or not isinstance(pastes, dict):
             return None
-        return Typed(_clean(text), {_clean(str(chip)): _clean(str(pasted)) for chip, pasted in pastes.items()})
+        return Typed(enterable(text), {enterable(str(chip)): _clean(str(pasted)) for chip, pasted in pastes.items()})
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 

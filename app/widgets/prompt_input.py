@@ -10,8 +10,10 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
+from textual.widgets.text_area import Edit, EditResult
 
 from ..attachments import pasted
+from ..cells import enterable
 from ..keymap import INPUT
 from ..prompt_history import Typed, step_back
 
@@ -79,6 +81,17 @@ class PromptInput(TextArea):
         """What stands in the box for a long text that was pasted → that text. None is taken out: the history may show it."""
         self.offering = False
         """Names are offered above the box, so up and down go through them."""
+
+    # What the screen leaves out when it draws should be seen: an escape sequence that was pasted is shown, and sent, as ␛[31m.
+
+    def load_text(self, text: str) -> None:
+        """Replace everything; controls become visible."""
+        super().load_text(enterable(text))
+
+    def edit(self, edit: Edit) -> EditResult:
+        """Change a part; controls become visible."""
+        edit.text = enterable(edit.text)
+        return super().edit(edit)
 
     def take(self, text: str) -> None:
         """Move a message that was sent out of the box and into the history; what was typed after it stays."""
