@@ -148,7 +148,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             sent += len(block)
             if hub.stall_after is not None and sent >= hub.stall_after:
-                hub.stop.wait(30)
+                hub.stop.wait(300)
                 break
             if sent >= most:
                 break

@@ -1,0 +1,85 @@
+"""The engine loads what the list of models names: downloads with progress, cancelled at once, and gone on with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from specchat.backends.loading import builtin_gguf, builtin_path
+from specchat.engine.client import EngineClient
+from specchat.engine.messages import Event, Failed, Loaded, Loading
+
+from ..app.models import write_ollama
+from ..backends.hub_server import Hub, serving
+from ..backends.llama_tiny import needs_llama
+
+SECONDS = 60
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with serving(tmp_path / "cache", monkeypatch) as running:
+        running.repositories["sea/Buoy"] = {file.name: file.read_bytes() for file in builtin_path().iterdir()}
+        yield running
+
+
+@pytest.fixture
+def client(tmp_path: Path, hub: Hub) -> Iterator[EngineClient]:
+    environment = {
+        "HF_ENDPOINT": hub.address,
+        "HF_HUB_CACHE": str(tmp_path / "cache"),
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DOWNLOAD_TIMEOUT": "300",  # nothing but a cancel ends a wait for the server
+        "OLLAMA_MODELS": str(tmp_path / "ollama"),
+    }
+    with EngineClient(log=tmp_path / "log", environment=environment) as made:
+        yield made
+
+
+def until_end(client: EngineClient, id: int) -> list[Event]:
+    """The events of a load."""
+    out: list[Event] = []
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        event = client.wait(1)
+        if event is not None and getattr(event, "id", None) == id:
+            out.append(event)
+            if isinstance(event, Loaded | Failed):
+                return out
+    raise AssertionError("the load did not end")
+
+
+def test_a_download_is_cancelled_at_once_and_gone_on_with(client: EngineClient, hub: Hub) -> None:
+    hub.stall_after = 2_000_000
+    id = client.load("sea/Buoy", device="cpu", threads=1)
+    deadline = time.monotonic() + SECONDS
+    done = 0
+    while done < 1_500_000 and time.monotonic() < deadline:
+        event = client.wait(1)
+        if isinstance(event, Loading) and event.stage == "download":
+            done = event.done
+    client.cancel(id)
+    (failed,) = [event for event in until_end(client, id) if isinstance(event, Failed)]
+    assert failed.cause == "cancelled"
+    hub.stall_after, hub.asked = None, []
+    events = until_end(client, client.load("sea/Buoy", device="cpu", threads=1))
+    assert isinstance(events[-1], Loaded), events[-1]
+    assert events[-1].info["name"] == "sea/Buoy"
+    (span,) = hub.bodies()
+    assert int(span.removeprefix("bytes=").partition("-")[0]) >= 1_500_000
+    downloaded = [event for event in events if isinstance(event, Loading) and event.stage == "download"]
+    assert downloaded[-1].done == downloaded[-1].total
+
+
+@needs_llama
+def test_a_model_of_ollamas_is_loaded_by_its_name(client: EngineClient, tmp_path: Path) -> None:
+    write_ollama(tmp_path / "ollama", "lighthouse", "q8", builtin_gguf())
+    loaded = until_end(client, client.load("ollama:lighthouse:q8", device="cpu", threads=1))[-1]
+    assert isinstance(loaded, Loaded), loaded
+    assert (loaded.info["name"], loaded.info["backend"]) == ("ollama:lighthouse:q8", "llama.cpp")
+    failed = until_end(client, client.load("ollama:nothing", device="cpu"))[-1]
+    assert isinstance(failed, Failed)
+    assert "`ollama pull nothing` fetches it" in failed.sentence
