@@ -45,7 +45,10 @@ PROMISE = 2.0
 """Where fusion expects this many times plain decoding's speed, no rival is put on trial: a copy is no time for it."""
 
 MARGIN = 1.03
-"""A rival must be this much faster to take over, and a draft of fusion's to be made at all: estimates err."""
+"""A draft of fusion's must be expected to go this much faster than plain decoding to be made: estimates err."""
+
+LEAD = 1.1
+"""The same for a rival: what it does to caches and memory beside its own passes is not in its seconds."""
 
 MEMORY = 40
 """Rounds after which an older one counts for a third."""
@@ -142,7 +145,7 @@ class Rival:
             accepted: how many of them were right.
             seconds: of drafting.
             forward: of the verifying pass; 0 if it read the prompt as well.
-            usual: of any pass over as many nodes; 0 if none is known.
+            usual: of any pass over as many nodes; 0 if this one was like any other, or none is known.
             unread: tokens that the round had to read first.
         """
         if drafted < 1:
@@ -297,7 +300,7 @@ class Auto(Drafter):
         left = min(known.answer, context.room + 1) * (1 - known.copied)
         unread = self._missing(name, context)
         reading = unread * known.rivals[name].reading if unread > CAUGHT_UP else 0.0
-        return left * (known.costs.seconds(1) - 1 / speed) - reading
+        return left * (known.costs.seconds(1) - LEAD / speed) - reading
 
     def _own(self, context: Context, known: Experience, beat: float = 0.0) -> Tree:
         """Fusion's tree as far as its nodes pay, or plain decoding. If no tree is expected to beat a speed, it is plain."""
@@ -365,7 +368,7 @@ class Auto(Drafter):
                 return name
         self._trial = False
         best = max(names, key=gains.__getitem__)
-        if gains[best] <= 0 or known.speed(best) * known.costs.seconds(1) < MARGIN:
+        if gains[best] <= 0 or known.speed(best) * known.costs.seconds(1) < LEAD:
             best = ""
         if best != self._leader:
             if best:
@@ -425,7 +428,7 @@ class Auto(Drafter):
     def _judge(self, known: Experience, name: str, verified: Verified) -> None:
         """Take in a rival's round; at the end of a trial it rests, unless it leads."""
         rival, drafted, accepted = known.rivals[name], len(verified.tree) - 1, len(verified.path) - 1
-        usual = known.costs.seconds(len(verified.tree)) if known.costs.known else 0.0
+        usual = known.costs.seconds(len(verified.tree)) if verified.tree.alive else 0.0
         rival.learn(drafted, accepted, verified.draft_seconds, verified.forward_seconds, usual, self._unread)
         if drafted:
             known.luck.learn(drafted, accepted)

@@ -27,14 +27,15 @@ def bucket(nodes: int) -> int:
 
 class PassCosts:
     """Expected seconds of a pass over n nodes: a running value for its bucket that leans to the faster passes, and between
-    buckets a straight line. Seconds are of one machine and one model, so that
-    all conversations on a model may share one of these.
+    buckets a straight line. No pass takes longer than one over more nodes did: where it seems so, somebody else had the machine
+    while the smaller one ran. Seconds are of one machine and one model, so that all conversations on a model may share these.
     """
 
     def __init__(self) -> None:
         self._mean: dict[int, float] = {}
         self._count: dict[int, int] = {}
-        self._known: Sequence[int] = ()
+        self._curve: Sequence[tuple[int, float]] = ()
+        """Sizes that have been seen, with seconds that never fall."""
 
     def learn(self, nodes: int, seconds: float) -> None:
         """Take in one pass over `nodes` nodes."""
@@ -44,7 +45,6 @@ class PassCosts:
         count = self._count.get(size, 0)
         if not count:
             self._mean[size] = seconds
-            self._known = sorted(self._mean)
         else:
             mean = self._mean[size]
             # The first pass of a size is often a slow one (memory to get, kernels to choose), and what makes later ones slow
@@ -52,32 +52,35 @@ class PassCosts:
             weight = max(1 / (count + 1), 1 / MEMORY) if seconds > mean else FASTER
             self._mean[size] = mean + weight * (min(seconds, OUTLIER * mean) - mean)
         self._count[size] = count + 1
+        curve, least = [], float("inf")
+        for known in sorted(self._mean, reverse=True):
+            least = min(least, self._mean[known])
+            curve.append((known, least))
+        self._curve = curve[::-1]
 
     @property
     def known(self) -> bool:
         """Whether any pass has been seen."""
-        return bool(self._known)
+        return bool(self._curve)
 
     def seconds(self, nodes: int) -> float:
         """Expected seconds of a pass over `nodes` nodes; never falls as nodes grow. 0 if nothing is known."""
-        if not self._known:
+        if not self._curve:
             return 0.0
         size = bucket(nodes)
-        below = [(known, self._mean[known]) for known in self._known if known <= size]
-        above = [(known, self._mean[known]) for known in self._known if known > size]
+        below = [point for point in self._curve if point[0] <= size]
         if not below:
-            first, value = above[0]
+            first, value = self._curve[0]
             return value * (1 + SLOPE * (size - 1)) / (1 + SLOPE * (first - 1))
-        floor = max(value for _, value in below)
         last, value = below[-1]
         if last == size:
-            return floor
-        if above:
-            following, ceiling = above[0]
-            return max(floor, value + (ceiling - value) * (size - last) / (following - last))
+            return value
+        if len(below) < len(self._curve):
+            following, ceiling = self._curve[len(below)]
+            return value + (ceiling - value) * (size - last) / (following - last)
         if len(below) > 1:
             start, base = below[0]
-            slope = max((value - base) / (last - start), 0.0)
+            slope = (value - base) / (last - start)
         else:
             slope = value * SLOPE / (1 + SLOPE * (last - 1))
-        return max(floor, value + slope * (size - last))
+        return value + slope * (size - last)

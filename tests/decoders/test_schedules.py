@@ -106,3 +106,12 @@ def test_the_published_schedules_step_as_published() -> None:
     assert lengths("heuristic", outcomes) == [4, 6, 6, 5, 6, 6, 6, 6, 5]
     assert lengths("confidence", outcomes) == [6] * 9
     assert lengths("plus-minus-one", [False] * 4) == [1, 1, 1, 1]
+
+
+def test_no_pass_is_thought_dearer_than_one_over_more_nodes_was() -> None:
+    known = PassCosts()
+    known.learn(1, 5.0)  # on a busy machine
+    known.learn(8, 2.8)
+    assert known.seconds(1) == known.seconds(4) == 2.8
+    known.learn(16, 4.4)
+    assert known.seconds(12) == pytest.approx(3.6)
