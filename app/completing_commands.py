@@ -31,6 +31,16 @@ PANELS = (
 
 COLOURS = dict(zip(WAYS, ("neighbours differ", "by their length", "lines instead of colours", "not at all"), strict=True))
 
+PRESET_WORDS = {
+    "save": "what this chat is set to, under a name",
+    "edit": "write one anew",
+    "delete": "take one out of the list",
+    "undo": "bring back the one that was deleted last",
+    "none": "use none in this chat",
+}
+NAMED = ("save", "edit", "delete")
+"""Words behind which the name of a preset comes."""
+
 FORMAT_NAMES = {"html": "a web page", "svg": "a picture", "md": "Markdown", "json": "to open again with /open"}
 
 
@@ -225,6 +235,13 @@ def _copy(typed: Line, known: Known) -> list[Offer]:
     return [] if typed.words else [Offer(name, what) for name, what in WHAT.items()]
 
 
+def _preset(typed: Line, known: Known) -> list[Offer]:
+    named = [Offer(name, what) for name, what in known.presets.items()]
+    if not typed.words:
+        return named + [Offer(name, what, closes=name in NAMED) for name, what in PRESET_WORDS.items()]
+    return named if len(typed.words) == 1 and typed.words[0] in NAMED else []
+
+
 PROVIDERS: dict[str, Callable[[Line, Known], list[Offer]]] = {
     "method": _method,
     "race": _race,
@@ -234,7 +251,7 @@ PROVIDERS: dict[str, Callable[[Line, Known], list[Offer]]] = {
     "theme": _told(lambda known: known.themes),
     "model": _told(lambda known: known.models),
     "chats": _told(lambda known: known.chats),
-    "preset": _told(lambda known: known.presets),
+    "preset": _preset,
     "copy": _copy,
     "export": _export,
     "import": lambda typed, known: _files(typed, known, (".json", ".jsonl", ".zip", ".db")),

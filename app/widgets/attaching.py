@@ -81,6 +81,8 @@ class Attaching:
                 self._look("files", self._files)
             case "chats":
                 self._look("chats", _titles)
+            case "preset":
+                self._look("presets", _presets)
             case "model" | "models" | "race":
                 self._look("models", _models)
 
@@ -155,6 +157,13 @@ def _titles() -> Mapping[str, str]:
             return {row.title: row.model for row in chats.newest(limit=50)}
     except UserError:
         return {}
+
+
+def _presets() -> Mapping[str, str]:
+    """The presets, with what they are for."""
+    from ..presets import presets
+
+    return {preset.name: preset.summary for preset in presets()}
 
 
 def _models() -> Mapping[str, str]:

@@ -37,6 +37,7 @@ KNOWN = Known(
     unavailable={"recompute": "no cache"},
     themes={"dark": "Night.", "light": "Day.", "safe-dark": "For colour-blind eyes."},
     models={"builtin": "", "owner/name": ""},
+    presets={"poet": "In verse."},
     files=["docs/", "docs/old chat.json", "a.json", "b.md", "c.py"],
     settings={"temperature": "0.0", "seed": "", "accept": "exact"},
 )
@@ -80,6 +81,9 @@ def offered(before: str) -> list[str]:
         ("/regenerate n", ["new"]),
         ("/retry lookup nodes=8 v", ["variant="]),
         ("/import a.j", ["a.json"]),
+        ("/preset edit ", ["poet"]),
+        ("/preset po", ["poet"]),
+        ("/preset undo ", []),
         ("/quit ", []),
         ("a message", []),
         ("/etc/passwd", []),
