@@ -40,7 +40,7 @@ from .settings import Settings
 from .sweeping import Sweeper
 from .themes import Palette, load_themes
 from .transcript import Transcript
-from .variants_commands import Rewriting
+from .variants_commands import Varying
 from .widgets.chat_screen import ChatScreen
 
 FRAME_SECONDS = 1 / 30
@@ -115,7 +115,8 @@ class SpecchatApp(App[None]):
         self.racing = Racing(self)
         self.copying = Copying(self)
         self.editing = Editing(self)
-        self.rewriting = Rewriting(self)
+        self.varying = Varying(self)
+        self.rewriting = self.varying.rewriting
         self.notifying = Notifying(self)
         self.sweeper = Sweeper()
         unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]

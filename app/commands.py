@@ -58,7 +58,7 @@ class Commands:
             case "race", _:
                 self.chat.racing.command(arguments)
             case "edit" | "retry" | "regenerate" | "undo", _:
-                self.chat.rewriting.command(name, arguments)
+                self.chat.varying.command(name, arguments)
             case "pause", _:
                 self.chat.chat_screen.action_pause()
             case "step", []:
@@ -219,7 +219,7 @@ class Commands:
             ("Regenerate with a new seed", "Another text from the same distribution", "regenerate", ["new"]),
             ("Take back your last message", "It stays a variant of the chat", "undo"),
         ):
-            yield title, help_text, partial(chat.rewriting.attempt, what, *more)
+            yield title, help_text, partial(chat.varying.attempt, what, *more)
         yield "Pause or go on", "Hold the answer between two steps", screen.action_pause
         yield "One step", "Let a paused answer take one step", screen.action_step
         from .colouring import WAYS

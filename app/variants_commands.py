@@ -1,4 +1,4 @@
-"""Messages written anew, answers asked for once more, and the way from one variant to the other, on the chat screen."""
+"""Answers asked for once more, exchanges taken back, and the way from one variant to the other."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from textual.content import Content
 
 from ..backends.base import Sampling, UserError
-from .attachments import Attachment, escaped, parted, size_of
-from .cells import one_line
-from .slash import is_command, pairs
-from .transcript import Answer, Prompt, Transcript
+from .slash import pairs
+from .transcript import Answer, Prompt
+from .variants_editing import Rewriting
+from .variants_shared import index_of, lay_aside, marked_prompt, prompts_of
 from .variants_table import name_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ SEEDS = 1_000_000
 """New seeds are below this: short enough to be read out and typed."""
 
 
-class Rewriting:
+class Varying:
     """Edits, retries, takes back and turns to other variants.
 
     Args:
@@ -30,18 +30,7 @@ class Rewriting:
 
     def __init__(self, chat: SpecchatApp) -> None:
         self.chat = chat
-        self.files: dict[str, Attachment] = {}
-        """What stands in the input box for a file of a message that was put back there → that file."""
-        self._prompt: Prompt | None = None
-        """The message that is written anew."""
-        self._draft = ""
-        """What was in the input box before."""
-        self._first = ""
-        """The message as it was put into the box."""
-        self._base: Transcript | None = None
-        self._cut = False
-        """What follows is laid aside already."""
-        self._left: dict[int, tuple[Prompt, str]] = {}  # texts of edits that were left, by the id of the message
+        self.rewriting = Rewriting(chat)
 
     def command(self, name: str, arguments: list[str]) -> None:
         """What /edit, /retry, /regenerate and /undo do.
@@ -51,9 +40,9 @@ class Rewriting:
         """
         match name, arguments:
             case "edit", []:
-                self.edit()
+                self.rewriting.edit()
             case "edit", [number] if number.isdecimal() and len(number) < 10:
-                self.edit(int(number))
+                self.rewriting.edit(int(number))
             case "edit", _:
                 raise UserError("/edit takes the number of a message of yours, 1 for the first; alone, it takes the last one.")
             case "retry", _:
@@ -62,116 +51,6 @@ class Rewriting:
                 self.regenerate(arguments)
             case _:
                 self.undo()
-
-    # Editing
-
-    @property
-    def active(self) -> bool:
-        """Whether a message is being written anew."""
-        return self._prompt is not None
-
-    @property
-    def base(self) -> Transcript:
-        """The chat that the next message goes to: the one on the screen, or its beginning up to the message written anew."""
-        transcript = self.chat.dialogue.transcript
-        if self._prompt is None or self._cut:
-            return transcript
-        if self._base is None:
-            entries = transcript.entries[: self._index(self._prompt)]
-            self._base = Transcript(entries, transcript.system, transcript.start if transcript.start <= len(entries) else 0)
-        return self._base
-
-    def edit(self, number: int | None = None) -> None:
-        """Put a message back into the input box.
-
-        Args:
-            number: which of the person's messages, from 1 on; the marked or the last one if None.
-
-        Raises:
-            UserError: there is none of that number.
-        """
-        prompts = self._prompts()
-        if not prompts:
-            raise UserError("There is no message to edit yet: ask something first.")
-        if number is not None and not 1 <= number <= len(prompts):
-            some = "one message" if len(prompts) == 1 else f"{len(prompts)} messages"
-            raise UserError(f"This chat has {some} of yours: there is no number {number}.")
-        prompt = prompts[number - 1] if number is not None else self._marked_prompt() or prompts[-1]
-        if prompt is self._prompt:
-            return
-        self.leave()
-        box = self.chat.chat_screen.input
-        self._prompt, self._draft, self._cut, self._base = prompt, "" if is_command(box.text) else box.text, False, None
-        _, text = self._left.pop(id(prompt), (prompt, ""))
-        self._first = self._typed(prompt)
-        box.put(text or self._first)
-        box.focus()
-        self._show()
-
-    def _typed(self, prompt: Prompt) -> str:
-        """A message as it may have been typed; its files and pasted texts fold."""
-        message, attachments = parted(prompt.text)
-        box = self.chat.chat_screen.input
-        chips = []
-        for attachment in attachments:
-            name = one_line(attachment.name)
-            chip = box.chip_for(f"[{name} · {size_of(attachment.size)}]" if attachment.file else f"[{name}]", attachment.text)
-            self.files[chip] = attachment
-            chips.append(chip)
-        return "\n".join([*chips, *filter(None, [escaped(message)])])
-
-    def leave(self) -> bool:
-        """No longer write a message anew: the draft comes back. False if none was."""
-        if self._prompt is None:
-            return False
-        box = self.chat.chat_screen.input
-        if box.text.strip() and box.text != self._first:
-            self._left[id(self._prompt)] = (self._prompt, box.text)
-        self._end()
-        return True
-
-    def _end(self) -> None:
-        box = self.chat.chat_screen.input
-        self._prompt, self._base, self._cut = None, None, False
-        box.put(self._draft)
-        self._draft = ""
-        self._show()
-
-    def _show(self) -> None:
-        """Say at the input box what is in it."""
-        composer = self.chat.chat_screen.query_one("#composer")
-        composer.set_class(self.active, "-edit")
-        composer.border_title = ""
-        composer.border_subtitle = ""
-        if self._prompt is not None:
-            prompts = self._prompts()
-            number = next((n for n, prompt in enumerate(prompts, 1) if prompt is self._prompt), 0)
-            composer.border_title = f"message {number} of {len(prompts)}, anew"
-            composer.border_subtitle = "enter sends · esc back to the draft" if self._draft else "enter sends · esc leaves it"
-
-    def branch(self) -> None:
-        """Lay aside the message that is written anew, and what follows it; once."""
-        if self._prompt is None or self._cut:
-            return
-        base = self.base
-        self._lay_aside(self._index(self._prompt))
-        self.chat.dialogue.transcript.start = base.start
-        self._cut = True
-
-    def submit(self, sent: str, draft: str) -> bool:
-        """Ask, in the place of the message that is written anew if one is; False if that must wait."""
-        dialogue = self.chat.dialogue
-        if dialogue.phase in ("prefill", "writing") or dialogue.queued is not None:
-            return False
-        self.branch()
-        return dialogue.submit(sent, draft)
-
-    def sent(self) -> None:
-        """The message is out of the input box: the draft may come back."""
-        if self._prompt is not None:
-            self._left.pop(id(self._prompt), None)
-            self._draft = self._draft or self.chat.chat_screen.input.text
-            self._end()
 
     # Answers once more
 
@@ -270,19 +149,19 @@ class Rewriting:
         dialogue = self.chat.dialogue
         if dialogue.phase != "ready":
             raise UserError(f"No model is ready: wait for it or load one with /model, then {what}.")
-        prompt = self._marked_prompt() or next(iter(self._prompts()[::-1]), None)
+        prompt = marked_prompt(self.chat) or next(iter(prompts_of(self.chat)[::-1]), None)
         if prompt is None:
             raise UserError("There is no message to answer yet: ask something first.")
         entries = dialogue.transcript.entries
-        index = self._index(prompt) + 1
+        index = index_of(self.chat, prompt) + 1
         found = entries[index] if index < len(entries) else None
         return index, found if isinstance(found, Answer) else None
 
     def _again(self, index: int, wish: dict[str, Any]) -> None:
-        self.leave()
+        self.rewriting.leave()
         transcript = self.chat.dialogue.transcript
         if index < len(transcript.entries):
-            self._lay_aside(index)
+            lay_aside(self.chat, index)
         self.chat.dialogue.ask_again(wish)
         self.chat.chat_screen.refresh_dialogue()
         self.chat.chat_screen.view.follow()
@@ -297,11 +176,11 @@ class Rewriting:
             UserError: there is none, or it must wait.
         """
         self._idle("take it back")
-        prompts = self._prompts()
+        prompts = prompts_of(self.chat)
         if not prompts:
             raise UserError("There is nothing to take back: this chat has no message of yours.")
-        self.leave()
-        self._lay_aside(self._index(prompts[-1]))
+        self.rewriting.leave()
+        lay_aside(self.chat, index_of(self.chat, prompts[-1]))
         self.chat.changed()
         self.chat.tell(f"Taken back. {self._key('variant_before')} brings it back.")
 
@@ -323,7 +202,7 @@ class Rewriting:
         fork = variants.of(entries, index) if index is not None else None
         if index is None or fork is None:
             raise UserError("There is no other variant here: edit a message or retry an answer, and there will be.")
-        self.leave()
+        self.rewriting.leave()
         place = variants.place(entries, index)
         empty = index >= len(entries)
         to = (len(fork.ends) - 2 if step < 0 else 0) if empty else (fork.at + step) % len(fork.ends)
@@ -343,7 +222,7 @@ class Rewriting:
     def attempt(self, what: str, *arguments: Any) -> None:
         """For keys and the palette: do it, or tell what is in the way."""
         try:
-            getattr(self, what)(*arguments)
+            getattr(self.rewriting if what == "edit" else self, what)(*arguments)
         except UserError as error:
             self.chat.tell(str(error), "warning")
 
@@ -381,26 +260,6 @@ class Rewriting:
         status.flash(Content.assemble(*parts, "   ", (keys, "bold $primary"), (" the others", "$quiet")))
 
     # What they share
-
-    def _lay_aside(self, index: int) -> None:
-        transcript = self.chat.dialogue.transcript
-        place = transcript.variants.begin(transcript.entries, index)
-        transcript.start = transcript.start if transcript.start <= place else 0
-        view = self.chat.chat_screen.view
-        view.mark.clear()
-        view.rewind(place)
-
-    def _prompts(self) -> list[Prompt]:
-        return [entry for entry in self.chat.dialogue.transcript.entries if isinstance(entry, Prompt)]
-
-    def _marked_prompt(self) -> Prompt | None:
-        """The message that is marked, or the one whose answer is."""
-        marked, entries = self.chat.chat_screen.view.mark.entry, self.chat.dialogue.transcript.entries
-        at = next((i for i, entry in enumerate(entries) if entry is marked), -1)
-        return next((entry for entry in reversed(entries[: at + 1]) if isinstance(entry, Prompt)), None)
-
-    def _index(self, entry: Prompt) -> int:
-        return next(i for i, other in enumerate(self.chat.dialogue.transcript.entries) if other is entry)
 
     def _idle(self, what: str) -> None:
         if self.chat.dialogue.busy or self.chat.dialogue.queued is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .cells import fit, one_line, width
 from .race_record import SIGNS, Mark
@@ -40,19 +40,26 @@ class Likeness:
 
 
 def name_of(answer: Answer, among: Sequence[Answer] = ()) -> str:
-    """Who wrote an answer: its methods with the settings it was asked with, its seed and its model where not all of `among`
-    have the same."""
+    """Who wrote an answer: its methods with the settings it was asked with; its temperature, seed and model where not all of
+    `among` have the same."""
     settings = " ".join(f"{key}={value}" for key, value in answer.asked.get("settings", {}).items())
-    names = " → ".join(answer.methods) if answer.methods else answer.method
-    parts = [f"{names} {settings}".strip()]
-    for what, value in (("temperature", _sampling), ("seed", _sampling), ("on", lambda each, _: each.asked.get("model"))):
-        if len({str(value(each, what)) for each in among if each.asked}) > 1 and value(answer, what) is not None:
-            parts.append(f"{what} {value(answer, what)}")
-    return one_line(" ".join(parts))
+    parts = [" → ".join(answer.methods) or answer.method, settings]
+    known = [each for each in among if each.asked]
+    if answer.asked:
+        temperature, model = _sampling(answer, "temperature"), answer.asked.get("model")
+        if len({_sampling(each, "temperature") for each in known}) > 1:
+            parts.append(f"temp {temperature:g}")
+        # Without a temperature a seed is of no use.
+        if temperature and len({_sampling(each, "seed") for each in known}) > 1:
+            parts.append(f"seed {_sampling(answer, 'seed'):g}")
+        if len({each.asked.get("model") for each in known}) > 1:
+            parts.append(f"on {model}")
+    return one_line(" ".join(part for part in parts if part))
 
 
-def _sampling(answer: Answer, name: str) -> Any:
-    return answer.asked.get("sampling", {}).get(name)
+def _sampling(answer: Answer, name: str) -> float:
+    value = answer.asked.get("sampling", {}).get(name)
+    return value if isinstance(value, int | float) else 0
 
 
 def likeness(answer: Answer, first: Answer) -> Likeness:

@@ -225,7 +225,7 @@ class ChatScreen(Screen[None]):
 
     @on(TranscriptView.Turned)
     def _turned(self, event: TranscriptView.Turned) -> None:
-        self.chat.rewriting.attempt("turn", event.step, event.index)
+        self.chat.varying.attempt("turn", event.step, event.index)
 
     @on(Welcome.Chosen)
     def _starter(self, event: Welcome.Chosen) -> None:
@@ -447,19 +447,19 @@ class ChatScreen(Screen[None]):
 
     def action_edit(self) -> None:
         """Write the last or the marked message anew."""
-        self.chat.rewriting.attempt("edit")
+        self.chat.varying.attempt("edit")
 
     def action_retry(self) -> None:
         """Answer with the next method."""
-        self.chat.rewriting.attempt("retry", [])
+        self.chat.varying.attempt("retry", [])
 
     def action_undo(self) -> None:
         """Take back the last message."""
-        self.chat.rewriting.attempt("undo")
+        self.chat.varying.attempt("undo")
 
     def action_turn(self, step: int) -> None:
         """Show another variant."""
-        self.chat.rewriting.attempt("turn", step)
+        self.chat.varying.attempt("turn", step)
 
     def action_export(self) -> None:
         """Choose a format to save the chat in."""

@@ -321,3 +321,43 @@ async def test_what_cannot_be_done_is_said(make_chat: Make, engine: Any, make_st
         assert talk(app) == ["First", "One."]
         assert isinstance(app.dialogue.transcript.entries[-1], Answer)
         assert isinstance(app.dialogue.transcript.entries[-2], Prompt)
+
+
+async def chat_of_variants(app: Any, pilot: Any, engine: Any, make_steps: Make) -> None:
+    """A message that was written anew, with three answers."""
+    await pilot.pause()
+    await say(app, pilot, engine, make_steps, "How does it work?")
+    await pilot.press("alt+w", *" In a few words.", "enter")
+    await answer(app, pilot, engine, make_steps)
+    await pilot.press("alt+r")
+    await answer(app, pilot, engine, make_steps, method="soft", seed=2)
+    app.commands.run("/retry greedy")
+    records = make_steps(method="greedy", drafts=False)
+    for record in records:
+        record.text = record.text.replace("model", "reader")
+    engine.begin(records)
+    engine.finish()
+    await settle(app, pilot)
+    await pilot.press("alt+left")
+    await pilot.press(*"a draft", "alt+w")
+    await pilot.pause()
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("size", [(60, 24), (100, 30)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_pictures(
+    snap_compare: Any,
+    make_chat: Make,
+    engine: Any,
+    make_steps: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    theme: str,
+    size: tuple[int, int],
+) -> None:
+    monkeypatch.setattr("specchat.app.chat.IDLE_SECONDS", 3600)
+    monkeypatch.setattr("specchat.app.widgets.status.FLASH_SECONDS", 3600)
+
+    async def before(pilot: Any) -> None:
+        await chat_of_variants(pilot.app, pilot, engine, make_steps)
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
