@@ -27,6 +27,10 @@ HOSTILE = (
 
 _HOSTILE = re.compile(f"[{HOSTILE}]")
 
+_JOINER, _EMOJI = "\u200d", "\ufe0f"
+_STRAY = re.compile(f"{_JOINER}(?=[\x00-\u05ff\u2000-\u218f\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef])")
+"""A zero-width joiner before what nothing joins with: Textual takes both together for no cell at all, terminals do not."""
+
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 _BREAKS = re.compile("\r\n|[\r\x85\u2028\u2029]")
 
@@ -44,6 +48,8 @@ def sanitise(text: str) -> str:
     """`text` with control characters, bidi controls and lone surrogates as visible text; tabs and newlines stay."""
     if "\r\n" in text:
         text = text.replace("\r\n", "\n")
+    if _JOINER in text:
+        text = _STRAY.sub(_visible, text)
     return _HOSTILE.sub(_visible, text)
 
 
@@ -70,7 +76,20 @@ def graphemes(text: str) -> Iterator[tuple[int, int]]:
     """Start and end of each grapheme cluster (what a reader sees as one character)."""
     if text.isascii():
         return ((i, i + 1) for i in range(len(text)))
-    return (match.span() for match in _clusters().finditer(text))
+    spans = (match.span() for match in _clusters().finditer(text))
+    return _joined(text, spans) if _JOINER in text or _EMOJI in text else spans
+
+
+def _joined(text: str, spans: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Clusters that Textual measures together as one: what follows a joiner, and a variation selector with what it changes."""
+    start = end = 0
+    for begin, stop in spans:
+        if begin and text[begin - 1] != _JOINER and not (_EMOJI in text[begin:stop] and cluster_width(text[begin]) == 0):
+            yield start, end
+            start = begin
+        end = stop
+    if end:
+        yield start, end
 
 
 @lru_cache(8192)

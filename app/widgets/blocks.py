@@ -180,7 +180,7 @@ class Block:
             shown = expand_tabs(text, column)
             room = self.cells - column
             if width(shown) > room:  # spaces that hang over the edge
-                shown = fit(shown, room + 1).removesuffix("…") if room > 0 else ""
+                shown = fit(f"{shown}  ", room + 1).removesuffix("…") if room > 0 else ""
             column += width(shown)
             if shown:
                 yield Piece(shown, self.flow.owners[segment])

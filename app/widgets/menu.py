@@ -16,6 +16,8 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from ..cells import one_line, sanitise
+
 PICKS = "1234567890abcdefghijklmnopqrstuvwxyz"
 """Keys of the items, in order. Nothing is typed in a menu, so letters are free."""
 
@@ -97,13 +99,13 @@ class Menu(ModalScreen[str | None]):
         able = not item.reason
         mark = ("● ", "$primary") if item.id == self._current else ("  ", "")
         digit = (f"{PICKS[index]}  ", "bold $primary" if able else "$faint") if index < len(PICKS) else ("   ", "")
-        parts: list[tuple[str, str]] = [digit, mark, (item.title, "bold" if able else "$faint")]
+        parts: list[tuple[str, str]] = [digit, mark, (one_line(item.title), "bold" if able else "$faint")]
         if item.tag:
-            parts.append((f"  {item.tag}", item.tag_style if able else "$faint"))
+            parts.append((f"  {one_line(item.tag)}", item.tag_style if able else "$faint"))
         parts += [("  ", ""), *item.sample] if item.sample else []
         below = item.detail if able else f"{item.detail}\nNot here: {item.reason}".strip()
         room = min(48 if self._preview else 76, self.app.size.width * 94 // 100) - 14  # frame, padding, scrollbar, indentation
-        for line in below.splitlines():
+        for line in sanitise(below).splitlines():
             parts += [(f"\n     {part}", "$quiet") for part in wrap(line, max(20, room))]
         return Content.assemble(*parts)
 
