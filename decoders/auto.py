@@ -47,7 +47,7 @@ PROMISE = 2.0
 MARGIN = 1.03
 """A draft of fusion's must be expected to go this much faster than plain decoding to be made: estimates err."""
 
-LEAD = 1.1
+LEAD = 1.05
 """The same for a rival: what it does to caches and memory beside its own passes is not in its seconds."""
 
 MEMORY = 40
