@@ -14,7 +14,6 @@ from .beside_messages import LoadBeside, LoadedBeside
 from .drafts import Drafts, options_of, refusals
 from .failures import failure
 from .messages import Event, Load, Loading
-from .room import check_room
 
 if TYPE_CHECKING:
     from .lanes import Lanes
@@ -58,6 +57,8 @@ class Beside:
             lanes: what runs; it has its turn again once this has returned.
             cancelled: polled.
         """
+        from .room import check_room  # reads files of all kinds: 10 ms that only a race with models need pay
+
         self.free(lanes, command.key)
         self._post(Loading(command.id, "import"))
 

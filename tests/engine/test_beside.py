@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,8 +110,12 @@ def test_models_share_the_device_by_the_time_that_they_take(engine: BareEngine, 
         events.append(event)
         if len(steps_of(events, 11)) == 20:
             break
-    # Sleeps are never shorter than asked for, but longer ones shift the ratio of 6.
-    assert 60 <= len(steps_of(events, 10)) <= 160
+    taken = [
+        [step.draft_seconds + step.forward_seconds + step.other_seconds for step in steps_of(events, id)] for id in (10, 11)
+    ]
+    # A pass that a busy machine stretches counts for its lane, so that the sums differ by little more than one pass.
+    assert sum(taken[0]) == pytest.approx(sum(taken[1]), rel=0.25, abs=2 * max(map(max, taken)))
+    assert len(taken[0]) > 2 * len(taken[1])
 
 
 def test_the_chats_cache_survives_a_race(engine: BareEngine, models: tuple[str, str]) -> None:
@@ -141,7 +147,13 @@ def test_freeing_a_model_ends_its_answers_alone(engine: BareEngine, models: tupl
     finished = engine.until(11, Finished)[-1]
     assert isinstance(finished, Finished)
     assert finished.reason == "cancelled"
-    assert [event.reason for event in engine.until(10, Finished) if isinstance(event, Finished)][-1] == "eos"
+    reasons: dict[int, str] = {}
+    for event in engine.events():
+        if isinstance(event, Finished):
+            reasons[event.id] = event.reason
+        if len(reasons) == 2:
+            break
+    assert reasons == {10: "eos", 12: "eos"}
     assert said(engine, 20, lane="race-12", model="other")
 
 
@@ -278,9 +290,6 @@ def test_a_killed_engine_loads_the_chats_model_first_and_then_its_guest(log: Pat
     with EngineClient(log=log) as client:
         assert isinstance(list(client.stream(client.load(models[0])))[-1], Loaded)
         assert client.pid is not None
-        import os
-        import signal
-
         os.kill(client.pid, signal.SIGKILL)
         seen: list[Event] = []
         until(client, seen, lambda seen: any(isinstance(e, Failed) and e.cause == "died" for e in seen))

@@ -233,7 +233,8 @@ def test_errors_end_one_answer(
     desk: Desk, error: BaseException, cause: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPECCHAT_LOG", "/var/log/here.log")
-    desk.lanes.start(breaking(error), Generate(1, lane="a", prompt="hi"))
+    broken = breaking(error)
+    desk.lanes.start(broken, Generate(1, lane="a", prompt="hi"))
     desk.lanes.start(model(), Generate(2, lane="b", prompt="hi"))
     desk.run()
     (failed,) = failures(desk.events)
@@ -247,11 +248,20 @@ def test_errors_end_one_answer(
         assert "/var/log/here.log" in failed.sentence
     # The lane is there again, with a new cache if the old one cannot be trusted.
     desk.events.clear()
-    desk.lanes.start(model(), Generate(3, lane="a", prompt="hi"))
+    desk.lanes.start(broken, Generate(3, lane="a", prompt="hi", max_tokens=10))
     assert isinstance(desk.events[0], Started)
     assert desk.events[0].reused == (1 if cause == "user" else 0)
     desk.run()
-    assert text_of(desk.events, 3) == TEXT
+    assert len(text_of(desk.events, 3)) == 10
+    assert TEXT.startswith(text_of(desk.events, 3))
+
+
+def test_a_lane_that_gets_another_model_shares_no_cache_with_it(desk: Desk) -> None:
+    for id, each in enumerate((model(), model(answer="Other words."))):
+        desk.lanes.start(each, Generate(id, prompt="hi"))
+        desk.run()
+    assert [event.reused for event in desk.events if isinstance(event, Started)] == [0, 0]
+    assert text_of(desk.events, 1) == "Other words."
 
 
 def test_closing_a_lane_cancels_its_answer(desk: Desk) -> None:

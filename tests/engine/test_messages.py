@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specchat.engine.beside_messages import LoadBeside, LoadedBeside
 from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded, StepRecord, Steps, Switch, dump, parse
 
 # All of Unicode, lone surrogates and control characters included.
@@ -38,6 +39,8 @@ messages = st.one_of(
     st.builds(Generate, id=numbers, prompt=st.none() | texts, settings=names, sampling=names, stop=st.lists(texts)),
     st.builds(Generate, id=numbers, messages=st.lists(st.fixed_dictionaries({"role": texts, "content": texts}), max_size=3)),
     st.builds(Switch, id=numbers, method=texts, settings=names),
+    st.builds(LoadBeside, id=numbers, key=texts, model=texts, options=names, lanes=numbers),
+    st.builds(LoadedBeside, id=numbers, key=texts, info=names, tokenizer=texts, own=texts),
     st.builds(Loaded, id=numbers, info=names, unavailable=st.dictionaries(texts, texts, max_size=3)),
     st.builds(Steps, id=numbers, steps=st.lists(steps, max_size=4)),
     st.builds(Finished, id=numbers, reason=texts, tail=texts, prefill_seconds=seconds, busy_seconds=seconds, totals=names),
