@@ -6,9 +6,14 @@ import base64
 import json
 import os
 import re
+import shlex
+import shutil
 import stat
+import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from .terminal import Terminal
 
@@ -21,25 +26,37 @@ def said(terminal: Terminal, sentence: str) -> None:
     terminal.wait(lambda text: sentence in " ".join(re.sub(r"[│▌▎]", " ", text).split()), 20)
 
 
-def test_a_copy_is_checked_and_an_unchecked_one_never_called_copied(tmp_path: Path) -> None:
-    record, tool = tmp_path / "record.jsonl", tmp_path / "bin" / "xclip"
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """A home of the test's own, and no screen."""
+    return {
+        "HOME": str(tmp_path),
+        "SPECCHAT_CONFIG": str(tmp_path),
+        "SPECCHAT_DATA": str(tmp_path / "data"),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        **dict.fromkeys(("DISPLAY", "WAYLAND_DISPLAY", "TMUX", "STY", "SSH_TTY", "SSH_CONNECTION"), ""),
+    }
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> list[str]:
+    """A recorded model, and the option that uses it."""
+    record = tmp_path / "record.jsonl"
     record.write_text(json.dumps({"prompt": "keeper", "response": ANSWER}) + "\n")
+    return ["--model", f"recorded:{record}"]
+
+
+def test_a_copy_is_checked_and_an_unchecked_one_never_called_copied(
+    tmp_path: Path, env: dict[str, str], model: list[str]
+) -> None:
+    tool = tmp_path / "bin" / "xclip"
     tool.parent.mkdir()
     # Gives back what it was given, unless a file says otherwise.
     tool.write_text('#!/bin/sh\ncase "$*" in *-out*) cat "$BOARD.lie" 2>/dev/null || cat "$BOARD";; *) cat > "$BOARD";; esac\n')
     tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
     board = tmp_path / "board"
-    env = {
-        "HOME": str(tmp_path),
-        "SPECCHAT_CONFIG": str(tmp_path),
-        "SPECCHAT_DATA": str(tmp_path / "data"),
-        "XDG_STATE_HOME": str(tmp_path / "state"),
-        "PATH": f"{tool.parent}:{os.environ['PATH']}",
-        "BOARD": str(board),
-        "DISPLAY": ":9",
-        **dict.fromkeys(("WAYLAND_DISPLAY", "TMUX", "STY", "SSH_TTY", "SSH_CONNECTION"), ""),
-    }
-    with Terminal([SPECCHAT, "--model", f"recorded:{record}"], env=env) as terminal:
+    own = {"PATH": f"{tool.parent}:{os.environ['PATH']}", "BOARD": str(board), "DISPLAY": ":9"}
+    with Terminal([SPECCHAT, *model], env={**env, **own}) as terminal:
         terminal.wait("identical", 30)
         terminal.send("keeper\r")
         terminal.wait("finished ·", 30)
@@ -57,3 +74,26 @@ def test_a_copy_is_checked_and_an_unchecked_one_never_called_copied(tmp_path: Pa
         assert b"\x1b]52;c;" + base64.b64encode(b"keeper") + b"\a" in terminal.raw[mark:]
         terminal.send("\x11")
         assert terminal.exit_code() == 0
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_in_tmux_its_buffer_has_the_text_and_the_terminal_is_asked(env: dict[str, str], model: list[str]) -> None:
+    # A socket's path may have about 100 characters.
+    tmux = ["tmux", "-S", f"/tmp/specchat-tmux-{os.getpid()}"]
+    command = shlex.join([SPECCHAT, *model])
+    try:
+        with Terminal([*tmux, "-f", "/dev/null", "new-session", command], env=env) as terminal:
+            terminal.wait("identical", 30)
+            terminal.send("keeper\r")
+            terminal.wait("finished ·", 30)
+            terminal.send("\x19")
+            said(terminal, "Copied the answer into tmux's buffer, and checked it; sent it to the terminal too")
+            shown = subprocess.run([*tmux, "show-buffer"], capture_output=True, check=True)
+            assert shown.stdout.decode() == ANSWER
+            # tmux itself hands it on to the terminal around it.
+            assert base64.b64encode(ANSWER.encode()) in terminal.raw
+            terminal.send("\x11")
+            terminal.exit_code()
+    finally:
+        subprocess.run([*tmux, "kill-server"], check=False, capture_output=True)
+        Path(tmux[2]).unlink(missing_ok=True)
