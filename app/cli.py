@@ -14,6 +14,7 @@ import typer
 from ..backends.base import UserError
 from .cells import sanitise
 from .config_commands import config
+from . import completion_shell
 from .history.commands import history
 from .layers import with_given
 from .measuring_commands import register
@@ -289,7 +290,12 @@ def methods(json: AsJson = False) -> None:
 @app.command()
 def themes(
     theme: Annotated[
-        str | None, typer.Argument(help="Examine this one: its contrasts, and how far apart runs look.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="Examine this one: its contrasts, and how far apart runs look.",
+            show_default=False,
+            autocompletion=completion_shell.themes,
+        ),
     ] = None,
 ) -> None:
     """List the colour themes, or examine one by its name or file."""
@@ -313,7 +319,10 @@ def doctor(json: AsJson = False) -> None:
 
 @app.command()
 def locate(
-    name: Annotated[str | None, typer.Argument(help="Print this path alone.", show_default=False)] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Print this path alone.", show_default=False, autocompletion=completion_shell.locations),
+    ] = None,
 ) -> None:
     """Print where settings, data, cache, log and models are."""
     from .listing import print_locations

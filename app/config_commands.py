@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..backends.base import UserError
+from . import completion_shell
 from .options import AsJson, flag, option
 
 if TYPE_CHECKING:
@@ -17,7 +18,15 @@ if TYPE_CHECKING:
 
 config = typer.Typer(name="config", help="Print every setting, its value and where that comes from; change the settings file.")
 
-Key = Annotated[str, typer.Argument(metavar="KEY", help="Such as theme or sampling.temperature.", show_default=False)]
+Key = Annotated[
+    str,
+    typer.Argument(
+        metavar="KEY",
+        help="Such as theme or sampling.temperature.",
+        show_default=False,
+        autocompletion=completion_shell.setting_keys,
+    ),
+]
 ForModel = Annotated[str | None, option("--model", "As for this model.", "MODEL")]
 FromPreset = Annotated[str | None, option("--preset", "As with this preset.", "NAME")]
 

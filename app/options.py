@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from .completion_shell import BY_OPTION
 from .setting_checks import CHOICES, DTYPES
 
 
 def option(name: str, help_text: str, metavar: str) -> Any:
     """An option with a value."""
-    return typer.Option(name, help=help_text, metavar=metavar, show_default=False)
+    return typer.Option(name, help=help_text, metavar=metavar, show_default=False, autocompletion=BY_OPTION.get(name))
 
 
 def flag(name: str, help_text: str) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...backends.base import UserError
+from .. import completion_shell
 from ..importing.commands import import_chats
 from ..options import AsJson, flag, option
 
@@ -19,7 +20,15 @@ history = typer.Typer(
 )
 history.command("import")(import_chats)
 
-Which = Annotated[str, typer.Argument(metavar="CHAT", help="Its number, its title, or a part of that.", show_default=False)]
+Which = Annotated[
+    str,
+    typer.Argument(
+        metavar="CHAT",
+        help="Its number, its title, or a part of that.",
+        show_default=False,
+        autocompletion=completion_shell.chats,
+    ),
+]
 Limit = Annotated[int, option("--limit", "Most chats to print.", "N")]
 
 
