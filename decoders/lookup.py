@@ -131,13 +131,18 @@ class Lookup(Drafter):
             return tree
         least = worthwhile(context, params.floor)
         floor = self._worth.threshold(least) if least else 0.0
+        shortest = params.min_ngram
+        while RELIABILITY[shortest] < floor:  # no line of so short a match begins with a token that is worth its node
+            shortest += 1
+            if shortest > params.longest:
+                return tree
         tokens, parents = tree.tokens, tree.parents
         children: dict[tuple[int, int], int] = {}
         left = [1.0]  # by node: the probability that it is reached and none of its children is right
         # By falling bound on the next token's probability: (-bound, rank, match so far, depth, node, line).
         lines = [
             (-RELIABILITY[match], rank, match, 0, 0, line)
-            for rank, (line, match) in enumerate(self._lines(reach, params.most if context.branching else 1))
+            for rank, (line, match) in enumerate(self._lines(reach, params.most if context.branching else 1, shortest))
         ]
         heapify(lines)
         while lines and len(tokens) < params.nodes:
@@ -164,11 +169,11 @@ class Lookup(Drafter):
                 match += 1
         return tree
 
-    def _lines(self, reach: int, most: int) -> Iterator[tuple[array[int], int]]:
+    def _lines(self, reach: int, most: int, shortest: int) -> Iterator[tuple[array[int], int]]:
         """What followed each match, `reach` tokens of it, and the length of the match; no line twice."""
         params, text = self.params, self._index.tokens
         seen = set()
-        for start, match in self._index.matches(most, params.longest, params.min_ngram):
+        for start, match in self._index.matches(most, params.longest, shortest):
             line = text[start : start + reach]
             while len(line) < reach:  # a late match: it overlaps what it predicts
                 line.extend(line[: reach - len(line)])
