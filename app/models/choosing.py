@@ -62,7 +62,7 @@ class Models:
         """
         from ..widgets.models_screen import ModelsScreen
 
-        self.chat.push_screen(ModelsScreen(query))
+        self.chat.push_screen(ModelsScreen(self.chat, query))
 
     def load(self, spec: str, *, backend: str = "auto", revision: str | None = None, draft: str | None = None) -> None:
         """Load a model, and a draft model with it.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -17,19 +15,20 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from ...backends.base import UserError
-from ...backends.hub_listing import Offer
 from ..cells import one_line
 from ..keymap import MODELS, display
 from ..models import telling
 from ..models.amounts import size_of
-from ..models.downloads import Download
-from ..models.found import Found
 from ..models.looking import Looking
-from ..models.rows import NO_DRAFT, all_rows, download_rows, draft_rows, matches, offer_rows, spaced
-from .model_list import ModelList, Row
+from ..models.rows import NO_DRAFT, spaced
+from ..models.view import EVERYTHING, REPOSITORY, Look, View
+from .model_list import ModelList
 
 if TYPE_CHECKING:
+    from ...backends.hub_listing import Offer
     from ..chat import SpecchatApp
+    from ..models.downloads import Download
+    from ..models.found import Found
 
 POLL_SECONDS = 0.1
 """Between looks at what threads have found."""
@@ -37,25 +36,15 @@ POLL_SECONDS = 0.1
 PROGRESS_SECONDS = 0.25
 """Between two pictures of a download's progress."""
 
-REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]*)?", re.ASCII)
-"""A name on the Hub."""
-
 DETAILS = 5
 """Rows that tell about the model under the cursor."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """Which of the screen's three views: all models (neither), those that draft for one, or a repository on the Hub."""
-
-    target: Found | None = None
-    repository: str = ""
 
 
 class ModelsScreen(ModalScreen[None]):
     """The picker of models. What is chosen is loaded, or fetched.
 
     Args:
+        chat: the app.
         query: what to search for to begin with; a name on the Hub is looked up.
     """
 
@@ -87,24 +76,14 @@ class ModelsScreen(ModalScreen[None]):
         Binding(key.keys, key.action, key.what, show=False, priority=True, id=key.id, tooltip=key.what) for key in MODELS
     ]
 
-    def __init__(self, query: str = "") -> None:
+    def __init__(self, chat: SpecchatApp, query: str = "") -> None:
         super().__init__()
-        self._query = query
-        self._looking: Looking
-        self._look = _Look()
+        self.chat, self._query = chat, query
+        self.looking = Looking(chat)
+        self._view = View(chat, self.looking)
         self._drawn = 0.0
         self._states: dict[str, str] = {}
         self._sure: Download | None = None
-
-    @property
-    def looking(self) -> Looking:
-        """What has been found out."""
-        return self._looking
-
-    @property
-    def chat(self) -> SpecchatApp:
-        """The app, by its own type."""
-        return cast("SpecchatApp", self.app)
 
     @property
     def listing(self) -> ModelList:
@@ -133,7 +112,6 @@ class ModelsScreen(ModalScreen[None]):
 
     def on_mount(self) -> None:
         """Look for models."""
-        self._looking = Looking(self.chat)
         self.set_interval(POLL_SECONDS, self._poll)
         if self.chat.dialogue.info:
             self.chat.models.remember(self.chat.dialogue.model)
@@ -146,113 +124,68 @@ class ModelsScreen(ModalScreen[None]):
 
     def on_unmount(self) -> None:
         """Threads need not go on."""
-        self._looking.close()
+        self.looking.close()
 
     def _poll(self) -> None:
         """Take in what threads have found; draw a download's progress."""
-        changed, downloads = self._looking.poll(), self.chat.models.downloads
+        changed, downloads = self.looking.poll(), self.chat.models.downloads
         states: dict[str, str] = {spec: download.state for spec, download in downloads.all.items()}
         if states != self._states:
             if any(state == "done" and self._states.get(spec, "done") != "done" for spec, state in states.items()):
-                self._looking.scan()
+                self.looking.scan()
             self._states, changed = states, True
-        if changed and self._look.target is not None and not self._looking.scanning:
-            self._looking.judge(self._look.target)
+        if changed and self._view.look.target is not None and not self.looking.scanning:
+            self.looking.judge(self._view.look.target)
         if changed or (downloads.active and monotonic() - self._drawn >= PROGRESS_SECONDS):
             self._show()
 
     def _ask_hub(self, name: str) -> None:
         """Ask the Hub what it offers under a name."""
         name = name.partition(":")[0]
-        self._look = _Look(repository=name)
+        self._view.look = Look(repository=name)
         self._say(f"Asking the Hub about {name} …")
-        self._looking.ask_hub(name, self._answered)
+        self.looking.ask_hub(name, self._answered)
         self._show()
 
     def _answered(self, sentence: str) -> None:
         if sentence:
-            self._look = _Look()
+            self._view.look = EVERYTHING
         self._say(sentence, wrong=bool(sentence))
 
     # What is shown
-
-    def _rows(self) -> list[Row]:
-        options = self.chat.settings.load_options()
-        downloads = self.chat.models.downloads.all
-        looking, found = self._looking, self._looking.models()
-        if self._look.repository:
-            told = looking.repository
-            return offer_rows(told, looking.room, options, downloads) if told is not None else []
-        text = self.box.value.strip()
-        if self._look.target is not None:
-            shown = [each for each in found if matches(each, text)]
-            return draft_rows(self._look.target, shown, looking.pairings(self._look.target), self._marks())
-        shown = [each for each in found if matches(each, text)]
-        rows = [*download_rows(downloads.values()), *all_rows(shown, looking.room, options, self._marks())]
-        if REPOSITORY.fullmatch(text):
-            name = one_line(text.partition(":")[0])
-            rows.insert(0, Row(("look", name), f"Look up {name} on the Hub", ("↵", "$accent")))
-        return rows
-
-    def _marks(self) -> dict[object, tuple[str, str]]:
-        """The target and the draft model that are loaded."""
-        dialogue = self.chat.dialogue
-        draft = dialogue.load.get("draft_model")
-        marks: dict[object, tuple[str, str]] = {}
-        for key, found in self._looking.found.items():
-            if self.chat.models.is_loaded(found):
-                marks[key] = ("●", "$primary")
-            elif draft and found.spot.spec == draft:
-                marks[key] = ("◇", "$accent")
-        return marks
 
     def _show(self, key: object = None) -> None:
         """Draw what there is."""
         self._drawn = monotonic()
         listed = self.listing
-        waiting = self._looking.scanning or self._look.repository
+        waiting = self.looking.scanning or self._view.look.repository
         listed.empty = "" if waiting else "No model here has that in its name: owner/name asks the Hub."
-        if key is None and listed.row is None and self._look == _Look():
-            key = next((each for each, mark in self._marks().items() if mark[0] == "●"), None)
-        listed.show(spaced(self._rows(), listed.size.height), key)
+        if key is None and listed.row is None and self._view.look == EVERYTHING:
+            key = self._view.loaded()
+        listed.show(spaced(self._view.rows(self.box.value.strip()), listed.size.height), key)
         self._frame()
 
     def _frame(self) -> None:
         frame = self.query_one(Vertical)
-        count = f" · {len(self._looking.found)}{' …' if self._looking.scanning else ''}" if self._looking.found else ""
-        frame.border_title = "Draft models" if self._look.target else "Models" + count
+        count = f" · {len(self.looking.found)}{' …' if self.looking.scanning else ''}" if self.looking.found else ""
+        frame.border_title = "Draft models" if self._view.look.target else "Models" + count
         keymap = self.chat.settings.keymap
         keys = {key.id: display(keymap.get(key.id, key.keys)) for key in MODELS}
-        row = self.listing.row
-        download = self._download(row)
-        found = self._looking.found.get(row.key) if row is not None else None
-        usable = row is not None and (found is None or not (row.faint or found.problem))
-        parts = [f"enter {self._verb(row, download)}"] if usable else []
-        if download is not None and download.state != "done":
+        row, view = self.listing.row, self._view
+        verb, found = view.verb(row), view.found(row)
+        parts = [f"enter {verb}"] if verb else []
+        if view.download(row) is not None:
             parts.append(f"{keys['models_cancel']} throw away")
-        elif self._look == _Look() and found is not None and not found.problem:
+        elif view.look == EVERYTHING and found is not None and not found.problem:
             parts.append(f"{keys['models_drafts']} its draft models")
         if self.app.size.width >= 76:
             parts.append(f"{keys['models_again']} look again")
         frame.border_subtitle = " · ".join((*parts, keys["models_leave"]))
 
-    def _verb(self, row: Row | None, download: Download | None) -> str:
-        """What enter does."""
-        if download is not None and download.state != "done":
-            return "pause" if download.active else "go on"
-        match row.key if row is not None else None:
-            case ("look", _):
-                return "ask"
-            case ("offer", spec):
-                offer = self._offer(str(spec))
-                return "load" if offer is not None and (offer.here or download is not None) else "fetch"
-            case _:
-                return "load"
-
     @on(ModelList.Moved)
     def _moved(self, event: ModelList.Moved) -> None:
         event.stop()
-        if self._download(self.listing.row) is not self._sure:
+        if self._view.download(self.listing.row) is not self._sure:
             self._sure = None
         self._tell()
         self._frame()
@@ -260,38 +193,8 @@ class ModelsScreen(ModalScreen[None]):
     def _tell(self) -> None:
         """Tell about the row under the cursor."""
         details = self.query_one("#models-details", Static)
-        lines = telling.lines(self._about(self.listing.row), max(20, details.size.width), DETAILS)
+        lines = telling.lines(self._view.about(self.listing.row), max(20, details.size.width), DETAILS)
         details.update(Content("\n").join(Content.styled(text, style) for text, style in lines))
-
-    def _about(self, row: Row | None) -> list[telling.Sentence]:
-        if row is None:
-            return []
-        download, target, looking = self._download(row), self._look.target, self._looking
-        if download is not None and download.state != "done":
-            return telling.of_download(download)
-        options = self.chat.settings.load_options()
-        match row.key:
-            case ("offer", spec) if looking.repository is not None and (offer := self._offer(str(spec))) is not None:
-                return telling.of_offer(looking.repository, offer, looking.room, options)
-            case str() if target is not None:
-                return telling.of_target_alone(target)
-        found = looking.found.get(row.key)
-        if found is None:
-            return []
-        if target is not None:
-            return telling.of_draft(target, found, looking.pairings(target).get(found.key))
-        return telling.of_model(found, looking.room, options)
-
-    def _offer(self, spec: str) -> Offer | None:
-        offers = self._looking.repository.offers if self._looking.repository is not None else ()
-        return next((offer for offer in offers if offer.spec == spec), None)
-
-    def _download(self, row: Row | None) -> Download | None:
-        """The download that a row shows."""
-        match row.key if row is not None else None:
-            case ("download" | "offer", spec):
-                return self.chat.models.downloads.all.get(str(spec))
-        return None
 
     def _say(self, text: str, wrong: bool = False) -> None:
         if self.is_attached:
@@ -308,9 +211,9 @@ class ModelsScreen(ModalScreen[None]):
         if event.value == self._query:  # also what the box begins with is told
             return
         self._query = event.value
-        if self._look.repository:
-            self._look = _Look()
-            self._looking.leave_hub()
+        if self._view.look.repository:
+            self._view.look = EVERYTHING
+            self.looking.leave_hub()
         self._say("")
         self._show()
 
@@ -328,17 +231,17 @@ class ModelsScreen(ModalScreen[None]):
 
     def action_again(self) -> None:
         """Look for models again; on the Hub: ask again."""
-        if self._look.repository:
-            self._ask_hub(self._look.repository)
+        if self._view.look.repository:
+            self._ask_hub(self._view.look.repository)
         else:
-            self._looking.scan()
+            self.looking.scan()
 
     def action_leave(self) -> None:
         """Back to all models, empty the search, or back to the chat."""
-        if self._look != _Look():
-            before = self._look.target
-            self._look = _Look()
-            self._looking.leave_hub()
+        if self._view.look != EVERYTHING:
+            before = self._view.look.target
+            self._view.look = EVERYTHING
+            self.looking.leave_hub()
             self._say("")
             self._show(before.key if before is not None else None)
         elif self.box.value:
@@ -349,23 +252,23 @@ class ModelsScreen(ModalScreen[None]):
     def action_drafts(self) -> None:
         """Show which models can draft for the one under the cursor."""
         row = self.listing.row
-        found = self._looking.found.get(row.key) if row is not None else None
-        if found is None or self._look != _Look():
+        found = self.looking.found.get(row.key) if row is not None else None
+        if found is None or self._view.look != EVERYTHING:
             return
         if found.problem:
             self._say(one_line(found.problem), wrong=True)
             return
-        self._look = _Look(target=found)
+        self._view.look = Look(target=found)
         self._query = self.box.value = ""
         self._say("")
-        if not self._looking.scanning:
-            self._looking.judge(found)
+        if not self.looking.scanning:
+            self.looking.judge(found)
         self._show(NO_DRAFT)
 
     def action_pause(self) -> None:
         """Hold the download under the cursor, or let it go on."""
-        download = self._download(self.listing.row)
-        if download is None or download.state == "done":
+        download = self._view.download(self.listing.row)
+        if download is None:
             return
         downloads = self.chat.models.downloads
         if download.active:
@@ -377,8 +280,8 @@ class ModelsScreen(ModalScreen[None]):
 
     def action_cancel(self) -> None:
         """Give the download under the cursor up; asked twice where something would be lost."""
-        download = self._download(self.listing.row)
-        if download is None or download.state == "done":
+        download = self._view.download(self.listing.row)
+        if download is None:
             return
         if download.done and self._sure is not download:
             self._sure = download
@@ -395,29 +298,28 @@ class ModelsScreen(ModalScreen[None]):
         row = self.listing.row
         if row is None:
             return
-        download = self._download(row)
-        if download is not None and download.state != "done":
+        if self._view.download(row) is not None:
             self.action_pause()
             return
         match row.key:
             case ("look", name):
                 self._ask_hub(str(name))
-            case ("offer", spec) if (offer := self._offer(str(spec))) is not None:
-                self._take(offer, here=offer.here or download is not None)
-            case str() if self._look.target is not None:
-                self._load(self._look.target, None)
-            case key if (found := self._looking.found.get(key)) is not None:
+            case ("offer", _) if (offer := self._view.offer(row)) is not None:
+                self._take(offer)
+            case str() if self._view.look.target is not None:
+                self._load(self._view.look.target, None)
+            case key if (found := self.looking.found.get(key)) is not None:
                 self._choose(found)
 
     def _choose(self, found: Found) -> None:
-        target = self._look.target
+        target = self._view.look.target
         if target is None:
             if found.problem:
                 self._say(one_line(found.problem), wrong=True)
             else:
                 self._load(found, None)
             return
-        pairing = self._looking.pairings(target).get(found.key)
+        pairing = self.looking.pairings(target).get(found.key)
         if pairing is None:
             self._say("Its vocabulary is being looked at: a moment.")
         elif not pairing.able:
@@ -425,15 +327,15 @@ class ModelsScreen(ModalScreen[None]):
         else:
             self._load(target, found)
 
-    def _take(self, offer: Offer, here: bool) -> None:
+    def _take(self, offer: Offer) -> None:
         """Load what the Hub offers if it is here, else fetch it."""
-        if not here:
+        if not self._view.here(offer):
             self.chat.models.downloads.start(offer)
             self.chat.models.watch_downloads()
             self._say(f"{one_line(offer.spec)} goes on being fetched when this list is closed.")
             self._show(("download", offer.spec))
             return
-        repository = self._looking.repository
+        repository = self.looking.repository
         commit = repository.commit if repository is not None else None
         self._attempt(lambda: self.chat.models.load(offer.spec, revision=commit))
 

@@ -74,7 +74,7 @@ def opened(pilot: Any) -> bool:
 def still(pilot: Any) -> bool:
     """Whether everything has been found and judged."""
     shown = screen(pilot)
-    looking, target = shown.looking, shown._look.target
+    looking, target = shown.looking, shown._view.look.target
     judged = target is None or len(looking.pairings(target)) == len(looking.found)
     return bool(looking.found) and not looking.scanning and judged
 
@@ -438,7 +438,7 @@ async def test_a_name_that_the_hub_has_not_is_told_and_the_list_comes_back(make_
     async with make_chat().run_test(size=(100, 30)) as pilot:
         shown = await browse(pilot, engine, query="sea/Nothing")
         await until(pilot, lambda: "There is no model sea/Nothing on the Hub" in note(pilot))
-        assert shown._look.repository == ""
+        assert shown._view.look.repository == ""
 
 
 async def test_two_instances_of_one_file_are_not_listed_twice(make_chat: Make, engine: Any, home: Path) -> None:

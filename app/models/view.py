@@ -1,0 +1,131 @@
+"""What the list of models shows in each of its views, and what is told about its rows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...backends.hub_listing import Offer
+from ..cells import one_line
+from ..widgets.model_list import Row
+from . import telling
+from .downloads import Download
+from .found import Found
+from .looking import Looking
+from .rows import all_rows, download_rows, draft_rows, matches, offer_rows
+
+if TYPE_CHECKING:
+    from ..chat import SpecchatApp
+
+REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]*)?", re.ASCII)
+"""A name on the Hub."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Which view: all models (neither), those that may draft for one, or a repository on the Hub."""
+
+    target: Found | None = None
+    repository: str = ""
+
+
+EVERYTHING = Look()
+
+
+class View:
+    """Reads what was found out, for drawing.
+
+    Args:
+        chat: the app.
+        looking: what has been found out so far.
+    """
+
+    def __init__(self, chat: SpecchatApp, looking: Looking) -> None:
+        self.chat, self.looking = chat, looking
+        self.look = EVERYTHING
+
+    def rows(self, text: str) -> list[Row]:
+        """The rows, narrowed by what is searched for."""
+        looking, look = self.looking, self.look
+        options, downloads = self.chat.settings.load_options(), self.chat.models.downloads.all
+        if look.repository:
+            told = looking.repository
+            return offer_rows(told, looking.room, options, downloads) if told is not None else []
+        shown = [each for each in looking.models() if matches(each, text)]
+        if look.target is not None:
+            return draft_rows(look.target, shown, looking.pairings(look.target), self.marks())
+        rows = [*download_rows(downloads.values()), *all_rows(shown, looking.room, options, self.marks())]
+        if REPOSITORY.fullmatch(text):
+            name = one_line(text.partition(":")[0])
+            rows.insert(0, Row(("look", name), f"Look up {name} on the Hub", ("↵", "$accent")))
+        return rows
+
+    def marks(self) -> dict[object, tuple[str, str]]:
+        """The target and the draft model that are loaded."""
+        draft = self.chat.dialogue.load.get("draft_model")
+        marks: dict[object, tuple[str, str]] = {}
+        for key, found in self.looking.found.items():
+            if self.chat.models.is_loaded(found):
+                marks[key] = ("●", "$primary")
+            elif draft and found.spot.spec == draft:
+                marks[key] = ("◇", "$accent")
+        return marks
+
+    def loaded(self) -> object:
+        """Key of the target that is loaded, if it is in the list."""
+        return next((key for key, mark in self.marks().items() if mark[0] == "●"), None)
+
+    def found(self, row: Row | None) -> Found | None:
+        """The model here that a row shows."""
+        return self.looking.found.get(row.key) if row is not None else None
+
+    def offer(self, row: Row | None) -> Offer | None:
+        """What the Hub offers in a row."""
+        repository = self.looking.repository
+        match row.key if row is not None else None:
+            case ("offer" | "download", spec) if repository is not None:
+                return next((offer for offer in repository.offers if offer.spec == spec), None)
+        return None
+
+    def download(self, row: Row | None) -> Download | None:
+        """The download that is not over in a row."""
+        match row.key if row is not None else None:
+            case ("download" | "offer", spec):
+                download = self.chat.models.downloads.all.get(str(spec))
+                return download if download is not None and download.state != "done" else None
+        return None
+
+    def here(self, offer: Offer) -> bool:
+        """Whether all of an offer is here, fetched before or since."""
+        download = self.chat.models.downloads.all.get(offer.spec)
+        return offer.here or (download is not None and download.state == "done")
+
+    def verb(self, row: Row | None) -> str:
+        """What enter does on a row; empty if nothing."""
+        if row is None:
+            return ""
+        if (download := self.download(row)) is not None:
+            return "pause" if download.active else "go on"
+        if (offer := self.offer(row)) is not None:
+            return "load" if self.here(offer) else "fetch"
+        if isinstance(row.key, tuple) and row.key[0] == "look":
+            return "ask"
+        found = self.found(row)
+        return "" if row.faint or (found is not None and found.problem) else "load"
+
+    def about(self, row: Row | None) -> list[telling.Sentence]:
+        """What is told about a row."""
+        if row is None:
+            return []
+        if (download := self.download(row)) is not None:
+            return telling.of_download(download)
+        looking, target, options = self.looking, self.look.target, self.chat.settings.load_options()
+        if looking.repository is not None and (offer := self.offer(row)) is not None:
+            return telling.of_offer(looking.repository, offer, looking.room, options)
+        found = self.found(row)
+        if target is None:
+            return telling.of_model(found, looking.room, options) if found is not None else []
+        if found is None:
+            return telling.of_target_alone(target)
+        return telling.of_draft(target, found, looking.pairings(target).get(found.key))
