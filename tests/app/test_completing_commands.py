@@ -237,6 +237,15 @@ async def test_esc_sends_the_list_away_and_a_long_list_scrolls(make_chat: Make, 
         assert app.chat_screen.input.text == "/", "that is no command yet"
 
 
+async def test_a_name_can_be_clicked(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await type_text(pilot, "/panel ")
+        await pilot.click(Completion, offset=(8, 1))
+        await pilot.pause()
+        assert app.chat_screen.input.text == "/panel tree"
+
+
 async def test_the_palette_has_every_key_and_every_command(make_chat: Make) -> None:
     app = make_chat(**{"keymap.editor": "f12"})
     async with app.run_test(size=SIZE) as pilot:
