@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from ..backends.base import UserError
@@ -54,6 +55,7 @@ class KeptRun:
             settings.accept,
             settings.max_tokens,
             settings.stop,
+            settings.load_options(),
             transcript=transcript,
         )
         self.write = write
@@ -126,22 +128,25 @@ class KeptRun:
         return [sentence for sentence, _ in recorder.sentences()]
 
 
-def opened(chat: str | None, settings: Settings) -> tuple[Transcript, list[str]]:
-    """The chat to go on with, and what there is to say of it.
+def opened(chat: str | None, settings: Settings, given: Collection[str]) -> tuple[Transcript, Settings, list[str]]:
+    """The chat to go on with, what it goes on with (its own model, method and settings), and what there is to say of it.
 
     Args:
         chat: a number, a title or a part of one; None for the last chat.
         settings: in force.
+        given: settings that the command line asks for; they go before the chat's own.
 
     Raises:
         UserError: there is no such chat, there are several, or the history cannot be read.
     """
     from .history.chats import reading
     from .history.commands import one_chat
+    from .history.continuing import continued
     from .history.keeping import remarks
 
     with reading() as chats:
         if chat is not None and not chat.strip():
             raise UserError("--resume takes a chat's number or title: `specchat history list` shows them.")
         found = chats.open((chats.latest() if chat is None else one_chat(chats, chat)).id)
-    return found.transcript, remarks(found, settings.model)
+    settings = continued(settings, found, dict.fromkeys(given))
+    return found.transcript, settings, remarks(found, settings.model)

@@ -7,14 +7,13 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..engine.client import EngineClient
 from ..engine.messages import Event, Failed, Finished, Loaded, Loading, PiecesOf, Prefilling, Started, Steps
 from .answer import Answer
-from .attachments import Attachment
 from .output import Notes, Output, stdout
 from .run_request import Request, attached, check, prompt_of
 
@@ -72,27 +71,27 @@ def run_once(request: Request) -> int:
     output, notes = Output(stream, request.color), Notes(request.color)
     try:
         text, attachments = attached(request, notes)
+        chat, request = _chat(request, notes)
         with EngineClient() as client:
             # Sent before standard input is read, so that the model loads meanwhile.
             load = client.load(request.settings.model, **request.settings.load_options())
-            return _answered(request, text, attachments, client, load, output, notes)
+            prompt = prompt_of(request, text, attachments, notes)
+            return _answered(request, prompt, chat, client, load, output, notes)
     except KeyboardInterrupt:  # while files or standard input were read
         return CANCELLED
 
 
 def _answered(
     request: Request,
-    text: str,
-    attachments: list[Attachment],
+    prompt: str,
+    chat: KeptRun | None,
     client: EngineClient,
     load: int,
     output: Output,
     notes: Notes,
 ) -> int:
     """Ask the engine and print; return the exit code."""
-    chat = _chat(request, notes)
     answer = Answer(request.settings.model, request.settings.method)
-    prompt = prompt_of(request, text, attachments, notes)
     with Interrupts(client) as interrupts:
         try:
             return _Run(request, prompt, client, interrupts, answer, output, notes, chat).to_the_end(load)
@@ -109,27 +108,27 @@ def _answered(
                     notes.sentence(sentence)
 
 
-def _chat(request: Request, notes: Notes) -> KeptRun | None:
-    """The chat that the answer belongs to, if to any.
+def _chat(request: Request, notes: Notes) -> tuple[KeptRun | None, Request]:
+    """The chat that the answer belongs to, if to any; and the request with what that chat was asked with.
 
     Raises:
         UserError: there is no such chat.
     """
     keep = request.go_on and request.settings.history if request.keep is None else request.keep
     if not (request.go_on or keep):
-        return None
+        return None, request
     from .kept_run import KeptRun, opened
     from .transcript import Transcript
 
     settings = request.settings
     if not request.go_on:
-        return KeptRun(settings, Transcript(system=settings.system), write=keep)
-    transcript, sentences = opened(request.chat, settings)
+        return KeptRun(settings, Transcript(system=settings.system), write=keep), request
+    transcript, settings, sentences = opened(request.chat, settings, request.explicit)
     for sentence in sentences:
         notes.sentence(sentence)
     if "system" in request.explicit:
         transcript.system = settings.system
-    return KeptRun(settings, transcript, write=keep)
+    return KeptRun(settings, transcript, write=keep), replace(request, settings=settings)
 
 
 class _Run:
@@ -285,6 +284,8 @@ class _Run:
             self._end("error")
         # The client tells a chat how to go on; here there is nothing to send again.
         self.notes.sentence(event.sentence.partition(" Your chat is kept")[0])
+        if self.request.go_on and not self.id and event.cause == "user" and "model" not in self.request.explicit:
+            self.notes.sentence("That is the model that the chat was with: name another one with --model.")
         return {"user": USER, "cancelled": self.interrupts.code}.get(event.cause, BROKEN)
 
 

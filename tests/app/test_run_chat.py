@@ -112,6 +112,18 @@ def test_attached_text_is_kept_as_it_was_sent(call: Any, model: str, tmp_path: P
     assert opened.transcript.answers()[0].reason == "length"
 
 
+def test_a_chat_goes_on_with_its_own_model_and_settings(call: Any, model: str, tmp_path: Path) -> None:
+    call("hello", "--keep", "--json", "--model", model, "--method", "greedy", "--max-tokens", "4")
+    own = json.loads(call("and more", "--continue", "--no-history", "--json")[1])
+    assert (own["model"], own["method"], own["tokens"]) == (model, "greedy", 4)
+    asked = json.loads(call("and more", "--continue", "--no-history", "--json", "--method", "lookup", "--max-tokens", "2")[1])
+    assert (asked["model"], asked["method"], asked["tokens"]) == (model, "lookup", 2)
+    (tmp_path / "answers.jsonl").unlink()
+    code, out, err = call("and more", "--continue")
+    assert (code, out) == (2, "")
+    assert err.endswith("specchat: That is the model that the chat was with: name another one with --model.\n")
+
+
 def test_another_model_goes_on_and_says_so(call: Any, model: str, tmp_path: Path) -> None:
     call("hello", "--keep", "--model", model)
     other = tmp_path / "other.jsonl"
