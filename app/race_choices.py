@@ -11,6 +11,7 @@ from .models.amounts import count_of, size_of
 from .race_models import short_name
 
 if TYPE_CHECKING:
+    from ..backends.model_card import Card
     from .chat import SpecchatApp
 
 
@@ -44,25 +45,24 @@ def own_choice(chat: SpecchatApp) -> Choice:
 
 def look(chat: SpecchatApp, stopped: Callable[[], bool]) -> Iterator[Choice]:
     """Every other model on this machine, as it is found. Reads files, so call it in a thread."""
-    from ..backends.loading import builtin_gguf, builtin_path
-    from .models.found import in_order
+    from ..backends.loading import BUILTIN, BUILTIN_DRAFT, builtin_gguf, builtin_path
     from .models.recent import recent
 
-    dialogue = chat.dialogue
+    dialogue, library = chat.dialogue, chat.models.library
     shipped = {builtin_gguf(), builtin_path()}
-    found = list(chat.models.library.look(recent(), chat.settings.model_folders, stopped=stopped))
-    known = {each.spot.path for each in found}
-    for each in in_order(found):
-        backend = each.spot.backend if each.spot.path in shipped else ""
-        if each.spot.remark or (each.spot.spec == dialogue.model and backend in ("", dialogue.info.get("backend"))):
+    # Those in other quantizations have no names of their own.
+    named = {builtin_gguf(BUILTIN), builtin_gguf(BUILTIN_DRAFT)}
+    for file in sorted(set(builtin_path().parent.glob("*.gguf")) - named):
+        title = file.stem.replace("target", BUILTIN).replace("draft", BUILTIN_DRAFT)
+        yield Choice(str(file), "", title, _what(library.card(file)), "Built in")
+    for found in library.look(recent(), chat.settings.model_folders, stopped=stopped):
+        spot = found.spot
+        backend = spot.backend if spot.path in shipped else ""
+        if backend == "auto":  # a file of the built-in model once more, as one of this folder
             continue
-        card = each.card
-        what = (card.backend, card.quantization, size_of(card.size) if card.size else "")
-        yield Choice(
-            each.spot.spec, backend, one_line(each.spot.title), " · ".join(filter(None, what)), each.spot.place, each.problem
-        )
-    for file in sorted(builtin_path().parent.glob("*.gguf")):
-        if file not in known and file not in (builtin_gguf("builtin"), builtin_gguf("builtin-draft")) and not stopped():
-            card = chat.models.library.card(file)
-            title = file.stem.replace("target", "builtin").replace("draft", "builtin-draft")
-            yield Choice(str(file), "", title, " · ".join(("llama.cpp", card.quantization, size_of(card.size))), "Built in")
+        if not spot.remark and (spot.spec != dialogue.model or backend not in ("", dialogue.info.get("backend"))):
+            yield Choice(spot.spec, backend, one_line(spot.title), _what(found.card), spot.place, found.problem)
+
+
+def _what(card: Card) -> str:
+    return " · ".join(filter(None, (card.backend, one_line(card.quantization), size_of(card.size) if card.size else "")))

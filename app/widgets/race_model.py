@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection
+from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, on
@@ -26,6 +27,9 @@ AROUND = 9
 """Rows that are not the list's: frame, padding, the box and the note."""
 
 MOST_ROWS = 14
+
+NEWS_SECONDS = 0.15
+"""Between two looks of the list at what has been found."""
 
 
 class RaceModel(ModalScreen[Choice | None]):
@@ -112,13 +116,20 @@ class RaceModel(ModalScreen[Choice | None]):
         self._fill()
 
     def _find(self) -> None:
-        found = list(look(self.chat, self._gone.is_set))
+        waiting: list[Choice] = []
+        told = monotonic()
+        for choice in look(self.chat, self._gone.is_set):
+            waiting.append(choice)
+            if monotonic() - told > NEWS_SECONDS and not self._gone.is_set():
+                self.app.call_from_thread(self._found, waiting, False)
+                waiting, told = [], monotonic()
         if not self._gone.is_set():
-            self.app.call_from_thread(self._found, found)
+            self.app.call_from_thread(self._found, waiting, True)
 
-    def _found(self, found: list[Choice]) -> None:
-        self._choices += found
-        self._looking = False
+    def _found(self, found: list[Choice], all_there: bool) -> None:
+        known = {choice.key: choice for choice in (*found[::-1], *self._choices[::-1])}  # of two the first stays
+        self._choices += [choice for choice in found if known.pop(choice.key, None) is choice]
+        self._looking = not all_there
         self._fill()
 
     @on(Input.Changed)

@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
+from specchat.app import race_choices
 from specchat.app.race_choices import Choice
 from specchat.app.race_entry import Entry
+from specchat.app.race_replay import Replay
 from specchat.app.widgets import race_model, race_screen
 from specchat.app.widgets.menu import Menu
 from specchat.app.widgets.photo_finish import PhotoFinish, standings
 from specchat.app.widgets.race_model import RaceModel
 from specchat.app.widgets.race_screen import RaceScreen
 from specchat.app.widgets.race_setup import Pick, RaceSetup
+from specchat.backends.loading import builtin_gguf
 from specchat.engine.beside_messages import LoadBeside, LoadedBeside, UnloadBeside
 from specchat.engine.messages import Cancel, Failed, Finished, Generate, Loading, Prefilling, Steps
 
@@ -254,6 +257,44 @@ async def test_another_method_keeps_the_panes_model(make_chat: Make, engine: Any
         await pilot.pause()
         assert screen.race.racers[2].entry == Entry("recompute", model="models/small-Q4_0.gguf")
         assert [command.model for command in engine.sent if isinstance(command, Generate)][-1] == "models/small-Q4_0.gguf"
+
+
+async def test_a_replay_is_in_characters_too(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(140, 30)) as pilot:
+        screen = await race_of_models(pilot, engine, end=True)
+        now = 100.0
+        await pilot.press("w")
+        screen.replay = Replay(screen.race.racers, lambda: now)
+        now += 0.2
+        screen._tick()
+        await pilot.pause()
+        state = screen.panes[2].foot.state
+        assert state.unit == "characters"
+        assert 0 < state.amount < screen.race.racers[2].track.amount("characters")
+        assert state.speed == pytest.approx(state.amount / 0.2)
+        assert "small-Q4_0.gguf" in pane_text(screen, 2)
+        now += 100
+        screen._tick()
+        await pilot.pause()
+        assert screen._finish.has_class("-shown")
+        assert [pane.foot.state.place for pane in screen.panes] == [3, 2, 1]
+
+
+async def test_the_models_of_this_machine_are_found(make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(race_model, "look", race_choices.look)
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await load(pilot, engine)
+        await pilot.press("f5", "m")
+        menu = await choose(pilot)
+        own, *others = menu._choices
+        assert (own.key, own.place) == ("", "this chat")
+        found = {choice.title: choice for choice in others}
+        if builtin_gguf().is_file():
+            # The chat's runs on transformers: the same one on the other runtime, and what was made of it.
+            assert (found["builtin"].model, found["builtin"].backend) == ("builtin", "llama.cpp")
+            assert found["builtin-Q4_0"].what.startswith("llama.cpp · Q4_0 · ")
+        assert "builtin-draft" in found
+        assert len({choice.key for choice in menu._choices}) == len(menu._choices)
 
 
 @pytest.mark.parametrize("cells", [60, 76, 80, 100, 120, 200, 300])
