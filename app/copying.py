@@ -23,6 +23,9 @@ WHAT = {
 }
 """What /copy takes → what that is."""
 
+LOOK_BACK = 200_000
+"""Characters of answers that are looked through for code, last answer first (some 0.2 s)."""
+
 
 class Copying:
     """Copies parts of the chat, and says truly what was done. Control characters are copied as they are shown, never as
@@ -130,9 +133,13 @@ class Copying:
                 return blocks, "the marked answer"
             raise UserError("The marked answer has no code: go to another with alt+up and alt+down, or esc.")
         last = self._last()
+        left = LOOK_BACK
         for answer in reversed(self.chat.dialogue.transcript.answers()):
             if blocks := code_blocks(answer.text):
                 return blocks, "the last answer" if answer is last else "the last answer with code"
+            left -= len(answer.text)
+            if left < 0:
+                raise UserError("The last answers have no code: go to an older one with alt+up, then copy.")
         raise UserError("No answer in this chat has a block of code.")
 
     def _choose(self, blocks: list[CodeBlock], where: str) -> None:

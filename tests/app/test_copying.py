@@ -70,6 +70,20 @@ async def test_the_only_block_is_copied_at_once(make_chat: Make, engine: Any, ma
         assert app.clipboard == "int a;"
 
 
+async def test_code_is_looked_for_in_the_last_answers_only_so_that_a_long_chat_does_not_wait(
+    make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specchat.app.copying.LOOK_BACK", 40)
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, engine, make_steps, "Code?", CODE)
+        await say(pilot, engine, make_steps, "Thanks", "You are welcome, whenever there is something more to ask.")
+        await pilot.press("alt+y")
+        assert "go to an older one with alt+up" in toasts(app)
+        await pilot.press("alt+up", "alt+up", "alt+up", "alt+y", "1")
+        assert app.clipboard.startswith("def one")
+
+
 async def test_there_may_be_no_code_no_message_no_run(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
