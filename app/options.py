@@ -27,7 +27,7 @@ def _or(words: Sequence[str]) -> str:
 
 _MODEL_HELP = (
     "Target model: builtin, a folder with safetensors weights, FILE.gguf, or OWNER/NAME on the Hub "
-    "(OWNER/NAME:Q4_K_M for a GGUF file there)."
+    "(OWNER/NAME:Q4_K_M for a GGUF file there), or ollama:NAME:TAG."
 )
 Model = Annotated[str | None, option("--model", _MODEL_HELP, "MODEL")]
 DraftModel = Annotated[str | None, option("--draft-model", "Model that drafts for the target, named like it.", "MODEL")]
