@@ -30,6 +30,8 @@ _HOSTILE = re.compile(f"[{HOSTILE}]")
 _JOINER, _EMOJI = "\u200d", "\ufe0f"
 _STRAY = re.compile(f"{_JOINER}(?=[\x00-\u05ff\u2000-\u218f\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef])")
 """A zero-width joiner before what nothing joins with: Textual takes both together for no cell at all, terminals do not."""
+_TOWER = re.compile(f"({_JOINER}[\u2190-\u2bff{_EMOJI}\U0001f000-\U0001faff]{{1,3}}){{4,}}")
+"""More joined pictures than there are: Textual takes them for two cells, a terminal that does not join them for many."""
 
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 _BREAKS = re.compile("\r\n|[\r\x85\u2028\u2029]")
@@ -48,9 +50,15 @@ def sanitise(text: str) -> str:
     """`text` with control characters, bidi controls and lone surrogates as visible text; tabs and newlines stay."""
     if "\r\n" in text:
         text = text.replace("\r\n", "\n")
-    if _JOINER in text:
-        text = _STRAY.sub(_visible, text)
-    return _HOSTILE.sub(_visible, text)
+    text = _HOSTILE.sub(_visible, text)
+    return _TOWER.sub(_parted, _STRAY.sub(_visible, text)) if _JOINER in text else text
+
+
+def _parted(match: re.Match[str]) -> str:
+    """A tower whose first three pictures are joined, and no others."""
+    head, *parts = match[0].split(_JOINER)
+    joined = _JOINER.join([head, *parts[:3]])
+    return "\\u200d".join([joined, *parts[3:]])
 
 
 def enterable(text: str) -> str:
@@ -77,7 +85,7 @@ def graphemes(text: str) -> Iterator[tuple[int, int]]:
     if text.isascii():
         return ((i, i + 1) for i in range(len(text)))
     spans = (match.span() for match in _clusters().finditer(text))
-    return _joined(text, spans) if _JOINER in text or _EMOJI in text else spans
+    return _measured(text, _joined(text, spans) if _JOINER in text or _EMOJI in text else spans)
 
 
 def _joined(text: str, spans: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -90,6 +98,24 @@ def _joined(text: str, spans: Iterator[tuple[int, int]]) -> Iterator[tuple[int, 
         end = stop
     if end:
         yield start, end
+
+
+def _measured(text: str, spans: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Clusters of two cells at most, so that every line has room for one: towers of joined characters are taken apart."""
+    for begin, stop in spans:
+        if stop - begin == 1 or cluster_width(text[begin:stop]) <= 2:
+            yield begin, stop
+            continue
+        start = at = begin
+        used = 0
+        while at < stop:
+            cells = cluster_width(text[at])
+            if used and cells:
+                yield start, at
+                start, used = at, 0
+            used += cells
+            at += 2 if text[at] == _JOINER else 1  # Textual takes no notice of what is joined
+        yield start, stop
 
 
 @lru_cache(8192)

@@ -42,7 +42,7 @@ class Header(Widget):
         parts = [one_line(dialogue.model)]
         if info:
             parts = [one_line(str(info.get("name", dialogue.model)))]
-            parts.append(" ".join(str(info[key]) for key in ("device", "dtype") if info.get(key)))
+            parts.append(" ".join(one_line(str(info[key])) for key in ("device", "dtype") if info.get(key)))
             if info.get("parameters"):
                 parts.append(f"{_short(info['parameters'])} parameters")
         for i, part in enumerate(parts):
