@@ -30,6 +30,9 @@ KINDS = {
 }
 """Suffix → what it is called."""
 
+LIBRARIES = ("defusedxml", "openpyxl", "pypdf", "python-docx", "python-pptx")
+"""The extra `documents`."""
+
 OLD = {".doc": ".docx", ".xls": ".xlsx", ".ppt": ".pptx"}
 """Formats that no light library reads → those to save them in."""
 
@@ -52,8 +55,8 @@ class Extracted:
 
 
 def install_command() -> str:
-    """What installs the libraries into this Python."""
-    return f"{quote(sys.executable)} -m pip install 'specchat[documents]'"
+    """What installs the libraries into this Python, wherever specchat itself came from."""
+    return f"{quote(sys.executable)} -m pip install {' '.join(LIBRARIES)}"
 
 
 def refused(suffix: str, shown: str) -> UserError | None:

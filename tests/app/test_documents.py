@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import tomllib
 from pathlib import Path
 
 import psutil
@@ -174,7 +175,13 @@ def test_without_the_libraries_the_command_that_installs_them(
     path = tmp_path / f"a.{suffix}"
     path.write_bytes(b"%PDF-1.7" if suffix == "pdf" else office.zipped(tmp_path / "z", {"content.xml": b"<a/>"}).read_bytes())
     said = sentence(path)
-    assert said.endswith(f": {sys.executable} -m pip install 'specchat[documents]'")
+    assert said.endswith(f": {sys.executable} -m pip install defusedxml openpyxl pypdf python-docx python-pptx")
+
+
+def test_the_command_installs_the_extra() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extra = [name.partition(">=")[0] for name in project["optional-dependencies"]["documents"]]
+    assert extra == list(documents.LIBRARIES)
 
 
 def test_libraries_come_from_the_installation_and_not_from_the_working_folder(
