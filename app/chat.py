@@ -33,6 +33,8 @@ from .key_conflicts import conflicts
 from .keymap import ALL
 from .locations import config_folder
 from .models.choosing import Models
+from .palette import unmarked
+from .prompting import Prompting
 from .notify import Notifying
 from .racing import Racing
 from .saving import Saving
@@ -103,6 +105,7 @@ class SpecchatApp(App[None]):
         )
         self._system: str | None = None
         self.apply_settings()
+        self.prompting = Prompting(self)
         self.configuring = Configuring(self)
         self.commands = Commands(self)
         self.saving = Saving(self)

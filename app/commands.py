@@ -51,6 +51,12 @@ class Commands:
                 self.chat.tell(self.settings())
             case "set", _:
                 self.set(arguments)
+            case "system", words:
+                self.chat.prompting.system(words)
+            case "preset", words:
+                self.chat.prompting.preset(words)
+            case "settings", words:
+                self.chat.prompting.settings(" ".join(words))
             case "panel", []:
                 self.chat.chat_screen.action_next_panel()
             case "panel", [page, *_]:

@@ -150,6 +150,10 @@ class Configuring:
         self.chat.changed()
         return list(found.problems)
 
+    def rename(self, name: str) -> None:
+        """The preset in use has another name."""
+        self.use(replace(self.layers, preset_name=name))
+
     def no_preset(self) -> None:
         """As without a preset and without anything that was set in this chat."""
         self.use(replace(self.layers, preset={}, preset_name="", chat={}))
@@ -252,9 +256,8 @@ class Configuring:
             self.chat.tell(sentence, "warning")
         if changed or problems:
             self.chat.changed()
-            screen = self.chat.screen
-            if hasattr(screen, "settings_changed"):
-                screen.settings_changed()
+        if (changed or problems or found.lines != layers.read.lines) and hasattr(self.chat.screen, "settings_changed"):
+            self.chat.screen.settings_changed()
 
 
 def found_keymap(found: Read) -> dict[str, str]:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from . import keymap as keymap_module
-from .keymap import CHAT, CHATS, INPUT, INSPECT, MODELS, RACE, Key, spell
+from .keymap import CHAT, GROUPS, INPUT, INSPECT, Key, spell
 
 # The chat screen's keys come before those of what has the focus in it.
-SCOPES: tuple[tuple[Key, ...], ...] = ((*CHAT, *INPUT), (*CHAT, *INSPECT), RACE, CHATS, MODELS)
+SCOPES: tuple[tuple[Key, ...], ...] = (
+    (*CHAT, *INPUT),
+    (*CHAT, *INSPECT),
+    *(keys for keys in GROUPS.values() if keys not in (CHAT, INPUT, INSPECT)),
+)
 """Bindings that are there at the same time."""
-
-
-def scopes() -> Iterator[tuple[Key, ...]]:
-    """All of them, those of screens that have a table of their own too."""
-    yield from SCOPES
-    for name in ("SETTINGS", "PRESETS", "TEXT"):
-        if table := getattr(keymap_module, name, ()):
-            yield table
 
 
 def keys_of(binding: Key, keymap: Mapping[str, str]) -> list[str]:
@@ -35,7 +30,7 @@ def wanted_by(keys: str, binding: str, keymap: Mapping[str, str]) -> list[tuple[
     """
     asked = {key.strip() for key in keys.split(",")}
     found: dict[str, tuple[Key, str]] = {}
-    for scope in scopes():
+    for scope in SCOPES:
         if all(key.id != binding for key in scope):
             continue
         for other in scope:

@@ -49,6 +49,9 @@ CHAT = (
     Key("export", "alt+s", "export", "Save the chat as a web page, a picture, Markdown or JSON"),
     Key("models", "alt+m", "models", "Models: choose a target or a draft model, fetch one from the Hub"),
     Key("chats", "alt+h", "chats", "Your chats: search, open, rename, delete"),
+    Key("system", "alt+i", "system", "The system prompt of this chat, in a screen of its own"),
+    Key("presets", "alt+p", "presets", "Presets: system prompt, method, sampling and limits under a name"),
+    Key("settings", "alt+o", "settings", "Every setting: value, default, where it comes from; change it, remap keys"),
     Key("new_chat", "ctrl+l", "new_chat", "Start a new chat; pressed again in the empty one, bring the old one back"),
     Key("scroll_up", "pageup", "scroll_page(-1)", "Scroll the transcript up by a page"),
     Key("scroll_down", "pagedown", "scroll_page(1)", "Scroll the transcript down by a page"),
@@ -142,6 +145,42 @@ PROMPTS = (
 )
 """Keys of the search in what was sent. What is typed there is searched for."""
 
+TEXT = (
+    Key("text_keep", "ctrl+s", "keep", "Keep the text"),
+    Key("text_leave", "escape,ctrl+c", "leave", "Leave it as it was; asks first where something was written"),
+)
+"""Keys of the screen in which a system prompt or a preset is written."""
+
+PRESETS = (
+    Key("presets_leave", "escape,ctrl+c", "leave", "Empty the search, else back to the chat"),
+    Key("presets_use", "enter", "choose", "Use the preset under the cursor in this chat"),
+    Key("presets_above", "up", "move(-1)", "The preset above"),
+    Key("presets_below", "down", "move(1)", "The preset below"),
+    Key("presets_page_up", "pageup", "page(-1)", "A page of presets up"),
+    Key("presets_page_down", "pagedown", "page(1)", "A page of presets down"),
+    Key("presets_save", "ctrl+s", "save", "Save what this chat is set to as a preset"),
+    Key("presets_edit", "ctrl+e", "edit", "Edit the preset under the cursor"),
+    Key("presets_rename", "ctrl+r", "rename", "Rename it"),
+    Key("presets_delete", "ctrl+d", "delete", "Delete it"),
+    Key("presets_undo", "ctrl+z", "undo", "Bring back the preset that was deleted last"),
+)
+"""Keys of the list of presets. What is typed there is searched for."""
+
+SETTINGS = (
+    Key("settings_leave", "escape,ctrl+c", "leave", "Leave a value as it is, else empty the search, else back to the chat"),
+    Key("settings_change", "enter", "choose", "Change the setting under the cursor, or take the value that was typed"),
+    Key("settings_above", "up", "move(-1)", "The setting above"),
+    Key("settings_below", "down", "move(1)", "The setting below"),
+    Key("settings_page_up", "pageup", "page(-1)", "A page of settings up"),
+    Key("settings_page_down", "pagedown", "page(1)", "A page of settings down"),
+    Key("settings_first", "ctrl+home", "end(-1)", "To the first setting"),
+    Key("settings_last", "ctrl+end", "end(1)", "To the last setting"),
+    Key("settings_scope", "tab", "scope", "Settings for every model, or those of the loaded model alone"),
+    Key("settings_default", "ctrl+d", "default", "Back to the default: take it out of the settings file"),
+    Key("settings_undo", "ctrl+z", "undo", "Take the last change back"),
+)
+"""Keys of the settings screen. What is typed there is searched for."""
+
 GROUPS = {
     "In the chat": CHAT,
     "In the input box": INPUT,
@@ -150,6 +189,9 @@ GROUPS = {
     "In the list of chats": CHATS,
     "In the list of models": MODELS,
     "In the search of what was sent": PROMPTS,
+    "In the list of presets": PRESETS,
+    "In the settings": SETTINGS,
+    "Where a system prompt or a preset is written": TEXT,
 }
 """Where keys hold → the keys, as the help and docs/keys.md list them."""
 

@@ -13,7 +13,7 @@ from ..backends.base import UserError
 from . import locations
 from .cells import fit, one_line
 from .dotted import join, split
-from .settings import chat_keys, checked, is_chat_key, nearest
+from .settings import chat_keys, checked, is_chat_key, mend, nearest
 from .toml_file import leaves, line_numbers, line_of, parse, put, read_text, short, write
 
 ABOUT = "about"
@@ -163,7 +163,7 @@ def preset_of(name: str, text: str, place: str) -> Preset:
         except UserError as error:
             line = line_of(numbers, parts)
             at = f"{place}, line {line}" if line else place
-            problems.append(one_line(f"{at}: {str(error).rstrip('.')}; correct it there or delete the line."))
+            problems.append(one_line(f"{at}: {mend(str(error))}"))
     return Preset(name, values, about, tuple(problems))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from ..backends.base import Sampling
 from .dotted import join, split
 from .keymap import ALL as KEYS
-from .keymap import CHAT, CHATS, INPUT, INSPECT, MODELS, RACE
+from .keymap import GROUPS as KEYS_WHERE
 from .setting_checks import CHOICES, SAMPLING, theme_names
 from .setting_fields import FIELDS, LOADING, PLAIN, Settings
 from .settings import is_chat_key
@@ -28,14 +28,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 """Group → its settings, in the order in which they are shown. Those of methods and the keys have groups of their own."""
 
-KEY_GROUPS = {
-    "Keys of the chat": CHAT,
-    "Keys of the input box": INPUT,
-    "Keys while a run is looked into": INSPECT,
-    "Keys of the race": RACE,
-    "Keys of the list of chats": CHATS,
-    "Keys of the list of models": MODELS,
-}
+KEY_GROUPS = {f"Keys {heading[:1].lower()}{heading[1:]}": keys for heading, keys in KEYS_WHERE.items()}
 
 AT_ONCE = "counts at once"
 NEXT_ANSWER = "counts from the next answer on"
@@ -82,15 +75,7 @@ def entries(methods: Mapping[str, Any] | None = None) -> list[Entry]:
             key = join(("methods", name, param["name"]))
             out.append(Entry(key, f"Method {name}", str(param["doc"]), NEXT_ANSWER, choices))
     out += [Entry(join(("keymap", key.id)), group, key.what, AT_ONCE) for group, keys in KEY_GROUPS.items() for key in keys]
-    known = {entry.key for entry in out}
-    more = [key.id for key in KEYS if join(("keymap", key.id)) not in known]
-    out += [_key(id) for id in more]
     return out
-
-
-def _key(id: str) -> Entry:
-    key = next(key for key in KEYS if key.id == id)
-    return Entry(join(("keymap", id)), "Other keys", key.what, AT_ONCE)
 
 
 def _plain(key: str, group: str) -> Entry:

@@ -219,6 +219,13 @@ def flat(settings: Settings) -> dict[str, Any]:
     return out | {join(("keymap", binding)): keys for binding, keys in settings.keymap.items()}
 
 
+def mend(sentence: str) -> str:
+    """A sentence about a line of a file, with what to do about it."""
+    if sentence.endswith("?"):
+        return f"{sentence} Correct it there or delete the line."
+    return f"{sentence.rstrip('.')}; correct it there or delete the line."
+
+
 # The file and the environment
 
 
@@ -249,7 +256,7 @@ def read(path: Path | None = None) -> Read:
             lines[key] = line
         except UserError as error:
             place = f"{short(path)}, line {line}" if line else short(path)
-            wrong.append(f"{place}: {str(error).rstrip('.')}; correct it there or delete the line.")
+            wrong.append(f"{place}: {mend(str(error))}")
     return Read(path, values, lines, environment, (*wrong, *problems))
 
 

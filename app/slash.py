@@ -31,6 +31,9 @@ COMMANDS = (
         "temperature=0.7 …",
         "sampling and limits: temperature, top_k, top_p, seed, accept, max_tokens, …",
     ),
+    SlashCommand("system", "TEXT", 'the system prompt of this chat; alone, write it in a screen; "" empties it'),
+    SlashCommand("preset", "NAME|save NAME|edit|delete|undo|none", "system prompt, method, sampling and limits under a name"),
+    SlashCommand("settings", "TEXT", "every setting: value, default, where it comes from; with a text, those that have it"),
     SlashCommand("panel", "numbers|tree|method|off", "open a page of the side panel, or close it"),
     SlashCommand("race", "METHOD METHOD@MODEL … : PROMPT", "race two to four methods or models; all of it may be left out"),
     SlashCommand("pause", "", "pause the answer, or let it go on; without one, the next begins paused"),
@@ -80,6 +83,8 @@ def parse(text: str) -> tuple[str, list[str]]:
         raise UserError(f"There is no command /{name}: {hint}")
     # A prompt is no list of words: quotes in it are its own.
     rest, colon, prompt = split_prompt(rest) if name == "race" else (rest, "", "")
+    if name == "system":
+        return name, [rest.strip()] if rest.strip() else []
     try:
         return name, [*shlex.split(rest), *((":", prompt.strip()) if colon else ())]
     except ValueError:

@@ -473,6 +473,18 @@ class ChatScreen(Screen[None]):
         """The list of chats."""
         self.chat.keeping.browse()
 
+    def action_system(self) -> None:
+        """Write the system prompt."""
+        self.chat.prompting.write_system()
+
+    def action_presets(self) -> None:
+        """The list of presets."""
+        self.chat.prompting.browse()
+
+    def action_settings(self) -> None:
+        """Every setting."""
+        self.chat.prompting.settings()
+
     def action_new_chat(self) -> None:
         """Start afresh, or go back."""
         self.chat.new_chat()

@@ -12,7 +12,7 @@ import pytest
 
 from specchat.app import cli
 from specchat.app.setting_table import GROUPS, about, entries, listed
-from specchat.app.settings import PLAIN
+from specchat.app.setting_fields import PLAIN
 
 Call = Callable[..., tuple[int, str, str]]
 
