@@ -15,7 +15,6 @@ from textual.app import App, SystemCommand
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import Input
 
 from .catalog import known_methods
 from .cells import fit, one_line, sanitise
@@ -33,9 +32,9 @@ from .key_conflicts import conflicts
 from .keymap import ALL
 from .locations import config_folder
 from .models.choosing import Models
+from .notify import Notifying
 from .palette import unmarked
 from .prompting import Prompting
-from .notify import Notifying
 from .racing import Racing
 from .saving import Saving
 from .settings import Settings
@@ -105,8 +104,8 @@ class SpecchatApp(App[None]):
         )
         self._system: str | None = None
         self.apply_settings()
-        self.prompting = Prompting(self)
         self.configuring = Configuring(self)
+        self.prompting = Prompting(self)
         self.commands = Commands(self)
         self.saving = Saving(self)
         self.keeping = Keeping(self, keep)
@@ -160,11 +159,9 @@ class SpecchatApp(App[None]):
         self.configuring.close()
 
     async def on_event(self, event: events.Event) -> None:
-        """Note each key press on its way; mend what is pasted into a search."""
+        """Note each key press on its way."""
         if isinstance(event, events.Key):
             self.sweeper.key()
-        elif isinstance(event, events.Paste) and isinstance(self.focused, Input):
-            event.text = one_line(event.text)  # what is in such a box is drawn as it is
         await super().on_event(event)
 
     def stir(self) -> None:
@@ -360,7 +357,7 @@ class SpecchatApp(App[None]):
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """What the palette offers."""
         for title, help_text, callback in self.commands.entries():
-            yield SystemCommand(title, help_text, callback)
+            yield SystemCommand(unmarked(title), unmarked(help_text), callback)
 
 
 def run_chat(

@@ -30,6 +30,11 @@ LISTED = (
 """Keys that have an entry of their own in `Commands.entries`, and the palette's."""
 
 
+def unmarked(text: str) -> str:
+    """A text for Textual's palette, which takes square brackets for markup."""
+    return text.translate({ord("["): "(", ord("]"): ")"})
+
+
 def more_entries(chat: SpecchatApp) -> Iterator[tuple[str, str, Callable[[], object]]]:
     """Title, help, what to call: for every other key, and for every command."""
     for key in CHAT:
