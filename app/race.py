@@ -246,10 +246,17 @@ class Race:
     def place(self, racer: Racer) -> int | None:
         """1 for the first over the finish line; None where it is not through, or others may still come before."""
         arrival = self._arrival(racer)
-        if arrival is None or any(not other.done and other.seconds < racer.seconds for other in self.racers):
+        if arrival is None:
             return None
-        others = (self._arrival(other) for other in self.racers)
-        return 1 + sum(other < arrival for other in others if other is not None)
+        place, line, unit = 1, self.finish_line, self.unit
+        for other in self.racers:
+            # One that still writes may have been there already, whenever it will be done.
+            there = other.time(line, unit) if other.through or not other.done else 0.0
+            if there:
+                place += there < arrival
+            elif not other.done and other.seconds < arrival:
+                return None
+        return place
 
     def record(self) -> RaceRecord:
         """The race as plain data. Its answers are those of the lanes, not copies."""

@@ -222,6 +222,19 @@ def test_being_done_sooner_with_less_is_not_being_faster(dialogue: Dialogue, eng
     assert "400 ms ahead of soft" in more
 
 
+def test_who_was_there_sooner_is_ahead_though_it_still_writes(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue, Entry("greedy"), Entry("soft"))
+    for i, count in enumerate((4, 9)):
+        begin(engine, i)
+        write(engine, i, records("greedy", list(range(count)), seconds=(0.3, 0.1)[i]))
+    finish(engine, 0, 1.3)
+    dialogue.drain()
+    assert [made.place(racer) for racer in made.racers] == [2, None]
+    finish(engine, 1, 1.9)
+    dialogue.drain()
+    assert [made.place(racer) for racer in made.racers] == [2, 1]
+
+
 def test_a_speed_times_its_clock_is_what_was_written(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(dialogue, Entry("greedy"), Entry("lookup"))
     run(engine, made, [([1, 2, 3, 4], 1, 1.0), ([1, 2, 3, 4], 2, 0.5)])
