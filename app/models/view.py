@@ -58,7 +58,7 @@ class View:
         rows = [*download_rows(downloads.values()), *all_rows(shown, looking.room, options, self.marks())]
         if REPOSITORY.fullmatch(text):
             name = one_line(text.partition(":")[0])
-            rows.insert(0, Row(("look", name), f"Look up {name} on the Hub", ("↵", "$accent")))
+            rows.append(Row(("look", name), f"Look up {name} on the Hub", ("↵", "$accent")))
         return rows
 
     def marks(self) -> dict[object, tuple[str, str]]:

@@ -1,0 +1,66 @@
+"""The list of models in a real terminal: a model is found on a Hub, fetched, loaded with its draft model, and answers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from specchat.backends.loading import builtin_path
+
+from ..backends.hub_server import Hub, serving
+from .terminal import Terminal
+
+SPECCHAT = str(Path(sys.executable).parent / "specchat")
+DOWN, ESCAPE, ENTER = "\x1b[B", "\x1b", "\r"
+ALT_M, CTRL_D = "\x1bm", "\x04"
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with serving(tmp_path / "hub", monkeypatch) as running:
+        running.repositories["sea/Buoy"] = {file.name: file.read_bytes() for file in builtin_path().iterdir()}
+        yield running
+
+
+@pytest.fixture
+def env(tmp_path: Path, hub: Hub) -> dict[str, str]:
+    return {
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path / "c"),
+        "XDG_STATE_HOME": str(tmp_path / "s"),
+        "HF_ENDPOINT": hub.address,
+        "HF_HUB_CACHE": str(tmp_path / "hub"),
+        "HF_HUB_DISABLE_XET": "1",
+    }
+
+
+@pytest.mark.slow
+def test_from_a_name_on_the_hub_to_an_answer(env: dict[str, str], hub: Hub) -> None:
+    with Terminal([SPECCHAT], env=env) as terminal:
+        terminal.wait("ready", 60)
+        terminal.send(ALT_M)
+        terminal.wait("builtin-draft", 20)
+        terminal.send("sea/Buoy")
+        terminal.wait("Look up sea/Buoy on the Hub", 20)
+        terminal.send(ENTER)
+        terminal.wait("enter fetch", 20)
+        terminal.send(ENTER)
+        terminal.wait("sea/Buoy is here", 60)
+        terminal.send(ESCAPE)
+        terminal.wait("Hugging Face cache", 20)
+        terminal.send(CTRL_D)
+        terminal.wait("To draft for sea/Buoy", 20)
+        terminal.wait("same vocabulary", 20)
+        terminal.send(DOWN)
+        terminal.wait("so it can draft for it", 20)
+        terminal.send(ENTER)
+        terminal.wait("sea/Buoy  ·  cpu", 90)
+        terminal.send("/method draft\r")
+        terminal.wait("◆ draft", 20)
+        terminal.send("What is prompt lookup?\r")
+        terminal.wait("accepted", 60)
+        terminal.wait("finished", 60)
+        assert len(hub.bodies()) == 1, "it was fetched once, by the list"
