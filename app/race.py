@@ -361,13 +361,10 @@ class Race:
     def _compare(self) -> None:
         for racer in self.racers:
             first = self.reference(racer)
-            if racer is first or (racer.position is not None and racer.against is first):
+            if not racer.compare(first) or not (racer.label_is_exact and first.label_is_exact):
                 continue
-            racer.compare(first)
             at = racer.position
-            if at is None or not (racer.label_is_exact and first.label_is_exact):
-                continue
-            if at < min(len(racer.tokens), len(first.tokens)):
+            if at is not None and at < min(len(racer.tokens), len(first.tokens)):
                 racer.judging = self.dialogue.engine.next_id()
                 self._own.add(racer.judging)
                 self.dialogue.engine.send(Judge(racer.judging, racer.lane, at, first.tokens[at]))

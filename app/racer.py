@@ -91,12 +91,15 @@ class Racer:
         if event.reason == "context":
             self.error = FULL
 
-    def compare(self, first: Racer) -> None:
-        """Compare the tokens that have come since the last call with those of a lane of the same model."""
+    def compare(self, first: Racer) -> bool:
+        """Compare the tokens that have come since the last call with those of the first lane of the same model (which may be
+        this one); whether they have been found to part just now."""
         if self.against is not first:
-            self.against, self.compared, self.position, self.gap, self.judging = first, 0, None, None, 0
-        if self.position is not None:
-            return
+            if self.against is not None:  # what is known was about another lane
+                self.compared, self.position, self.gap, self.judging = 0, None, None, 0
+            self.against = first
+        if self.position is not None or first is self:
+            return False
         common = min(len(self.tokens), len(first.tokens))
         # In one piece: the bytes of both as they lie in memory.
         if self.tokens[self.compared : common] == first.tokens[self.compared : common]:
@@ -105,10 +108,11 @@ class Racer:
             while self.tokens[self.compared] == first.tokens[self.compared]:
                 self.compared += 1
             self.position = self.compared
-            return
+            return True
         short, long = (self, first) if len(self.tokens) < len(first.tokens) else (first, self)
         if short.answer.reason in TEXT_END and len(long.tokens) > common:
             self.position = common
+        return self.position is not None
 
     @property
     def label_is_exact(self) -> bool:

@@ -235,6 +235,7 @@ def test_another_first_lane_is_what_all_are_compared_with(dialogue: Dialogue, en
     assert [racer.position for racer in made.racers] == [None, 1, 1]
     made.remove(0)
     assert [made.mark(racer) for racer in made.racers] == ["reference", "identical"]
+    assert [racer.position for racer in made.racers] == [None, None]
     assert engine.sent[-1] == CloseLane("race-1")
     made.add(Entry("soft"))
     assert [racer.lane for racer in made.racers] == ["race-2", "race-3", "race-1"]
