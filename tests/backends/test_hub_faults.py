@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -317,3 +321,60 @@ def test_a_repository_that_cannot_be_looked_up(hub: Hub, refusal: tuple[int, str
     hub.refuse = refusal
     with pytest.raises(UserError, match=sentence):
         look_up("me/tiny")
+
+
+# A disk that is really full
+
+FULL = """
+import os, subprocess
+from pathlib import Path
+from specchat.backends import LoadOptions, UserError
+from specchat.backends.hub import locate
+
+folder = Path({folder!r})
+folder.mkdir()
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=True)
+ballast = folder / "ballast"
+
+def fill(stage, done, total):
+    if done > 1_000_000 and not ballast.exists():
+        with ballast.open("wb", buffering=0) as stream:
+            try:
+                while True:
+                    stream.write(bytes(4096))
+            except OSError:
+                pass
+
+for name, progress in (("me/large", None), ("me/tiny", fill)):
+    try:
+        locate(name, LoadOptions(), progress=progress)
+    except UserError as error:
+        print(error)
+print([part.stat().st_size for part in folder.rglob("*.incomplete")][0])
+ballast.unlink()
+print((locate("me/tiny", LoadOptions()) / "model.safetensors").stat().st_size)
+"""
+
+
+def test_a_disk_that_is_really_full(hub: Hub, tmp_path: Path) -> None:
+    may = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if shutil.which("unshare") else None
+    if may is None or may.returncode:
+        pytest.skip("mounting is not allowed here")
+    hub.repositories["me/large"] = {"config.json": b"{}", "model.safetensors": bytes(6_000_000)}
+    hub.repositories["me/tiny"]["model.safetensors"] = bytes(2_500_000)
+    hub.seconds_a_block = 0.005
+    cache = tmp_path / "small"
+    told = subprocess.run(
+        ["unshare", "-rm", sys.executable, "-c", FULL.format(folder=str(cache))],
+        env={**os.environ, "HF_ENDPOINT": hub.address, "HF_HUB_CACHE": str(cache), "HF_HUB_DISABLE_XET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    large, tiny, there, size = told.stdout.splitlines()
+    assert re.search(r"me/large needs 6\.0 MB on the disk and \d\.\d MB are free", large)
+    assert re.search(r"The disk with .*small is full \(\d\.\d MB of 2\.5 MB of me/tiny are there\): free some", tiny)
+    assert int(size) == 2_500_000
+    assert hub.bodies()[-1] == f"bytes={there}-2499999"
