@@ -298,6 +298,7 @@ class Race:
         """Take in an event; False if it is not about the race."""
         match event:
             case Loading() | LoadedBeside() | Failed() | PieceTable() if event.id in self.models.ids and not _died(event):
+                self.loading = None
                 self._guest(self.models.handle(event))
             case LoadedBeside():
                 pass  # of a race before

@@ -147,6 +147,12 @@ def test_the_engines_end_takes_the_models_with_it(dialogue: Dialogue, engine: Fa
     assert [racer.answer.reason for racer in made.racers] == ["died", "died"]
     made.start()
     assert len(loads(engine)) == 2
+    engine.events.append(Loading(1, "weights", 1, 2))  # the chat's model comes first
+    dialogue.drain()
+    assert doing_of(made, made.racers[1]) == "the model is being loaded again"
+    engine.events.append(Loading(loads(engine)[1].id, "import"))
+    dialogue.drain()
+    assert doing_of(made, made.racers[1]) == "starting the runtime"
 
 
 # Identity and names
