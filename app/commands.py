@@ -63,6 +63,8 @@ class Commands:
                 self.panel(page)
             case "race", _:
                 self.chat.racing.command(arguments)
+            case "races", _:
+                self.chat.racing.kept.command(arguments)
             case "edit" | "retry" | "regenerate" | "undo", _:
                 self.chat.varying.command(name, arguments)
             case "pause", _:
@@ -226,6 +228,7 @@ class Commands:
             ("Take back your last message", "It stays a variant of the chat", "undo"),
         ):
             yield title, help_text, partial(chat.varying.attempt, what, *more)
+        yield "Races of this chat", "Open one again", chat.racing.kept.attempt
         yield "Pause or go on", "Hold the answer between two steps", screen.action_pause
         yield "One step", "Let a paused answer take one step", screen.action_step
         from .colouring import WAYS

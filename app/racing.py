@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..backends.base import UserError
 from .race import FEWEST, MOST, Race
 from .race_entry import Entry, split_model
+from .race_kept import KeptRaces
 from .race_subject import suggested, talk
 from .slash import is_command, pairs
 
@@ -31,8 +32,9 @@ class Racing:
         self.chat = chat
         self.screen: RaceScreen | None = None
         """The race on the screen."""
-        self._heard: set[int] = set()
+        self.heard: set[int] = set()
         """Ids of all races before."""
+        self.kept = KeptRaces(chat)
 
     @property
     def running(self) -> bool:
@@ -176,20 +178,25 @@ class Racing:
 
     def open(self, entries: Sequence[Entry], prompt: str, messages: list[dict[str, str]]) -> None:
         """Race, and show it."""
+        race = Race(self.chat.dialogue, prompt, messages, entries, self.heard)
+        self.show(race)
+        race.start()
+        self.chat.stir()
+
+    def show(self, race: Race) -> None:
+        """Show a race."""
         from .widgets.race_screen import RaceScreen
 
         chat = self.chat
-        race = Race(chat.dialogue, prompt, messages, entries, self._heard)
         screen = self.screen = RaceScreen(race, chat.settings.keymap)
 
         def left(_: None) -> None:
             self.screen = None
             # The race still hears what the engine says of its lanes, so that nobody else need know.
             race.close()
-            self._heard |= race.ids
+            self.heard |= race.ids
+            self.kept.left(race)
             chat.changed()
 
         chat.dialogue.listener = race.handle
-        race.start()
         chat.push_screen(screen, left)
-        chat.stir()

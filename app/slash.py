@@ -37,6 +37,7 @@ COMMANDS = (
     SlashCommand("panel", "numbers|tree|method|off", "open a page of the side panel, or close it"),
     SlashCommand("race", "METHOD METHOD@MODEL … : PROMPT", "race two to four methods or models; all of it may be left out"),
     SlashCommand("pause", "", "pause the answer, or let it go on; without one, the next begins paused"),
+    SlashCommand("races", "N", "races that were run in this chat: open one again"),
     SlashCommand("edit", "N", "write your last message anew, or number N; the chat as it was stays a variant"),
     SlashCommand("retry", "METHOD key=value …", "answer again with the next method or this one, beside the first answer"),
     SlashCommand("regenerate", "new|seed=N", "answer again with the same settings and seed, or with a new seed"),

@@ -111,6 +111,8 @@ class Notice:
 
     text: str
     severity: Literal["information", "warning", "error"] = "information"
+    race: bytes | None = field(default=None, repr=False)
+    """The race that it tells of, as `race_kept.pack` has it."""
 
 
 @dataclass(slots=True, eq=False)

@@ -195,18 +195,27 @@ def read_race(path: Path) -> RaceRecord:
     """
     table = read(path, FORMAT, VERSION)
     try:
-        return RaceRecord(
-            table.text("prompt"),
-            table.text("model", ""),
-            [_read_lane(lane) for lane in table.tables("lanes")],
-            table.table("sampling", {}).data,
-            table.table("info", {}).data,
-            table.text("saved", ""),
-            table.text("specchat", ""),
-            unit=_unit(table),
-        )
+        return race_of(table)
     except Wrong as error:
         raise UserError(f"{one_line(path.name)} cannot be opened: {one_line(str(error))}.") from None
+
+
+def race_of(table: Table) -> RaceRecord:
+    """The race in an object.
+
+    Raises:
+        Wrong: something is missing or is not as it must be.
+    """
+    return RaceRecord(
+        table.text("prompt"),
+        table.text("model", ""),
+        [_read_lane(lane) for lane in table.tables("lanes")],
+        table.table("sampling", {}).data,
+        table.table("info", {}).data,
+        table.text("saved", ""),
+        table.text("specchat", ""),
+        unit=_unit(table),
+    )
 
 
 def _unit(table: Table) -> Unit:

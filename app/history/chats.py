@@ -16,7 +16,7 @@ from typing import Any
 from ...backends.base import UserError
 from ..cells import fit, one_line, sanitise
 from ..export.record import SavedChat
-from ..transcript import Entry, Transcript
+from ..transcript import Entry, Notice, Transcript
 from ..variants import Fork
 from .entries import ROW, parts_of, read_entry
 from .schema import loaded, stored
@@ -175,6 +175,9 @@ class Chats:
                     row = db.execute(f"SELECT {ROW} FROM entries WHERE id = ?", (entry_id,)).fetchone()
                     entry, whole = read_entry(row, parts_of(db, entry_id) if row[0] == "answer" else ())
                     damaged += not whole
+                    if isinstance(entry, Notice):
+                        race = db.execute("SELECT data FROM races WHERE entry = ?", (entry_id,)).fetchone()
+                        entry.race = race[0] if race and isinstance(race[0], bytes) else None
                     saved[entry_id] = Saved(entry, entry_id)
             finally:
                 db.execute("COMMIT")

@@ -57,8 +57,10 @@ def continued(settings: Settings, opened: OpenedChat, given: Mapping[str, Any] |
     model, options = own_model(opened)
     if not model or "model" in given:
         model, options = settings.model, {name: getattr(settings, name) for name in LOADED_WITH}
-    values = {key: value for key, value in own_values(opened).items() if key not in given}
-    found = replace(layers_of(settings), chat=values, model=model).settings()
+    layers = layers_of(settings)
+    asked = {**given, **(layers.preset if "preset" in given else {})}
+    values = {key: value for key, value in own_values(opened).items() if key not in asked}
+    found = replace(layers, chat=values, model=model).settings()
     loading = {name: options.get(name, getattr(Settings(), name)) for name in LOADED_WITH if name not in given}
     return replace(found, model=model, **loading)
 

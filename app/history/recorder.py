@@ -115,11 +115,11 @@ class Recorder:
         self._thread.join(seconds)
 
     def _worth(self, transcript: Transcript) -> bool:
-        """Whether there is anything to keep: notices alone are not."""
+        """Whether there is anything to keep: notices alone are not, unless they tell of a race."""
         track = transcript.track
         first = track.quiet if track is not None else 0
         entries = transcript.entries
-        if any(not isinstance(entries[index], Notice) for index in range(first, len(entries))):
+        if any(not isinstance(entry, Notice) or entry.race for entry in entries[first:]):
             self.track(transcript)
             return True
         if track is None:

@@ -6,6 +6,7 @@
     ends     the entries of the other ways, in order
     entries  prompts, answers and notices; an answer's text is there when it is finished
     steps    the runs of an answer in parts, each as it was flushed: zlib of JSON as docs/export.md describes it
+    races    races that were run in a chat, by the notice that tells of them: zlib of JSON
     words    the full-text index of entries, by id
 
 The index is of trigrams, so that any part of a word is found, in code and in scripts without spaces too; unicode61 finds whole
@@ -18,10 +19,10 @@ import sqlite3
 from collections.abc import Callable
 from typing import TypeAlias
 
-VERSION = 3
+VERSION = 4
 """As `PRAGMA user_version` has it."""
 
-TABLES = frozenset({"chats", "places", "forks", "ends", "entries", "steps", "words"})
+TABLES = frozenset({"chats", "places", "forks", "ends", "entries", "steps", "races", "words"})
 
 Text: TypeAlias = str | bytes
 """A text as it is stored: bytes where it has lone surrogates, which SQLite's own texts cannot have."""
@@ -142,7 +143,12 @@ def _third(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first, _second, _third)
+def _fourth(db: sqlite3.Connection) -> None:
+    """Races are kept."""
+    db.execute("CREATE TABLE races (entry INTEGER PRIMARY KEY REFERENCES entries (id) ON DELETE CASCADE, data BLOB NOT NULL)")
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first, _second, _third, _fourth)
 """What makes version n + 1 of version n; all of them make a new database."""
 
 
