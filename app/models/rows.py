@@ -113,7 +113,7 @@ def download_rows(downloads: Iterable[Download]) -> list[Row]:
 def _download_row(download: Download) -> Row:
     share = download.done / download.total if download.total else 0.0
     full = min(BAR_CELLS, int(share * BAR_CELLS))
-    bar = "█" * full + "░" * (BAR_CELLS - full)
+    bar = "━" * full + "╌" * (BAR_CELLS - full)
     words = {"starting": "asking the Hub", "paused": "paused", "failed": "broke off", "running": ""}[download.state]
     parts = [words] if words else []
     if download.state == "running" and download.rate:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from specchat.app.models.downloads import Download
 from specchat.app.models.fitting import Room
 from specchat.app.widgets.model_list import ModelList
 from specchat.app.widgets.models_screen import ModelsScreen
@@ -156,6 +157,23 @@ def test_a_repository_on_the_hub(
         shown = await browse(pilot, engine, query="sea/Buoy-GGUF")
         await until(pilot, lambda: shown.looking.repository is not None)
         await pilot.press("down")
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+
+
+@both
+@sizes
+def test_downloads(snap_compare: Any, make_chat: Make, engine: Any, home: Path, theme: str, size: tuple[int, int]) -> None:
+    async def before(pilot: Any) -> None:
+        held = Download("sea/Buoy-GGUF:Q8_0", ("Buoy-Q8_0.gguf",), 4_280_000_000, 1_510_000_000)
+        broken = Download("sea/Buoy", (), 15_200_000_000, 9_000_000_000, "failed")
+        broken.sentence = (
+            "The disk with ~/hub is full (9.0 GB of 15.2 GB of sea/Buoy are there): free some 6.2 GB and load it again."
+        )
+        pilot.app.models.downloads.all.update({each.spec: each for each in (held, broken)})
+        await browse(pilot, engine)
+        await goto(pilot, "sea/Buoy")
+        await pilot.press("down", "ctrl+x")
 
     assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
 
