@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
 from ...backends.base import UserError
@@ -23,6 +22,7 @@ from ..keymap import CHAT, display
 from ..piped import put
 from ..slash import is_command, matching
 from .attaching import Attaching
+from .chat_actions import ChatActions
 from .completion import Completion
 from .fitting import Fitting
 from .gathering import Gathering
@@ -37,11 +37,8 @@ from .status import StatusLine
 from .transcript_view import TranscriptView
 from .welcome import Welcome
 
-if TYPE_CHECKING:
-    from ..chat import SpecchatApp
 
-
-class ChatScreen(Screen[None]):
+class ChatScreen(ChatActions):
     """One chat."""
 
     AUTO_FOCUS = "#input"
@@ -59,11 +56,6 @@ class ChatScreen(Screen[None]):
         self.gathering = Gathering(self)
         self.fitting = Fitting(self)
         self.recalling = Recalling(self)
-
-    @property
-    def chat(self) -> SpecchatApp:
-        """The app, by its own type."""
-        return cast("SpecchatApp", self.app)
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -336,10 +328,6 @@ class ChatScreen(Screen[None]):
             self.chat.tell("There is no other method for this model.")
         self.refresh_dialogue()
 
-    def action_method_menu(self) -> None:
-        """Choose a method."""
-        self.chat.choose_method()
-
     def action_markdown(self) -> None:
         """Finished answers as Markdown, or their runs."""
         view = self.view
@@ -372,18 +360,6 @@ class ChatScreen(Screen[None]):
                     self.inspector.keys + (": why each run ended where it did" if self.size.width >= 72 else ""), "$accent"
                 )
             )
-
-    def action_theme_menu(self) -> None:
-        """Choose a theme."""
-        self.chat.choose_theme()
-
-    def action_race(self) -> None:
-        """Choose who races."""
-        self.chat.racing.attempt()
-
-    def action_help(self) -> None:
-        """Show the help."""
-        self.chat.show_help()
 
     def action_next_panel(self) -> None:
         """The next page of the side panel, or none."""
@@ -421,14 +397,6 @@ class ChatScreen(Screen[None]):
         self.refresh_dialogue()
         self.panel.update(now=True)
 
-    def action_copy_answer(self) -> None:
-        """Copy the last answer, or what is marked."""
-        self.chat.copy_answer()
-
-    def action_copy_code(self) -> None:
-        """Copy a block of code."""
-        self.chat.copying.attempt("code")
-
     def action_jump(self, step: int) -> None:
         """Mark the message before (−1) or after (1)."""
         place = self.view.mark.move(step)
@@ -437,57 +405,9 @@ class ChatScreen(Screen[None]):
             return
         self.query_one(StatusLine).flash(self.view.mark.told(place, self._keymap))
 
-    def action_editor(self) -> None:
-        """Write the draft in an editor."""
-        self.chat.editing.start()
-
     def action_prompt_search(self) -> None:
         """Search in what was sent."""
         self.recalling.search()
-
-    def action_edit(self) -> None:
-        """Write the last or the marked message anew."""
-        self.chat.varying.attempt("edit")
-
-    def action_retry(self) -> None:
-        """Answer with the next method."""
-        self.chat.varying.attempt("retry", [])
-
-    def action_undo(self) -> None:
-        """Take back the last message."""
-        self.chat.varying.attempt("undo")
-
-    def action_turn(self, step: int) -> None:
-        """Show another variant."""
-        self.chat.varying.attempt("turn", step)
-
-    def action_export(self) -> None:
-        """Choose a format to save the chat in."""
-        self.chat.saving.attempt()
-
-    def action_models(self) -> None:
-        """The list of models."""
-        self.chat.models.browse()
-
-    def action_chats(self) -> None:
-        """The list of chats."""
-        self.chat.keeping.browse()
-
-    def action_system(self) -> None:
-        """Write the system prompt."""
-        self.chat.prompting.write_system()
-
-    def action_presets(self) -> None:
-        """The list of presets."""
-        self.chat.prompting.browse()
-
-    def action_settings(self) -> None:
-        """Every setting."""
-        self.chat.prompting.settings()
-
-    def action_new_chat(self) -> None:
-        """Start afresh, or go back."""
-        self.chat.new_chat()
 
     def action_scroll_page(self, direction: int) -> None:
         """Scroll the transcript, or the side panel if it has the focus, by a page less two rows, so that the eye finds its
