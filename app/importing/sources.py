@@ -224,7 +224,7 @@ def _from_sqlite(path: Path, name: str, progress: Progress) -> Iterator[Found]:
         if {"chats", "places", "entries", "steps"} <= tables:
             raise UserError(f"{name} is a history of specchat's own: put it into a folder that SPECCHAT_DATA names.")
         if not {"responses", "conversations"} <= tables and not {"turns", "messages", "parts"} <= tables:
-            old = " It is of a version of llm before 0.4: let a newer llm open it once." if {"log", "logs"} & tables else ""
+            old = " It is of a very old llm: let a newer one open it once." if {"log", "logs"} & tables else ""
             raise UserError(f"{name} is a database, but not logs.db of llm.{old} Known are {KINDS}.")
         logs = LlmLogs(db, tables)
         total = logs.count()
