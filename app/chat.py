@@ -335,6 +335,7 @@ class SpecchatApp(App[None]):
     def new_chat(self) -> None:
         """Start afresh; in a chat that is empty already, bring the one before back."""
         dialogue = self.dialogue
+        self.rewriting.leave()
         if dialogue.transcript.entries:
             self._previous = dialogue.transcript
             if dialogue.answer is not None:
@@ -349,6 +350,7 @@ class SpecchatApp(App[None]):
 
     def show_chat(self, transcript: Transcript) -> None:
         """Put a chat in the place of this one."""
+        self.rewriting.leave()
         self.keeping.opened(transcript)
         self.dialogue.transcript = transcript
         self.chat_screen.view.show(transcript)

@@ -36,12 +36,12 @@ COMMANDS = (
     SlashCommand("settings", "TEXT", "every setting: value, default, where it comes from; with a text, those that have it"),
     SlashCommand("panel", "numbers|tree|method|off", "open a page of the side panel, or close it"),
     SlashCommand("race", "METHOD METHOD@MODEL … : PROMPT", "race two to four methods or models; all of it may be left out"),
-    SlashCommand("pause", "", "pause the answer, or let it go on; without one, the next begins paused"),
     SlashCommand("races", "N", "races that were run in this chat: open one again"),
     SlashCommand("edit", "N", "write your last message anew, or number N; the chat as it was stays a variant"),
     SlashCommand("retry", "METHOD key=value …", "answer again with the next method or this one, beside the first answer"),
     SlashCommand("regenerate", "new|seed=N", "answer again with the same settings and seed, or with a new seed"),
     SlashCommand("undo", "", "take back your last message and its answer; they stay a variant"),
+    SlashCommand("pause", "", "pause the answer, or let it go on; without one, the next begins paused"),
     SlashCommand("step", "N", "take one step of the answer, or N, and pause after it"),
     SlashCommand("markdown", "", "show finished answers as Markdown, or their runs again"),
     SlashCommand("theme", "NAME", "change the colours"),
@@ -83,9 +83,9 @@ def parse(text: str) -> tuple[str, list[str]]:
         hint = f"did you mean /{near[0]}?" if near else f"there are {', '.join('/' + known for known in _NAMES)}."
         raise UserError(f"There is no command /{name}: {hint}")
     # A prompt is no list of words: quotes in it are its own.
-    rest, colon, prompt = split_prompt(rest) if name == "race" else (rest, "", "")
     if name == "system":
         return name, [rest.strip()] if rest.strip() else []
+    rest, colon, prompt = split_prompt(rest) if name == "race" else (rest, "", "")
     try:
         return name, [*shlex.split(rest), *((":", prompt.strip()) if colon else ())]
     except ValueError:

@@ -98,7 +98,6 @@ class Keeping:
             return
         from .continuing import go_on
 
-        self.chat.rewriting.leave()
         self.chat.show_chat(opened.transcript)
         go_on(self.chat, opened)
         self.chat.changed()

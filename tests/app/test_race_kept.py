@@ -166,7 +166,7 @@ async def test_what_is_packed_comes_back(make_kept: Make, engine: Any) -> None:
     async with app.run_test(size=(110, 34)) as pilot:
         await race(app, pilot, engine, "Ein \ud800 Satz")
         notice = next(entry for entry in app.dialogue.transcript.entries if isinstance(entry, Notice) and entry.race)
-        record, messages, entries = unpack(notice.race)
+        record, messages, entries = unpack(notice.race or b"")
         assert record.prompt == messages[-1]["content"] == "Ein \ud800 Satz"
         assert [lane.answer.figures.tokens for lane in record.lanes] == [24, 24, 24]
         assert unpack(pack(record, messages, entries))[1:] == (messages, entries)

@@ -126,6 +126,33 @@ async def test_an_edit_that_must_wait_changes_nothing_yet(make_chat: Make, engin
         assert talk(app)[:3] == ["First", "One.", "Secondx"]
 
 
+async def test_an_edit_ends_with_its_chat(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        await pilot.press(*"draft", "alt+w", "ctrl+l")
+        assert app.chat_screen.input.text == "draft"
+        assert composer(app) == ""
+        await pilot.press("enter")
+        assert [message["content"] for message in engine.asked.messages] == ["draft"]
+
+
+async def test_an_edit_that_waits_for_a_model_that_is_not_to_be_had_comes_back(
+    make_chat: Make, engine: Any, make_steps: Make
+) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        app.commands.run("/model gone")
+        await pilot.press("alt+w", *"!", "enter")
+        assert app.dialogue.queued == "First!"
+        await pilot.press("escape")  # takes it back
+        assert app.chat_screen.input.text == "First!"
+        assert talk(app) == []
+        await pilot.press("alt+left")
+        assert talk(app) == ["First", "One."]
+
+
 async def test_a_retry_stands_beside_the_first_answer(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
