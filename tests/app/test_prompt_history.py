@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,39 +97,36 @@ def test_a_message_too_long_for_the_file_is_not_kept(file: Path) -> None:
     assert texts(file) == ["short"]
 
 
-def _write(file: Path, name: str, count: int) -> None:
-    history = PromptHistory(file)
-    for number in range(count):
-        history.add(Typed(f"{name} {number} {'x' * 60}"))
+WRITER = """
+import sys
+from pathlib import Path
+from specchat.app import prompt_history
+file, name, count, prompt_history.MOST_BYTES = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+for number in range(count):
+    prompt_history.PromptHistory(file).add(prompt_history.Typed(f"{name} {number} {'x' * 60}"))
+"""
 
 
-def test_two_chats_at_once_lose_nothing(file: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    workers = [context.Process(target=_write, args=(file, name, 200)) for name in ("a", "b", "c")]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-        assert worker.exitcode == 0
+def write_at_once(file: Path, names: str, count: int, most_bytes: int) -> None:
+    """Several processes add messages to one file."""
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(file), name, str(count), str(most_bytes)]) for name in names]
+    assert [writer.wait(60) for writer in writers] == [0] * len(names)
+
+
+def test_several_chats_at_once_lose_nothing(file: Path) -> None:
+    write_at_once(file, "abc", 200, 1_000_000)
     kept = texts(file)
-    for name in ("a", "b", "c"):
+    for name in "abc":
         assert [text.split()[1] for text in kept if text.startswith(name)] == [str(number) for number in range(200)]
 
 
-def test_two_chats_at_once_lose_nothing_new_while_the_file_is_shortened(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt_history, "MOST_BYTES", 6000)
-    context = multiprocessing.get_context("fork")
-    workers = [context.Process(target=_write, args=(file, name, 150)) for name in ("a", "b")]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-        assert worker.exitcode == 0
+def test_chats_at_once_lose_nothing_new_while_the_file_is_shortened(file: Path) -> None:
+    write_at_once(file, "ab", 150, 6000)
     kept = texts(file)
-    for name in ("a", "b"):
-        own = [int(text.split()[1]) for text in kept if text.startswith(name)]
-        assert own == list(range(own[0], own[0] + len(own))) if own else True, "no gap within what is left"
     assert kept[-1].split()[1] == "149"
+    for name in "ab":
+        own = [int(text.split()[1]) for text in kept if text.startswith(name)]
+        assert own == list(range(150 - len(own), 150)), "no gap within what is left"
 
 
 @given(st.lists(st.text(max_size=6), max_size=8), st.text(max_size=2), st.integers(0, 8))
