@@ -126,7 +126,7 @@ class SpecchatApp(App[None]):
         if unknown:
             ids = ", ".join(key.id for key in ALL)
             notices.append(f"The settings map keys to {', '.join(unknown)}, which the chat does not have: it has {ids}.")
-        notices += conflicts(settings.keymap)
+        notices += [*conflicts(settings.keymap), *self.configuring.layers.preset_problems]
         for text in notices:
             self.dialogue.notice(text, "warning")
         self.set_keymap(dict(settings.keymap))

@@ -31,6 +31,7 @@ from .options import (
     KvType,
     Method,
     Model,
+    Preset,
     Revision,
     Rpc,
     SplitMode,
@@ -108,6 +109,7 @@ def chat(
     method: Method = None,
     theme: Annotated[str | None, _option("--theme", "Colour theme.", "NAME")] = None,
     system: System = None,
+    preset: Preset = None,
     open_file: Annotated[Path | None, _option("--open", "Go on with a chat that /export json saved.", "FILE")] = None,
     last: Annotated[bool, _flag("--continue", "Go on with the last chat.")] = False,
     resume: Annotated[
@@ -134,6 +136,7 @@ def chat(
         method=method,
         theme=theme,
         system=system,
+        preset=preset,
         history=False if no_history else None,
     )
     if version:
@@ -215,6 +218,7 @@ def run(
     kv_type: KvType = None,
     rpc: Rpc = None,
     system: System = None,
+    preset: Preset = None,
     color: Annotated[
         When, typer.Option("--color", help="Colour the tokens by forward pass: auto, always or never.", show_default=False)
     ] = When.auto,
@@ -248,6 +252,7 @@ def run(
         kv_type=kv_type,
         rpc=rpc,
         system=system,
+        preset=preset,
     )
     given |= {
         f"sampling.{name}": value
@@ -342,7 +347,11 @@ def _given(**options: Any) -> dict[str, Any]:
 
 
 def _with(settings: Settings, given: dict[str, Any]) -> Settings:
-    return with_given(settings, given, OPTIONS)
+    options = {key: value for key, value in given.items() if key != "preset"}
+    made = with_given(settings, options, OPTIONS, given.get("preset"))
+    for problem in made.layers.preset_problems:
+        typer.echo(f"specchat: {problem}", err=True)
+    return made
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, str]:

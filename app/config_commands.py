@@ -148,7 +148,11 @@ def _layers(given: dict[str, Any], preset: str | None) -> Layers:
     from .layers import with_given
     from .settings import load_settings
 
-    layers: Layers = with_given(load_settings()[0], given, OPTIONS, preset).layers
+    named = preset or given.get("preset")
+    options = {key: value for key, value in given.items() if key != "preset"}
+    layers: Layers = with_given(load_settings()[0], options, OPTIONS, named).layers
+    for problem in layers.preset_problems:
+        typer.echo(f"specchat: {problem}", err=True)
     return layers
 
 

@@ -47,6 +47,8 @@ class Layers:
     names: Mapping[str, str] = field(default_factory=dict)
     preset: Mapping[str, Any] = field(default_factory=dict)
     preset_name: str = ""
+    preset_problems: tuple[str, ...] = ()
+    """A sentence for each thing that is wrong with its file."""
     chat: Mapping[str, Any] = field(default_factory=dict)
     model: str | None = None
 
@@ -122,8 +124,9 @@ def with_given(settings: Settings, given: Mapping[str, Any], names: Mapping[str,
     if preset is not None:
         from .presets import read_preset
 
-        held = {key: value for key, value in read_preset(preset).values.items() if key not in values}
-        layers = replace(layers, preset=held, preset_name=preset)
+        found = read_preset(preset)
+        held = {key: value for key, value in found.values.items() if key not in values}
+        layers = replace(layers, preset=held, preset_name=found.name, preset_problems=found.problems)
     return layers.settings()
 
 

@@ -44,4 +44,5 @@ KvType = Annotated[str | None, option("--kv-type", f"GGUF, type of the KV cache:
 Rpc = Annotated[str | None, option("--rpc", "GGUF: llama.cpp RPC servers that hold layers of the target.", "HOST:PORT,…")]
 Method = Annotated[str | None, option("--method", "Decoding method; `specchat methods` lists them.", "NAME")]
 System = Annotated[str | None, option("--system", "System prompt.", "TEXT")]
+Preset = Annotated[str | None, option("--preset", "A preset: system prompt, method, sampling and limits.", "NAME")]
 AsJson = Annotated[bool, flag("--json", "Print one JSON object.")]

@@ -34,7 +34,7 @@ class Settings:
     split_mode: str = "layer"
     """GGUF: how several GPUs share the target: layer, row or none."""
     flash_attention: str = "auto"
-    """GGUF: auto, on or off."""
+    """GGUF: whether attention is computed in blocks (flash attention): auto, on or off."""
     kv_type: str = "auto"
     """GGUF: type of the KV cache: f16, f32, bf16, q8_0, q5_1, q5_0, q4_1 or q4_0; auto is f16."""
     rpc: str = ""

@@ -26,6 +26,9 @@ WORDS = {
 
 DEFAULT = Origin("default", "default")
 
+AS_FOR_ALL = "as for all"
+"""What stands where a model has nothing of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -86,7 +89,7 @@ def _model_row(entry: Entry, layers: Layers, values: dict[str, Any], name: str, 
         return Row(entry.key, entry, key, value, text_of(entry, value), Origin("model", layers.place(line)), "this model")
     general = {**layers.read.values, **layers.read.environment}.get(entry.key, default_of(entry.key))
     origin = Origin("default", f"nothing of its own: {text_of(entry, general)} as for every model")
-    return Row(entry.key, entry, key, None, "as for all", origin)
+    return Row(entry.key, entry, key, None, AS_FOR_ALL, origin)
 
 
 def text_of(entry: Entry, value: Any) -> str:
@@ -102,10 +105,9 @@ def detail(row: Row) -> list[tuple[str, str]]:
     assert entry is not None
     default = text_of(entry, default_of(entry.key))
     said = one_line(row.origin.said)
-    source = "at its default" if row.origin.kind == "default" and row.value is not None else f"from {said}"
-    if row.origin.kind == "default" and (row.value is None or row.text == "as for all"):
-        source = said if row.text == "as for all" else "not set"
-    lines = [(one_line(entry.what), "$foreground"), (f"default {default} · {source} · {entry.when}", "$quiet")]
+    own = row.origin.kind != "default" or row.text == AS_FOR_ALL
+    parts = [f"default {default}", *([f"from {said}" if row.origin.kind != "default" else said] if own else []), entry.when]
+    lines = [(one_line(entry.what), "$foreground"), (" · ".join(parts), "$quiet")]
     if entry.choices:
         lines.append((f"one of {', '.join(entry.choices)}", "$quiet"))
     return lines
@@ -121,4 +123,4 @@ def typed_form(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, list | tuple):
         return "[" + ", ".join(json.dumps(each, ensure_ascii=False) for each in value) + "]" if value else ""
-    return str(value)
+    return one_line(str(value)) if not str(value).isprintable() else str(value)

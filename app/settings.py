@@ -172,9 +172,10 @@ def chat_keys() -> list[str]:
 def nearest(key: str, known: Iterable[str]) -> str:
     """'did you mean sampling.top_p?' for `top_p`, `samplng.top_p` or `sampling.topp`; '' if nothing is near."""
     known = list(known)
-    near = get_close_matches(key, known, n=1)
-    # `temperature = 0.5` at the top of the file, or `sampling.max_tokens`.
     last = key.rpartition(".")[2]
+    begun = [name for name in known if len(last) > 2 and name.rpartition(".")[2].startswith(last)]  # `sampling.temp`
+    near = begun if len(begun) == 1 else get_close_matches(key, known, n=1)
+    # `temperature = 0.5` at the top of the file, or `sampling.max_tokens`.
     near = near or [name for name in known if name == last or name.endswith(f".{last}")]
     near = near or get_close_matches(last, known, n=1)
     return f"did you mean {near[0]}?" if near else ""

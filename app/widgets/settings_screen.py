@@ -118,7 +118,7 @@ class SettingsScreen(ModalScreen[None]):
         query = self._query if self._changing is not None else self.box.value
         self.list.show(rows_of(self.chat.configuring.layers, self._entries, query, self._model), key)
         scope = f"only {one_line(self.chat.dialogue.model)}" if self._model_only else "every model"
-        self.query_one(Vertical).border_title = f"Settings · {fit(scope, 40)}"
+        self.query_one(Vertical).border_title = Content(f"Settings · {fit(scope, 40)}")
         self._keys()
         self._tell()
 

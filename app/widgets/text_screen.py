@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
 from ...backends.base import UserError
+from ..cells import sanitise
 from ..keymap import TEXT, display
 
 if TYPE_CHECKING:
@@ -56,13 +57,14 @@ class TextScreen(ModalScreen[str | None]):
 
     def __init__(self, title: str, text: str, about: str, check: Callable[[str], None] | None = None) -> None:
         super().__init__()
-        self._title, self._text, self._about, self._check = title, text, about, check
+        self._title, self._about, self._check = title, about, check
+        self._text = sanitise(text)  # of a chat that came from elsewhere it may be anything
         self._warned = False
 
     def compose(self) -> ComposeResult:
         """A box to write in, and a line about it."""
         with Vertical() as frame:
-            frame.border_title = self._title
+            frame.border_title = Content(self._title)
             # The tab key leads nowhere here, so it may as well be what it is in a text.
             area = TextArea(
                 self._text, soft_wrap=True, show_line_numbers=False, tab_behavior="indent", placeholder="Nothing yet"
