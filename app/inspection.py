@@ -69,7 +69,7 @@ class Inspection:
     step: int
     """From 1; 0 if the run is text that had been held back to the end of the answer."""
     steps: int
-    """Of the answer; 0 while it is being written."""
+    """Of the answer; 0 while it is being written, and where none is known."""
     drafted: int
     accepted: int
     count: int
@@ -106,8 +106,9 @@ def inspect(answer: Answer, index: int, pieces: Pieces) -> Inspection:
     if step is None:
         # The held-back text at the end belongs to no step; runs of which nothing but the figures is known do.
         number = index + 1 if run.tokens else 0
+        steps = len(answer.runs) if answer.done and (number or len(answer.log)) else 0
         return Inspection(
-            *(one_line(run.method), number, len(answer.runs) if answer.done else 0, run.drafted, run.accepted, run.tokens),
+            *(one_line(run.method), number, steps, run.drafted, run.accepted, run.tokens),
             seconds=(0.0, 0.0, run.seconds),
             tokens=(text,) if text else (),
             traced=not run.drafted,
@@ -209,7 +210,7 @@ def figures(run: Inspection, *, brief: bool = False) -> Parts:
     """Which step, and what it counts."""
     out = [Part(run.method, "method")]
     if not run.step:
-        return (*out, Part("  the end of the answer", "label"))
+        return (*out, Part("  the end of the answer" if run.steps else "  all of the answer", "label"))
     of = f" of {run.steps:,}" if run.steps else ""
     out += [Part("  step ", "label"), Part(f"{run.step:,}", "value"), Part("" if brief else of, "label")]
     counts = ((f"{run.drafted:,}", "drafted "), (f"{run.accepted:,}", "accepted "))
@@ -281,6 +282,8 @@ def _listed(texts: Sequence[str], role: Role, name: str, cells: int) -> Parts:
 def verdict(run: Inspection, detail: Detail = "full") -> list[Parts]:
     """Sentences on what became of the draft, the most important first."""
     brief = detail == "brief"
+    if not run.step and not run.steps:
+        return [(Part("How this answer was decoded is not known: it came without its steps.", "label"),)]
     if not run.step:
         return [(Part("This text had been held back to the end of the answer: it belongs to no step of its own.", "label"),)]
     if not run.drafted:

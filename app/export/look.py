@@ -105,6 +105,8 @@ def own_text(answer: Answer, index: int) -> str:
 def told(answer: Answer, index: int) -> str:
     """A run in words: who made it, in which step, how its draft fared, how long it took."""
     run = answer.runs[index]
+    if not len(answer.log):
+        return f"{run.method} · how it was decoded is not known"
     if index >= len(answer.log):
         return f"{run.method} · text held back until the end"
     parts = [run.method, f"step {index + 1}", f"{run.tokens} token{'s' * (run.tokens != 1)}"]
