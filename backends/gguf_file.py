@@ -184,7 +184,7 @@ def read_header(file: Path) -> Header:
     first, *others = [part.header for part in read_layout(file)]
     tensors = first.tensors + sum(other.tensors for other in others)
     weight_bytes = first.weight_bytes + sum(other.weight_bytes for other in others)
-    return _checked(file, Header(first.metadata, tensors, weight_bytes))
+    return checked(file, Header(first.metadata, tensors, weight_bytes))
 
 
 def read_layout(file: Path) -> list[Layout]:
@@ -275,8 +275,12 @@ def _tensor(reader: _Reader) -> tuple[str, bytes, int, int]:
     return name, entry, reader.take("Q"), elements // block * block_bytes
 
 
-def _checked(file: Path, header: Header) -> Header:
-    """The header, if it is a language model's."""
+def checked(file: Path, header: Header) -> Header:
+    """The header, if it is a language model's.
+
+    Raises:
+        UserError: it is something else's; says what.
+    """
     what = {"mmproj": "a vision projector", "adapter": "a LoRA adapter", "imatrix": "an importance matrix"}
     kind = "mmproj" if header.architecture == "clip" else header.metadata.get("general.type", "model")
     problems: tuple[tuple[Callable[[], bool], str], ...] = (

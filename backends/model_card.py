@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from .base import UserError
 from .checkpoint import ITEM_BYTES, check_folder, header
-from .gguf_file import Header, Tensor, read_header, read_layout
+from .gguf_file import Header, Tensor, checked, read_layout
 
 MOST_CONFIG = 16_000_000
 """Bytes of a config.json; ours has 700."""
@@ -101,7 +101,7 @@ def _gguf_card(file: Path) -> Card:
     keys, values = first.cache_numbers()
     problem = ""
     try:
-        read_header(file)
+        checked(file, Header(first.metadata, len(tensors), weights))
     except UserError as error:
         problem = str(error)
     return Card(

@@ -37,6 +37,21 @@ def difference(ours: Collection[str], theirs: Collection[str]) -> int | None:
     return None
 
 
+def folder_source(folder: Path) -> bytes:
+    """What `folder_vocabulary` reads; the same bytes give the same vocabulary. The folder's name where there is nothing."""
+    for name in ("tokenizer.json", "vocab.json"):
+        file = folder / name
+        if file.is_file() and file.stat().st_size <= MOST_BYTES:
+            return name.encode() + file.read_bytes()
+    return str(folder).encode("utf-8", "surrogateescape")
+
+
+def gguf_source(layout: Layout) -> bytes:
+    """What `gguf_vocabulary` reads; the same bytes give the same vocabulary."""
+    keys = ("tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.token_type")
+    return b"".join(layout.pairs.get(key, b"") for key in keys)
+
+
 def folder_vocabulary(folder: Path) -> list[str]:
     """The text of each token of a model in a folder, by id.
 

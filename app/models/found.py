@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
@@ -14,7 +16,7 @@ from ...backends.base import UserError
 from ...backends.gguf_file import read_layout
 from ...backends.llama_library import pip_command
 from ...backends.model_card import Card, read_card
-from ...backends.vocabulary import folder_vocabulary, gguf_vocabulary
+from ...backends.vocabulary import folder_source, folder_vocabulary, gguf_source, gguf_vocabulary
 from .places import PLACES, Spot, spots
 
 
@@ -38,9 +40,15 @@ class Found:
         if self.card.problem:
             what = "This file" if self.card.backend == "llama.cpp" else "This folder"
             return self.card.problem.replace(str(self.spot.path), what)
-        if self.card.backend == "llama.cpp" and find_spec("llama_cpp") is None:
+        if self.card.backend == "llama.cpp" and not _llama_here():
             return f"It runs on llama.cpp, which is not installed: {pip_command()} installs it."
         return ""
+
+
+@cache
+def _llama_here() -> bool:
+    """Whether llama.cpp is installed. Asked for each row at each drawing, so looked up once."""
+    return find_spec("llama_cpp") is not None
 
 
 class Library:
@@ -49,6 +57,8 @@ class Library:
     def __init__(self) -> None:
         self._cards: dict[Path, tuple[tuple[int, int], Card]] = {}
         self._words: dict[Path, tuple[tuple[int, int], Words | str]] = {}
+        self._shared: dict[bytes, Words] = {}
+        """By the checksum of what they were read from: the models of a family share one."""
         self._lock = threading.Lock()
 
     def look(
@@ -92,7 +102,7 @@ class Library:
             known = self._words.get(path)
         if known is None or known[0] != state:
             try:
-                words: Words | str = Words(gguf_vocabulary(read_layout(path)[0]) if path.is_file() else folder_vocabulary(path))
+                words: Words | str = self._read_words(path)
             except UserError as error:
                 words = str(error)
             except Exception as error:  # others' files: nothing in them may end the list
@@ -103,6 +113,15 @@ class Library:
         if isinstance(known[1], str):
             raise UserError(known[1])
         return known[1]
+
+    def _read_words(self, path: Path) -> Words:
+        layout = read_layout(path)[0] if path.is_file() else None
+        source = gguf_source(layout) if layout is not None else folder_source(path)
+        digest = hashlib.blake2b(source).digest()
+        if (known := self._shared.get(digest)) is None:
+            known = Words(gguf_vocabulary(layout) if layout is not None else folder_vocabulary(path))
+            self._shared[digest] = known
+        return known
 
 
 class Words(Collection[str]):

@@ -37,7 +37,7 @@ def pair(library: Library, target: Found, draft: Found) -> Pairing:
         left, right = library.vocabulary(target.spot.path), library.vocabulary(draft.spot.path)
     except UserError as error:
         return Pairing(True, f"Whether they share a vocabulary is not known before they are loaded: {error}")
-    i = difference(left, right)
+    i = None if left is right else difference(left, right)
     if i is None:
         return Pairing(True)
     sizes = f" ({len(left):,} tokens against {len(right):,})" if len(left) != len(right) else ""
