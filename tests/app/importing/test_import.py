@@ -221,3 +221,30 @@ class OpenHistory:
 
     def __exit__(self, *_: object) -> None:
         self.store.close()
+
+
+async def test_a_run_of_an_imported_answer_says_that_its_steps_are_not_known(
+    bring: Bring, history: Path, write: Write, make_chat: Any, engine: Any
+) -> None:
+    from specchat.app.export.look import told
+    from specchat.app.history.keeping import find
+    from specchat.app.inspection import inspect, verdict
+
+    bring(write("x", talk(1)))
+    opened = find("Which lamp")
+    assert not isinstance(opened, str)
+    answer = opened.transcript.answers()[0]
+    assert "how it was decoded is not known" in told(answer, 0)
+    looked = inspect(answer, 0, answer.pieces)
+    assert "came without its steps" in verdict(looked)[0][0].text
+    chat = make_chat()
+    async with chat.run_test(size=(100, 30)) as pilot:
+        engine.loaded()
+        await pilot.pause()
+        chat.keeping.resume(opened)
+        await pilot.pause()
+        await pilot.press("f7")
+        await pilot.pause()
+        assert "without its steps" in "".join(
+            segment.text for strip in chat.screen._compositor.render_strips() for segment in strip
+        )
