@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from secrets import randbelow
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +133,7 @@ class Varying:
             return wish
         asked = {key: value for key, value in answer.asked.items() if key in wish}
         try:
-            Sampling(**asked["sampling"])
+            asked["sampling"] = asdict(Sampling(**asked["sampling"]))
         except (TypeError, UserError):  # of another version
             asked.pop("sampling")
         if asked["method"] not in dialogue.methods:

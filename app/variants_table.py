@@ -51,7 +51,7 @@ def name_of(answer: Answer, among: Sequence[Answer] = ()) -> str:
             parts.append(f"temp {temperature:g}")
         # Without a temperature a seed is of no use.
         if temperature and len({_sampling(each, "seed") for each in known}) > 1:
-            parts.append(f"seed {_sampling(answer, 'seed'):g}")
+            parts.append(f"seed {_sampling(answer, 'seed'):.0f}")
         if len({each.asked.get("model") for each in known}) > 1:
             parts.append(f"on {model}")
     return one_line(" ".join(part for part in parts if part))

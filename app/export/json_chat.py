@@ -59,6 +59,8 @@ def chat_json(chat: SavedChat) -> Iterator[str]:
 def answer_json(answer: Answer, pieces: Pieces, more: dict[str, Any]) -> Iterator[str]:
     """An answer as an object, after some fields of the caller's; `pieces` are the token texts."""
     head = {**more, "method": answer.method, "label": answer.label, "reason": answer.reason}
+    if answer.asked:
+        head["asked"] = answer.asked
     head["figures"] = figures_body(answer.figures)
     yield dump(head)[:-1] + ', "runs": ['
     steps = min(len(answer.log), len(answer.runs))
@@ -174,7 +176,16 @@ def read_answer(entry: Table) -> Answer:
             raise Wrong(f"{pieces.place} has {key!r}, which is no token's number")
         known[int(key)] = pieces.text(key)
     answer.pieces = SomePieces(known)
+    answer.asked = asked_of(entry.data.get("asked"))
     return answer
+
+
+def asked_of(value: Any) -> dict[str, Any]:
+    """What an answer was asked with; nothing where that is not known, or not as it must be."""
+    kinds = {"model": str, "method": str, "settings": dict, "sampling": dict, "accept": str, "stop": list}
+    if not isinstance(value, dict) or not all(isinstance(value.get(name), kind) for name, kind in kinds.items()):
+        return {}
+    return value if isinstance(value.get("max_tokens"), int | None) else {}
 
 
 def _step(run: Table) -> StepRecord:

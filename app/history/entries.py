@@ -11,7 +11,7 @@ from time import sleep
 from typing import Any
 
 from ..cells import one_line
-from ..export.json_chat import dump, pieces_body, read_answer, run_body
+from ..export.json_chat import asked_of, dump, pieces_body, read_answer, run_body
 from ..export.reading import Table, Wrong
 from ..pieces import Pieces
 from ..transcript import Answer, Entry, Notice, Prompt
@@ -96,15 +96,11 @@ def read_entry(row: tuple[Any, ...], parts: Iterable[bytes]) -> tuple[Entry, boo
 
 
 def _asked(text: Any) -> dict[str, Any]:
-    """What an answer was asked with; nothing where that is not known or not as it must be."""
+    """What an answer was asked with, out of its column."""
     try:
-        asked = json.loads(text)
+        return asked_of(json.loads(text))
     except (ValueError, TypeError, RecursionError):
         return {}
-    kinds = {"model": str, "method": str, "settings": dict, "sampling": dict, "accept": str, "stop": list}
-    if not isinstance(asked, dict) or not all(isinstance(asked.get(name), kind) for name, kind in kinds.items()):
-        return {}
-    return asked if isinstance(asked.get("max_tokens"), int | None) else {}
 
 
 ROW = "kind, text, severity, method, label, reason, figures, asked"

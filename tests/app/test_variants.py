@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from specchat.app.export.json_chat import asked_of, chat_json, read_chat
+from specchat.app.export.record import capture
 from specchat.app.transcript import Answer, Notice, Prompt
 from specchat.backends.base import UserError
 
@@ -319,6 +321,43 @@ async def test_notices_between_do_not_hide_a_variant(make_chat: Make, engine: An
         for expected in ("First", "Second", "Second!"):
             await pilot.press("alt+right")
             assert talk(app)[0] == expected
+
+
+async def test_an_exported_answer_can_be_asked_for_again(make_chat: Make, engine: Any, make_steps: Make, tmp_path: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.commands.run("/set temperature=0.7 seed=5")
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        path = tmp_path / "chat.json"
+        path.write_text("".join(chat_json(capture(app.dialogue))))
+        asked = app.dialogue.transcript.answers()[0].asked
+        app.show_chat(read_chat(path).transcript)
+        assert app.dialogue.transcript.answers()[0].asked == asked
+        app.commands.run("/set temperature=0 seed=0")
+        app.commands.run("/regenerate")
+        assert (engine.asked.sampling["temperature"], engine.asked.sampling["seed"]) == (0.7, 5)
+
+
+async def test_what_another_version_asked_with_is_asked_with_as_far_as_it_goes(
+    make_chat: Make, engine: Any, make_steps: Make
+) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        asked = app.dialogue.transcript.answers()[0].asked
+        asked |= {"method": "telepathy", "sampling": {"seed": 4}, "mood": "good"}
+        app.commands.run("/regenerate")
+        assert (engine.asked.method, engine.asked.sampling["seed"], engine.asked.sampling["top_p"]) == ("lookup", 4, 1.0)
+        await answer(app, pilot, engine, make_steps, "One.")
+        app.dialogue.transcript.answers()[0].asked["sampling"] = {"temperature": "warm"}
+        app.commands.run("/regenerate")
+        assert engine.asked.sampling["temperature"] == 0.0
+
+
+@pytest.mark.parametrize("asked", [None, 5, {}, {"model": "m"}, {"method": ["x"], "settings": 3}])
+def test_what_an_answer_was_asked_with_may_be_anything(asked: Any) -> None:
+    assert asked_of(asked) == {}
 
 
 async def test_what_cannot_be_done_is_said(make_chat: Make, engine: Any, make_steps: Make) -> None:
