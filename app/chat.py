@@ -403,6 +403,7 @@ def run_chat(
     try:
         app.run()
     finally:
+        app.models.close()
         for sentence in app.keeping.close():
             print(f"specchat: {sentence}", file=sys.stderr)
     return app.return_code or 0
