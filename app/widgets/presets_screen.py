@@ -59,7 +59,9 @@ class PresetsScreen(ModalScreen[None]):
     """
     AUTO_FOCUS = "#presets-input"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, key.action, key.what, show=False, priority=True, id=key.id, tooltip=key.what) for key in PRESETS
+        # What is typed fast goes through the box first: this key must not overtake it.
+        Binding(key.keys, key.action, key.what, show=False, priority=key.id != "presets_use", id=key.id, tooltip=key.what)
+        for key in PRESETS
     ]
 
     def __init__(self) -> None:
@@ -217,6 +219,11 @@ class PresetsScreen(ModalScreen[None]):
 
     @on(OptionList.OptionSelected)
     def _clicked(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self.action_choose()
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.action_choose()
 

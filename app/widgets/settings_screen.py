@@ -60,7 +60,9 @@ class SettingsScreen(ModalScreen[None]):
     """
     AUTO_FOCUS = "#settings-input"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, key.action, key.what, show=False, priority=True, id=key.id, tooltip=key.what) for key in SETTINGS
+        # What is typed fast goes through the box first: this key must not overtake it.
+        Binding(key.keys, key.action, key.what, show=False, priority=key.id != "settings_change", id=key.id, tooltip=key.what)
+        for key in SETTINGS
     ]
 
     def __init__(self, query: str = "") -> None:
@@ -167,6 +169,11 @@ class SettingsScreen(ModalScreen[None]):
         event.stop()
         if self._changing is None:
             self.action_choose()
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.action_choose()
 
     def on_click(self, event: events.Click) -> None:
         """A click outside closes."""

@@ -52,7 +52,9 @@ class TextScreen(ModalScreen[str | None]):
     """
     AUTO_FOCUS = "TextArea"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, key.action, key.what, show=False, priority=True, id=key.id, tooltip=key.what) for key in TEXT
+        # What is typed fast goes through the box first: this key must not overtake it.
+        Binding(key.keys, key.action, key.what, show=False, priority=key.id != "text_keep", id=key.id, tooltip=key.what)
+        for key in TEXT
     ]
 
     def __init__(self, title: str, text: str, about: str, check: Callable[[str], None] | None = None) -> None:

@@ -1,0 +1,99 @@
+"""Settings and presets in a real terminal: what is set is in the file, what is in the file is seen, a chat keeps its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .terminal import Terminal
+
+SPECCHAT = str(Path(sys.executable).parent / "specchat")
+ALT_I, ALT_O, ALT_P, CTRL_D, CTRL_Q, CTRL_S = "\x1bi", "\x1bo", "\x1bp", "\x04", "\x11", "\x13"
+ENTER, ESCAPE, TAB = "\r", "\x1b", "\t"
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {
+        "HOME": str(tmp_path),
+        "SPECCHAT_CONFIG": str(tmp_path / "config"),
+        "SPECCHAT_DATA": str(tmp_path / "data"),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+    }
+
+
+def until(true: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_what_is_set_on_the_screen_is_in_the_file_and_the_other_way_round(env: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "config" / "settings.toml"
+    file.parent.mkdir()
+    file.write_text("# mine\n[sampling]\nseed = 3\n")
+    with Terminal([SPECCHAT], env=env) as terminal:
+        terminal.wait("ready", 60)
+        terminal.send(ALT_O)
+        terminal.wait("Settings · every model", 20)
+        terminal.send("max_tok")
+        terminal.wait("max_tokens", 20)
+        terminal.send(ENTER)
+        terminal.wait("enter keep", 20)
+        terminal.send("-1" + ENTER)
+        terminal.wait("must be at least 1, not -1", 20)
+        terminal.send("\x7f\x7f")
+        terminal.wait("max_tokens: nothing", 20)
+        terminal.send("5" + ENTER)
+        terminal.wait("it counts from the next answer on", 20)
+        until(lambda: file.read_text() == "# mine\nmax_tokens = 5\n\n[sampling]\nseed = 3\n")
+        subprocess.run([SPECCHAT, "config", "set", "max_tokens", "8"], check=True, env={**env, "PATH": "/usr/bin:/bin"})
+        terminal.wait(lambda text: any("max_tokens" in row and " 8 " in row for row in text.splitlines()), 20)
+        terminal.send(ESCAPE)
+        terminal.wait("Search in the settings", 20)
+        terminal.send(ESCAPE)
+        terminal.wait("Ask something", 20)
+        terminal.send("How does prompt lookup work?" + ENTER)
+        terminal.wait("token limit", 60)
+
+
+@pytest.mark.slow
+def test_a_chat_keeps_its_system_prompt_and_what_its_preset_set(env: dict[str, str], tmp_path: Path) -> None:
+    with Terminal([SPECCHAT], env=env) as terminal:
+        terminal.wait("ready", 60)
+        terminal.send(ALT_I)
+        terminal.wait("System prompt", 20)
+        terminal.send("Be brief.")
+        terminal.wait("Be brief.", 20)
+        terminal.send(CTRL_S)
+        terminal.wait("The system prompt is now", 20)
+        terminal.send("/set max_tokens=4 seed=9" + ENTER)
+        terminal.wait("max_tokens=4", 20)
+        terminal.send("/preset save short" + ENTER)
+        terminal.wait("Saved as preset short", 20)
+        terminal.send("How does prompt lookup work?" + ENTER)
+        terminal.wait("token limit", 60)
+        terminal.send(CTRL_Q)
+        assert terminal.process.wait(20) == 0
+    text = (tmp_path / "config" / "presets" / "short.toml").read_text()
+    assert 'system = "Be brief."' in text
+    assert "max_tokens = 4" in text
+    with Terminal([SPECCHAT, "--continue"], env=env) as terminal:
+        terminal.wait("token limit", 60)
+        terminal.send(ALT_O)
+        terminal.wait("Settings · every model", 20)
+        terminal.send("max_tokens")
+        terminal.wait("this chat", 20)
+        terminal.send(ESCAPE)
+        terminal.wait("Search in the settings", 20)
+        terminal.send(ESCAPE)
+        terminal.wait("Ask something", 20)
+        terminal.send(ALT_I)
+        terminal.wait("Be brief.", 20)
