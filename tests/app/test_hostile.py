@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import fields
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -30,14 +31,18 @@ from specchat.app.export.record import SavedChat
 from specchat.app.export.svg import chat_svg
 from specchat.app.harmless import Harmless, harmless
 from specchat.app.history.chats import ChatRow, Found
+from specchat.app.models.rows import offer_rows
+from specchat.app.models.telling import lines, of_offer
 from specchat.app.notify import sequence
 from specchat.app.output import Notes, Output
+from specchat.app.presets import Preset
 from specchat.app.themes import load_themes
 from specchat.app.transcript import Answer, Notice, Prompt, Transcript
 from specchat.app.widgets.blocks import Block
 from specchat.app.widgets.chat_list import ChatList
 from specchat.app.widgets.line_view import cut, ends, line, paragraph
 from specchat.app.widgets.markdown_rows import markdown_rows
+from specchat.backends.hub_listing import Offer, Repository
 from specchat.engine.messages import StepRecord
 
 from .hostile import CASES, CELLS, TEXTS, calm
@@ -296,6 +301,35 @@ def test_towers_of_joiners_and_marks_do_not_take_for_ever() -> None:
         block.update()
         assert all(calm(block.row(index).text) for index in range(block.height))
         assert cell_len(fit(one_line(tower), 20)) <= 20
+
+
+@CASES
+@given(TEXTS, TEXTS, st.integers(0, 10**12), st.integers(8, 90))
+def test_what_the_hub_answers_is_shown_as_text(name: str, other: str, size: int, cells: int) -> None:
+    offers = tuple(
+        Offer(f"{name}:{other}", kind, other, (name, other), size, size, size // 2) for kind in ("gguf", "safetensors")
+    )
+    for repository in (
+        Repository(name, other, other, size, size, 1, True, offers),
+        Repository(name, other, name, remark=other),
+    ):
+        for row in offer_rows(repository, None, {}, {}):
+            shown = [getattr(row, field.name) for field in fields(row) if field.name != "key"]
+            parts = [part for value in shown for part in (value if isinstance(value, tuple) else (value,))]
+            assert all(calm(part) for part in parts if isinstance(part, str))
+    for offer in offers:
+        sentences = of_offer(Repository(name, other, gated=True), offer, None, {})
+        for text, _ in lines(sentences, cells, 9):
+            assert calm(text)
+            assert cell_len(text) <= cells
+
+
+@CASES
+@given(TEXTS, TEXTS)
+def test_presets_are_shown_as_text(name: str, text: str) -> None:
+    values = {"system": text, "stop": (text, name), "sampling.temperature": 0.5, "method": text}
+    assert calm(Preset(name, values).summary)
+    assert calm(Preset(name, {}, text).summary)
 
 
 def test_themes_of_hostile_names_are_listed_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
