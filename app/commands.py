@@ -130,7 +130,8 @@ class Commands:
         dialogue = self.chat.dialogue
         if dialogue.busy:
             raise UserError("An answer is being written: stop it with esc, then load another model.")
-        dialogue.load_model(spec)
+        dialogue.load_model(spec, backend=self.chat.models.backend_for(spec))
+        self.chat.models.remember(spec)
         self.chat.stir()
         self.chat.changed()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...backends.base import UserError
+from ...backends.loading import BUILTIN, BUILTIN_DRAFT
 from .amounts import size_of
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ class Models:
         self.remember(spec)
         self.chat.stir()
         self.chat.changed()
+
+    def backend_for(self, spec: str) -> str:
+        """The runtime that a name is loaded on: the setting's for the built-in models, which come for both; others have one."""
+        return self.chat.settings.backend if spec in (BUILTIN, BUILTIN_DRAFT) else "auto"
 
     def remember(self, spec: str) -> None:
         """Keep the name of a model on the disk for the list of those that were used lately."""

@@ -311,6 +311,15 @@ async def test_enter_loads(
         assert pilot.app.dialogue.phase == "loading"
 
 
+async def test_a_runtime_chosen_for_the_built_in_model_is_no_other_ones(make_chat: Make, engine: Any, home: Path) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await browse(pilot, engine)
+        await goto(pilot, "builtin · llama.cpp")
+        await pilot.press("enter")
+        pilot.app.commands.run("/model some/folder")
+        assert [load.backend for load in loads(engine)] == ["llama.cpp", "auto"]
+
+
 async def test_a_draft_model_is_loaded_with_its_target(make_chat: Make, engine: Any, home: Path) -> None:
     async with make_chat().run_test(size=(100, 30)) as pilot:
         await browse(pilot, engine)
