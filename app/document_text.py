@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 MEMORY_BYTES = 2_000_000_000
-"""Most address space of the process (where the system limits it): 100 MB of XML take lxml about half of that."""
+"""Most address space of the process (where the system limits it): 95 MB of XML take lxml 650 MB."""
 
 UNPACKED_BYTES = 300_000_000
 """Most that an office file may unpack to, pictures included."""
@@ -91,24 +91,69 @@ def _opened(reader: Any) -> bool:
     return False
 
 
+_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_LEFT_OUT = {f"{_W}{name}" for name in ("pPr", "rPr", "sectPr", "del", "moveFrom", "instrText")} | {
+    "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+}
+"""What is no text, was taken out, or stands there a second time for old programs."""
+_SIGNS = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
+
+
 def docx(path: Path, text: Text) -> str:
     """The paragraphs and tables of a Word file, in order."""
     document = _library("docx").Document(str(path))
-    for block in document.iter_inner_content():
-        if hasattr(block, "rows"):
-            for row in block.rows:
-                # A merged cell is there once for each that it took the place of.
-                text.add(_row([cell.text for cell in {id(cell._tc): cell for cell in row.cells}.values()]))
-            text.add("")
-            continue
-        style = (block.style.name if block.style is not None else "") or ""
-        mark = "- " if style.startswith("List") else ""
-        if style.startswith("Heading") and style[-1:].isdigit():
-            mark = "#" * int(style[-1]) + " "
-        elif style == "Title":
-            mark = "# "
-        text.add(mark + block.text if block.text.strip() else "")
+    # The library opens the file; its own way through a text takes time with the square of the paragraphs.
+    _written(document.element.body, {style.style_id: style.name or "" for style in document.styles}, text)
     return ""
+
+
+def _written(parent: Any, styles: dict[str, str], text: Text) -> None:
+    """The blocks in an element of a Word file."""
+    for element in parent:
+        match element.tag:
+            case tag if tag == f"{_W}p":
+                _paragraph(element, styles, text)
+            case tag if tag == f"{_W}tbl":
+                for row in _those(element, "tr"):
+                    text.add(_row([_inner(cell) for cell in _those(row, "tc")]))
+                text.add("")
+            case tag if tag not in _LEFT_OUT:  # content controls and the like
+                _written(element, styles, text)
+
+
+def _paragraph(element: Any, styles: dict[str, str], text: Text) -> None:
+    named = element.find(f"{_W}pPr/{_W}pStyle")
+    style = styles.get(named.get(f"{_W}val", ""), "") if named is not None else ""
+    listed = style.startswith("List") or element.find(f"{_W}pPr/{_W}numPr") is not None
+    mark = "- " if listed else "# " if style == "Title" else ""
+    if style.startswith("Heading") and style[-1:].isdigit():
+        mark = "#" * int(style[-1]) + " "
+    line = _inner(element)
+    text.add(mark + line if line.strip() else "")
+
+
+def _those(parent: Any, name: str) -> Iterator[Any]:
+    """Rows of a table or cells of a row, those in content controls among them; not those of a table in a cell."""
+    for element in parent:
+        if element.tag == f"{_W}{name}":
+            yield element
+        elif element.tag in (f"{_W}sdt", f"{_W}sdtContent", f"{_W}ins"):
+            yield from _those(element, name)
+
+
+def _inner(element: Any) -> str:
+    """The text of a paragraph or a cell."""
+    parts = []
+    for child in element:
+        if child.tag == f"{_W}t":
+            parts.append(child.text or "")
+        elif child.tag in _SIGNS:
+            parts.append(_SIGNS[child.tag])
+        elif child.tag not in _LEFT_OUT:
+            parts.append(_inner(child))
+            if child.tag == f"{_W}p":
+                parts.append("\n")
+    return "".join(parts)
 
 
 def xlsx(path: Path, text: Text) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -51,6 +52,19 @@ def docx(path: Path) -> Path:
         table.cell(i // 2, i % 2).text = text
     document.add_paragraph("The fog came.")
     document.save(str(path))
+    return path
+
+
+def worded(path: Path, body: str) -> Path:
+    """A Word file with this in its body."""
+    document = docx(path).read_bytes()
+    with zipfile.ZipFile(io.BytesIO(document)) as source, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            data = source.read(name)
+            if name == "word/document.xml":
+                start, end = data.index(b"<w:body>") + len("<w:body>"), data.index(b"<w:sectPr")
+                data = data[:start] + body.encode() + data[end:]
+            target.writestr(name, data)
     return path
 
 

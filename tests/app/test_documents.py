@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import tomllib
 from pathlib import Path
 
@@ -49,6 +50,31 @@ def test_a_word_file(tmp_path: Path) -> None:
     assert text_of(office.docx(tmp_path / "a.docx")) == (
         "# The lighthouse\nThe lamp was lit at six o'clock.\n- oil\nhour | who\nsix | Ada and Ben\n\nThe fog came.\n"
     )
+
+
+def test_what_a_word_file_may_have_in_its_paragraphs(tmp_path: Path) -> None:
+    body = (
+        "<w:p><w:r><w:t>The </w:t></w:r><w:ins><w:r><w:t>lamp</w:t></w:r></w:ins>"
+        "<w:del><w:r><w:delText>fire</w:delText></w:r></w:del>"
+        "<w:hyperlink><w:r><w:tab/><w:t>was</w:t><w:br/><w:t>lit</w:t></w:r></w:hyperlink></w:p>"
+        "<w:sdt><w:sdtContent><w:p><w:pPr><w:tabs><w:tab/></w:tabs><w:numPr/></w:pPr><w:r><w:t>oil</w:t></w:r></w:p>"
+        "</w:sdtContent></w:sdt><w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p>"
+        "<w:tbl><w:tr><w:tc><w:p><w:r><w:t>in</w:t></w:r></w:p></w:tc></w:tr></w:tbl>"
+        "</w:tc><w:tc><w:p><w:r><w:t>b</w:t></w:r></w:p></w:tc></w:tr></w:tbl>"
+    )
+    assert text_of(office.worded(tmp_path / "a.docx", body)) == "The lamp\twas\nlit\n- oil\na in | b\n"
+
+
+def test_long_texts_take_time_with_their_length_alone(tmp_path: Path) -> None:
+    paragraph = "<w:p><w:r><w:t>The keeper lit the lamp at six.</w:t></w:r></w:p>"
+    times = []
+    for count in (5_000, 20_000):
+        path = office.worded(tmp_path / f"{count}.docx", paragraph * count)
+        start = time.process_time()
+        found = document_text.read(path, 10**7)
+        times.append(time.process_time() - start)
+        assert found["text"].count("keeper") == count
+    assert times[1] < 10 * times[0]  # 16 times with the square
 
 
 def test_an_excel_file(tmp_path: Path) -> None:
