@@ -59,7 +59,9 @@ def continued(settings: Settings, opened: OpenedChat, given: Mapping[str, Any] |
         model, options = settings.model, {name: getattr(settings, name) for name in LOADED_WITH}
     layers = layers_of(settings)
     asked = {**given, **(layers.preset if "preset" in given else {})}
-    values = {key: value for key, value in own_values(opened).items() if key not in asked}
+    # A system prompt that was set is for chats to come; this one has its own in its transcript.
+    system = {key: value for key, value in layers.chat.items() if key == "system"}
+    values = system | {key: value for key, value in own_values(opened).items() if key not in asked}
     found = replace(layers, chat=values, model=model).settings()
     loading = {name: options.get(name, getattr(Settings(), name)) for name in LOADED_WITH if name not in given}
     return replace(found, model=model, **loading)
@@ -70,6 +72,7 @@ def go_on(chat: SpecchatApp, opened: OpenedChat) -> None:
     one that is loaded stays, and a notice says why."""
     dialogue, system = chat.dialogue, opened.transcript.system
     settings = continued(chat.settings, opened)
+    chat.configuring.opening()
     chat.settings = settings
     chat.apply_settings()
     dialogue.transcript.system = system  # its own, whatever a model's defaults say
