@@ -213,7 +213,8 @@ class SpecchatApp(App[None]):
         dialogue.accept = settings.accept
         dialogue.sampling, dialogue.max_tokens, dialogue.stop = settings.sampling, settings.max_tokens, settings.stop
         if settings.system != self._system:  # a chat that was opened has its own until another one is set
-            dialogue.transcript.system = self._system = settings.system
+            self._system = settings.system
+            dialogue.transcript.system = settings.system or None
 
     def tell(self, text: str, severity: Literal["information", "warning", "error"] = "information") -> None:
         """Say something beside the chat."""
@@ -341,9 +342,11 @@ class SpecchatApp(App[None]):
             if dialogue.answer is not None:
                 dialogue.answer.finish("cancelled")
             dialogue.clear()
-            dialogue.transcript.system = self._system
+            self.configuring.fresh()
+            dialogue.transcript.system = self._system or None
             self.tell("New chat. Pressed again here, the key brings the last one back.")
         elif self._previous.entries:
+            self.configuring.back()
             dialogue.transcript = self._previous
         self.chat_screen.view.show(dialogue.transcript)
         self.changed()

@@ -38,6 +38,8 @@ class Configuring:
         """The keys in force. The screen holds it too, so it is changed in place."""
         self.undo: list[dict[str, Any]] = []
         """What takes changes of the file back, the last one at the end."""
+        self._home: Mapping[str, Any] | None = {} if layers.chat else None  # what was set before a saved chat was opened
+        self._left: Mapping[str, Any] = {}
         self._model = chat.dialogue.model
         self._methods: dict[str, str] = {}  # by model: the method in force when it was left
         self._news: Read | None = None
@@ -78,6 +80,24 @@ class Configuring:
         self.use(replace(layers, chat={**layers.chat, **values}))
         if "system" in values:
             self.chat.dialogue.transcript.system = values["system"] or None
+
+    def opening(self) -> None:
+        """A saved chat is opened, with what it has of its own in the place of what was set."""
+        if self._home is None:
+            self._home = self.layers.chat
+
+    def fresh(self) -> None:
+        """A new chat is begun: what belongs to a chat that was opened goes with that."""
+        self._left = self.layers.chat
+        if self._home is not None:
+            home, self._home = self._home, None
+            self.use(replace(self.layers, chat=home))
+
+    def back(self) -> None:
+        """The chat before is brought back, with its own."""
+        if self._left != self.layers.chat:
+            self._home = self.layers.chat
+            self.use(replace(self.layers, chat=self._left))
 
     def use(self, layers: Layers) -> None:
         """Put these layers in force; what can change during a chat changes at once."""

@@ -445,3 +445,29 @@ def test_pictures(
 
 def test_the_folder_of_the_person_who_runs_the_tests_is_not_touched() -> None:
     assert "pytest" in os.environ["SPECCHAT_DATA"]
+
+
+async def test_what_an_opened_chat_was_set_to_stays_with_it(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.commands.run("/set temperature=0.9 max_tokens=7")
+        app.commands.run("/system Rhyme.")
+        await say(app, pilot, engine, make_steps, "First")
+        app.new_chat()
+        app.commands.run("/set temperature=0.1 max_tokens=99")
+        app.commands.run('/system ""')
+        await say(app, pilot, engine, make_steps, "Second")
+        await browse(app, pilot)
+        await press(pilot, "down", "enter")
+        await say(app, pilot, engine, make_steps, "More")
+        assert (engine.asked.sampling["temperature"], engine.asked.max_tokens) == (0.9, 7)
+        assert engine.asked.messages[0]["content"] == "Rhyme."
+        app.new_chat()
+        await say(app, pilot, engine, make_steps, "Third")
+        assert (engine.asked.sampling["temperature"], engine.asked.max_tokens) == (0.1, 99)
+        assert engine.asked.messages[0] == {"role": "user", "content": "Third"}
+        app.new_chat()
+        app.new_chat()
+        assert app.dialogue.transcript.entries[0].text == "Third"
+        assert app.dialogue.max_tokens == 99
