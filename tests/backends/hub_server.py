@@ -121,11 +121,14 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(200, data, **names)
         if hub.busy:
             return self.answer(hub.busy.pop(0))
-        with suppress(ConnectionError):  # a client that has been stopped
-            self.body(data, names)
+        return self.body(data, names)
 
     def body(self, data: bytes, names: dict[str, str]) -> None:
         """A large file, or the asked part of it, as far as the faults let it through."""
+        with suppress(ConnectionError):  # a client that has been stopped
+            self.send(data, names)
+
+    def send(self, data: bytes, names: dict[str, str]) -> None:
         hub, begin, end = self.hub, 0, len(data)
         span = self.headers.get("Range", "")
         if span and hub.ranges:
