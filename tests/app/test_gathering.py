@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from specchat.app import attachments, documents
+from specchat.app import documents
 from specchat.backends.base import UserError
 from specchat.engine.messages import Generate
 
@@ -84,7 +84,7 @@ def held(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Event:
                 raise UserError("Reading slow.pdf was given up.")
         return documents.Extracted("The lamp.\n")
 
-    monkeypatch.setattr(attachments.documents, "extract", extract)
+    monkeypatch.setattr(documents, "extract", extract)
     return go
 
 
