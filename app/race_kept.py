@@ -143,7 +143,8 @@ class KeptRaces:
 
     def left(self, race: Race) -> None:
         """A race is no longer on the screen: it becomes a line of the chat, if it is a new one and a lane came through."""
-        if (isinstance(race, KeptRace) and race.kept is not None) or not any(racer.through and racer.tokens for racer in race.racers):
+        known = isinstance(race, KeptRace) and race.kept is not None
+        if known or not any(racer.through and racer.tokens for racer in race.racers):
             return
         record, transcript = race.record(), self.chat.dialogue.transcript
         entries, messages = [racer.entry for racer in race.racers], race.messages

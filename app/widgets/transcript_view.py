@@ -21,11 +21,11 @@ from textual.strip import Strip
 from ..colouring import Way, effective
 from ..keymap import INSPECT
 from ..transcript import Answer, Transcript
-from ..variants_table import badge
 from .blocks import MARK, Block
 from .inspecting import Inspecting, Move
 from .marking import Marking
 from .row_painter import RowPainter
+from .variants_view import block_of, step_at
 
 MEASURE = 100
 """Longest line in cells: longer ones are hard to read, so a wide terminal gets margins instead."""
@@ -146,16 +146,6 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
             self.scroll_to(y=min(y, self.max_scroll_y), animate=False, immediate=True, force=True)
         self.refresh()
 
-    def _block(self, index: int) -> Block:
-        """The entry at `index`, with what there is beside it."""
-        entries, variants = self.transcript.entries, self.transcript.variants
-        fork = variants.of(entries, index) if variants else None
-        if fork is None or len(fork.ends) < 2:
-            return Block(entries[index], self._cells)
-        if isinstance(entries[index], Answer):
-            return Block(entries[index], self._cells, answers=variants.answers(entries, index))
-        return Block(entries[index], self._cells, badge(fork.at, len(fork.ends)))
-
     def update_text(self) -> None:
         """Take in what the transcript gained."""
         if not self._cells:
@@ -164,7 +154,7 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         changed: int | None = None
         for index in range(self._open, len(entries)):
             if index == len(self._blocks):
-                self._blocks.append(self._block(index))
+                self._blocks.append(block_of(self.transcript, index, self._cells))
                 self._tops.append(0)
                 first: int | None = 0
                 self._blocks[index].update()
@@ -401,8 +391,9 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def on_click(self, event: events.Click) -> None:
         """Keep to the run that was clicked; a second click on it lets it go. The sign of variants goes to the next one."""
-        if (turned := self._turned(event)) is not None:
-            self.post_message(turned)
+        place = self.row_at(event.y + self.scroll_offset.y)
+        if place is not None and (step := step_at(self._blocks[place[0]], place[1], event.x - self.margin)):
+            self.post_message(self.Turned(place[0], step))
             return
         spot = self.cursor.at(event.x, event.y)
         if event.chain > 1 or self.text_selection is not None or spot is None:
@@ -411,20 +402,6 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
             self.cursor.stop()
         else:
             self.cursor.start(spot)
-
-    def _turned(self, event: events.Click) -> Turned | None:
-        """What a click on a sign of variants asks for."""
-        place = self.row_at(event.y + self.scroll_offset.y)
-        if place is None:
-            return None
-        row = self._blocks[place[0]].row(place[1])
-        if row.kind == "variants" and row.first:
-            start, sign = self.margin, row.pieces[0].text
-        else:
-            start, sign = self.margin + self._cells - len(row.badge), row.badge
-        if not sign or not start <= event.x < start + len(sign):
-            return None
-        return self.Turned(place[0], -1 if event.x < start + len(sign) // 2 else 1)
 
     def on_blur(self) -> None:
         """The focus has gone elsewhere, not just the terminal's."""
