@@ -132,7 +132,8 @@ class Configuring:
             self.keymap.clear()
             self.keymap.update(after.keymap)
             chat.set_keymap(dict(after.keymap))
-            chat.chat_screen.query_one("#keys").refresh()
+            for id in ("#keys", "#status", "#panel"):
+                chat.chat_screen.query_one(id).refresh()
 
     def look(self) -> None:
         """Give a model that has been asked for its own defaults."""

@@ -6,6 +6,7 @@ most keys. None is a bare letter, digit or space: those always type.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -197,6 +198,8 @@ GROUPS = {
 
 ALL = tuple(key for keys in GROUPS.values() for key in keys)
 
+_DEFAULTS = {key.id: key.keys for key in ALL}
+
 _SIGNS = {
     **{"escape": "esc", "pageup": "pgup", "pagedown": "pgdn"},
     **{"plus": "+", "minus": "-", "equals_sign": "=", "question_mark": "?"},
@@ -211,6 +214,16 @@ def display(keys: str) -> str:
     if key.startswith("ctrl+") and len(key) == 6:
         return f"^{key[-1]}"
     return _key(key)
+
+
+def shown_keys(id: str, keymap: Mapping[str, str]) -> str:
+    """A binding's first key as the bar shows it.
+
+    Args:
+        id: of the binding.
+        keymap: binding id → keys, where not the default.
+    """
+    return display(keymap.get(id) or _DEFAULTS[id])
 
 
 def spell(keys: str) -> str:

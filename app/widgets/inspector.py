@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ..inspection import Parts, Role, inspect
 from ..inspection_rows import inspection_rows, strip_rows
-from ..keymap import INSPECT, display
+from ..keymap import shown_keys
 from ..pieces import Pieces
 from ..transcript import Answer
 from .line_view import PAD, Line, LineView
@@ -35,12 +35,14 @@ class Inspector(LineView, can_focus=False):
 
     def __init__(self, keymap: Mapping[str, str], *, id: str | None = None) -> None:
         super().__init__(id=id)
-        names = {key.id: display(keymap.get(key.id, key.keys)) for key in INSPECT}
-        back = display(keymap.get("cancel", "escape"))
-        moves = "".join(names[f"inspect_{name}"] for name in ("previous", "next", "above", "below"))
-        self.keys = f"{moves} other runs · {back} back"
-        """What the keys do."""
+        self._keymap = keymap
         self._shown: tuple[object, ...] = ()
+
+    @property
+    def keys(self) -> str:
+        """What the keys do."""
+        moves = "".join(shown_keys(f"inspect_{name}", self._keymap) for name in ("previous", "next", "above", "below"))
+        return f"{moves} other runs · {shown_keys('cancel', self._keymap)} back"
 
     def tell(self, answer: Answer, index: int, pieces: Pieces, margin: int, width: int, height: int, *, by_keys: bool) -> None:
         """Tell about a run.

@@ -14,7 +14,7 @@ from textual.widget import Widget
 
 from ..colouring import Way, effective
 from ..dialogue import Dialogue, Method
-from ..keymap import CHAT, display
+from ..keymap import shown_keys
 from ..transcript import Answer
 from .line_view import Line, LineView
 from .method_page import method_lines
@@ -39,7 +39,7 @@ class PanelBar(Widget):
     """The pages' names; each can be clicked.
 
     Args:
-        key: what the key that goes through them is called.
+        keymap: binding id → keys, where not the default.
     """
 
     DEFAULT_CSS = """
@@ -50,9 +50,9 @@ class PanelBar(Widget):
     }
     """
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, keymap: Mapping[str, str]) -> None:
         super().__init__()
-        self._key = key
+        self._keymap = keymap
         self.page = ""
 
     def render(self) -> Content:
@@ -64,7 +64,9 @@ class PanelBar(Widget):
             for page in PAGES
         ]
         left = Content("").join(tabs)
-        right = Content.assemble((self._key, "bold $primary"), (" close" if self.page == PAGES[-1] else " next", "$quiet"))
+        right = Content.assemble(
+            (shown_keys("panels", self._keymap), "bold $primary"), (" close" if self.page == PAGES[-1] else " next", "$quiet")
+        )
         gap = self.size.width - left.cell_length - right.cell_length
         return Content.assemble(left, " " * gap, right) if gap > 0 else left
 
@@ -91,10 +93,9 @@ class SidePanel(Vertical):
         self.colouring: Way = "cycle"
         """How the transcript tells runs apart."""
         self._transcript = dialogue.transcript
-        defaults = {key.id: key.keys for key in CHAT}
-        self._keys = {name: display(keymap.get(name, keys)) for name, keys in defaults.items()}
+        self._keymap = keymap
         self._tallies = Tallies()
-        self._bar = PanelBar(self._keys["panels"])
+        self._bar = PanelBar(keymap)
         self._view = LineView()
         self._drawn = 0.0
         self._later: Timer | None = None
@@ -185,9 +186,9 @@ class SidePanel(Vertical):
                 index = self.selected[1] if self.selected is not None else None
                 paused = dialogue.paused and answer is dialogue.answer and answer is not None
                 if paused:
-                    keys = f"{self._keys['step']} one step, {self._keys['pause']} go on"
+                    keys = f"{shown_keys('step', self._keymap)} one step, {shown_keys('pause', self._keymap)} go on"
                 else:
-                    keys = f"{self._keys['pause']} pauses, {self._keys['step']} steps"
+                    keys = f"{shown_keys('pause', self._keymap)} pauses, {shown_keys('step', self._keymap)} steps"
                 way = effective(self.colouring, self.app.no_color)
                 return tree_lines(answer, index, pieces, cells, height, way=way, paused=paused, keys=keys)
             case "method":
@@ -199,7 +200,7 @@ class SidePanel(Vertical):
                     next((a.by_method[name] for a in self._answers() if name in a.by_method), None),
                     cells,
                     unavailable=dialogue.unavailable.get(name, ""),
-                    keys=(self._keys["draft_shorter"], self._keys["draft_longer"]),
+                    keys=(shown_keys("draft_shorter", self._keymap), shown_keys("draft_longer", self._keymap)),
                 )
             case _:
                 last = answer.log.record(len(answer.log) - 1).method if answer is not None and len(answer.log) else ""

@@ -170,6 +170,26 @@ async def test_a_key_is_remapped_by_pressing_it_and_a_conflict_is_told(start: St
         assert len(app.screen_stack) == 1
 
 
+async def test_a_new_key_is_named_everywhere_at_once(start: Start, file: Path) -> None:
+    app = start()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.pause()
+        app.dialogue.engine.loaded()  # type: ignore[attr-defined]
+        app.take_events()
+        assert "F1 help" in str(app.chat_screen.query_one("#keys").render())
+        file.write_text('[keymap]\nhelp = "f12"\npanels = "ctrl+f4"\n')
+        app.configuring.check()
+        app.configuring.idle()
+        await pilot.pause()
+        assert "F12 help" in str(app.chat_screen.query_one("#keys").render())
+        await pilot.press("f12")
+        await pilot.pause()
+        assert len(app.screen_stack) == 2
+        await pilot.press("escape", "ctrl+f4")
+        await pilot.pause()
+        assert "ctrl+F4 next" in str(app.chat_screen.panel.query_one("PanelBar").render())
+
+
 async def test_a_change_of_the_file_is_seen_while_the_screen_is_open(start: Start, file: Path) -> None:
     app = start('theme = "dark"\n')
     async with app.run_test(size=(100, 34)) as pilot:
