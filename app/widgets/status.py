@@ -10,7 +10,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from ..dialogue import Dialogue
-from ..keymap import CHAT, display
+from ..keymap import shown_keys
 from ..transcript import REASONS, Answer, Figures
 
 STAGES = {
@@ -41,7 +41,7 @@ class StatusLine(Widget):
     def __init__(self, dialogue: Dialogue, keymap: Mapping[str, str], *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.dialogue = dialogue
-        self._keys = {key.id: display(keymap.get(key.id, key.keys)) for key in CHAT}
+        self._keymap = keymap
         self._hint: Content | None = None
         self._flash: Timer | None = None
         self._pulse = 0
@@ -99,7 +99,7 @@ class StatusLine(Widget):
         """That nothing goes on, and what will make it."""
         parts = [Content.assemble(("‖ ", "bold $accent"), ("paused", "$foreground"))]
         for name, what in (("step", "one step"), ("pause", "go on"), ("cancel", "stop")):
-            parts.append(Content.assemble((self._keys[name], "bold $primary"), (f" {what}", "$quiet")))
+            parts.append(Content.assemble((shown_keys(name, self._keymap), "bold $primary"), (f" {what}", "$quiet")))
         if self.dialogue.answer is not None:
             parts += figure_parts(self.dialogue.answer.figures, live=False)[1:]
         return parts
@@ -153,7 +153,9 @@ class StatusLine(Widget):
             ready = Content.assemble(("● ", "$success"), ("ready", "$foreground"))
             return [ready, Content(f"{context:,} tokens of context")] if context else [ready]
         word = REASONS.get(last.reason or "", last.reason or "")
-        colour = {"finished": "$success", "imported": "$success", "engine stopped": "$error", "error": "$error"}.get(word, "$warning")
+        colour = {"finished": "$success", "imported": "$success", "engine stopped": "$error", "error": "$error"}.get(
+            word, "$warning"
+        )
         return [Content.assemble(("● ", colour), (word, "$foreground")), *figure_parts(last.figures, live=False)]
 
 
