@@ -119,15 +119,15 @@ class Recorder:
         track = transcript.track
         first = track.quiet if track is not None else 0
         entries = transcript.entries
-        if any(not isinstance(entry, Notice) or entry.race for entry in entries[first:]):
+        # Once there was another variant, the first entries are no longer those that the database has.
+        if transcript.variants.revision or any(not isinstance(entry, Notice) or entry.race for entry in entries[first:]):
             self.track(transcript)
             return True
         if track is None:
             return False
-        # Taken back, renamed, another variant, or the branch that was asked for.
+        # Taken back, renamed, or the branch that was asked for.
         branched = track.chat is None and track.origin is not None
-        turned = transcript.variants.revision != track.revision
-        return len(entries) < first or track.title != track.known_title or turned or branched
+        return len(entries) < first or track.title != track.known_title or branched
 
     def _hand_over(self, dialogue: Dialogue, transcript: Transcript) -> None:
         if self.off or not self._worth(transcript):
@@ -216,7 +216,7 @@ class Recorder:
             written = write(db, now, store.identity)
         track = now.track
         track.chat, track.saved, track.rows = written
-        track.identity, track.known_title, track.revision = store.identity, now.title, now.revision
+        track.identity, track.known_title = store.identity, now.title
 
     def _tell(self, store: Store) -> None:
         for sentence in store.told:

@@ -65,8 +65,6 @@ class Track:
     saved: list[Saved] = field(default_factory=list)
     """Every entry that the database has, those that lie aside among them."""
     rows: Rows = field(default_factory=Rows)
-    revision: int = 0
-    """Of the variants that the database has."""
     identity: Any = None
     """Of the database that has it."""
 
@@ -88,8 +86,6 @@ class Moment:
     track: Track
     entries: Sequence[Entry]
     forks: Sequence[Fork]
-    revision: int
-    """Of the variants."""
     marks: Mapping[int, Mark]
     """How far each answer is, by its `id`."""
     title: str
@@ -110,7 +106,6 @@ def moment(dialogue: Dialogue, transcript: Transcript) -> Moment:
         transcript.track,
         entries,
         forks,
-        variants.revision,
         {id(entry): _mark(entry) for entry in _every(entries, forks) if isinstance(entry, Answer)},
         transcript.track.title,
         one_line(str(model.get("name") or model["asked"])),

@@ -128,6 +128,26 @@ def test_an_opened_chat_goes_on_in_its_place(chats: Chats, recorder: Recorder, m
     ]
 
 
+def test_an_answer_in_an_opened_chat_is_kept_to_its_end(
+    chats: Chats, recorder: Recorder, dialogue: Dialogue, engine: Any, make_steps: Any, say: Say
+) -> None:
+    say("First", "One.")
+    keep(recorder, dialogue)
+    dialogue.transcript = chats.open(1).transcript
+    begin(dialogue, 1)
+    dialogue.ask_again(dialogue.wish())
+    keep(recorder, dialogue)  # there are as many entries as the opened chat had
+    finish(dialogue, engine, make_steps, "Once more.")
+    keep(recorder, dialogue)
+    opened = chats.open(1).transcript
+    assert every_way(opened) == [["First", "One."], ["First", "Once more."]]
+    assert opened.answers()[0].reason == "eos"
+    opened.variants.turn(opened.entries, 1, 0)
+    dialogue.transcript = opened
+    keep(recorder, dialogue)
+    assert texts(chats.open(1).transcript) == ["First", "One."]
+
+
 def test_what_lies_aside_is_found(chats: Chats, many: Dialogue) -> None:
     for text in ("Once", "Two.", "Anew"):
         assert [found.chat.id for found in chats.search(text)] == [1]
