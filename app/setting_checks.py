@@ -110,15 +110,15 @@ def check_sampling(called: str, name: str, value: Any) -> Any:
     Raises:
         UserError: it is of another type, or out of its range.
     """
-    value = _number(called, str(SAMPLING[name].type), value)
+    number = _number(called, str(SAMPLING[name].type), value)
     if name == "seed" and not 0 <= value < 2**63:
         raise UserError(f"{called} must be between 0 and 2^63 - 1, not {value}.")
     try:
-        Sampling(**{name: value})
+        Sampling(**{name: number})
     except UserError as error:
         sentence = str(error).replace(name, called, 1).rstrip(".")
         raise UserError(f"{sentence}, not {value}.") from None
-    return value
+    return number
 
 
 def check_keys(called: str, binding: str, value: Any) -> str:

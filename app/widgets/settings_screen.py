@@ -41,7 +41,7 @@ class SettingsScreen(ModalScreen[None]):
         align: center middle;
         background: $background 60%;
         & > Vertical {
-            width: 100; max-width: 96%; height: 92%;
+            width: 100; max-width: 96%; height: 92%; max-height: 46;
             background: $surface; border: round $border; padding: 1 0 0 0;
             border-title-color: $primary; border-title-style: bold; border-subtitle-color: $quiet;
         }
