@@ -228,12 +228,10 @@ def _moment(conversation: Conversation, tree: Tree, system: str, track: Track) -
     entries, forks, saved = tree.path(), tree.forks(), conversation.saved
     every = [*entries, *(entry for fork in forks for number, end in enumerate(fork.ends) if number != fork.at for entry in end)]
     name = _line(saved.model_name if saved is not None else conversation.model)
-    rest: dict[str, Any] = {"revision": 0} if "revision" in Moment.__dataclass_fields__ else {}
     return Moment(
         track=track,
         entries=entries,
         forks=forks,
-        **rest,
         marks={id(entry): _mark(entry) for entry in every if isinstance(entry, Answer)},
         title=track.title,
         model=name,
