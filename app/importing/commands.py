@@ -11,7 +11,7 @@ from ..options import AsJson, flag
 
 Files = Annotated[
     list[Path],
-    typer.Argument(metavar="FILE…", help="What they are is seen from their content; several at once.", show_default=False),
+    typer.Argument(metavar="FILE", help="What they are is seen from their content; several at once.", show_default=False),
 ]
 
 
