@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from . import locations
 from .dotted import join, split
 from .setting_checks import SAMPLING
 from .settings import Read, Settings, checked, flat, is_chat_key, merged, variable
@@ -131,22 +132,13 @@ def with_given(settings: Settings, given: Mapping[str, Any], names: Mapping[str,
 
 
 def layers_of(settings: Settings) -> Layers:
-    """Layers for settings that were made by hand: what differs from file and environment counts as given."""
-    from .settings import read
-
+    """Layers of settings; of some that were made by hand, without a look at the file: what is no default counts as given."""
     if settings.layers is not None:
         return settings.layers  # type: ignore[no-any-return]
-    found = read()
-    base, made = flat(Layers(found).settings()), flat(settings)
-    default = Settings()
-    given = {key: value for key, value in made.items() if base.get(key) != value and not key.startswith("models.")}
-    for key in base.keys() - made.keys():  # it was set back to its default
-        match split(key):
-            case ("sampling", name):
-                given[key] = getattr(default.sampling, name)
-            case (name,):
-                given[key] = getattr(default, name)
-    return Layers(found, given)
+    made = flat(settings)
+    of_models = {key: value for key, value in made.items() if split(key)[0] == "models"}
+    given = {key: value for key, value in made.items() if key not in of_models}
+    return Layers(Read(locations.settings_file(), of_models), given)
 
 
 def default_of(key: str) -> Any:
