@@ -435,12 +435,12 @@ async def test_a_new_chat_ends_it(make_chat: Make, engine: Any, tree_steps: Make
 
 
 async def test_keys_can_be_mapped_anew(make_chat: Make, engine: Any, tree_steps: Make) -> None:
-    app = make_chat(**{"keymap.inspect": "alt+i", "keymap.inspect_previous": "shift+left"})
+    app = make_chat(**{"keymap.inspect": "f12", "keymap.inspect_previous": "shift+left"})
     async with app.run_test(size=SIZE) as pilot:
         await ask(app, pilot, engine, tree_steps())
         await pilot.press("f7")
         assert not app.chat_screen.view.cursor.by_keys
-        await pilot.press("alt+i", "shift+left")
+        await pilot.press("f12", "shift+left")
         await pilot.pause()
         assert app.chat_screen.view.cursor.spot == Spot(1, 2)
 
