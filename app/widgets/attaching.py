@@ -126,6 +126,7 @@ class Attaching:
 
     def entered(self) -> bool:
         """Enter takes a name that the arrows chose; False if it is to send."""
+        self.offer()  # for what is in the box now: keys may come faster than the screen is told of each
         return self.names.moved and self.take()
 
     def close(self) -> bool:

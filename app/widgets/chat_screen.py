@@ -79,6 +79,7 @@ class ChatScreen(ChatActions):
 
     def on_mount(self) -> None:
         """Catch up with what came before there was a screen."""
+        self.input.offer, self.input.choose = self._entered, self.attaching.names.move
         way = next(way for way in WAYS if way == self.chat.settings.colours)
         self.view.colouring = self.panel.colouring = way
         self.query_one("#keys", KeyBar).colouring = effective(way, self.app.no_color)
@@ -145,9 +146,7 @@ class ChatScreen(ChatActions):
 
     # The input box
 
-    @on(PromptInput.Sent)
-    def _sent(self, event: PromptInput.Sent) -> None:
-        text = event.text
+    def _entered(self, text: str) -> None:
         if self.attaching.entered():
             return
         if is_command(text):
@@ -199,10 +198,6 @@ class ChatScreen(ChatActions):
         only = found[0]
         usage = Content.assemble((f"/{only.name} ", "bold $primary"), (only.arguments, "$foreground"))
         status.hint(Content.assemble(usage, "  " if only.arguments else " ", (only.what, "$quiet")))
-
-    @on(PromptInput.Choosing)
-    def _choosing(self, event: PromptInput.Choosing) -> None:
-        self.attaching.names.move(event.step)
 
     @on(Completion.Taken)
     def _taken(self) -> None:

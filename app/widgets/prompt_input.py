@@ -42,22 +42,10 @@ class PromptInput(TextArea):
     ]
 
     @dataclass
-    class Sent(Message):
-        """Enter was pressed. Whoever takes the text clears the box: nothing typed is ever lost."""
-
-        text: str
-
-    @dataclass
     class Unused(Message):
         """Up or End was pressed where it has nothing to do in the box."""
 
         key: str
-
-    @dataclass
-    class Choosing(Message):
-        """Up or Down was pressed while names are offered."""
-
-        step: int
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(
@@ -70,6 +58,11 @@ class PromptInput(TextArea):
         )
         # A steady cursor: a blinking one would repaint the screen twice a second for nothing.
         self.cursor_blink = False
+        self.offer: Callable[[str], None] | None = None
+        """Told the text when enter is pressed, at once: were it a message, what is typed behind the enter would be in the box
+        before it is handled. Whoever takes the text clears the box: nothing typed is ever lost."""
+        self.choose: Callable[[int], None] | None = None
+        """Told the step when up or down is pressed while names are offered, at once as well: enter may follow."""
         self.sent: list[str] = []
         """What was sent, in this chat and, where a history is kept, in those before; oldest first."""
         self.keep: Callable[[Typed], None] | None = None
@@ -147,8 +140,8 @@ class PromptInput(TextArea):
 
     def action_send(self) -> None:
         """Offer the message."""
-        if self.text.strip():
-            self.post_message(self.Sent(self.text))
+        if self.text.strip() and self.offer is not None:
+            self.offer(self.text)
 
     def action_newline(self) -> None:
         """Begin a new line."""
@@ -156,8 +149,8 @@ class PromptInput(TextArea):
 
     def action_history(self, step: int) -> None:
         """Go through earlier messages at the box's edges; inside it the cursor moves."""
-        if self.offering:
-            self.post_message(self.Choosing(step))
+        if self.offering and self.choose is not None:
+            self.choose(step)
             return
         edge = self.cursor_at_first_line if step < 0 else self.cursor_at_last_line
         if not edge:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from textual.events import Paste
+from textual.events import Key, Paste
 
 from specchat.app.cells import HOSTILE, enterable
 from specchat.app.prompt_history import Typed
+from specchat.engine.messages import Generate
 
 Make = Callable[..., Any]
 
@@ -90,3 +91,36 @@ async def test_a_hostile_message_in_the_search_is_only_shown(make_chat: Make) ->
         )
         assert "owned" in shown
         assert not ACTS.search(shown.replace("\n", ""))
+
+
+def typed_at_once(box: Any, keys: str) -> None:
+    """Keys that arrive together, as over ssh, or from a terminal's own paste."""
+    for key in keys:
+        box.post_message(Key("enter", "\r") if key == "\r" else Key(key, key))
+
+
+async def test_what_is_typed_behind_an_enter_does_not_get_in_before_it(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(90, 26)) as pilot:
+        engine.loaded()
+        while app.dialogue.phase != "ready":
+            await pilot.pause(0.02)
+        typed_at_once(app.chat_screen.input, "/method greedy\rWhat is a tree?\rAnd a")
+        await pilot.pause()
+        assert app.dialogue.method == "greedy"
+        asked = [command.messages for command in engine.sent if isinstance(command, Generate)]
+        assert asked == [[{"role": "user", "content": "What is a tree?"}]]
+        assert app.chat_screen.input.text == "And a"
+
+
+async def test_an_arrow_an_enter_and_a_letter_typed_at_once_keep_their_order(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(90, 26)) as pilot:
+        box = app.chat_screen.input
+        await pilot.press(*"/the")
+        await pilot.pause()
+        assert app.chat_screen.attaching.names.names == ["/theme"]
+        for key in (Key("down", None), Key("enter", "\r"), Key("x", "x")):
+            box.post_message(key)
+        await pilot.pause()
+        assert box.text == "/theme x"
