@@ -10,6 +10,9 @@ MEMORY = 320
 FORGIVING = 200
 """Steps in which a size that is not drafted gets back two thirds of what it lost."""
 
+REFRESH = 8
+"""Steps without a draft for which a threshold is kept: it changes by a few per cent in that time."""
+
 PRIOR = 24.0
 """Draft nodes of each size that are taken to have proved right as often as they promised."""
 
@@ -25,12 +28,18 @@ class Calibration:
     def __init__(self) -> None:
         self._expected = [PRIOR * p for p in (0.02, 0.1, 0.25, 0.5, 0.85)]
         self._accepted = self._expected.copy()
+        self._quiet = 0
+        """Steps without a draft that are not taken in yet."""
+        self._threshold: tuple[float, float] | None = None
+        """A floor, and what `threshold` said of it."""
 
     def _bin(self, probability: float) -> int:
         return sum(probability > edge for edge in self.EDGES)
 
     def factor(self, probability: float) -> float:
         """By what a probability is to be multiplied."""
+        if self._quiet:
+            self._take_in_quiet()
         i = self._bin(probability)
         return self._accepted[i] / self._expected[i]
 
@@ -40,6 +49,10 @@ class Calibration:
 
     def learn(self, probabilities: Sequence[float], accepted: Collection[int]) -> None:
         """Take in a tree: the probability of each node's path, and which nodes were accepted. Node 0 does not count."""
+        if len(probabilities) < 2:  # on free text that is almost every step, so it must cost next to nothing
+            self._quiet += 1
+            return
+        self._take_in_quiet()
         keep = 1 - 1 / MEMORY
         seen = {self._bin(probability) for probability in probabilities[1:]}
         for i in range(len(self._expected)):
@@ -52,6 +65,9 @@ class Calibration:
 
     def threshold(self, floor: float) -> float:
         """The least probability down to which all are worth `floor` after correction; above 1 if none is."""
+        if self._quiet < REFRESH and self._threshold is not None and self._threshold[0] == floor:
+            return self._threshold[1]
+        self._take_in_quiet()
         least = 2.0
         for i in range(len(self.EDGES), -1, -1):
             lower, upper = (0.0, *self.EDGES)[i], (*self.EDGES, 1.0)[i]
@@ -61,4 +77,11 @@ class Calibration:
             least = max(lower, floor / factor) if factor else 0.0
             if least > lower:
                 break
+        self._threshold = floor, least
         return least
+
+    def _take_in_quiet(self) -> None:
+        left = (1 - 1 / FORGIVING) ** self._quiet
+        for i, expected in enumerate(self._expected):
+            self._accepted[i] = expected + (self._accepted[i] - expected) * left
+        self._quiet, self._threshold = 0, None
