@@ -72,8 +72,8 @@ class Generate:
     model: str = ""
     """Key of a LoadBeside; empty for the chat's model."""
     fresh: bool = False
-    """The drafters begin with empty pools, as in a lane of its own: what they learned from an answer to the same prompt would let
-    them repeat it."""
+    """The drafters begin with empty pools, as in a lane of its own: what they learned from an answer to the same prompt would
+    let them repeat it."""
 
 
 @dataclass(slots=True)

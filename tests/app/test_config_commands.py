@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from specchat.app import cli
-from specchat.app.setting_table import GROUPS, about, entries, listed
 from specchat.app.setting_fields import PLAIN
+from specchat.app.setting_table import GROUPS, about, entries, listed
 
 Call = Callable[..., tuple[int, str, str]]
 

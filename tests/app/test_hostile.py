@@ -62,9 +62,10 @@ def answer_of(text: str, method: str = "lookup") -> Answer:
 
 def chat_of_texts(text: str) -> SavedChat:
     """A chat that says it everywhere."""
-    entries = [Prompt(text), answer_of(text, text), Notice(text), Notice(text, "error"), answer_of(f"```{text}\n{text}")]
+    entries: list[Prompt | Answer | Notice] = [Prompt(text), answer_of(text, text), Notice(text), Notice(text, "error")]
+    entries.append(answer_of(f"```{text}\n{text}"))
     model = {"asked": text, "name": text, "device": text, "dtype": text, "notes": [text]}
-    return SavedChat(Transcript(list(entries), text or None), model, {"method": text}, text, text)
+    return SavedChat(Transcript(entries, text or None), model, {"method": text}, text, text)
 
 
 @CASES

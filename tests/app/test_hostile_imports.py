@@ -126,7 +126,8 @@ def test_trees_of_any_shape_end_in_a_chat_or_a_sentence(tmp_path_factory: pytest
     def check(trees: list[dict[str, Any]], current: str) -> None:
         for file in folder.glob("*"):
             file.unlink()
-        history, said = folder / "history.db", set()
+        history = folder / "history.db"
+        said: set[str] = set()
         for tree in trees:  # the second is a later export of the same conversation
             (folder / "x.json").write_text(json.dumps([{"mapping": tree, "current_node": current, "id": "c", "title": "t"}]))
             assert not any(
