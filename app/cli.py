@@ -12,9 +12,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ..backends.base import UserError
+from . import completion_shell
 from .cells import sanitise
 from .config_commands import config
-from . import completion_shell
 from .history.commands import history
 from .layers import with_given
 from .measuring_commands import register

@@ -127,7 +127,7 @@ def test_trees_of_any_shape_end_in_a_chat_or_a_sentence(tmp_path_factory: pytest
         for file in folder.glob("*"):
             file.unlink()
         history = folder / "history.db"
-        said: set[str] = set()
+        said: set[int] = set()
         for tree in trees:  # the second is a later export of the same conversation
             (folder / "x.json").write_text(json.dumps([{"mapping": tree, "current_node": current, "id": "c", "title": "t"}]))
             assert not any(
