@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from time import time
 from typing import Any, NamedTuple
 
+from ..attachments import folded, parted
 from ..cells import fit, one_line
 from ..dialogue import Dialogue
 from ..export.json_chat import dump, figures_body
@@ -136,8 +137,10 @@ def _mark(answer: Answer) -> Mark:
 
 
 def automatic_title(entries: Sequence[Entry]) -> str:
-    """The first prompt on a line."""
+    """The first prompt on a line; without what is attached to it, unless that is all of it."""
     first = next((entry.text for entry in entries if isinstance(entry, Prompt)), "")
+    if first.startswith("Attached "):
+        first = parted(first)[0].strip() or folded(first)
     return fit(one_line(first[:2000]), TITLE_CELLS) or "(empty)"
 
 

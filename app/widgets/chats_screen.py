@@ -71,7 +71,9 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
     """
     AUTO_FOCUS = "#chats-input"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, key.action, key.what, show=False, priority=True, id=key.id, tooltip=key.what) for key in CHATS
+        # What is typed fast goes through the box first: this key must not overtake it.
+        Binding(key.keys, key.action, key.what, show=False, priority=key.id != "chats_open", id=key.id, tooltip=key.what)
+        for key in CHATS
     ]
 
     def __init__(self, query: str = "") -> None:
@@ -79,7 +81,9 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
         self._query = query
         self._chats: Chats | None = None
         self._rows: list[ChatRow] = []
-        self._asked = 0
+        self._asked = 0  # searches that were asked for
+        self._answered = 0  # the last of them whose chats are in the list
+        self._chosen = False  # enter was pressed in between: it is meant for what will be found
         self._renaming: ChatRow | None = None
         self._gone: list[ChatRow] = []
 
@@ -133,8 +137,8 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
         if len(self._rows) == FIRST:
             self._rows = await self._do(lambda chats: chats.newest(limit=MOST)) or self._rows
         self._count()
-        if self._query:
-            self._search(self._query)
+        if self.box.value and not self._asked:  # typed before the database was open, too
+            self._search(self.box.value)
         elif not self.box.value:
             self._show(self._rows, self.list.cursor)
 
@@ -206,7 +210,9 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
     def _search(self, text: str) -> None:
         self._asked += 1
         asked = self._asked
+        self._chosen = False
         if not text.strip():
+            self._answered = asked
             self._show(self._rows)
             return
 
@@ -215,10 +221,20 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
             if asked != self._asked:
                 return
             found = await self._do(lambda chats: chats.search(text, FOUND))
-            if asked == self._asked and found is not None and self._renaming is None:
+            if asked != self._asked:
+                return
+            self._answered = asked
+            if found is not None and self._renaming is None:
                 self._show(found)
+                if self._chosen:
+                    self.action_choose()
 
         self.run_worker(run(), group="chats")
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.action_choose()
 
     # Keys
 
@@ -248,6 +264,8 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
         """Open the chat under the cursor, or take the new title."""
         if self._renaming is not None:
             self.run_worker(self._rename(self._renaming, self.box.value), group="chats")
+        elif self._asked != self._answered:
+            self._chosen = True
         elif (row := self.list.chat) is not None:
             self.run_worker(self._open(row), group="chats")
 

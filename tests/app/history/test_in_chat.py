@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.events import Key
 
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
@@ -471,3 +472,35 @@ async def test_what_an_opened_chat_was_set_to_stays_with_it(make_kept: Make, eng
         app.new_chat()
         assert app.dialogue.transcript.entries[0].text == "Third"
         assert app.dialogue.max_tokens == 99
+
+
+async def test_enter_right_behind_what_is_searched_for_opens_what_is_found(
+    make_kept: Make, engine: Any, make_steps: Make
+) -> None:
+    app = make_kept()
+    async with app.run_test(size=SIZE) as pilot:
+        await several(app, pilot, engine, make_steps, "The old lamp", "Something else")
+        await browse(app, pilot)
+        for key in (*"lamp", "enter"):
+            app.post_message(Key(key, "\r" if key == "enter" else key))
+        await until(app, pilot, lambda: app.screen is app.chat_screen)
+        await quiet(pilot)
+        assert [e.text for e in app.dialogue.transcript.entries if isinstance(e, Prompt)] == ["The old lamp"]
+
+
+async def test_enter_right_behind_a_title_takes_all_of_it(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept()
+    async with app.run_test(size=SIZE) as pilot:
+        await several(app, pilot, engine, make_steps, "The old lamp")
+        screen = await browse(app, pilot)
+        await pilot.press("ctrl+r", "ctrl+u")
+        for key in (*"Garden", "enter"):
+            app.post_message(Key(key, "\r" if key == "enter" else key))
+        await until(app, pilot, lambda: titles(screen) == ["Garden"])
+
+
+async def until(app: Any, pilot: Any, true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end, "it did not come about"
+        await pilot.pause(0.02)

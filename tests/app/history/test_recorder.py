@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from specchat.app.attachments import Attachment, compose
 from specchat.app.dialogue import Dialogue
 from specchat.app.history import recorder as recorder_module
 from specchat.app.history.chats import Chats
@@ -204,6 +205,14 @@ def test_a_branch_shares_its_beginning(recorder: Recorder, chats: Chats, dialogu
     assert [e.text for e in chats.open(titles["Shared"]).transcript.entries if isinstance(e, Prompt)] == ["Shared", "Elsewhere"]
     (entries,) = chats.store.db.execute("SELECT count(*) FROM entries").fetchone()
     assert entries == 6
+
+
+def test_what_is_attached_is_no_part_of_the_title(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
+    files = [Attachment("a.txt", "one\n```\ntwo\n", 14), Attachment("b.txt", "three\n", 6)]
+    say(compose("Who built it? @a.txt", files))
+    recorder.note(dialogue)
+    assert recorder.settle()
+    assert [row.title for row in chats.newest()] == ["Who built it? @a.txt"]
 
 
 def test_a_given_title_stays(recorder: Recorder, chats: Chats, dialogue: Dialogue, say: Say) -> None:
