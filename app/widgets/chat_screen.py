@@ -290,9 +290,9 @@ class ChatScreen(ChatActions):
             return
         if self.focused is not self.input:
             self.input.focus()
-        if not self.dialogue.busy and self.view.mark.clear():
-            return
         if not self.dialogue.busy and self.chat.rewriting.leave():
+            return
+        if not self.dialogue.busy and self.view.mark.clear():
             return
         if self.dialogue.queued is not None and not self.input.text:
             self.input.put(self.dialogue.take_queued())

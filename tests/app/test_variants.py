@@ -106,6 +106,20 @@ async def test_the_draft_outlives_an_edit_that_is_sent_or_left(make_chat: Make, 
         assert talk(app)[0] == "First!"
 
 
+async def test_esc_leaves_the_edit_of_a_marked_message_as_the_box_says(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        await say(app, pilot, engine, make_steps, "Second", "Two.")
+        await pilot.press("alt+up", "alt+up", "alt+up", "alt+up", "alt+w")
+        assert composer(app) == "message 1 of 2, anew"
+        await pilot.press("escape")
+        assert composer(app) == ""
+        assert app.chat_screen.input.text == ""
+        await pilot.press("escape")
+        assert app.chat_screen.view.following, "the second takes the mark away"
+
+
 async def test_an_edit_that_must_wait_changes_nothing_yet(make_chat: Make, engine: Any, make_steps: Make) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
