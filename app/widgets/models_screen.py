@@ -73,7 +73,9 @@ class ModelsScreen(ModalScreen[None]):
     """
     AUTO_FOCUS = "#models-input"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, key.action, key.what, show=False, priority=True, id=key.id, tooltip=key.what) for key in MODELS
+        # What is typed fast goes through the box first: this key must not overtake it.
+        Binding(key.keys, key.action, key.what, show=False, priority=key.id != "models_choose", id=key.id, tooltip=key.what)
+        for key in MODELS
     ]
 
     def __init__(self, chat: SpecchatApp, query: str = "") -> None:
@@ -216,6 +218,11 @@ class ModelsScreen(ModalScreen[None]):
             self.looking.leave_hub()
         self._say("")
         self._show()
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.action_choose()
 
     def action_move(self, by: int) -> None:
         """Move the cursor by some models."""

@@ -60,7 +60,9 @@ class PromptSearch(ModalScreen[str | None]):
     """
     AUTO_FOCUS = "#prompts-input"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, key.action, key.what, show=False, priority=True, id=key.id, tooltip=key.what) for key in PROMPTS
+        # What is typed fast goes through the box first: this key must not overtake it.
+        Binding(key.keys, key.action, key.what, show=False, priority=key.id != "prompts_take", id=key.id, tooltip=key.what)
+        for key in PROMPTS
     ]
 
     def __init__(self, history: Sequence[str], query: str = "") -> None:
@@ -97,6 +99,11 @@ class PromptSearch(ModalScreen[str | None]):
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
         self._look()
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.action_take()
 
     @on(OptionList.OptionHighlighted)
     def _moved(self, event: OptionList.OptionHighlighted) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual.events import Paste
+from textual.events import Key, Paste
 
 from specchat.app import prompt_history
 from specchat.app.prompt_history import MOST, PromptHistory, Typed, found, step_back
@@ -275,3 +275,16 @@ async def test_the_search_narrows_as_one_types_and_the_draft_is_one_down(make_ch
         assert box.text == "d"
         await pilot.press("ctrl+f", *"nothing", "enter")
         assert isinstance(app.screen, PromptSearch), "there is nothing to take"
+
+
+async def test_enter_right_behind_what_is_searched_for_takes_what_is_found(make_chat: Make, file: Path) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        app.chat_screen.input.sent = ["The old lamp", "Something else"]
+        await pilot.press("ctrl+f")
+        for key in (*"lamp", "enter"):
+            app.post_message(Key(key, "\r" if key == "enter" else key))
+        while isinstance(app.screen, PromptSearch):
+            await pilot.pause(0.02)
+        await pilot.pause()
+        assert app.chat_screen.input.text == "The old lamp"
