@@ -132,6 +132,15 @@ def _people(d: Draw) -> tuple[list[str], list[tuple[str, str]]]:
     return lines, asked
 
 
+def _attached(d: Draw, text: str, question: str) -> str:
+    """A question about a file, in the form in which the chat sends one."""
+    name = f"{d.pick([d.noun().replace(' ', '-'), 'notes', 'text', 'people', d.made_up()])}.{d.pick(['txt', 'txt', 'md'])}"
+    ask = d.pick([f"{question} @{name}", f"{question}\n@{name}", f"@{name} {question}", question])
+    size = len(text.encode()) + 1
+    told = f"{size} B" if size < 1000 else f"{size / 1000:,.1f} kB"
+    return f"Attached file: {name} ({told})\n```\n{text}\n```\n\n{ask}"
+
+
 def passage_question(d: Draw) -> list[Message]:
     """One to three questions, turn by turn, over one passage."""
     lines, asked = _people(d)
@@ -143,6 +152,8 @@ def passage_question(d: Draw) -> list[Message]:
         [f"{text}\n\n{first}", f"{text} {first}", f"Read this: {text}\n\nQuestion: {first}", f"{first}\n\n{text}",
          f"Answer the question about this text.\n\n{text}\n\n{first}"]
     )  # fmt: skip
+    if d.chance(0.2):
+        prompt = _attached(d, text, first)
     messages = exchange(prompt, answers[first])
     for question in order[1:]:
         messages += exchange(question, answers[question])
@@ -159,7 +170,8 @@ def long_passage(d: Draw) -> list[Message]:
     if d.chance(0.2) and lines[0] != first:
         return exchange(f"{' '.join(lines)}\n\nWhat is the first sentence of this text?", lines[0])
     text = " ".join(lines)
-    return exchange(d.pick([f"{text}\n\n{question}", f"Read this: {text}\n\nQuestion: {question}"]), answer)
+    prompt = d.pick([f"{text}\n\n{question}", f"Read this: {text}\n\nQuestion: {question}"])
+    return exchange(_attached(d, text, question) if d.chance(0.2) else prompt, answer)
 
 
 def summarise(d: Draw) -> list[Message]:
@@ -174,7 +186,9 @@ def summarise(d: Draw) -> list[Message]:
         ["Summarize this text in one sentence:", "Summarise in one sentence:", "Summarize:", "Give me a short summary:",
          "What is this text about?", "Sum up this text:"]
     )  # fmt: skip
-    return exchange(f"{ask}\n\n{' '.join(lines)}", f"{who} {event} {with_article(topic)} in {city} on {day}.")
+    text = " ".join(lines)
+    prompt = _attached(d, text, ask.rstrip(":")) if d.chance(0.2) else f"{ask}\n\n{text}"
+    return exchange(prompt, f"{who} {event} {with_article(topic)} in {city} on {day}.")
 
 
 def list_people(d: Draw) -> list[Message]:
