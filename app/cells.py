@@ -92,7 +92,8 @@ def _joined(text: str, spans: Iterator[tuple[int, int]]) -> Iterator[tuple[int, 
     """Clusters that Textual measures together as one: what follows a joiner, and a variation selector with what it changes."""
     start = end = 0
     for begin, stop in spans:
-        if begin and text[begin - 1] != _JOINER and not (_EMOJI in text[begin:stop] and cluster_width(text[begin]) == 0):
+        joined = text[begin - 1] == _JOINER or (_EMOJI in text[begin:stop] and cluster_width(text[begin]) == 0)
+        if begin and (not joined or text[begin - 1] == "\n"):  # a line ends whatever follows
             yield start, end
             start = begin
         end = stop

@@ -149,3 +149,7 @@ def test_cells() -> None:
     assert expand_tabs("a\tb", 0) == "a   b"
     assert expand_tabs("\tb", 2) == "  b"
     assert one_line("a\nb \x1b") == "a b ␛"
+
+
+def test_a_line_ends_before_a_variation_selector() -> None:
+    assert list(graphemes("a\n\ufe0f")) == [(0, 1), (1, 2), (2, 3)]
