@@ -24,7 +24,7 @@ lint: $(VENV)/.dev
 
 # One process per core, one torch thread each: torch's own threads would fight over the same cores.
 unit: $(VENV)/.dev
-	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n auto --dist worksteal
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n auto --dist worksteal -r R
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
