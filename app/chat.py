@@ -47,7 +47,7 @@ from .widgets.chat_screen import ChatScreen
 FRAME_SECONDS = 1 / 30
 """Between looks at the engine's events while there are some to expect: what an eye can follow, at half the cost of 60 Hz."""
 
-SHARE = 0.2
+SHARE = 0.15
 """Most of its time that the process may spend on frames; when they are dear (a fast stream, a slow machine) there are fewer of
 them, so that keys are answered in between."""
 

@@ -9,12 +9,12 @@ from typing import ClassVar
 from textual.cache import LRUCache
 from textual.content import Content
 from textual.geometry import Region, Size
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.visual import RenderOptions
 
 from ..cells import fit, width
 from ..charts import WHOLE
+from .quick_rows import QuickRows
 
 Line = tuple[tuple[str, str], ...]
 """One row: texts, each with its style ("bold $primary")."""
@@ -23,7 +23,7 @@ PAD = 1
 """Blank cells on the left; on the right there is one more, which a scrollbar may take."""
 
 
-class LineView(ScrollView, can_focus=True):
+class LineView(QuickRows, can_focus=True):
     """Shows lines that fit its width less the padding."""
 
     DEFAULT_CSS = """
@@ -57,7 +57,7 @@ class LineView(ScrollView, can_focus=True):
             if old != new:
                 self.refresh(Region(0, y - top, self.size.width, 1))
 
-    def render_line(self, y: int) -> Strip:
+    def painted(self, y: int) -> Strip:
         """One visible row."""
         size = self.size.width
         if self._drawn_for != (self.app.theme, size):

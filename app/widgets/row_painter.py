@@ -26,10 +26,12 @@ class RowPainter:
     Args:
         variables: of the theme in force.
         way: how runs are told apart.
+        base: what is under everything.
     """
 
-    def __init__(self, variables: Mapping[str, str], way: Way) -> None:
+    def __init__(self, variables: Mapping[str, str], way: Way, base: Style) -> None:
         self._way = way
+        self._base = base
         self._styles = {
             name: Style(color=variables[variable], bold=bold, italic=italic)
             for name, variable, bold, italic in (
@@ -57,6 +59,8 @@ class RowPainter:
             self._styles[f"heat-{i}"] = Style(color=variables[f"heat-{i}"], bgcolor=variables[f"heat-{i}-tint"])
             # Neighbours differ by line and weight.
             self._styles[f"line-{i}"] = Style(color=variables["foreground"], underline=i % 2 == 0, bold=i % 2 == 1)
+        over = ("prompt-row", "selected")  # go over others
+        self._styles |= {name: base + style for name, style in self._styles.items() if name not in over}
 
     def draw(self, block: Block, row: Row, margin: int, lit: int = -1, sign: str = "") -> Strip:
         """One row.
@@ -68,7 +72,7 @@ class RowPainter:
             lit: the run that is looked into; negative if none of this row is.
             sign: what stands behind such a run where it has no text of its own.
         """
-        space = Segment(" " * margin)
+        space = Segment(" " * margin, self._base)
         match row.kind:
             case "blank":
                 return Strip([])
@@ -81,7 +85,8 @@ class RowPainter:
                     segments.append(Segment("▍", self._styles["cursor"]))
                 return Strip(segments)
             case "markdown":
-                return Strip([space, *row.segments])
+                under = self._base
+                return Strip([space, *(Segment(text, under + style if style else under) for text, style, _ in row.segments)])
             case "figures":
                 assert isinstance(block.entry, Answer)
                 reason, dot, rest = row.text.partition(" · ") if row.first else ("", "", row.text)
@@ -91,7 +96,7 @@ class RowPainter:
                 behind = self._styles["prompt-row"]
                 bar = Segment("▌ ", self._styles["bar"] + behind)
                 fill = " " * (block.cells + 1 - width(row.text) - (len(row.badge) + 1 if row.badge else 0))
-                left = Segment(" " * (margin - 2))
+                left = Segment(" " * (margin - 2), self._base)
                 text = Segment(row.text + fill, self._styles["prompt"] + behind)
                 mark = [Segment(f"{row.badge} ", self._styles["badge"] + behind)] if row.badge else []
                 return Strip([left, bar, text, *mark])

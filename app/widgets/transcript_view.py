@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import ClassVar
 
+from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.cache import LRUCache
@@ -14,7 +15,6 @@ from textual.containers import ScrollableContainer
 from textual.geometry import Offset, Size
 from textual.message import Message
 from textual.reactive import reactive
-from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
@@ -24,6 +24,7 @@ from ..transcript import Answer, Transcript
 from .blocks import MARK, Block
 from .inspecting import Inspecting, Move
 from .marking import Marking
+from .quick_rows import QuickRows
 from .row_painter import RowPainter
 from .variants_view import block_of, step_at
 
@@ -41,7 +42,7 @@ FIRST_SLICE, SLICE = 0.1, 0.03
 """Seconds at a time that rendering Markdown may take."""
 
 
-class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
+class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
     """Shows a Transcript and follows its end until the user scrolls up."""
 
     DEFAULT_CSS = """
@@ -97,6 +98,7 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         self._cells = 0  # width that the blocks are wrapped at
         self._strips: LRUCache[tuple[int, int, int, int], Strip] = LRUCache(1024)
         self._painter: RowPainter
+        self._plain: Style
         self._styled_for = ""
         self._waiting: list[Block] = []
         """Answers that have yet to be rendered as Markdown, oldest first."""
@@ -344,14 +346,19 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         return index, y - self._tops[index]
 
     def render_line(self, y: int) -> Strip:
+        """One visible row, with what the mouse needs to select in it."""
+        return self.painted(y).apply_offsets(0, y + self.scroll_offset.y)
+
+    def painted(self, y: int) -> Strip:
         """One visible row."""
         if self._styled_for != self.app.theme:
-            self._painter = RowPainter(self.app.theme_variables, effective(self.colouring, self.app.no_color))
+            self._plain = self.rich_style  # of the theme too, and dear: it goes through all that the view is in
+            self._painter = RowPainter(self.app.theme_variables, effective(self.colouring, self.app.no_color), self._plain)
             self._strips.clear()
             self._styled_for = self.app.theme
         place = self.row_at(y + self.scroll_offset.y)
         if place is None:
-            return Strip.blank(self.size.width, self.rich_style)
+            return Strip.blank(self.size.width, self._plain)
         index, local = place
         block = self._blocks[index]
         if block.rendered is not None and block.worn != self.app.theme:
@@ -362,13 +369,13 @@ class TranscriptView(ScrollView, can_focus=True, inherit_bindings=False):
         if strip is None:
             self.draws += 1
             strip = self._painter.draw(block, block.row(local), self.margin, lit, self.cursor.sign)
-            strip = strip.extend_cell_length(self.size.width).apply_style(self.rich_style).simplify()
+            strip = strip.extend_cell_length(self.size.width, self._plain).simplify()
             self._strips[key] = strip
         strip = self.mark.draw(strip, block, local, self.margin)
         absolute = y + self.scroll_offset.y
         if (selection := self.text_selection) is not None and (span := selection.get_span(absolute)) is not None:
             strip = self._painter.selected(strip, *span, self.margin)
-        return strip.apply_offsets(0, absolute)
+        return strip
 
     # Looking into runs
 
