@@ -5,7 +5,8 @@ is right, and what fusion's own probabilities are worth. Fusion (fusion.py) tell
 tree is, so for it the best number of nodes is known for every single step; a tree of one node is plain decoding. Drafters that
 run a model are known by what a token of theirs takes, which two rounds tell, and by how many are right, which depends on the
 text at least as much as on the drafter: what little one of them has seen is filled up with what the others have. They are tried
-now and then, more rarely the worse they did.
+now and then, more rarely the worse they did. Where a pass is so short that growing fusion's tree is dear beside it (a small
+quantized model), prompt lookup drafts instead, which takes a tenth of the time and tells probabilities too.
 
 The measurements belong to a model on a machine and outlive the conversation.
 """
@@ -14,16 +15,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from .base import Context, Drafter, Tree, Verified, param
 from .calibration import Calibration
-from .costs import PassCosts
+from .costs import OUTLIER, PassCosts
 from .draft import Draft
 from .early_exit import EarlyExit
 from .fusion import Fusion, FusionParams
+from .lookup import Lookup, LookupParams
 from .proposers import mismatch
 
 FIRST_TRIAL = 3
@@ -41,6 +43,15 @@ LONGEST_REST = 768
 RETRIAL = 2
 """Rounds of a later trial."""
 
+HOPE = 0.5
+"""Passes that a rival may save for each token that is left to it: where these are fewer than a trial costs, there is none."""
+
+READING = 0.05
+"""Passes that a token takes which a rival has to read first, before it is known."""
+
+COPYING = 16
+"""Tokens of an answer after which the share of copied ones in it tells something."""
+
 PROMISE = 2.0
 """Where fusion expects this many times plain decoding's speed, no rival is put on trial: a copy is no time for it."""
 
@@ -56,6 +67,18 @@ MEMORY = 40
 LONGEST_NAP = 8
 """After a step in which no draft would have paid, steps without growing a tree at all: 1, 2, 4 … as long as nothing pays.
 Growing a tree costs a few per cent of a small model's pass; a longer nap would miss the start of a copy."""
+
+DEAR = 0.12
+"""Share of a one-node pass above which growing fusion's tree costs more than it is better than prompt lookup's."""
+
+FIRST_TREES = 4
+"""Trees of fusion's before that is decided."""
+
+SETTLING = 4
+"""One-node passes after a bigger one until they take what they usually take."""
+
+CHANGES = 6
+"""Such series after which an older one counts for a third."""
 
 USUAL_ANSWER = 64.0
 """Tokens of an answer, before any has been seen."""
@@ -174,7 +197,14 @@ class Experience:
     costs: PassCosts = field(default_factory=PassCosts)
     calibration: Calibration = field(default_factory=Calibration)
     growing: float = 0.0
-    """Seconds of growing a tree of fusion's and learning from it, a running mean."""
+    """Seconds of growing a tree and learning from it, a running mean."""
+    back: float = 0.0
+    """Seconds by which the SETTLING one-node passes after a bigger one take longer than those that follow them, together; a
+    running mean. Caches and the processor's clock are not what they were: for a model of a few MB that can be several passes."""
+    trees: int = 0
+    """Trees verified so far."""
+    dear: bool = False
+    """Whether prompt lookup drafts in fusion's place."""
     rivals: dict[str, Rival] = field(default_factory=dict)
     luck: Luck = field(default_factory=Luck)
     """Of all rivals together."""
@@ -185,6 +215,45 @@ class Experience:
     """Tokens of an answer, a running mean."""
     copied: float = 0.0
     """Share of an answer's tokens that fusion drafted, a running mean."""
+    _after: float = 0.0
+    """What has come together of that after the last bigger pass."""
+    _settled: bool = False
+    """Whether a one-node pass after SETTLING others has been seen."""
+
+    def passed(self, nodes: int, plain: int, seconds: float) -> None:
+        """Take in a pass.
+
+        Args:
+            nodes: of the pass.
+            plain: one-node passes right before it, since the last bigger one or the start of the answer.
+            seconds: of the pass.
+        """
+        if nodes > 1:
+            self.costs.learn(nodes, seconds)
+            self._after = 0.0
+            return
+        if plain >= SETTLING:
+            if not self._settled:  # what was taken for the cost of a plain pass was that of one right after something else
+                self.costs.forget(1)
+                self._settled = True
+            self.costs.learn(1, seconds)
+            return
+        if not self._settled:
+            self.costs.learn(1, seconds)
+            return
+        steady = self.costs.seconds(1)
+        self._after += min(max(0.0, seconds - steady), OUTLIER * steady)
+        if plain == SETTLING - 1:
+            self.back += (self._after - self.back) / CHANGES
+            self._after = 0.0
+
+    def grew(self, seconds: float, fusion: bool) -> None:
+        """Take in what it took to grow a tree that was verified, and to learn from it."""
+        before = self.growing or seconds
+        self.growing = before + (min(seconds, 3 * before) - before) / MEMORY
+        self.trees += 1
+        if fusion and self.trees >= FIRST_TREES and self.growing > DEAR * self.costs.seconds(1) > 0:
+            self.dear, self.growing = True, 0.0
 
     def speed(self, name: str) -> float:
         """Tokens per second that a rival makes once it has read the text; 0 if nothing is known of it."""
@@ -224,7 +293,8 @@ class Auto(Drafter):
 
     def __init__(self, params: AutoParams | None = None) -> None:
         super().__init__(params)
-        self._fusion = Fusion(FusionParams(nodes=self.params.nodes))
+        self._reader: Fusion | Lookup = Fusion(FusionParams(nodes=self.params.nodes))
+        """What drafts without a model."""
         self._models: dict[str, Drafter] = {}
         self._alone = Experience()
         self._experience = self._alone
@@ -247,6 +317,8 @@ class Auto(Drafter):
         """By rival: the text that it has read, and how many tokens of it."""
         self._idle, self._nap = 0, 1
         self._growing = 0.0
+        self._plainly = 0
+        """One-node passes since the last bigger one or the start of the answer."""
         self._note = ""
 
     @property
@@ -277,7 +349,7 @@ class Auto(Drafter):
         for name, (text, read) in self._read.items():
             shared = next((i for i in range(min(read, len(tokens))) if text[i] != tokens[i]), min(read, len(tokens)))
             self._read[name] = (tokens, shared)
-        self._text, self._prompt, self._copied, self._steps = tokens, len(tokens), 0, 0
+        self._text, self._prompt, self._copied, self._steps, self._plainly = tokens, len(tokens), 0, 0, 0
         self._alone_here = False
 
     def _end(self, known: Experience) -> None:
@@ -290,6 +362,12 @@ class Auto(Drafter):
         """Tokens that a rival has to read before it can draft. The target's own layers have read them all."""
         return 0 if name == "early-exit" else len(context.tokens) - self._read.get(name, ((), 0))[1]
 
+    def _left(self, context: Context, known: Experience) -> float:
+        """Tokens of this answer that are left to a rival: what the text itself tells is drafted without one."""
+        written = len(context.tokens) - self._prompt
+        here = self._copied / written if written >= COPYING else 0.0
+        return min(known.answer, context.room + 1) * (1 - min(1.0, max(here, known.copied)))
+
     def _gain(self, name: str, context: Context, known: Experience) -> float:
         """Seconds that a rival saves on the rest of an answer, whose length is taken to be the usual one however much of it is
         there (so do lengths that are distributed exponentially), less those of what it has to read first. What fusion drafts,
@@ -297,35 +375,37 @@ class Auto(Drafter):
         speed = known.speed(name)
         if not speed:
             return 0.0
-        left = min(known.answer, context.room + 1) * (1 - known.copied)
+        left = self._left(context, known)
         unread = self._missing(name, context)
         reading = unread * known.rivals[name].reading if unread > CAUGHT_UP else 0.0
-        return left * (known.costs.seconds(1) - LEAD / speed) - reading
+        return left * (known.costs.seconds(1) - LEAD / speed) - reading - (known.back if self._plainly else 0.0)
 
     def _own(self, context: Context, known: Experience, beat: float = 0.0) -> Tree:
         """Fusion's tree as far as its nodes pay, or plain decoding. If no tree is expected to beat a speed, it is plain."""
         if self._idle and not beat:
             self._idle -= 1
             return self._plain(context)
-        fusion, costs = self._fusion, known.costs
+        if known.dear and not isinstance(self._reader, Lookup):
+            self._reader = Lookup(LookupParams(nodes=self.params.nodes))
+        reader, costs = self._reader, known.costs
         one = costs.seconds(1)
         # A node pays if its probability is above what it adds to a pass; what fusion thinks too little of gets a chance.
         floor = 0.0 if not one else min(0.3, 0.5 * max(0.0, costs.seconds(16) - one) / (15 * one))
-        if fusion.params.nodes != self.params.nodes or abs(fusion.params.floor - floor) > 0.2 * floor:
-            fusion.params = FusionParams(nodes=self.params.nodes, floor=floor)
+        if reader.params.nodes != self.params.nodes or abs(reader.params.floor - floor) > 0.2 * floor:
+            reader.params = replace(reader.params, nodes=self.params.nodes, floor=floor)
         begun = time.perf_counter()
-        tree = fusion.draft(context)
+        tree = reader.draft(context)
         self._growing = time.perf_counter() - begun
         best, speed = self._best(known, len(tree))
         if best > 1:
             known.measured = known.steps
-        elif not beat and known.steps - known.measured >= REMEASURE and sum(fusion.probabilities) >= PROMISING:
+        elif not beat and known.steps - known.measured >= REMEASURE and sum(reader.probabilities) >= PROMISING:
             best, known.measured = min(len(tree), 8), known.steps
         if best > 1 and speed > beat:
-            del tree.tokens[best:], tree.parents[best:], fusion.probabilities[best:]
+            del tree.tokens[best:], tree.parents[best:], reader.probabilities[best:]
             self._idle, self._nap = 0, 1
-            tree.via = "fusion"
-            self._change("fusion", lambda: f"fusion: {sum(fusion.probabilities):.1f} tokens expected of {best} nodes")
+            tree.via = reader.name
+            self._change(reader.name, lambda: f"{reader.name}: {sum(reader.probabilities):.1f} tokens expected of {best} nodes")
             return tree
         if beat:
             return Tree.root(context.pending)
@@ -334,14 +414,15 @@ class Auto(Drafter):
 
     def _best(self, known: Experience, size: int) -> tuple[int, float]:
         """The number of nodes with most tokens per second, and how many."""
-        costs, probabilities = known.costs, self._fusion.probabilities
+        costs, probabilities = known.costs, self._reader.probabilities
         if not costs.known:
             return size, 0.0
         best, top = 1, MARGIN / costs.seconds(1)
         expected = 1.0
+        beside = known.growing + (known.back if self._plainly else 0.0)
         for nodes in range(2, size + 1):
             expected += known.calibration.corrected(probabilities[nodes - 1])
-            speed = expected / (costs.seconds(nodes) + known.growing)
+            speed = expected / (costs.seconds(nodes) + beside)
             if speed > top:
                 best, top = nodes, speed
         return best, top
@@ -363,7 +444,12 @@ class Auto(Drafter):
             rival = known.rivals.setdefault(name, Rival())
             gains[name] = self._gain(name, context, known)
             due = known.steps >= rival.wakes and rival.left
-            if due and (not rival.each or gains[name] > 0 or self._missing(name, context) <= CAUGHT_UP):
+            unread = self._missing(name, context)
+            if (
+                due
+                and (not rival.each or gains[name] > 0 or unread <= CAUGHT_UP)
+                and HOPE * self._left(context, known) > rival.left + READING * unread
+            ):
                 self._trial = True
                 return name
         self._trial = False
@@ -415,15 +501,14 @@ class Auto(Drafter):
             self._models[via].learn(verified)
             self._judge(known, via, verified)
         if not verified.tree.alive:
-            known.costs.learn(len(verified.tree), verified.forward_seconds)
-        if via == "fusion":
+            known.passed(len(verified.tree), self._plainly, verified.forward_seconds)
+        self._plainly = self._plainly + 1 if len(verified.tree) == 1 else 0
+        if via == self._reader.name:
             self._copied += len(verified.path) - 1
             begun = time.perf_counter()
-            known.calibration.learn(self._fusion.probabilities, set(verified.path))
-            self._fusion.learn(verified)
-            seconds = self._growing + time.perf_counter() - begun
-            before = known.growing or seconds
-            known.growing = before + (min(seconds, 3 * before) - before) / MEMORY
+            known.calibration.learn(self._reader.probabilities, set(verified.path))
+            self._reader.learn(verified)
+            known.grew(self._growing + time.perf_counter() - begun, via == "fusion")
 
     def _judge(self, known: Experience, name: str, verified: Verified) -> None:
         """Take in a rival's round; at the end of a trial it rests, unless it leads."""

@@ -52,7 +52,17 @@ class PassCosts:
             weight = max(1 / (count + 1), 1 / MEMORY) if seconds > mean else FASTER
             self._mean[size] = mean + weight * (min(seconds, OUTLIER * mean) - mean)
         self._count[size] = count + 1
-        curve, least = [], float("inf")
+        self._draw()
+
+    def forget(self, nodes: int) -> None:
+        """Unlearn what passes of about so many nodes take."""
+        self._mean.pop(bucket(nodes), None)
+        self._count.pop(bucket(nodes), None)
+        self._draw()
+
+    def _draw(self) -> None:
+        curve: list[tuple[int, float]] = []
+        least = float("inf")
         for known in sorted(self._mean, reverse=True):
             least = min(least, self._mean[known])
             curve.append((known, least))

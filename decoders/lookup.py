@@ -89,7 +89,8 @@ class Lookup(Drafter):
         self._index = NgramIndex()
         self._first = FirstOccurrences(REFERENCE_NGRAM)
         self._worth = Calibration()
-        self._probabilities: list[float] = []
+        self.probabilities: list[float] = []
+        """Of each node of the last tree: the probability of its path."""
 
     def draft(self, context: Context) -> Tree:
         if self.params.variant == "reference":
@@ -98,8 +99,8 @@ class Lookup(Drafter):
         return self._grow(context)
 
     def learn(self, verified: Verified) -> None:
-        if len(self._probabilities) == len(verified.tree):
-            self._worth.learn(self._probabilities, verified.path)
+        if len(self.probabilities) == len(verified.tree):
+            self._worth.learn(self.probabilities, verified.path)
 
     def _reference(self, context: Context) -> list[int]:
         """The published `find_candidate_pred_tokens`, cut to the room there is and after EOS.
@@ -126,7 +127,7 @@ class Lookup(Drafter):
         params, eos = self.params, context.eos_ids
         reach = min(context.room, params.nodes - 1)
         tree = Tree.root(context.pending)
-        chances = self._probabilities = [1.0]
+        chances = self.probabilities = [1.0]
         if reach <= 0:
             return tree
         least = worthwhile(context, params.floor)

@@ -181,7 +181,7 @@ def test_auto_gives_greedys_tokens_and_tells_what_it_used(builtin_model: Model, 
         generation = Conversation(builtin_model, draft_model=draft_model).generate(prompt, "auto", max_tokens=60)
         steps = list(generation)
         assert generation.answer == expected
-        assert {step.tree.via for step in steps} <= {"greedy", "fusion", "draft", "early-exit"}
+        assert {step.tree.via for step in steps} <= {"greedy", "fusion", "lookup", "draft", "early-exit"}
         assert sum(totals.steps for totals in generation.by_method.values()) == generation.totals.steps
 
 
