@@ -25,6 +25,21 @@ Progress = Callable[[int, int], None]
 """Called with (done, total) units of work."""
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One of a decoder layer's two blocks, where an early pass runs this one and leaves the other out."""
+
+    layer: int
+    kind: Literal["attention", "mlp"]
+
+    def __str__(self) -> str:
+        return f"{self.layer}{self.kind[0]}"
+
+
+Layers = int | Sequence[int | Block]
+"""What an early pass runs: the first N layers, or a list with an index for a whole layer and a Block for half of one."""
+
+
 class UserError(Exception):
     """What a user can mend. Its text is one clear sentence that says what happened and what to do; no traceback is shown."""
 
@@ -165,7 +180,7 @@ class Session(ABC):
         tokens: Sequence[int],
         parents: Sequence[int],
         rows: Sequence[int] | None = None,
-        layers: int | Sequence[int] | None = None,
+        layers: Layers | None = None,
     ) -> Scores:
         """Add tentative nodes and run one forward pass over them.
 
@@ -175,16 +190,18 @@ class Session(ABC):
             rows: ids of the nodes whose scores are wanted, in the order wanted; None for all that this pass completes, ()
                 for none.
             layers: draft with some of the layers and score with the final norm and LM head: the first N, or those in a list
-                (rising indices; a gap leaves layers out). Hidden states and K/V of the layers before the first gap are kept,
-                so that none of these runs twice: the next full pass (`layers` None) takes every living node that stopped
-                early on from there, together with the new nodes, and `rows` may name it; `evaluate((), ())` completes them
-                alone. Nodes may stop at different layers, but a node needs above it what it runs itself: complete nodes, or
-                nodes that ran at least the same layers. A node that stopped early cannot be committed; it counts once in
-                `nodes_evaluated`.
+                (rising, each layer once; a gap leaves layers out, a Block runs half a layer and is a gap too). Hidden states
+                and K/V of the layers before the first gap are kept, so that none of these runs twice: the next full pass
+                (`layers` None) takes every living node that stopped early on from there, together with the new nodes, and
+                `rows` may name it; `evaluate((), ())` completes them alone. Nodes may stop at different layers, but a node
+                needs above it what it runs itself, for an attention block that did not run left no K/V to see: complete
+                nodes, or nodes that ran at least the same layers and blocks. A node that stopped early cannot be committed;
+                it counts once in `nodes_evaluated`.
 
         Raises:
             ContextFull: the nodes do not fit; nothing was added.
-            UserError: out of memory, or layers that this model does not have; the session is as it was.
+            UserError: out of memory, layers that this model does not have, or blocks that it does not keep apart; the
+                session is as it was.
             ValueError: a parent that is not alive, rows of other nodes, or a parent that ran fewer layers.
         """
 

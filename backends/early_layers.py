@@ -16,10 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .base import UserError
-
-HOOKED = ("forward", "_old_forward", "_hf_hook")
-"""What accelerate leaves on a module whose layers it spread over devices; these belong to the original, not to a twin."""
+from .base import Block, Layers, UserError
+from .blocks import HOOKED, Run, checked, half, number, prefix
 
 
 @dataclass(slots=True)
@@ -37,8 +35,8 @@ class LayerList:
 class Stopped:
     """A node that has not been through every layer yet."""
 
-    ran: tuple[int, ...]
-    """The layers that drafted it."""
+    ran: Run
+    """The layers and blocks that drafted it."""
     hidden: Tensor | None
     """Its hidden state [width] after the first `depth` layers; None if the pass left out layer 0."""
 
@@ -46,11 +44,6 @@ class Stopped:
     def depth(self) -> int:
         """How many layers, from the first on, need not run again."""
         return prefix(self.ran)
-
-
-def prefix(run: Sequence[int]) -> int:
-    """How many layers from 0 on are in `run` without a gap: what comes after a gap differs from the full pass."""
-    return next((i for i, layer in enumerate(run) if layer != i), len(run))
 
 
 def find_layers(module: nn.Module, count: int) -> LayerList | None:
@@ -61,26 +54,6 @@ def find_layers(module: nn.Module, count: int) -> LayerList | None:
     if not names:
         return None
     return LayerList(tuple(min(names, key=lambda name: name.count(".")).split(".")), count)
-
-
-def checked(layers: int | Sequence[int], count: int) -> tuple[int, ...]:
-    """The layers that an early pass runs, in order.
-
-    Raises:
-        UserError: not a proper part of the model's `count` layers.
-    """
-    if count < 2:
-        raise UserError("This model has one layer: there is none to stop after.")
-    if isinstance(layers, int):
-        if not 1 <= layers < count:
-            raise UserError(f"This model has {count} layers: stop after 1 to {count - 1} of them, not {layers}.")
-        return tuple(range(layers))
-    run = tuple(layers)
-    if not run or list(run) != sorted(set(run)) or run[0] < 0 or run[-1] >= count or len(run) == count:
-        raise UserError(
-            f"This model has layers 0 to {count - 1}: name some of them but not all, in rising order, not {list(layers)}."
-        )
-    return run
 
 
 @dataclass(slots=True)
@@ -141,21 +114,25 @@ class Portion:
     Args:
         module: the model.
         where: its decoder layers.
-        run: those to run, in order.
+        run: those to run, in order, or one block of them. What it enters and leaves are whole layers.
         enters: the first of them takes given hidden states instead of the embeddings.
         leaves: the layer behind which the hidden states are kept, if any.
     """
 
-    def __init__(self, module: nn.Module, where: LayerList, run: Sequence[int], enters: bool, leaves: int | None) -> None:
+    def __init__(self, module: nn.Module, where: LayerList, run: Run, enters: bool, leaves: int | None) -> None:
         self._carrier = Carrier()
         layers: Any = module
         for name in where.path:
             layers = getattr(layers, name)
+        parts = {number(part): part for part in run}
         stand_ins: list[Any] = []
         for index, layer in enumerate(layers):
             first, last = enters and index == run[0], index == leaves
-            if index not in run:
+            part = parts.get(index)
+            if part is None:
                 stand_ins.append(Skipped(layer, where))
+            elif isinstance(part, Block):
+                stand_ins.append(half(layer, part))
             elif first or last:
                 stand_ins.append(Boundary(layer, where, self._carrier, first, last))
             else:
@@ -207,8 +184,8 @@ class EarlyLayers:
         self.stopped: dict[int, Stopped] = {}
         """By node id."""
 
-    def checked(self, layers: int | Sequence[int]) -> tuple[int, ...]:
-        """The layers of an early pass (see `checked`).
+    def checked(self, layers: Layers) -> Run:
+        """The layers and blocks of an early pass (see `checked`).
 
         Raises:
             UserError: they are no part of the model's, or early passes do not work on it.
@@ -217,7 +194,7 @@ class EarlyLayers:
             raise UserError("This model cannot stop after some of its layers: use a method that runs all of them.")
         return checked(layers, self._where.count)
 
-    def _portion(self, run: tuple[int, ...], enters: bool, leaves: int | None) -> Portion:
+    def _portion(self, run: Run, enters: bool, leaves: int | None) -> Portion:
         """A twin of its own per portion and session: what it carries must not meet another session's."""
         assert self._where is not None
         key = (run, enters, leaves)
@@ -226,16 +203,16 @@ class EarlyLayers:
             found = self._portions[key] = Portion(self._module, self._where, run, enters, leaves)
         return found
 
-    def drafting(self, run: tuple[int, ...]) -> Portion:
+    def drafting(self, run: Run) -> Portion:
         """What an early pass runs; it keeps the hidden states as far as they can be used again."""
         depth = prefix(run)
         return self._portion(run, False, depth - 1 if depth else None)
 
-    def keep(self, numbers: Sequence[int], run: tuple[int, ...], portion: Portion) -> None:
+    def keep(self, numbers: Sequence[int], run: Run, portion: Portion) -> None:
         """Note the nodes of an early pass that has gone well."""
         hidden = portion.leave()[0].unbind(0) if prefix(run) else [None] * len(numbers)
-        for number, row in zip(numbers, hidden, strict=True):
-            self.stopped[number] = Stopped(run, row)
+        for node, row in zip(numbers, hidden, strict=True):
+            self.stopped[node] = Stopped(run, row)
 
     def only(self, kept: Container[int]) -> None:
         """Forget all nodes but these."""

@@ -9,8 +9,8 @@ that fails, or that is built of anything but plain linear layers (quantized, spr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -79,7 +79,15 @@ class LeanLayer:
         self._before, self._after = layer.input_layernorm, layer.post_attention_layernorm
 
     def __call__(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
-        """The layer's output.
+        """The layer's output; the arguments are `attend`'s."""
+        return self.feed(self.attend(hidden, cos, sin, mask, cache))
+
+    def half(self, kind: Literal["attention", "mlp"]) -> Callable[[Tensor, Tensor, Tensor, Any, Any], Tensor]:
+        """The layer with one block of its two."""
+        return self.attend if kind == "attention" else self.feed
+
+    def attend(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
+        """The hidden states with what the attention block adds.
 
         Args:
             hidden: [1, n, hidden width].
@@ -101,7 +109,11 @@ class LeanLayer:
         if isinstance(mask, dict):
             mask = mask[self._kind]
         seen, _ = tree_attention(self._attention, turned[:, :heads], keys, values, mask, scaling=self._scaling)
-        hidden = hidden + self._out(seen.reshape(1, n, -1))
+        out: Tensor = hidden + self._out(seen.reshape(1, n, -1))
+        return out
+
+    def feed(self, hidden: Tensor, *_: Any) -> Tensor:
+        """The hidden states with what the MLP block adds."""
         gate, up = F.linear(self._after(hidden), self._gate_up, self._gate_up_bias).chunk(2, -1)
         out: Tensor = hidden + self._down(self._activation(gate) * up)
         return out

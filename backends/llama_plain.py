@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from .base import PREFILL_CHUNK, ContextFull, Session, UserError
+from .base import PREFILL_CHUNK, ContextFull, Layers, Session, UserError
 from .llama_context import Context
 from .scores import TorchScores
 
@@ -45,7 +45,7 @@ class LlamaPlainSession(Session):
         tokens: Sequence[int],
         parents: Sequence[int],
         rows: Sequence[int] | None = None,
-        layers: int | Sequence[int] | None = None,
+        layers: Layers | None = None,
     ) -> TorchScores:
         """Add nodes, which must continue the chain, and evaluate them (see `Session.evaluate`)."""
         begun = time.perf_counter()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from .base import PREFILL_CHUNK, ROOT, ContextFull, Session, UserError
+from .base import PREFILL_CHUNK, ROOT, ContextFull, Layers, Session, UserError
 from .llama_context import Context
 from .llama_library import last_error
 from .llama_sequences import Memory, Node, Sequences
@@ -52,7 +52,7 @@ class LlamaSession(Session):
         tokens: Sequence[int],
         parents: Sequence[int],
         rows: Sequence[int] | None = None,
-        layers: int | Sequence[int] | None = None,
+        layers: Layers | None = None,
     ) -> TorchScores:
         """Add nodes and run one forward pass over them (see `Session.evaluate`). The scores are llama.cpp's own buffer: the
         next pass of this session overwrites them."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
-from .base import ContextFull, Session, UserError
+from .base import ContextFull, Layers, Session, UserError
 from .scores import TorchScores
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class PlainSession(Session):
         tokens: Sequence[int],
         parents: Sequence[int],
         rows: Sequence[int] | None = None,
-        layers: int | Sequence[int] | None = None,
+        layers: Layers | None = None,
     ) -> TorchScores:
         """Add nodes, which must continue the chain, and evaluate them (see `Session.evaluate`)."""
         begun = time.perf_counter()

@@ -18,6 +18,7 @@ from .base import (
     ROOT,
     Capabilities,
     ContextFull,
+    Layers,
     Message,
     Model,
     ModelInfo,
@@ -205,7 +206,7 @@ class RecordedSession(Session):
         tokens: Sequence[int],
         parents: Sequence[int],
         rows: Sequence[int] | None = None,
-        layers: int | Sequence[int] | None = None,
+        layers: Layers | None = None,
     ) -> RecordedScores:
         if layers is not None:
             raise UserError("A recorded transcript has no layers to stop after: choose a method other than early-exit.")

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .base import ROOT, ContextFull, Session, UserError
+from .base import ROOT, ContextFull, Layers, Session, UserError
+from .blocks import covers, shown
 from .early_layers import EarlyLayers, LayerList
 from .masks import MaskPlan, tree_mask
 from .scores import TorchScores
@@ -111,7 +112,7 @@ class TransformersSession(Session):
         tokens: Sequence[int],
         parents: Sequence[int],
         rows: Sequence[int] | None = None,
-        layers: int | Sequence[int] | None = None,
+        layers: Layers | None = None,
     ) -> TorchScores:
         """Add nodes and run one forward pass over them (see `Session.evaluate`)."""
         begun = time.perf_counter()
@@ -141,7 +142,7 @@ class TransformersSession(Session):
         return TorchScores(logits, tuple(wanted), tuple([new[pick].position + 1 for pick in picks]))
 
     def _evaluate_early(
-        self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int] | None, layers: int | Sequence[int] | None
+        self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int] | None, layers: Layers | None
     ) -> TorchScores:
         """A pass that stops early, or one that takes nodes on which did."""
         early = self._early
@@ -153,8 +154,8 @@ class TransformersSession(Session):
         if run is not None:
             for node in new:
                 above = early.stopped.get(node.parent)
-                if above is not None and not set(run) <= set(above.ran):
-                    raise ValueError(f"a node above has been through the layers {above.ran} only, not through {run}")
+                if above is not None and above.ran != run and not covers(above.ran, run):
+                    raise ValueError(f"a node above has been through layers {shown(above.ran)} only, not {shown(run)}")
         ids = [*order, *range(self._next, self._next + len(new))]
         batch = [*(self._nodes[number] for number in order), *new]
         place = {number: i for i, number in enumerate(ids)}

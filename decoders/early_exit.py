@@ -2,15 +2,17 @@
 
 Elhoushi et al., "LayerSkip: Enabling Early Exit Inference and Self-Speculative Decoding" (2024), arXiv:2404.16710; Zhang et
 al., "Draft & Verify: Lossless Large Language Model Acceleration via Self-Speculative Decoding" (2023), arXiv:2309.08168, which
-leaves out layers in the middle.
+leaves out single attention and MLP blocks anywhere.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from ..backends.base import UserError
+from ..backends.base import Block, UserError
 from .base import Context, Drafter, Tree, Verified, param
 from .costs import PassCosts
 from .proposers import DraftModel, FirstLayers, Proposer, grow_chain
@@ -28,17 +30,24 @@ class EarlyExitParams:
     """Settings of early exit."""
 
     layers: int = param(0, "The first N layers draft; 0 compares a quarter, half and three quarters of them", low=0, high=1024)
-    skip: str = param("", "Instead: the layers to leave out of the draft, counted from 0, such as 3,4,6-8")
+    skip: str = param("", "Instead: what to leave out of the draft, such as 3a,4-6,7m (layer 3's attention, 4 to 6, 7's MLP)")
     tokens: int = param(4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64)
     schedule: str = param("confidence", "How K changes from round to round", choices=SCHEDULES)
     most: int = param(16, "Largest K of the other schedules", low=1, high=64)
     threshold: float = param(0.6, "confidence: stop after a token less probable than this", low=0, high=1)
 
 
+PART = re.compile(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?([am]?)\s*", re.ASCII | re.IGNORECASE)
+"""One part of the list of what is left out: a layer or a range of layers, whole or one block of each."""
+
+Cut = int | tuple[int | Block, ...]
+"""What a draft runs: the first N layers, or a list of layers and blocks."""
+
+
 class Depth:
     """One way to cut the model, and how it has done."""
 
-    def __init__(self, layers: int | tuple[int, ...], proposer: Proposer, schedule: str) -> None:
+    def __init__(self, layers: Cut, proposer: Proposer, schedule: str) -> None:
         self.layers = layers
         self.proposer = proposer
         self.schedule = Schedule(schedule)
@@ -76,7 +85,7 @@ class EarlyExit(Drafter):
 
     def __init__(self, params: EarlyExitParams | None = None) -> None:
         super().__init__(params)
-        self._depths: dict[int | tuple[int, ...], Depth] = {}
+        self._depths: dict[Cut, Depth] = {}
         self._depth: Depth | None = None
         self._costs = PassCosts()
 
@@ -102,19 +111,16 @@ class EarlyExit(Drafter):
             return fewest
         return max(depths, key=lambda depth: depth.speed)
 
-    def _wanted(self, context: Context) -> Sequence[int | tuple[int, ...]]:
+    def _wanted(self, context: Context) -> Sequence[Cut]:
         """The cuts to choose from.
 
         Raises:
-            UserError: the model has not that many layers.
+            UserError: the model has not these layers.
         """
         assert context.model is not None
         count, params = context.model.info.layers, self.params
         if params.skip:
-            left_out = _numbers(params.skip)
-            if not left_out or max(left_out) >= count or len(left_out) >= count:
-                raise UserError(f"early-exit.skip names layers of 0 to {count - 1}, not all of them: {params.skip!r} does not.")
-            return [tuple(layer for layer in range(count) if layer not in left_out)]
+            return [what_is_left(params.skip, count)]
         if params.layers >= count:
             raise UserError(f"early-exit.layers must be below the model's {count} layers, not {params.layers}.")
         if params.layers:
@@ -124,7 +130,7 @@ class EarlyExit(Drafter):
         # Half first: what is tried first is also what a short answer gets most of.
         return list(dict.fromkeys(max(1, count * quarters // 4) for quarters in (2, 1, 3) if count > 1))
 
-    def _open(self, layers: int | tuple[int, ...], context: Context) -> Depth:
+    def _open(self, layers: Cut, context: Context) -> Depth:
         model = context.model
         assert model is not None
         proposer: Proposer
@@ -154,16 +160,34 @@ class EarlyExit(Drafter):
         self._depths.clear()
 
 
-def _numbers(text: str) -> set[int]:
-    """The whole numbers of a list such as `3,4,6-8`.
+@lru_cache(64)
+def what_is_left(skip: str, count: int) -> tuple[int | Block, ...]:
+    """What a draft runs of a model of `count` layers without the layers and blocks of a list such as `3a,4-6,7m`.
 
     Raises:
-        UserError: it is none.
+        UserError: it is no such list, or names nothing or everything.
     """
-    out: set[int] = set()
-    for part in text.replace(" ", "").split(","):
-        first, _, last = part.partition("-")
-        if not first.isdigit() or (last and not last.isdigit()):
-            raise UserError(f"early-exit.skip is a list of layers such as 3,4,6-8, not {text!r}.")
-        out |= set(range(int(first), int(last or first) + 1))
-    return out
+    left_out: set[tuple[int, str]] = set()
+    for part in skip.split(","):
+        found = PART.fullmatch(part)
+        if found is None:
+            raise UserError(
+                f"early-exit.skip is a list of layers and blocks such as 3a,4-6,7m (3a is layer 3's attention, 7m layer 7's "
+                f"MLP), not {skip!r}."
+            )
+        first, last = int(found[1]), int(found[2] or found[1])
+        if not first <= last < count:
+            raise UserError(f"early-exit.skip names layers of 0 to {count - 1} in rising order: {part.strip()!r} does not.")
+        left_out |= {(layer, kind) for layer in range(first, last + 1) for kind in (found[3] or "am").lower()}
+    run: list[int | Block] = []
+    for layer in range(count):
+        match (layer, "a") in left_out, (layer, "m") in left_out:
+            case False, False:
+                run.append(layer)
+            case True, False:
+                run.append(Block(layer, "mlp"))
+            case False, True:
+                run.append(Block(layer, "attention"))
+    if not run:
+        raise UserError(f"early-exit.skip names layers of 0 to {count - 1}, not all of them: {skip!r} leaves nothing to run.")
+    return tuple(run)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from ..backends.base import PREFILL_CHUNK, ROOT, Model, Scores, UserError
+from ..backends.base import PREFILL_CHUNK, ROOT, Layers, Model, Scores, UserError
 from ..backends.vocabulary import difference
 from .base import Context, Draws, Tree
 
@@ -150,10 +150,10 @@ class FirstLayers(Proposer):
     goes on from layer N.
 
     Args:
-        layers: N, or the numbers of the layers to run.
+        layers: N, or a list of the layers and blocks to run.
     """
 
-    def __init__(self, layers: int | Sequence[int]) -> None:
+    def __init__(self, layers: Layers) -> None:
         super().__init__()
         self.layers = layers
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from specchat.backends.base import Capabilities, Sampling
+from specchat.backends.base import Capabilities, Layers, Sampling
 from specchat.backends.recorded import RecordedModel, RecordedScores, RecordedSession
 from specchat.decoders.base import Context
 from specchat.decoders.conversation import Conversation
@@ -63,7 +63,7 @@ class ToySession(RecordedSession):
         tokens: Sequence[int],
         parents: Sequence[int],
         rows: Sequence[int] | None = None,
-        layers: int | Sequence[int] | None = None,
+        layers: Layers | None = None,
     ) -> RecordedScores:
         scores = super().evaluate(tokens, parents, rows, layers)
         return ToyScores(self.toy, scores.nodes, [self._place(node) for node in scores.nodes])
