@@ -15,27 +15,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from .base import Context, Drafter, Tree, Verified, param
-from .calibration import Calibration
-from .costs import OUTLIER, PassCosts
 from .draft import Draft
 from .early_exit import EarlyExit
+from .experience import CAUGHT_UP, REST, Experience, Rival, experience
 from .fusion import Fusion, FusionParams
 from .lookup import Lookup, LookupParams
 from .proposers import mismatch
-
-FIRST_TRIAL = 3
-"""Rounds that a rival gets when it is first tried, after the one that pays for reading the text."""
-
-WARM_UP = 8
-"""Steps before the first rival is tried: there must be something to compare it with."""
-
-REST = 24
-"""Steps before a rival that lost is tried again; doubled each time that it loses."""
 
 LONGEST_REST = 768
 """A text may change at any time, so that no rival rests for ever."""
@@ -61,27 +51,9 @@ MARGIN = 1.03
 LEAD = 1.05
 """The same for a rival: what it does to caches and memory beside its own passes is not in its seconds."""
 
-MEMORY = 40
-"""Rounds after which an older one counts for a third."""
-
 LONGEST_NAP = 8
 """After a step in which no draft would have paid, steps without growing a tree at all: 1, 2, 4 … as long as nothing pays.
 Growing a tree costs a few per cent of a small model's pass; a longer nap would miss the start of a copy."""
-
-DEAR = 0.12
-"""Share of a one-node pass above which growing fusion's tree costs more than it is better than prompt lookup's."""
-
-FIRST_TREES = 4
-"""Trees of fusion's before that is decided."""
-
-SETTLING = 4
-"""One-node passes after a bigger one until they take what they usually take."""
-
-CHANGES = 6
-"""Such series after which an older one counts for a third."""
-
-USUAL_ANSWER = 64.0
-"""Tokens of an answer, before any has been seen."""
 
 ANSWERS = 8
 """Answers after which an older one counts for a third."""
@@ -95,9 +67,6 @@ FEW_ANSWERS = 3
 
 COPIES = 0.35
 """Share of an answer's tokens that fusion drafted, as a running mean over answers, from which they are taken to be copies."""
-
-CAUGHT_UP = 16
-"""A rival that has at most so many tokens to read is taken to be in its stride."""
 
 REMEASURE = 48
 """Steps after which a tree that promises much is verified against all figures: a machine that was busy when passes over many
@@ -113,168 +82,6 @@ class AutoParams:
 
     nodes: int = param(24, "Most nodes of a tree, the pending token included", low=1, high=256)
     rivals: bool = param(True, "Also try the draft model and early exit, where the model can")
-
-
-OTHERS = 4.0
-"""Rounds for which what all rivals have seen of the text counts in the estimate of one of them."""
-
-QUICKER = 0.3
-"""Weight of a draft that took less for each token than expected; what takes longer is mostly somebody else's work."""
-
-SLOWER = 0.1
-"""Weight of one that took longer."""
-
-
-@dataclass(slots=True)
-class Luck:
-    """How rivals' rounds went lately: a property of the text as well."""
-
-    rounds: float = 0.0
-    drafted: float = 0.0
-    accepted: float = 0.0
-
-    def learn(self, drafted: int, accepted: int) -> None:
-        """Take in a round."""
-        keep = 1 - 1 / MEMORY
-        self.rounds = self.rounds * keep + 1
-        self.drafted = self.drafted * keep + drafted
-        self.accepted = self.accepted * keep + accepted
-
-
-@dataclass(slots=True)
-class Rival:
-    """A drafter that runs a model."""
-
-    luck: Luck = field(default_factory=Luck)
-    each: float = 0.0
-    """Seconds of a draft for each of its tokens, leaning to the quicker; 0 before it is known."""
-    verifying: float = 1.0
-    """Its verifying pass as a share of any other over as many nodes: early exit's has half of the layers done."""
-    reading: float = 0.0
-    """Seconds for each token of the text that it has yet to read before it can draft, a running mean."""
-    first: tuple[int, float, int] | None = None
-    """Tokens drafted, seconds and tokens read of a round that did both, until `each` tells the one from the other."""
-    left: int = FIRST_TRIAL
-    """Rounds left of the trial it is in."""
-    rest: int = REST
-    wakes: int = WARM_UP
-    """The step at which its next trial begins."""
-
-    def learn(self, drafted: int, accepted: int, seconds: float, forward: float, usual: float, unread: int) -> None:
-        """Take in a round.
-
-        Args:
-            drafted: tokens of the draft.
-            accepted: how many of them were right.
-            seconds: of drafting.
-            forward: of the verifying pass; 0 if it read the prompt as well.
-            usual: of any pass over as many nodes; 0 if this one was like any other, or none is known.
-            unread: tokens that the round had to read first.
-        """
-        if drafted < 1:
-            return
-        self.luck.learn(drafted, accepted)
-        if usual and forward:
-            share = min(max(forward / usual, 0.2), 2.0)
-            self.verifying += (share - self.verifying) / 4
-        if unread > CAUGHT_UP:
-            self.first = (drafted, seconds, unread)
-        else:
-            each = seconds / drafted
-            weight = QUICKER if each < self.each else SLOWER
-            self.each = self.each + weight * (each - self.each) if self.each else each
-        if self.first is not None and self.each:
-            drafted, seconds, unread = self.first
-            reading = max(0.0, seconds - drafted * self.each) / unread
-            self.reading = self.reading + (reading - self.reading) / 4 if self.reading else reading
-            self.first = None
-
-
-@dataclass(slots=True)
-class Experience:
-    """All that is measured on one target (with one draft model)."""
-
-    costs: PassCosts = field(default_factory=PassCosts)
-    calibration: Calibration = field(default_factory=Calibration)
-    growing: float = 0.0
-    """Seconds of growing a tree and learning from it, a running mean."""
-    back: float = 0.0
-    """Seconds by which the SETTLING one-node passes after a bigger one take longer than those that follow them, together; a
-    running mean. Caches and the processor's clock are not what they were: for a model of a few MB that can be several passes."""
-    trees: int = 0
-    """Trees verified so far."""
-    dear: bool = False
-    """Whether prompt lookup drafts in fusion's place."""
-    rivals: dict[str, Rival] = field(default_factory=dict)
-    luck: Luck = field(default_factory=Luck)
-    """Of all rivals together."""
-    steps: int = 0
-    measured: int = 0
-    """The last step with a tree."""
-    answer: float = USUAL_ANSWER
-    """Tokens of an answer, a running mean."""
-    copied: float = 0.0
-    """Share of an answer's tokens that fusion drafted, a running mean."""
-    _after: float = 0.0
-    """What has come together of that after the last bigger pass."""
-    _settled: bool = False
-    """Whether a one-node pass after SETTLING others has been seen."""
-
-    def passed(self, nodes: int, plain: int, seconds: float) -> None:
-        """Take in a pass.
-
-        Args:
-            nodes: of the pass.
-            plain: one-node passes right before it, since the last bigger one or the start of the answer.
-            seconds: of the pass.
-        """
-        if nodes > 1:
-            self.costs.learn(nodes, seconds)
-            self._after = 0.0
-            return
-        if plain >= SETTLING:
-            if not self._settled:  # what was taken for the cost of a plain pass was that of one right after something else
-                self.costs.forget(1)
-                self._settled = True
-            self.costs.learn(1, seconds)
-            return
-        if not self._settled:
-            self.costs.learn(1, seconds)
-            return
-        steady = self.costs.seconds(1)
-        self._after += min(max(0.0, seconds - steady), OUTLIER * steady)
-        if plain == SETTLING - 1:
-            self.back += (self._after - self.back) / CHANGES
-            self._after = 0.0
-
-    def grew(self, seconds: float, fusion: bool) -> None:
-        """Take in what it took to grow a tree that was verified, and to learn from it."""
-        before = self.growing or seconds
-        self.growing = before + (min(seconds, 3 * before) - before) / MEMORY
-        self.trees += 1
-        if fusion and self.trees >= FIRST_TREES and self.growing > DEAR * self.costs.seconds(1) > 0:
-            self.dear, self.growing = True, 0.0
-
-    def speed(self, name: str) -> float:
-        """Tokens per second that a rival makes once it has read the text; 0 if nothing is known of it."""
-        rival = self.rivals[name]
-        if not rival.each:
-            return 0.0
-        every, own = self.luck, rival.luck
-        rounds = own.rounds + OTHERS
-        drafted = (own.drafted + OTHERS * every.drafted / every.rounds) / rounds
-        accepted = (own.accepted + OTHERS * every.accepted / every.rounds) / rounds
-        return (1 + accepted) / (drafted * rival.each + rival.verifying * self.costs.seconds(1 + round(drafted)))
-
-
-_known: WeakKeyDictionary[Any, dict[int, Experience]] = WeakKeyDictionary()
-
-
-def experience(context: Context) -> Experience:
-    """The measurements of this target with this draft model."""
-    if context.model is None:
-        return Experience()
-    return _known.setdefault(context.model, {}).setdefault(id(context.draft_model), Experience())
 
 
 class Auto(Drafter):

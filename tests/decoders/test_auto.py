@@ -9,9 +9,10 @@ import pytest
 
 from specchat.backends import Model, Sampling
 from specchat.decoders import Conversation, encode_prompt
-from specchat.decoders.auto import LONGEST_NAP, Auto, Experience, Rival
+from specchat.decoders.auto import LONGEST_NAP, Auto
 from specchat.decoders.base import Context, Verified
 from specchat.decoders.calibration import Calibration
+from specchat.decoders.experience import Experience, Rival
 from specchat.decoders.verify import walk
 
 from .prompts import TEXTS
