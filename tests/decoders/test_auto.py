@@ -207,3 +207,36 @@ def test_what_is_not_drafted_any_more_is_tried_again() -> None:
     assert calibration.threshold(0.04) == pytest.approx(0.04, rel=0.05)
     assert Calibration().threshold(0.3) == pytest.approx(0.3)
     assert Calibration().threshold(1.5) > 1
+
+
+def test_what_plain_decoding_takes_is_known_from_passes_that_follow_each_other() -> None:
+    known = Experience()
+    for plain, seconds in enumerate([3.0, 2.5, 2.0, 1.5, 1.0, 1.0]):
+        known.passed(1, plain, seconds)
+    assert known.costs.seconds(1) == pytest.approx(1.0)
+    for _ in range(40):
+        known.passed(8, 5, 4.0)
+        for plain, seconds in enumerate([2.0, 1.5, 1.0, 1.0, 1.0]):
+            known.passed(1, plain, seconds)
+    assert known.costs.seconds(1) == pytest.approx(1.0)
+    assert known.back == pytest.approx(1.5, rel=0.01)  # one and a half passes are lost after each of eight nodes
+
+
+@pytest.mark.parametrize(("growing", "dear"), [(0.02, False), (0.5, True)])
+def test_prompt_lookup_drafts_where_fusions_trees_take_too_much_of_a_pass(growing: float, dear: bool) -> None:
+    known = Experience()
+    known.passed(1, 0, 1.0)
+    for _ in range(8):
+        known.grew(growing, fusion=not known.dear)
+    assert known.dear is dear
+
+
+@pytest.mark.parametrize("dear", [False, True])
+def test_loops_are_drafted_whichever_of_the_two_drafts(auto: Auto, dear: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Experience(dear=dear)
+    monkeypatch.setattr("specchat.decoders.auto.experience", lambda context: known)
+    model = looping()
+    answer, taken, _ = drive(auto, model, [1, 2, 3], lambda nodes: 1 + 0.01 * nodes)
+    assert answer[:TOKENS] == plain(model, [1, 2, 3], len(answer))[:TOKENS]
+    assert taken["lookup" if dear else "fusion"] > taken["greedy"]
+    assert not taken["fusion" if dear else "lookup"]
