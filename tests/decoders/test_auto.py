@@ -211,13 +211,13 @@ def test_what_is_not_drafted_any_more_is_tried_again() -> None:
 
 def test_what_plain_decoding_takes_is_known_from_passes_that_follow_each_other() -> None:
     known = Experience()
-    for plain, seconds in enumerate([3.0, 2.5, 2.0, 1.5, 1.0, 1.0]):
-        known.passed(1, plain, seconds)
+    for before, seconds in enumerate([3.0, 2.5, 2.0, 1.5, 1.0, 1.0]):
+        known.passed(1, before, seconds)
     assert known.costs.seconds(1) == pytest.approx(1.0)
     for _ in range(40):
         known.passed(8, 5, 4.0)
-        for plain, seconds in enumerate([2.0, 1.5, 1.0, 1.0, 1.0]):
-            known.passed(1, plain, seconds)
+        for before, seconds in enumerate([2.0, 1.5, 1.0, 1.0, 1.0]):
+            known.passed(1, before, seconds)
     assert known.costs.seconds(1) == pytest.approx(1.0)
     assert known.back == pytest.approx(1.5, rel=0.01)  # one and a half passes are lost after each of eight nodes
 
