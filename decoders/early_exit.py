@@ -8,7 +8,7 @@ leaves out single attention and MLP blocks anywhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -191,3 +191,20 @@ def what_is_left(skip: str, count: int) -> tuple[int | Block, ...]:
     if not run:
         raise UserError(f"early-exit.skip names layers of 0 to {count - 1}, not all of them: {skip!r} leaves nothing to run.")
     return tuple(run)
+
+
+def skip_text(left_out: Iterable[tuple[int, str]]) -> str:
+    """The list that leaves out these blocks, each a layer and a (attention) or m (MLP), as short as it can be."""
+    kinds: dict[int, str] = {}
+    for layer, kind in sorted(left_out):
+        kinds[layer] = kinds.get(layer, "") + kind
+    spans: list[tuple[int, int, str]] = []
+    for layer, kind in kinds.items():
+        first, last, same = spans[-1] if spans else (layer, -2, "")
+        if (last + 1, same) == (layer, kind):
+            spans[-1] = (first, layer, kind)
+        else:
+            spans.append((layer, layer, kind))
+    return ",".join(
+        (f"{first}" if first == last else f"{first}-{last}") + kind.replace("am", "") for first, last, kind in spans
+    )

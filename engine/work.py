@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TASKS = {
     "answer": "measuring:measure_answer",
+    "blocks": "block_search:find_blocks",
     "costs": "pass_costs:measure_costs",
     "replay": "replaying:replay_records",
 }
