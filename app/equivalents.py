@@ -122,7 +122,9 @@ def _draft(name: str, params: Any, draft_model: str) -> list[Equivalent]:
 def _early_exit(params: Any) -> list[Equivalent]:
     none = "It has no early exit: a draft model of the first layers as a file of its own is the nearest."
     if params.skip:
-        first = Equivalent("transformers", "", "It drafts with the first N layers only, it leaves none out in the middle.")
+        none = "It leaves out no layers or blocks of the model: a small draft model as a file of its own is the nearest."
+        only = "Its early exit drafts with the first N layers: it leaves out no layers in the middle and no single blocks."
+        first = Equivalent("transformers", "", only)
     else:
         depth = params.layers or "N"
         note = "" if params.layers else "Choose N; ours compares a quarter, half and three quarters of the layers."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,8 +59,10 @@ def read_spec(text: str) -> Spec:
 
 
 def read_specs(text: str) -> list[Spec]:
-    """Specifications separated by commas, each once, in the order given."""
-    found = {spec.label: spec for spec in map(read_spec, filter(None, (part.strip() for part in text.split(","))))}
+    """Specifications separated by commas, each once, in the order given. No method's name begins with a digit, so a comma
+    before one is part of a value, as in early-exit:skip=3a,4-6."""
+    parts = (part.strip() for part in re.split(r",(?!\s*\d)", text))
+    found = {spec.label: spec for spec in map(read_spec, filter(None, parts))}
     if not found:
         raise UserError("Name at least one method: `specchat methods` lists them.")
     return list(found.values())

@@ -11,7 +11,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -23,12 +23,14 @@ from . import settings as settings_file
 from .bench.items import Item, PromptSet, read_items
 from .bench.run import BASE, WARM_UP_TOKENS, Bench, BenchRequest, answer_one
 from .bench.statistics import interval, per_token
+from .dotted import join
 from .equivalents import equivalents
 from .measuring import Broken, Lab, Spec, Stopped, duration, read_spec, read_specs, show_table
 from .model_defaults import method_changes
 from .output import Notes
 from .run import ANSWERED, BROKEN, CANCELLED
 from .settings import Settings
+from .tune_blocks import TIME_SHARE, Blocks, budget, search_blocks, show_blocks, stops_early, wanted
 
 KEPT = 3
 """One in so many candidates goes on to the next rung, which has so many times the prompts."""
@@ -85,7 +87,10 @@ class Search:
     rows: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     """By (prompt, method)."""
     passes: int = 0
-    """Forward passes of all candidates; those of plain decoding are left out, it runs once for all."""
+    """Forward passes of all candidates, and of the search for blocks; those of plain decoding are left out, it runs once for
+    all."""
+    blocks: Blocks = field(default_factory=Blocks)
+    """What early exit can leave out."""
     rungs: list[dict[str, Any]] = field(default_factory=list)
     out_of_time: bool = False
 
@@ -165,8 +170,8 @@ def candidates(request: TuneRequest, loaded: Mapping[str, Any], unavailable: Map
         if spec.settings:
             out[spec.label] = spec
             continue
-        layers = int(loaded.get("layers", 0))
-        for settings in early_exits(layers) if spec.name == "early-exit" else GRID.get(spec.name, [{}]):
+        exits = early_exits(int(loaded.get("layers", 0)), gaps=stops_early(loaded))
+        for settings in exits if spec.name == "early-exit" else GRID.get(spec.name, [{}]):
             try:
                 parse_params(get(spec.name), dict(settings))
             except UserError:
@@ -178,16 +183,18 @@ def candidates(request: TuneRequest, loaded: Mapping[str, Any], unavailable: Map
     return list(out.values())
 
 
-def early_exits(layers: int) -> list[dict[str, str]]:
-    """Early exits to try: a quarter, half and three quarters of the layers, and leaving out layers in the middle."""
+def early_exits(layers: int, *, gaps: bool = True) -> list[dict[str, str]]:
+    """Early exits to try: a quarter, half and three quarters of the layers, and with `gaps` leaving out layers in the middle
+    (a guess, where the search for blocks finds nothing better)."""
     depths = sorted({max(1, min(layers - 1, round(layers * share))) for share in (0.25, 0.5, 0.75)}) if layers > 1 else []
-    out = [{"layers": str(depth), "tokens": tokens} for depth in depths for tokens in ("2", "4")]
-    for share in (0.3, 0.5):
+    lengths: Sequence[dict[str, str]] = ({}, {"schedule": "constant", "tokens": "4"})
+    out = [{"layers": str(depth), **length} for depth in depths for length in lengths]
+    for share in (0.3, 0.5) if gaps else ():
         # The first and the last layers do what no other does: what is left out lies between them.
         count = round(layers * share)
         first = (layers - count) // 2
         if 0 < count < layers - 1 and first > 0:
-            out.append({"skip": f"{first}-{first + count - 1}" if count > 1 else f"{first}", "tokens": "3"})
+            out.append({"skip": f"{first}-{first + count - 1}" if count > 1 else f"{first}"})
     return out
 
 
@@ -215,7 +222,13 @@ def tune(request: TuneRequest) -> int:
     with Lab(notes) as lab:
         try:
             loaded = lab.load(request.settings)
-            search = _search(request, prompts, lab, candidates(request, loaded.info, loaded.unavailable))
+            specs = candidates(request, loaded.info, loaded.unavailable)
+            started = time.monotonic()
+            blocks = _blocks(request, prompts, lab, specs)
+            search = _search(request, prompts, lab, joined(specs, blocks, int(loaded.info.get("layers", 0))))
+            search.blocks, search.passes = blocks, blocks.passes
+            # Both are to be done within the time that was given.
+            search.request = replace(request, minutes=request.minutes - (time.monotonic() - started) / 60)
             started = time.monotonic()
             for spec in [read_spec(BASE), *search.specs]:
                 notes.progress(f"warming up {spec.label}")
@@ -238,8 +251,39 @@ def tune(request: TuneRequest) -> int:
     return code
 
 
+def _blocks(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: Sequence[Spec]) -> Blocks:
+    """The search for blocks, where it is wanted."""
+    if not wanted(request.methods, specs, lab.info):
+        return Blocks()
+    most = budget(len(specs), len(prompts.items), request.max_tokens)
+    return search_blocks(lab, request.settings, prompts.items, most, 60 * request.minutes * TIME_SHARE, request.clock)
+
+
+def joined(specs: Sequence[Spec], blocks: Blocks, layers: int) -> list[Spec]:
+    """The candidates with what the search for blocks found, in the place of the guesses at layers in the middle."""
+    guesses = [settings for settings in early_exits(layers) if "skip" in settings] if blocks.specs else []
+    kept = [spec for spec in specs if not (spec.name == "early-exit" and spec.settings in guesses)]
+    return list({spec.label: spec for spec in [*kept, *blocks.specs]}.values())
+
+
+def anew(settings: Settings) -> Settings:
+    """The settings without those of methods that an earlier search made the model's own: they would change every candidate."""
+    layers = settings.layers
+    if layers is None:
+        return settings
+    methods: dict[str, dict[str, Any]] = {}
+    for name, table in settings.methods.items():
+        for key, value in table.items():
+            whole = join(("methods", name, key))
+            if layers.origin(whole).kind == "model":
+                value = layers.read.values.get(whole)
+            if value is not None:
+                methods.setdefault(name, {})[key] = value
+    return replace(settings, methods=methods)
+
+
 def _search(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: list[Spec]) -> Search:
-    bench = Bench(BenchRequest(request.prompts, request.settings), prompts, specs, lab.info)
+    bench = Bench(BenchRequest(request.prompts, anew(request.settings)), prompts, specs, lab.info)
 
     def measure(item: Item, spec: Spec) -> dict[str, Any]:
         lab.check()
@@ -301,13 +345,16 @@ def _report(request: TuneRequest, search: Search, info: Mapping[str, Any], notes
             "best": found,
             "rungs": search.rungs,
             "passes": search.passes,
-            "grid_passes": search.passes if request.exhaustive else grid_passes(search),
+            "grid_passes": search.passes - search.blocks.passes if request.exhaustive else grid_passes(search),
+            "blocks": search.blocks.as_dict(),
             "out_of_time": search.out_of_time,
             "equivalents": [{"engine": e.engine, "setting": e.setting, "note": e.note} for e in others],
             "saved": saved,
         }
         print(json.dumps(report, ensure_ascii=False))
         return
+    if search.blocks.found:
+        show_blocks(search.blocks)
     for number, rung in enumerate(search.rungs, 1):
         print(f"Rung {number}: {len(rung['candidates'])} candidates on {rung['prompts']} prompts")
         rows = [

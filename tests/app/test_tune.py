@@ -15,10 +15,26 @@ import pytest
 
 from specchat.app.bench.items import Item
 from specchat.app.equivalents import equivalents
-from specchat.app.measuring import Spec, read_spec
-from specchat.app.settings import Settings, read_settings
-from specchat.app.tune import Search, TuneRequest, candidates, early_exits, grid_passes, in_turn, result_of, rung_sizes
+from specchat.app.layers import Layers
+from specchat.app.measuring import Spec, read_spec, read_specs
+from specchat.app.settings import Settings, read, read_settings
+from specchat.app.tune import (
+    Search,
+    TuneRequest,
+    anew,
+    candidates,
+    early_exits,
+    grid_passes,
+    in_turn,
+    joined,
+    result_of,
+    rung_sizes,
+)
+from specchat.app.tune_blocks import SETS, Blocks, block_specs, budget, chat, fewest, show_blocks, wanted
+from specchat.decoders.early_exit import what_is_left
 from specchat.decoders.registry import BUILT_IN
+
+from ..backends.tiny import tiny_folder
 
 
 def searching(speeds: dict[str, float], prompts: int = 24, noise: float = 0.15, **request: Any) -> Search:
@@ -104,6 +120,94 @@ def test_early_exits_lie_within_the_model() -> None:
                 assert 0 < numbers[0] <= numbers[-1] < layers - 1
 
 
+def test_early_exits_leave_out_no_layers_where_the_model_cannot() -> None:
+    found: dict[str, Any] = {"layers": 8, "capabilities": {"layers": False}}
+    specs = candidates(TuneRequest(None, Settings(), methods="early-exit"), found, {})
+    assert specs
+    assert not any("skip" in spec.settings for spec in specs)
+    assert not wanted("", specs, found)
+    found["capabilities"]["layers"] = True
+    specs = candidates(TuneRequest(None, Settings(), methods="early-exit"), found, {})
+    assert any("skip" in spec.settings for spec in specs)
+    # No two of them are the same thing under two names.
+    assert len({tuple(sorted(spec.settings.items())) for spec in specs}) == len(specs)
+    assert not any("tokens" in spec.settings and "schedule" not in spec.settings for spec in specs)
+
+
+def test_blocks_are_searched_where_early_exits_settings_are_open() -> None:
+    here = {"layers": 8, "capabilities": {"layers": True}}
+    for methods, expected in (("", True), ("early-exit,lookup", True), ("early-exit:skip=3", False), ("lookup", False)):
+        specs = candidates(TuneRequest(None, Settings(), methods=methods), here, {})
+        assert wanted(methods, specs, here) is expected, methods
+    specs = candidates(TuneRequest(None, Settings()), here, {"early-exit": "it is off"})
+    assert not wanted("", specs, here)
+
+
+FOUND = (
+    {"skip": "1,2m,4-7", "blocks": 5, "agreement": 0.94, "cost": 0.39, "speedup": 1.51, "tokens": 5},
+    {"layers": 4, "blocks": 8, "agreement": 0.97, "cost": 0.56, "speedup": 1.38, "tokens": 5},
+    {"skip": "1-2m", "blocks": 14, "agreement": 0.99, "cost": 0.9, "speedup": 1.1, "tokens": 8},
+    {"skip": "1m", "blocks": 15, "agreement": 1.0, "cost": 0.95, "speedup": 0.98, "tokens": 1},
+)
+
+
+def test_the_best_sets_of_blocks_are_measured_in_the_place_of_guesses(capsys: pytest.CaptureFixture[str]) -> None:
+    specs = block_specs(FOUND)
+    assert {spec.settings.get("skip", spec.settings.get("layers")) for spec in specs} == {"1,2m,4-7", "4", "1-2m"}
+    assert len(specs) == 2 * SETS
+    for spec in specs:
+        assert what_is_left(spec.settings.get("skip", "7"), 8)
+        # What is printed can be typed.
+        assert [(again.name, again.settings) for again in read_specs(f"lookup,{spec.label},greedy")] == [
+            ("lookup", {}),
+            ("early-exit", spec.settings),
+            ("greedy", {}),
+        ]
+    blocks = Blocks(170, 137, 4, 8, FOUND, specs)
+    before = candidates(
+        TuneRequest(None, Settings(), methods="early-exit,early-exit:skip=2a"),
+        {"layers": 8, "capabilities": {"layers": True}},
+        {},
+    )
+    after = joined(before, blocks, 8)
+    assert len({spec.label for spec in after}) == len(after)
+    skips = {spec.settings["skip"] for spec in after if "skip" in spec.settings}
+    assert skips == {"2a", "1,2m,4-7", "1-2m"}
+    assert joined(before, Blocks(), 8) == before
+    show_blocks(blocks)
+    shown = capsys.readouterr().out
+    assert "137 tokens of 4 plain answers (170 forward passes)" in shown
+    assert [line.endswith("measured") for line in shown.splitlines()[2:]] == [True, True, True, False]
+    assert "without 1,2m,4-7   5 of 16     94%" in shown
+
+
+def test_the_search_for_blocks_is_a_small_part_of_the_whole() -> None:
+    # The built-in prompts with every method, and a small search of one kind of task.
+    assert fewest(8) < budget(35, 28, 128) <= 1000
+    assert budget(14, 9, 60) <= 14 * 9 * 60 / 3 / 10
+    assert budget(3, 2, 20) < fewest(8)
+
+
+def test_chats_of_one_turn() -> None:
+    assert chat(Item("1", "a", ("Hello",)), None) == [{"role": "user", "content": "Hello"}]
+    assert chat(Item("1", "a", ("Hello",)), "Be brief.")[0] == {"role": "system", "content": "Be brief."}
+    messages = ({"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}, {"role": "user", "content": "z"})
+    assert chat(Item("1", "a", (), messages), "Be brief.") == list(messages)
+
+
+def test_what_an_earlier_search_saved_changes_no_candidate(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(
+        "[methods.lookup]\nnodes = 9\n[methods.early-exit]\nthreshold = 0.3\n"
+        '[models.builtin]\nmethod = "early-exit"\n[models.builtin.methods.early-exit]\nskip = "3a"\nthreshold = 0.9\n'
+    )
+    given = {"methods.fusion.nodes": 5}
+    found = Layers(read(path), given).settings()
+    assert found.methods["early-exit"] == {"threshold": 0.9, "skip": "3a"}
+    assert anew(found).methods == {"lookup": {"nodes": 9}, "early-exit": {"threshold": 0.3}, "fusion": {"nodes": 5}}
+    assert anew(Settings()) == Settings()
+
+
 def test_settings_for_other_engines() -> None:
     by = {e.engine: e for e in equivalents("lookup", {"variant": "reference", "tokens": "7"})}
     assert by["transformers"].setting == "model.generate(**inputs, prompt_lookup_num_tokens=7, max_matching_ngram_size=3)"
@@ -115,7 +219,9 @@ def test_settings_for_other_engines() -> None:
     assert by["llama-server"].setting == "--spec-draft-model small.gguf --spec-draft-n-max 12 --spec-draft-p-min 0.3"
     assert "stays the same" in by["vLLM"].note
     assert "assistant_early_exit=2" in equivalents("early-exit", {"layers": "2"})[0].setting
-    assert equivalents("early-exit", {"skip": "2-3"})[0].setting == ""
+    for found in (equivalents("early-exit", {"skip": "2-3"}), equivalents("early-exit", {"skip": "3a,4-5,6m"})):
+        assert [e.setting for e in found] == ["", "", ""]
+        assert all("leaves out no" in e.note for e in found)
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -147,3 +253,25 @@ def test_the_command_saves_its_pick_as_the_models_method(tmp_path: Path) -> None
     )
     assert "ran out" in done.stdout
     assert "vLLM: " in done.stdout
+
+
+def test_the_command_finds_blocks_that_early_exit_leaves_out(tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("".join(json.dumps({"prompt": f"{i} little words"}) + "\n" for i in range(30)))
+    command = [sys.executable, "-m", "specchat", "tune", str(prompts), "--model", str(tiny_folder("llama"))]
+    command += ["--device", "cpu", "--threads", "1", "--max-tokens", "40", "--methods", "early-exit", "--minutes", "2"]
+    environment = {**os.environ, "SPECCHAT_CONFIG": str(tmp_path / "settings.toml")}
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=180, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    blocks = report["blocks"]
+    assert 0 < blocks["passes"] < report["grid_passes"] / 10
+    assert blocks["passes"] < report["passes"] <= report["grid_passes"] / 2
+    assert blocks["measured"]
+    first = {line["method"] for line in report["rungs"][0]["candidates"]}
+    assert set(blocks["measured"]) <= first
+    assert not any(label.endswith("skip=1") for label in first - set(blocks["measured"])), "a guess"
+    assert {row.get("skip") for row in blocks["found"]} - {None}
+    if report["best"]["method"] == "early-exit":  # on a busy machine plain decoding may be the pick
+        kept = read_settings(tmp_path / "settings.toml").models[str(tiny_folder("llama"))]
+        assert kept["method"] == "early-exit"
