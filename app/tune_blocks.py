@@ -98,8 +98,8 @@ def search_blocks(lab: Lab, settings: Settings, items: Sequence[Item], most: int
 
     def told(data: dict[str, Any]) -> None:
         lab.notes.progress(
-            f"blocks to leave out, pass {data['passes']} of at most {data['most']}: {data['agreement']:.0%} of the choices "
-            f"without {data['skip']}"
+            f"blocks to leave out, pass {data['passes']} of at most {data['most']}: without {data['skip']} "
+            f"{data['agreement']:.0%} agree"
         )
 
     lab.notes.progress("blocks to leave out: writing the text")
@@ -123,13 +123,16 @@ def chat(item: Item, system: str | None) -> list[dict[str, str]]:
 
 
 def block_specs(found: Sequence[Mapping[str, Any]]) -> list[Spec]:
-    """What is measured: the best sets, each with as many draft tokens as suit it, and until the draft is unsure."""
+    """What is measured: the best sets, with drafts that end where they are unsure; the very best also with as many tokens as
+    suit it."""
     out: list[Spec] = []
-    for row in found[:SETS]:
-        key = "skip" if "skip" in row else "layers"
-        cut = {key: str(row[key])}
-        for more in ({"schedule": "constant", "tokens": str(row["tokens"])}, {}):
-            settings = {**cut, **more}
+    for place, row in enumerate(found[:SETS]):
+        cut = {"skip": str(row["skip"])} if "skip" in row else {"layers": str(row["layers"])}
+        lengths: list[dict[str, str]] = [{}]
+        if not place:
+            lengths.append({"schedule": "constant", "tokens": str(row["tokens"])})
+        for length in lengths:
+            settings = {**cut, **length}
             label = ":".join(["early-exit", *(f"{name}={value}" for name, value in settings.items())])
             out.append(Spec(label, "early-exit", settings))
     return out
@@ -141,18 +144,18 @@ def show_blocks(blocks: Blocks) -> None:
         f"Blocks that early exit leaves out: how often a draft without them chooses as the whole model does, over "
         f"{blocks.positions} tokens of {blocks.answers} plain answers ({blocks.passes:,} forward passes)"
     )
-    measured = {spec.settings.get("skip") or "first " + spec.settings["layers"] for spec in blocks.specs}
     rows = []
-    for row in blocks.found[:SHOWN]:
-        name = row.get("skip") or f"first {row['layers']}"
+    for place, row in enumerate(blocks.found[:SHOWN]):
+        first = row.get("layers", 0)
+        last = blocks.layers - 1
         rows.append(
             [
-                f"without {name}" if "skip" in row else f"{name} layers",
+                str(row.get("skip") or (f"{first}-{last}" if first < last else first)),
                 f"{row['blocks']} of {2 * blocks.layers}",
                 f"{row['agreement']:.0%}",
                 f"{row['cost']:.2f}",
                 f"{row['speedup']:.2f}×",
-                "measured" if name in measured else "",
+                "measured" if place < SETS else "",
             ]
         )
-    show_table(["draft", "blocks", "agrees", "cost of a pass", "expected", ""], rows)
+    show_table(["left out", "blocks run", "agrees", "cost of a pass", "expected", ""], rows)
