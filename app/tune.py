@@ -91,6 +91,8 @@ class Search:
     all."""
     blocks: Blocks = field(default_factory=Blocks)
     """What early exit can leave out."""
+    grid: int = 0
+    """Candidates of the exhaustive search, if more than there are here."""
     rungs: list[dict[str, Any]] = field(default_factory=list)
     out_of_time: bool = False
 
@@ -225,8 +227,10 @@ def tune(request: TuneRequest) -> int:
             specs = candidates(request, loaded.info, loaded.unavailable)
             started = time.monotonic()
             blocks = _blocks(request, prompts, lab, specs)
-            search = _search(request, prompts, lab, joined(specs, blocks, int(loaded.info.get("layers", 0))))
+            layers = int(loaded.info.get("layers", 0))
+            search = _search(request, prompts, lab, joined(specs, blocks, layers, exhaustive=request.exhaustive))
             search.blocks, search.passes = blocks, blocks.passes
+            search.grid = len({spec.label for spec in [*specs, *blocks.specs]})
             # Both are to be done within the time that was given.
             search.request = replace(request, minutes=request.minutes - (time.monotonic() - started) / 60)
             started = time.monotonic()
@@ -259,10 +263,11 @@ def _blocks(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: Sequence[
     return search_blocks(lab, request.settings, prompts.items, most, 60 * request.minutes * TIME_SHARE, request.clock)
 
 
-def joined(specs: Sequence[Spec], blocks: Blocks, layers: int) -> list[Spec]:
-    """The candidates with what the search for blocks found, in the place of the guesses at layers in the middle."""
-    guesses = [settings for settings in early_exits(layers) if "skip" in settings] if blocks.specs else []
-    kept = [spec for spec in specs if not (spec.name == "early-exit" and spec.settings in guesses)]
+def joined(specs: Sequence[Spec], blocks: Blocks, layers: int, *, exhaustive: bool = False) -> list[Spec]:
+    """The candidates with what the search for blocks found. It has scored every number of first layers, so it takes the place
+    of early exit's grid, but in the exhaustive search that it is judged against."""
+    grid = early_exits(layers) if blocks.specs and not exhaustive else []
+    kept = [spec for spec in specs if not (spec.name == "early-exit" and spec.settings in grid)]
     return list({spec.label: spec for spec in [*kept, *blocks.specs]}.values())
 
 
@@ -319,12 +324,13 @@ def result_of(search: Search, ranked: Sequence[Spec]) -> dict[str, Any]:
 
 
 def grid_passes(search: Search) -> int:
-    """Forward passes of every candidate on every prompt, as estimated from those that each did take."""
+    """Forward passes of every candidate on every prompt, as estimated from those that each did take; candidates that only the
+    exhaustive search has count like the others' mean."""
     total = 0.0
     for spec in search.specs:
         steps = [row["steps"] for (_, label), row in search.rows.items() if label == spec.label and not row.get("error")]
         total += (median(steps) + mean(steps)) / 2 * len(search.items) if steps else 0
-    return round(total)
+    return round(total * max(1.0, search.grid / len(search.specs)))
 
 
 def _report(request: TuneRequest, search: Search, info: Mapping[str, Any], notes: Notes, *, keep: bool) -> None:

@@ -122,11 +122,19 @@ def chat(item: Item, system: str | None) -> list[dict[str, str]]:
     return [*start, {"role": "user", "content": item.turns[0]}]
 
 
+def chosen(found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The sets that are measured: the best, and the best number of first layers if it is not among them."""
+    best = list(found[:SETS])
+    if not any("layers" in row for row in best):
+        best += [row for row in found if "layers" in row][:1]
+    return best
+
+
 def block_specs(found: Sequence[Mapping[str, Any]]) -> list[Spec]:
-    """What is measured: the best sets, with drafts that end where they are unsure; the very best also with as many tokens as
+    """What is measured: the chosen sets, with drafts that end where they are unsure; the very best also with as many tokens as
     suit it."""
     out: list[Spec] = []
-    for place, row in enumerate(found[:SETS]):
+    for place, row in enumerate(chosen(found)):
         cut = {"skip": str(row["skip"])} if "skip" in row else {"layers": str(row["layers"])}
         lengths: list[dict[str, str]] = [{}]
         if not place:
@@ -144,8 +152,8 @@ def show_blocks(blocks: Blocks) -> None:
         f"Blocks that early exit leaves out: how often a draft without them chooses as the whole model does, over "
         f"{blocks.positions} tokens of {blocks.answers} plain answers ({blocks.passes:,} forward passes)"
     )
-    rows = []
-    for place, row in enumerate(blocks.found[:SHOWN]):
+    rows, measured = [], chosen(blocks.found)
+    for row in [*blocks.found[:SHOWN], *(row for row in measured if row not in blocks.found[:SHOWN])]:
         first = row.get("layers", 0)
         last = blocks.layers - 1
         rows.append(
@@ -155,7 +163,7 @@ def show_blocks(blocks: Blocks) -> None:
                 f"{row['agreement']:.0%}",
                 f"{row['cost']:.2f}",
                 f"{row['speedup']:.2f}×",
-                "measured" if place < SETS else "",
+                "measured" if row in measured else "",
             ]
         )
     show_table(["left out", "blocks run", "agrees", "cost of a pass", "expected", ""], rows)

@@ -62,6 +62,16 @@ def test_halving_finds_nearly_the_best_in_a_third_of_the_grids_passes() -> None:
     assert grid_passes(search) == pytest.approx(grid.passes, rel=0.15)
 
 
+def test_candidates_that_only_the_grid_has_count_in_its_passes() -> None:
+    search = searching({"lookup": 2.0, "fusion": 1.5}, noise=0.0)
+    search.run()
+    alone = grid_passes(search)
+    search.grid = 6
+    assert grid_passes(search) == 3 * alone
+    search.grid = 1
+    assert grid_passes(search) == alone
+
+
 def test_a_pick_holds_what_was_measured_on_every_prompt() -> None:
     search = searching(SPEEDS, noise=0.02)
     found = result_of(search, search.run())
@@ -143,7 +153,7 @@ def test_blocks_are_searched_where_early_exits_settings_are_open() -> None:
     assert not wanted("", specs, here)
 
 
-FOUND = (
+FOUND: tuple[dict[str, Any], ...] = (
     {"skip": "1,2m,4-7", "blocks": 5, "agreement": 0.94, "cost": 0.39, "speedup": 1.51, "tokens": 5},
     {"layers": 4, "blocks": 8, "agreement": 0.97, "cost": 0.56, "speedup": 1.38, "tokens": 5},
     {"skip": "1-2m", "blocks": 14, "agreement": 0.99, "cost": 0.9, "speedup": 1.1, "tokens": 8},
@@ -171,9 +181,15 @@ def test_the_best_sets_of_blocks_are_measured_in_the_place_of_guesses(capsys: py
     )
     after = joined(before, blocks, 8)
     assert len({spec.label for spec in after}) == len(after)
-    skips = {spec.settings["skip"] for spec in after if "skip" in spec.settings}
-    assert skips == {"2a", "1,2m,4-7", "1-2m"}
+    assert [spec.label for spec in after] == ["early-exit:skip=2a", *(spec.label for spec in specs)]
     assert joined(before, Blocks(), 8) == before
+    whole = joined(before, blocks, 8, exhaustive=True)
+    assert {spec.label for spec in [*before, *specs]} == {spec.label for spec in whole}
+    # The best number of first layers is always measured.
+    deeper = [*({**FOUND[0], "skip": f"{layer}a"} for layer in range(7)), FOUND[1]]
+    assert [spec.settings.get("layers") for spec in block_specs(deeper)] == [None] * (SETS + 1) + ["4"]
+    show_blocks(Blocks(170, 137, 4, 8, deeper, block_specs(deeper)))
+    assert [line.endswith("measured") for line in capsys.readouterr().out.splitlines()[2:]] == [True] * 3 + [False] * 3 + [True]
     show_blocks(blocks)
     shown = capsys.readouterr().out
     assert "137 tokens of 4 plain answers (170 forward passes)" in shown
