@@ -114,10 +114,12 @@ def test_the_draft_follows_switches_and_later_turns(builtin_model: Model, draft_
     assert generation.answer == expected
     # Another turn, and then a retry of the first one: the draft's cache goes back as well.
     longer = [*prompt, *expected, *builtin_model.encode(" And again:")]
+    accepted = 0
     for tokens in (longer, prompt, longer[:-3]):
         again = conversation.generate(tokens, "draft", max_tokens=20)
         assert [token for step in again for token in step.tokens] == plain(builtin_model, tokens, max_tokens=20)
-        assert again.totals.accepted
+        accepted += again.totals.accepted
+    assert accepted
 
 
 @pytest.mark.parametrize("method", ["draft", "tree"])
