@@ -9,6 +9,7 @@ from textual.geometry import Region
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar
 from textual.strip import Strip
+from textual.widget import Widget
 
 EIGHTHS = 8
 """Parts of a cell that the end of a scrollbar's handle may stand at."""
@@ -32,7 +33,10 @@ class CalmScrollBar(ScrollBar):
             length = max(1, window * size / whole)
             start = int((size - length) * self.position / (whole - window) * EIGHTHS)
             handle = (start, start + ceil(length * EIGHTHS))
-        return size, handle, window < whole, self.mouse_over, self.grabbed is not None, self.app.theme
+        assert isinstance(self.parent, Widget)
+        styles = self.parent.styles  # the style sheet follows the theme a moment later
+        colours = styles.scrollbar_color, styles.scrollbar_background
+        return size, handle, window < whole, self.mouse_over, self.grabbed is not None, colours
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Any:
         """Paint again, unless that turns out to change nothing once all that changes together has."""

@@ -11,6 +11,7 @@ from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.cache import LRUCache
+from textual.color import Color
 from textual.containers import ScrollableContainer
 from textual.geometry import Offset, Size
 from textual.message import Message
@@ -99,7 +100,7 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
         self._strips: LRUCache[tuple[int, int, int, int], Strip] = LRUCache(1024)
         self._painter: RowPainter
         self._plain: Style
-        self._styled_for = ""
+        self._styled_for: tuple[str, Color] | None = None
         self._waiting: list[Block] = []
         """Answers that have yet to be rendered as Markdown, oldest first."""
         self.cursor = Inspecting(self)
@@ -334,7 +335,7 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
 
     def watch_colouring(self) -> None:
         """Draw anew what is visible."""
-        self._styled_for = ""
+        self._styled_for = None
 
     # Drawing
 
@@ -351,11 +352,12 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
 
     def painted(self, y: int) -> Strip:
         """One visible row."""
-        if self._styled_for != self.app.theme:
+        worn = self.app.theme, self.styles.background  # the style sheet follows the theme a moment later
+        if self._styled_for != worn:
             self._plain = self.rich_style  # of the theme too, and dear: it goes through all that the view is in
             self._painter = RowPainter(self.app.theme_variables, effective(self.colouring, self.app.no_color), self._plain)
             self._strips.clear()
-            self._styled_for = self.app.theme
+            self._styled_for = worn
         place = self.row_at(y + self.scroll_offset.y)
         if place is None:
             return Strip.blank(self.size.width, self._plain)

@@ -27,6 +27,8 @@ pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), 
 FULL = bool(os.environ.get("SPECCHAT_FULL"))
 PROMPTS = 50 if FULL else 4
 """SPECCHAT_FULL=1 races on all 50 prompts."""
+STORY = "Tell me a story about a brave mouse."
+"""The model is not sure how this goes on, so that beam search finds another way."""
 METHODS = ("greedy", "lookup", "fusion", "beam")
 
 
@@ -68,7 +70,7 @@ def compare(record: RaceRecord, tmp_path: Path) -> list[tuple[str, str, int | No
 
 def test_marks_agree_with_the_saved_tokens(dialogue: Dialogue, tmp_path: Path) -> None:
     marks: list[tuple[str, str, int | None]] = []
-    for prompt in (FOX, *mixed_prompts(PROMPTS - 1)):
+    for prompt in (FOX, STORY, *mixed_prompts(PROMPTS - 2)):
         marks += compare(finished(begin(dialogue, prompt, [Entry(name) for name in METHODS])), tmp_path)
     # Methods that promise the plain text keep it, but for near ties; beam search does not, at least somewhere.
     assert {mark for method, mark, _ in marks if method != "beam"} <= {"identical", "near tie"}
