@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ..backends.base import Model
 from .base import Context, Drafter, Tree, Verified, param
 from .draft import Draft
 from .early_exit import EarlyExit
@@ -34,7 +35,8 @@ RETRIAL = 2
 """Rounds of a later trial."""
 
 HOPE = 0.5
-"""Passes that a rival may save for each token that is left to it: where these are fewer than a trial costs, there is none."""
+"""Passes that a rival may save for each token that is left to it: where these are fewer than a trial costs, there is none but
+the first."""
 
 READING = 0.05
 """Passes that a token takes which a rival has to read first, before it is known."""
@@ -71,6 +73,9 @@ COPIES = 0.35
 REMEASURE = 48
 """Steps after which a tree that promises much is verified against all figures: a machine that was busy when passes over many
 nodes were measured may be idle now, and only such a pass tells."""
+
+BUSHY = 4
+"""Nodes from which what a tree took to grow tells what such trees take."""
 
 PROMISING = 3.0
 """Tokens that such a tree must be expected to yield."""
@@ -110,8 +115,10 @@ class Auto(Drafter):
         """The rival that is in force."""
         self._trial = False
         """Whether the rival of this step is on trial."""
-        self._alone_here = False
-        """Whether this model can run no rival, as long as it gets no draft model."""
+        self._calm = False
+        """Whether no rival was asked in the last step that was more than one of a nap."""
+        self._beside: Model | None = None
+        """The draft model that there was then."""
         self._unread = 0
         """Tokens that the rival in force has to read first: where they are many, the round tells nothing about its speed."""
         self._text: Sequence[int] = ()
@@ -134,7 +141,7 @@ class Auto(Drafter):
 
     def draft(self, context: Context) -> Tree:
         self._note = ""
-        if self._idle and self._alone_here and context.tokens is self._text and context.draft_model is None:
+        if self._idle and self._calm and context.tokens is self._text and context.draft_model is self._beside:
             # The step of a nap: as little as can be done, since a small model's pass may take a thousandth of a second.
             self._idle -= 1
             self._experience.steps += 1
@@ -145,7 +152,10 @@ class Auto(Drafter):
         if context.tokens is not self._text:
             self._begin(context.tokens, known)
         self._steps += 1
+        self._beside = context.draft_model
         rival = self._rival(context, known)
+        # The first pass of an answer reads the prompt, and early exit is asked only after it.
+        self._calm = not rival and context.session.length >= len(context.tokens) - 1
         if rival:
             return self._ask(rival, context)
         return self._own(context, known)
@@ -157,7 +167,8 @@ class Auto(Drafter):
             shared = next((i for i in range(min(read, len(tokens))) if text[i] != tokens[i]), min(read, len(tokens)))
             self._read[name] = (tokens, shared)
         self._text, self._prompt, self._copied, self._steps, self._plainly = tokens, len(tokens), 0, 0, 0
-        self._alone_here = False
+        self._calm = False
+        known.after = None
 
     def _end(self, known: Experience) -> None:
         """An answer has ended."""
@@ -203,6 +214,8 @@ class Auto(Drafter):
         begun = time.perf_counter()
         tree = reader.draft(context)
         self._growing = time.perf_counter() - begun
+        if len(tree) >= BUSHY:
+            known.grew(self._growing)
         best, speed = self._best(known, len(tree))
         if best > 1:
             known.measured = known.steps
@@ -243,7 +256,6 @@ class Auto(Drafter):
     def _rival(self, context: Context, known: Experience) -> str:
         """The drafter with a model of its own that takes this step, if one does."""
         names = self._available(context)
-        self._alone_here = not names and context.session.length >= len(context.tokens) - 1
         if not names or context.room < 2 or (self._steps <= OPENING and known.copied > COPIES):
             return ""
         gains: dict[str, float] = {}
@@ -254,8 +266,8 @@ class Auto(Drafter):
             unread = self._missing(name, context)
             if (
                 due
-                and (not rival.each or gains[name] > 0 or unread <= CAUGHT_UP)
-                and HOPE * self._left(context, known) > rival.left + READING * unread
+                and (gains[name] > 0 or unread <= CAUGHT_UP or not rival.each)
+                and (not rival.each or HOPE * self._left(context, known) > rival.left + READING * unread)
             ):
                 self._trial = True
                 return name
@@ -315,7 +327,7 @@ class Auto(Drafter):
             begun = time.perf_counter()
             known.calibration.learn(self._reader.probabilities, set(verified.path))
             self._reader.learn(verified)
-            known.grew(self._growing + time.perf_counter() - begun, via == "fusion")
+            known.learned(self._growing + time.perf_counter() - begun)
 
     def _judge(self, known: Experience, name: str, verified: Verified) -> None:
         """Take in a rival's round; at the end of a trial it rests, unless it leads."""

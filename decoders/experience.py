@@ -34,6 +34,9 @@ FIRST_TREES = 4
 SETTLING = 4
 """One-node passes after a bigger one until they take what they usually take."""
 
+EVERY = 16
+"""Of a long series of one-node passes only each so-manieth is learned from: that takes a per cent of a small model's pass."""
+
 CHANGES = 6
 """Such series after which an older one counts for a third."""
 
@@ -127,12 +130,14 @@ class Experience:
     """Seconds by which the SETTLING one-node passes after a bigger one take longer than those that follow them, together; a
     running mean. Caches and the processor's clock are not what they were: for a model of a few MB that can be several passes.
     """
-    after: float = 0.0
-    """What has come together of that since the last bigger pass."""
+    after: float | None = None
+    """What has come together of that since the last tree; None after a prompt, which takes longer to get over."""
     settled: bool = False
     """Whether a one-node pass after SETTLING others has been seen."""
+    fusion: float = 0.0
+    """Seconds of growing a tree of fusion's alone, a running mean."""
     trees: int = 0
-    """Trees verified so far."""
+    """How many that is of."""
     dear: bool = False
     """Whether prompt lookup drafts in fusion's place."""
     rivals: dict[str, Rival] = field(default_factory=dict)
@@ -162,24 +167,33 @@ class Experience:
             if not self.settled:  # what was taken for the cost of a plain pass was that of one right after something else
                 self.costs.forget(1)
                 self.settled = True
-            self.costs.learn(1, seconds)
+            if plain < EVERY or plain % EVERY == 0:
+                self.costs.learn(1, seconds)
             return
         if not self.settled:
             self.costs.learn(1, seconds)
+            return
+        if self.after is None:
             return
         steady = self.costs.seconds(1)
         self.after += min(max(0.0, seconds - steady), OUTLIER * steady)
         if plain == SETTLING - 1:
             self.back += (self.after - self.back) / CHANGES
-            self.after = 0.0
+            self.after = None
 
-    def grew(self, seconds: float, fusion: bool) -> None:
+    def grew(self, seconds: float) -> None:
+        """Take in what a tree took to grow, whether it was verified or not: fusion's may be too dear."""
+        if self.dear:
+            return
+        self.trees += 1
+        self.fusion += max(1 / self.trees, 1 / MEMORY) * (min(seconds, 3 * (self.fusion or seconds)) - self.fusion)
+        if self.trees >= FIRST_TREES and self.fusion > DEAR * self.costs.seconds(1) > 0:
+            self.dear, self.growing = True, 0.0
+
+    def learned(self, seconds: float) -> None:
         """Take in what it took to grow a tree that was verified, and to learn from it."""
         before = self.growing or seconds
         self.growing = before + (min(seconds, 3 * before) - before) / MEMORY
-        self.trees += 1
-        if fusion and self.trees >= FIRST_TREES and self.growing > DEAR * self.costs.seconds(1) > 0:
-            self.dear, self.growing = True, 0.0
 
     def speed(self, name: str) -> float:
         """Tokens per second that a rival makes once it has read the text; 0 if nothing is known of it."""

@@ -227,7 +227,7 @@ def test_prompt_lookup_drafts_where_fusions_trees_take_too_much_of_a_pass(growin
     known = Experience()
     known.passed(1, 0, 1.0)
     for _ in range(8):
-        known.grew(growing, fusion=not known.dear)
+        known.grew(growing)
     assert known.dear is dear
 
 
