@@ -22,7 +22,7 @@ class DraftParams:
 
     tokens: int = param(4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64)
     schedule: str = param("confidence", "How K changes from round to round", choices=SCHEDULES)
-    most: int = param(12, "Largest K of the other schedules", low=1, high=64)
+    most: int = param(16, "Largest K of the other schedules", low=1, high=64)
     threshold: float = param(0.4, "confidence: stop after a token less probable than this", low=0, high=1)
     reencode: bool = param(False, "Use a draft model with another tokenizer, through text")
 

@@ -233,7 +233,7 @@ def test_settings_for_other_engines() -> None:
     assert config == {"method": "ngram", "num_speculative_tokens": 7, "prompt_lookup_max": 3, "prompt_lookup_min": 1}
     by = {e.engine: e for e in equivalents("draft", {"schedule": "confidence", "threshold": "0.3"}, "small.gguf")}
     assert "assistant_confidence_threshold=0.3" in by["transformers"].setting
-    assert by["llama-server"].setting == "--spec-draft-model small.gguf --spec-draft-n-max 12 --spec-draft-p-min 0.3"
+    assert by["llama-server"].setting == "--spec-draft-model small.gguf --spec-draft-n-max 16 --spec-draft-p-min 0.3"
     assert "stays the same" in by["vLLM"].note
     assert "assistant_early_exit=2" in equivalents("early-exit", {"layers": "2"})[0].setting
     for found in (equivalents("early-exit", {"skip": "2-3"}), equivalents("early-exit", {"skip": "3a,4-5,6m"})):
