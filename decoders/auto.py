@@ -105,7 +105,9 @@ class Auto(Drafter):
 
     def __init__(self, params: AutoParams | None = None) -> None:
         super().__init__(params)
-        self._reader: Fusion | Lookup = Fusion(FusionParams(nodes=self.params.nodes))
+        self._fusion = Fusion(FusionParams(nodes=self.params.nodes))
+        self._lookup = Lookup(LookupParams(nodes=self.params.nodes))
+        self._reader: Fusion | Lookup = self._fusion
         """What drafts without a model."""
         self._models: dict[str, Drafter] = {}
         self._alone = Experience()
@@ -203,9 +205,9 @@ class Auto(Drafter):
         if self._idle and not beat:
             self._idle -= 1
             return self._plain(context)
-        if known.dear and not isinstance(self._reader, Lookup):
-            self._reader = Lookup(LookupParams(nodes=self.params.nodes))
-        reader, costs = self._reader, known.costs
+        # Beside a rival only a copy counts, which prompt lookup sees as well.
+        reader = self._reader = self._lookup if known.dear or beat else self._fusion
+        costs = known.costs
         one = costs.seconds(1)
         # A node pays if its probability is above what it adds to a pass; what fusion thinks too little of gets a chance.
         floor = 0.0 if not one else min(0.3, 0.5 * max(0.0, costs.seconds(16) - one) / (15 * one))
@@ -214,7 +216,7 @@ class Auto(Drafter):
         begun = time.perf_counter()
         tree = reader.draft(context)
         self._growing = time.perf_counter() - begun
-        if len(tree) >= BUSHY:
+        if len(tree) >= BUSHY and reader is self._fusion:
             known.grew(self._growing)
         best, speed = self._best(known, len(tree))
         if best > 1:
@@ -234,14 +236,14 @@ class Auto(Drafter):
 
     def _best(self, known: Experience, size: int) -> tuple[int, float]:
         """The number of nodes with most tokens per second, and how many."""
-        costs, probabilities = known.costs, self._reader.probabilities
+        costs, reading, probabilities = known.costs, known.readers[self._reader.name], self._reader.probabilities
         if not costs.known:
             return size, 0.0
         best, top = 1, MARGIN / costs.seconds(1)
         expected = 1.0
-        beside = known.growing + (known.back if self._plainly else 0.0)
+        beside = reading.growing + (known.back if self._plainly else 0.0)
         for nodes in range(2, size + 1):
-            expected += known.calibration.corrected(probabilities[nodes - 1])
+            expected += reading.calibration.corrected(probabilities[nodes - 1])
             speed = expected / (costs.seconds(nodes) + beside)
             if speed > top:
                 best, top = nodes, speed
@@ -325,9 +327,10 @@ class Auto(Drafter):
         if via == self._reader.name:
             self._copied += len(verified.path) - 1
             begun = time.perf_counter()
-            known.calibration.learn(self._reader.probabilities, set(verified.path))
+            reading = known.readers[via]
+            reading.calibration.learn(self._reader.probabilities, set(verified.path))
             self._reader.learn(verified)
-            known.learned(self._growing + time.perf_counter() - begun)
+            reading.learned(self._growing + time.perf_counter() - begun)
 
     def _judge(self, known: Experience, name: str, verified: Verified) -> None:
         """Take in a rival's round; at the end of a trial it rests, unless it leads."""

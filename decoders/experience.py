@@ -119,13 +119,25 @@ class Rival:
 
 
 @dataclass(slots=True)
+class Reader:
+    """A drafter that reads the text and runs no model."""
+
+    calibration: Calibration = field(default_factory=Calibration)
+    growing: float = 0.0
+    """Seconds of growing a tree and learning from it, a running mean."""
+
+    def learned(self, seconds: float) -> None:
+        """Take in what it took to grow a tree that was verified, and to learn from it."""
+        before = self.growing or seconds
+        self.growing = before + (min(seconds, 3 * before) - before) / MEMORY
+
+
+@dataclass(slots=True)
 class Experience:
     """All that is measured on one target (with one draft model)."""
 
     costs: PassCosts = field(default_factory=PassCosts)
-    calibration: Calibration = field(default_factory=Calibration)
-    growing: float = 0.0
-    """Seconds of growing a tree and learning from it, a running mean."""
+    readers: dict[str, Reader] = field(default_factory=lambda: {"fusion": Reader(), "lookup": Reader()})
     back: float = 0.0
     """Seconds by which the SETTLING one-node passes after a bigger one take longer than those that follow them, together; a
     running mean. Caches and the processor's clock are not what they were: for a model of a few MB that can be several passes.
@@ -188,12 +200,7 @@ class Experience:
         self.trees += 1
         self.fusion += max(1 / self.trees, 1 / MEMORY) * (min(seconds, 3 * (self.fusion or seconds)) - self.fusion)
         if self.trees >= FIRST_TREES and self.fusion > DEAR * self.costs.seconds(1) > 0:
-            self.dear, self.growing = True, 0.0
-
-    def learned(self, seconds: float) -> None:
-        """Take in what it took to grow a tree that was verified, and to learn from it."""
-        before = self.growing or seconds
-        self.growing = before + (min(seconds, 3 * before) - before) / MEMORY
+            self.dear = True
 
     def speed(self, name: str) -> float:
         """Tokens per second that a rival makes once it has read the text; 0 if nothing is known of it."""
