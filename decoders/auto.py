@@ -68,7 +68,7 @@ FEW_ANSWERS = 3
 """The same of what tells copies: whoever copies does so for a while."""
 
 COPIES = 0.35
-"""Share of an answer's tokens that fusion drafted, as a running mean over answers, from which they are taken to be copies."""
+"""Share of an answer's tokens that needed no model to draft, from which answers are taken to be copies; a running mean."""
 
 REMEASURE = 48
 """Steps after which a tree that promises much is verified against all figures: a machine that was busy when passes over many
@@ -108,7 +108,7 @@ class Auto(Drafter):
         self._fusion = Fusion(FusionParams(nodes=self.params.nodes))
         self._lookup = Lookup(LookupParams(nodes=self.params.nodes))
         self._reader: Fusion | Lookup = self._fusion
-        """What drafts without a model."""
+        """Which of the two the last tree is of."""
         self._models: dict[str, Drafter] = {}
         self._alone = Experience()
         self._experience = self._alone
@@ -128,7 +128,7 @@ class Auto(Drafter):
         self._steps = 0
         """Of this answer."""
         self._copied = 0
-        """Tokens of this answer that fusion drafted."""
+        """Tokens of this answer that fusion or prompt lookup drafted."""
         self._read: dict[str, tuple[Sequence[int], int]] = {}
         """By rival: the text that it has read, and how many tokens of it."""
         self._idle, self._nap = 0, 1
@@ -201,7 +201,8 @@ class Auto(Drafter):
         return left * (known.costs.seconds(1) - LEAD / speed) - reading - (known.back if self._plainly else 0.0)
 
     def _own(self, context: Context, known: Experience, beat: float = 0.0) -> Tree:
-        """Fusion's tree as far as its nodes pay, or plain decoding. If no tree is expected to beat a speed, it is plain."""
+        """The text's tree (fusion's or prompt lookup's) as far as its nodes pay, or plain decoding. If no tree is expected to beat
+        a speed, it is plain."""
         if self._idle and not beat:
             self._idle -= 1
             return self._plain(context)
@@ -293,7 +294,7 @@ class Auto(Drafter):
         return [*names, "early-exit"] if context.model.info.capabilities.layers and read else names
 
     def _ask(self, name: str, context: Context) -> Tree:
-        """A rival's draft, or fusion's where that expects more."""
+        """A rival's draft, or prompt lookup's where that expects more."""
         known = self._experience
         # A round of a rival takes many times as long as growing a tree, and a passage that is copied shows there at once.
         tree = self._own(context, known, beat=PROMISE / known.costs.seconds(1) if self._trial else MARGIN * known.speed(name))

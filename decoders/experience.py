@@ -161,7 +161,7 @@ class Experience:
     answer: float = USUAL_ANSWER
     """Tokens of an answer, a running mean."""
     copied: float = 0.0
-    """Share of an answer's tokens that fusion drafted, a running mean."""
+    """Share of an answer's tokens that fusion or prompt lookup drafted, a running mean."""
 
     def passed(self, nodes: int, plain: int, seconds: float) -> None:
         """Take in a pass.

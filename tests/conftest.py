@@ -23,8 +23,8 @@ for _number in (signal.SIGINT, signal.SIGQUIT):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test of the interface gets a second try, as a screen may come late on a machine that does something else; what
-    decodes, stores or counts gets none."""
+    """Tests in a file that drives the interface get a second try, as a screen may come late on a machine that does something
+    else; those of decoders, models, training and benchmarks get none."""
     e2e = Path(__file__).parent / "e2e"
     drawing = {path for path in {item.path for item in items} if path.is_relative_to(e2e) or "pilot" in path.read_text("utf-8")}
     for item in items:
