@@ -201,8 +201,7 @@ class Auto(Drafter):
         return left * (known.costs.seconds(1) - LEAD / speed) - reading - (known.back if self._plainly else 0.0)
 
     def _own(self, context: Context, known: Experience, beat: float = 0.0) -> Tree:
-        """Fusion's or prompt lookup's tree as far as its nodes pay, or plain decoding. If no tree is expected to beat a speed, it
-        is plain."""
+        """Fusion's or prompt lookup's tree as far as its nodes pay, or plain decoding; plain too where no tree beats `beat`."""
         if self._idle and not beat:
             self._idle -= 1
             return self._plain(context)
