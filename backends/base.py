@@ -151,7 +151,8 @@ class Session(ABC):
 
     *Committed* tokens form the prefix; *nodes* are tentative tokens that hang below it as a tree. A node sees the committed
     prefix, its ancestors and itself; its position is `length` + its depth. Node ids count up from 0 in the order in which
-    nodes were evaluated; counting starts again at 0 after a commit that leaves no node alive.
+    nodes were evaluated. Ids behind the last living node are given again after a drop, and all after a commit that leaves no
+    node alive.
     """
 
     nodes_evaluated: int = 0

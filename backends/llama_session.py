@@ -172,6 +172,7 @@ class LlamaSession(Session):
             if node.parent in gone:
                 gone.add(number)
         self._sequences.drop(gone)
+        self._next = max(self._sequences.nodes, default=ROOT) + 1
 
     def rewind(self, length: int) -> None:
         """Forget every node, and all committed tokens after the first `length`."""

@@ -279,7 +279,8 @@ class RecordedSession(Session):
         for node, entry in self._nodes.items():
             if node not in gone and (entry[1] == ROOT or entry[1] in alive):
                 alive[node] = entry
-        self._nodes = alive
+        if len(alive) < len(self._nodes):
+            self._nodes, self._next = alive, max(alive, default=ROOT) + 1
 
     def rewind(self, length: int) -> None:
         if not 0 <= length <= len(self._tokens):

@@ -402,6 +402,7 @@ class TransformersSession(Session):
         for number in gone:
             del self._nodes[number]
             self._early.stopped.pop(number, None)
+        self._next = max(self._nodes, default=ROOT) + 1
         self._end = max((node.slot + 1 for node in self._nodes.values()), default=len(self._tokens))
 
     def rewind(self, length: int) -> None:

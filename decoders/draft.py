@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from ..backends.base import Model, UserError
 from .base import Context, Drafter, Tree, Verified, param
-from .proposers import DraftModel, Reencoded, grow_chain, mismatch, need_draft_model
+from .cascade import Copies, grow_chain
+from .ppm import ContextModel
+from .proposers import DraftModel, Reencoded, mismatch, need_draft_model
 from .schedules import SCHEDULES, Schedule
 
 
@@ -24,6 +26,7 @@ class DraftParams:
     schedule: str = param("confidence", "How K changes from round to round", choices=SCHEDULES)
     most: int = param(16, "Largest K of the other schedules", low=1, high=64)
     threshold: float = param(0.4, "confidence: stop after a token less probable than this", low=0, high=1)
+    cascade: bool = param(True, "Prompt lookup drafts for the draft model: what is copied takes it one pass, not one a token")
     reencode: bool = param(False, "Use a draft model with another tokenizer, through text")
 
 
@@ -45,6 +48,7 @@ class Draft(Drafter):
         self._reencoded: Reencoded | None = None
         self._model: Model | None = None
         self._schedule = Schedule(self.params.schedule)
+        self._copies = Copies(ContextModel())
 
     def draft(self, context: Context) -> Tree:
         params = self.params
@@ -59,9 +63,8 @@ class Draft(Drafter):
             ends = next((i + 1 for i, token in enumerate(line) if token in context.eos_ids), len(line))
             return Tree.chain(context.pending, line[:ends])
         assert self._proposer is not None
-        if params.schedule == "confidence":
-            return grow_chain(self._proposer, context, length, lambda probability: probability < params.threshold)
-        return grow_chain(self._proposer, context, length)
+        enough = params.threshold if params.schedule == "confidence" else 0.0
+        return grow_chain(self._proposer, context, length, enough, self._copies if params.cascade else None)
 
     def _prepare(self, context: Context) -> None:
         """Open the draft model's session, once."""
@@ -86,7 +89,7 @@ class Draft(Drafter):
         proposer = self._proposer or self._reencoded
         seconds = proposer.seconds if proposer is not None else []
         if self._proposer is not None:
-            evaluated = len(self._proposer.seconds)
+            evaluated = self._proposer.evaluated
             self._proposer.settle([node for node in verified.path if node < evaluated])
         self._schedule.learn(
             len(verified.tree) - 1, len(verified.path) - 1, len(verified.tree), verified.forward_seconds, seconds

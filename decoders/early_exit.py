@@ -14,8 +14,10 @@ from functools import lru_cache
 
 from ..backends.base import Block, UserError
 from .base import Context, Drafter, Tree, Verified, param
+from .cascade import Copies, grow_chain
 from .costs import PassCosts
-from .proposers import DraftModel, FirstLayers, Proposer, grow_chain
+from .ppm import ContextModel
+from .proposers import DraftModel, FirstLayers, Proposer
 from .schedules import SCHEDULES, Schedule
 
 TRIALS = 3
@@ -35,6 +37,7 @@ class EarlyExitParams:
     schedule: str = param("confidence", "How K changes from round to round", choices=SCHEDULES)
     most: int = param(16, "Largest K of the other schedules", low=1, high=64)
     threshold: float = param(0.6, "confidence: stop after a token less probable than this", low=0, high=1)
+    cascade: bool = param(True, "Prompt lookup drafts for these layers: what is copied takes them one pass, not one a token")
 
 
 PART = re.compile(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?([am]?)\s*", re.ASCII | re.IGNORECASE)
@@ -47,9 +50,10 @@ Cut = int | tuple[int | Block, ...]
 class Depth:
     """One way to cut the model, and how it has done."""
 
-    def __init__(self, layers: Cut, proposer: Proposer, schedule: str) -> None:
+    def __init__(self, layers: Cut, proposer: Proposer, schedule: str, index: ContextModel) -> None:
         self.layers = layers
         self.proposer = proposer
+        self.copies = Copies(index)
         self.schedule = Schedule(schedule)
         self.rounds = 0
         self._tokens = 0.0
@@ -88,6 +92,7 @@ class EarlyExit(Drafter):
         self._depths: dict[Cut, Depth] = {}
         self._depth: Depth | None = None
         self._costs = PassCosts()
+        self._index = ContextModel()
 
     def draft(self, context: Context) -> Tree:
         params = self.params
@@ -98,9 +103,8 @@ class EarlyExit(Drafter):
         length = min(depth.schedule.length(params.tokens, params.most), context.room)
         if length < 1:
             return Tree.root(context.pending)
-        if params.schedule == "confidence":
-            return grow_chain(depth.proposer, context, length, lambda probability: probability < params.threshold)
-        return grow_chain(depth.proposer, context, length)
+        enough = params.threshold if params.schedule == "confidence" else 0.0
+        return grow_chain(depth.proposer, context, length, enough, depth.copies if params.cascade else None)
 
     def _pick(self, context: Context) -> Depth:
         """The depth of this round: each in turn at first, then the fastest."""
@@ -140,7 +144,7 @@ class EarlyExit(Drafter):
             proposer = DraftModel(model.truncated(layers, write=self.params.layers > 0), context.session.context)
         else:
             raise UserError("early-exit.skip works on transformers models only: set layers instead.")
-        depth = self._depths[layers] = Depth(layers, proposer, self.params.schedule)
+        depth = self._depths[layers] = Depth(layers, proposer, self.params.schedule, self._index)
         return depth
 
     def learn(self, verified: Verified) -> None:
@@ -150,7 +154,7 @@ class EarlyExit(Drafter):
         drafted, accepted = len(verified.tree) - 1, len(verified.path) - 1
         seconds = depth.proposer.seconds if drafted else []
         if drafted:
-            depth.proposer.settle([node for node in verified.path if node < len(depth.proposer.seconds)])
+            depth.proposer.settle([node for node in verified.path if node < depth.proposer.evaluated])
         depth.schedule.learn(drafted, accepted, len(verified.tree), verified.forward_seconds, seconds)
         depth.learn(accepted + 1, verified.forward_seconds + sum(seconds))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..backends.base import PREFILL_CHUNK, ROOT, Layers, Model, Scores, UserError
 from ..backends.vocabulary import difference
-from .base import Context, Draws, Tree
+from .base import Context
 
 Guesses = list[tuple[int, float]]
 """(token id, probability), the best first; where a draft model samples, in the order of drawing."""
@@ -30,19 +30,36 @@ class Proposer(ABC):
     def __init__(self) -> None:
         self.seconds: list[float] = []
         """Of each pass of this round."""
-        self._path: list[Sequence[int]] = []
+        self._path: list[list[int]] = []
         self._context: Context | None = None
         self._scores: list[tuple[Scores, int]] = []
 
-    def begin(self, context: Context, count: int) -> Guesses:
-        """Evaluate the pending token: up to `count` guesses at what follows it; none if the draft has no more room."""
+    @property
+    def evaluated(self) -> int:
+        """Nodes of this round that are known here: its first so many."""
+        return len(self._path)
+
+    def begin(self, context: Context, count: int, line: Sequence[int] = ()) -> list[Guesses]:
+        """Evaluate the pending token, and what is taken to follow it.
+
+        Args:
+            context: its tokens end with the pending one.
+            count: most guesses after each node.
+            line: tokens that may turn out to be this draft's own.
+
+        Returns:
+            guesses after the pending token and after each of the line [1 + n]; none if the draft has no more room.
+        """
         self._context, self._scores, self.seconds, self._path = context, [], [], []
-        return self._timed(lambda: self._open(context), [[context.pending]], count)[0]
+        paths = [[context.pending, *line[:end]] for end in range(len(line) + 1)]
+        return self._timed(lambda: self._open(context, line), paths, count)
 
     def grow(self, tokens: Sequence[int], parents: Sequence[int], count: int) -> list[Guesses]:
-        """Evaluate tokens below nodes that are there: guesses for each of them [n]."""
-        paths = [[*self._path[parent], token] for token, parent in zip(tokens, parents, strict=True)]
-        return self._timed(lambda: self._extend(tokens, parents), paths, count)
+        """Evaluate tokens below nodes that are there, or that stand before them in `tokens`: guesses for each of them [n]."""
+        paths, first = list(self._path), len(self._path)
+        for token, parent in zip(tokens, parents, strict=True):
+            paths.append([*paths[parent], token])
+        return self._timed(lambda: self._extend(tokens, parents), paths[first:], count)
 
     def distribution(self, node: int) -> Any:
         """q [vocab]: what the guesses after a node were drawn from (numpy float32)."""
@@ -51,13 +68,22 @@ class Proposer(ABC):
         sampling = self._context.sampling
         return scores.probs(row, sampling, self._history(node) if sampling.uses_history else None)
 
+    def forget(self, first: int) -> None:
+        """Free the nodes from number `first` on: they are not this draft's own."""
+        del self._path[first:], self._scores[first:]
+        self._drop(first)
+
     @abstractmethod
-    def _open(self, context: Context) -> Scores | None:
-        """Scores after the pending token; None where it cannot be evaluated."""
+    def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
+        """Scores after the pending token and each of the line behind it; None where they cannot be evaluated."""
 
     @abstractmethod
     def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
         """Scores after the new nodes."""
+
+    @abstractmethod
+    def _drop(self, first: int) -> None:
+        """Free the nodes from number `first` on."""
 
     @abstractmethod
     def settle(self, path: Sequence[int]) -> None:
@@ -108,7 +134,7 @@ class DraftModel(Proposer):
         self._ahead = 0
         self._text: Sequence[int] | None = None
 
-    def _open(self, context: Context) -> Scores | None:
+    def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
         tokens, session = context.tokens, self.session
         session.commit(())
         # Each answer has a list of its own; within one it only grows, so that the full comparison is made once.
@@ -116,15 +142,16 @@ class DraftModel(Proposer):
             session.align(tokens[:-1])
             self._text = tokens
         missing = tokens[session.length : -1]
-        if session.length + len(missing) + 1 > session.context:
+        if session.length + len(missing) + 1 + len(line) > session.context:
             return None
         if len(missing) > BEHIND:
             session.prefill(missing)
             missing = []
         self._ahead = len(missing)
-        line = [*missing, tokens[-1]]
-        scores = session.evaluate(line, range(ROOT, len(line) - 1), rows=[len(line) - 1])
-        self._ids = [self._ahead]
+        chain = [*missing, tokens[-1], *line]
+        ids = range(self._ahead, len(chain))
+        scores = session.evaluate(chain, range(ROOT, len(chain) - 1), rows=ids)
+        self._ids = list(ids)
         return scores
 
     def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
@@ -132,9 +159,14 @@ class DraftModel(Proposer):
         first = self._ahead + len(self._ids)
         if session.length + first + len(tokens) > session.context or len(tokens) > PREFILL_CHUNK:
             return None
-        scores = session.evaluate(tokens, [self._ids[parent] for parent in parents])
-        self._ids += range(first, first + len(tokens))
+        ids = [*self._ids, *range(first, first + len(tokens))]
+        scores = session.evaluate(tokens, [ids[parent] for parent in parents])
+        self._ids = ids
         return scores
+
+    def _drop(self, first: int) -> None:
+        self.session.drop(self._ids[first:])
+        del self._ids[first:]
 
     def settle(self, path: Sequence[int]) -> None:
         if self._ids:
@@ -157,48 +189,19 @@ class FirstLayers(Proposer):
         super().__init__()
         self.layers = layers
 
-    def _open(self, context: Context) -> Scores | None:
-        return context.session.evaluate([context.pending], [ROOT], layers=self.layers)
+    def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
+        return context.session.evaluate([context.pending, *line], range(ROOT, len(line)), layers=self.layers)
 
     def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
         assert self._context is not None
         return self._context.session.evaluate(tokens, parents, layers=self.layers)
 
+    def _drop(self, first: int) -> None:
+        assert self._context is not None
+        self._context.session.drop([first])
+
     def settle(self, path: Sequence[int]) -> None:
         """Nothing to do: the loop commits the target's own nodes."""
-
-
-def grow_chain(
-    proposer: Proposer, context: Context, most: int, enough: Callable[[float], bool] = lambda probability: False
-) -> Tree:
-    """The pending token and a line of guesses.
-
-    Args:
-        proposer: whose.
-        context: what to draft after.
-        most: longest line.
-        enough: whether to stop after a guess of this probability.
-    """
-    tree = Tree.root(context.pending)
-    most = min(most, context.room, context.session.context - context.session.length - 1)
-    if most < 1:
-        return tree
-    sampled = not context.sampling.greedy and context.acceptance.rule in ("rejection", "soft")
-    guesses = proposer.begin(context, 1)
-    evaluated = 1
-    while guesses:
-        token, probability = guesses[0]
-        parent = len(tree) - 1
-        node = tree.add(token, parent)
-        if sampled:
-            tree.probs = (tree.probs or {}) | {parent: Draws(proposer.distribution(parent), (node,))}
-        if node >= most or token in context.eos_ids or enough(probability):
-            break
-        guesses = proposer.grow([token], [parent], 1)[0]
-        evaluated += bool(guesses)
-    if isinstance(proposer, FirstLayers):
-        tree.alive = evaluated
-    return tree
 
 
 def mismatch(target: Model, draft: Model) -> str:

@@ -108,13 +108,14 @@ class Schedule:
             accepted: how much of it was accepted.
             pass_nodes: nodes of the verifying pass.
             pass_seconds: what it took.
-            draft_seconds: of each pass of the draft.
+            draft_seconds: of each pass of the draft; one may have given several of its tokens.
         """
         self.costs.learn(pass_nodes, pass_seconds)
         if not drafted:
             return
         self.rates.learn(drafted, accepted)
-        for seconds in draft_seconds:
+        seconds = sum(draft_seconds) / drafted
+        for _ in range(drafted):
             known = self.draft_seconds
             self.draft_seconds = seconds if not known else known + (min(seconds, 3 * known) - known) / MEMORY
         up, down = (1, 1) if self.name == "plus-minus-one" else (2, 1)

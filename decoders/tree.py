@@ -153,7 +153,7 @@ class TokenTree(Drafter):
         """(node, guesses) for the nodes of a level that could be evaluated."""
         tree, evaluated = growth.tree, growth.evaluated
         if level[0] == 0:
-            guesses = [proposer.begin(context, width)]
+            guesses = proposer.begin(context, width)
         else:
             guesses = proposer.grow(
                 [tree.tokens[node] for node in level], [evaluated[tree.parents[node]] for node in level], width

@@ -88,6 +88,8 @@ class Mirror:
     def drop(self, gone: list[int]) -> None:
         self.session.drop(gone)
         self.nodes = {i: n for i, n in self.nodes.items() if not set(self.line(i)) & set(gone)} if gone else self.nodes
+        if gone:
+            self.next = max(self.nodes, default=ROOT) + 1
 
     def rewind(self, length: int) -> None:
         self.session.rewind(length)

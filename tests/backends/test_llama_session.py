@@ -95,6 +95,7 @@ class Mirror:
     def drop(self, gone: list[int]) -> None:
         self.session.drop(gone)
         self.nodes = {i: n for i, n in self.nodes.items() if not set(self.line(i)) & set(gone)}
+        self.next = max(self.nodes, default=ROOT) + 1
 
     def rewind(self, length: int) -> None:
         self.session.rewind(length)
@@ -184,7 +185,7 @@ def test_ids_come_back_and_move_to_where_they_are_needed() -> None:
         # … then all below one of its nodes.
         mirror.evaluate(list(range(70, 70 + SEQUENCES)), [0] * SEQUENCES)
         mirror.check()
-        mirror.commit([0, SEQUENCES + 3], [])
+        mirror.commit([0, 4], [])
         mirror.check()
     mirror.compare()
 

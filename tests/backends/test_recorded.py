@@ -70,6 +70,8 @@ class NaiveSession:
 
     def drop(self, gone: list[int]) -> None:
         self.nodes = {n: self.nodes[n] for n in list(self.nodes) if not set(self.ancestors(n)) & set(gone)}
+        if gone:
+            self.next = max(self.nodes, default=ROOT) + 1
 
     def rewind(self, length: int) -> None:
         self.tokens, self.nodes, self.next = self.tokens[:length], {}, 0
