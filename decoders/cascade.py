@@ -25,17 +25,26 @@ LEAST = 0.05
 """No line goes on behind a token that the draft model reaches less often than this."""
 
 
+class Worth:
+    """What a draft model's passes take, and how often it goes on as the text did before. Of one model on one machine: all its
+    conversations may share this."""
+
+    def __init__(self) -> None:
+        self.calibration = Calibration()
+        self.costs = PassCosts()
+
+
 class Copies:
     """What the text so far lets a draft model expect of itself.
 
     Args:
         index: of the text; several drafters may share one.
+        worth: of the draft model.
     """
 
-    def __init__(self, index: ContextModel) -> None:
+    def __init__(self, index: ContextModel, worth: Worth) -> None:
         self._index = index
-        self._worth = Calibration()
-        self._costs = PassCosts()
+        self._worth = worth
 
     def follow(self, tokens: Sequence[int]) -> None:
         """Catch up with the text."""
@@ -81,10 +90,11 @@ class Copies:
     def _worthwhile(self, chances: Sequence[float]) -> int:
         """How much of a line saves most: a token that the draft model chooses too saves a pass over one node, and each adds to
         the pass that takes it along."""
-        costs, one = self._costs, self._costs.seconds(1) or 1.0
+        costs = self._worth.costs
+        one = costs.seconds(1) or 1.0
         best, most, saved = 0, 0.0, 0.0
         for length, chance in enumerate(chances, 1):
-            saved += self._worth.corrected(chance) * one
+            saved += self._worth.calibration.corrected(chance) * one
             left = saved - (costs.seconds(length + 1) - one if costs.known else SLOPE * length)
             if left > most:
                 best, most = length, left
@@ -105,8 +115,8 @@ class Copies:
             right: how many tokens of that the draft model chose too.
             seconds: of the pass.
         """
-        self._costs.learn(1 + len(chances), seconds)
-        self._worth.learn([1.0, *chances], range(1, right + 1))
+        self._worth.costs.learn(1 + len(chances), seconds)
+        self._worth.calibration.learn([1.0, *chances], range(1, right + 1))
 
 
 def grow_chain(
@@ -144,11 +154,11 @@ def grow_chain(
             node = tree.add(token, parent)
             if sampled:
                 tree.probs = (tree.probs or {}) | {parent: Draws(proposer.distribution(parent), (node,))}
-            ended = node >= most or token in context.eos_ids or probability < enough
-            if i == len(line) or token != line[i]:
-                break
-            right += 1
-            if ended:
+            agreed = i < len(line) and token == line[i]
+            right += agreed
+            # What two drafters agree on is likelier than either thinks, and has been evaluated already.
+            ended = node >= most or token in context.eos_ids or (probability < enough and not agreed)
+            if ended or not agreed:
                 break
         if copies is not None:
             copies.learn(chances, right, proposer.seconds[-1])

@@ -9,13 +9,17 @@ arXiv:2408.07978.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from ..backends.base import Model, UserError
 from .base import Context, Drafter, Tree, Verified, param
-from .cascade import Copies, grow_chain
+from .cascade import Copies, Worth, grow_chain
 from .ppm import ContextModel
 from .proposers import DraftModel, Reencoded, mismatch, need_draft_model
 from .schedules import SCHEDULES, Schedule
+
+_worth: WeakKeyDictionary[Model, Worth] = WeakKeyDictionary()
+"""Of each draft model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ class Draft(Drafter):
         self._reencoded: Reencoded | None = None
         self._model: Model | None = None
         self._schedule = Schedule(self.params.schedule)
-        self._copies = Copies(ContextModel())
+        self._index = ContextModel()
+        self._copies: Copies | None = None
 
     def draft(self, context: Context) -> Tree:
         params = self.params
@@ -83,6 +88,7 @@ class Draft(Drafter):
             self._reencoded = Reencoded(target, model, context.session.context)
         else:
             self._proposer = DraftModel(model, context.session.context)
+            self._copies = Copies(self._index, _worth.setdefault(model, Worth()))
         self._model = model
 
     def learn(self, verified: Verified) -> None:

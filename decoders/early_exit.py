@@ -11,10 +11,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..backends.base import Block, UserError
 from .base import Context, Drafter, Tree, Verified, param
-from .cascade import Copies, grow_chain
+from .cascade import Copies, Worth, grow_chain
 from .costs import PassCosts
 from .ppm import ContextModel
 from .proposers import DraftModel, FirstLayers, Proposer
@@ -25,6 +27,9 @@ TRIALS = 3
 
 AGAIN = 64
 """Rounds after which the depths are compared anew: the text may have changed."""
+
+REPEATED = 3
+"""Length of the match from which the text is taken to repeat itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +52,10 @@ Cut = int | tuple[int | Block, ...]
 """What a draft runs: the first N layers, or a list of layers and blocks."""
 
 
-class Depth:
-    """One way to cut the model, and how it has done."""
+class Record:
+    """How one way to cut the model has done on one kind of text."""
 
-    def __init__(self, layers: Cut, proposer: Proposer, schedule: str, index: ContextModel) -> None:
-        self.layers = layers
-        self.proposer = proposer
-        self.copies = Copies(index)
-        self.schedule = Schedule(schedule)
+    def __init__(self) -> None:
         self.rounds = 0
         self._tokens = 0.0
         self._seconds = 0.0
@@ -70,6 +71,30 @@ class Depth:
     def speed(self) -> float:
         """Tokens per second."""
         return self._tokens / self._seconds if self._seconds else 0.0
+
+
+class Known:
+    """What is known of one way to cut a model on this machine; all conversations on the model share it."""
+
+    def __init__(self) -> None:
+        self.records = {repeats: Record() for repeats in (False, True)}
+        """By whether the text has just repeated itself. A copy is drafted in few passes, so that it pays to be right; elsewhere
+        each draft token takes a pass, so that it pays to be quick."""
+        self.worth = Worth()
+
+
+_known: WeakKeyDictionary[Any, dict[Cut, Known]] = WeakKeyDictionary()
+
+
+@dataclass(slots=True)
+class Depth:
+    """One way to cut the model, in one conversation."""
+
+    layers: Cut
+    known: Known
+    proposer: Proposer
+    copies: Copies
+    schedule: Schedule
 
 
 class EarlyExit(Drafter):
@@ -91,6 +116,8 @@ class EarlyExit(Drafter):
         super().__init__(params)
         self._depths: dict[Cut, Depth] = {}
         self._depth: Depth | None = None
+        self._record = Record()
+        """That of this round's depth on this kind of text."""
         self._costs = PassCosts()
         self._index = ContextModel()
 
@@ -107,13 +134,21 @@ class EarlyExit(Drafter):
         return grow_chain(depth.proposer, context, length, enough, depth.copies if params.cascade else None)
 
     def _pick(self, context: Context) -> Depth:
-        """The depth of this round: each in turn at first, then the fastest."""
+        """The depth of this round: each in turn at first, then the fastest on this kind of text."""
         wanted = self._wanted(context)
         depths = [self._depths.get(layers) or self._open(layers, context) for layers in wanted]
-        fewest = min(depths, key=lambda depth: depth.rounds)
-        if fewest.rounds < TRIALS or max(depth.rounds for depth in depths) % AGAIN == AGAIN - 1:
-            return fewest
-        return max(depths, key=lambda depth: depth.speed)
+        repeats = False
+        if len(depths) > 1 or self.params.cascade:
+            self._index.follow(context.tokens)
+            repeats = bool(self._index.matches(1, shortest=REPEATED))
+        records = [depth.known.records[repeats] for depth in depths]
+        fewest = min(records, key=lambda record: record.rounds)
+        if fewest.rounds < TRIALS or max(record.rounds for record in records) % AGAIN == AGAIN - 1:
+            chosen = fewest
+        else:
+            chosen = max(records, key=lambda record: record.speed)
+        self._record = chosen
+        return depths[records.index(chosen)]
 
     def _wanted(self, context: Context) -> Sequence[Cut]:
         """The cuts to choose from.
@@ -144,7 +179,9 @@ class EarlyExit(Drafter):
             proposer = DraftModel(model.truncated(layers, write=self.params.layers > 0), context.session.context)
         else:
             raise UserError("early-exit.skip works on transformers models only: set layers instead.")
-        depth = self._depths[layers] = Depth(layers, proposer, self.params.schedule, self._index)
+        known = _known.setdefault(model, {}).setdefault(layers, Known())
+        copies = Copies(self._index, known.worth)
+        depth = self._depths[layers] = Depth(layers, known, proposer, copies, Schedule(self.params.schedule))
         return depth
 
     def learn(self, verified: Verified) -> None:
@@ -156,7 +193,7 @@ class EarlyExit(Drafter):
         if drafted:
             depth.proposer.settle([node for node in verified.path if node < depth.proposer.evaluated])
         depth.schedule.learn(drafted, accepted, len(verified.tree), verified.forward_seconds, seconds)
-        depth.learn(accepted + 1, verified.forward_seconds + sum(seconds))
+        self._record.learn(accepted + 1, verified.forward_seconds + sum(seconds))
 
     def close(self) -> None:
         for depth in self._depths.values():

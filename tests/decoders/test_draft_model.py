@@ -86,7 +86,8 @@ def test_a_tree_yields_no_less_than_its_chain(builtin_model: Model, draft_model:
 
 
 def test_the_first_layers_of_a_token_run_once(builtin_model: Model) -> None:
-    _, steps = run(builtin_model, None, COPY, "early-exit", {"layers": 4, "tokens": 3, "schedule": "constant", "cascade": "off"})
+    settings = {"layers": 4, "tokens": 3, "schedule": "constant", "cascade": False}
+    _, steps = run(builtin_model, None, COPY, "early-exit", settings)
     assert all(step.nodes == len(step.tree) for step in steps), "no node is counted, or evaluated, twice"
     assert any(step.tree.alive == 3 for step in steps)
     assert all(step.draft_seconds > 0 for step in steps if len(step.tree) > 1)
