@@ -23,12 +23,12 @@ from ..backends.base import Model
 from .base import Context, Drafter, Tree, Verified, param
 from .draft import Draft
 from .early_exit import EarlyExit
-from .experience import CAUGHT_UP, REST, Experience, Rival, experience
+from .experience import CAUGHT_UP, EXPLORING, HOPELESS, REST, Experience, Rival, experience
 from .fusion import Fusion, FusionParams
 from .lookup import Lookup, LookupParams
 from .proposers import mismatch
 
-LONGEST_REST = 768
+LONGEST_REST = 1024
 """A text may change at any time, so that no rival rests for ever."""
 
 RETRIAL = 2
@@ -52,6 +52,12 @@ MARGIN = 1.03
 
 LEAD = 1.05
 """The same for a rival: what it does to caches and memory beside its own passes is not in its seconds."""
+
+STAY = 0.97
+"""The same for the rival that is in force: to go back and forth costs more than a wrong estimate."""
+
+WAKING = 3
+"""Tokens that must have stood together before to end that: a copy may begin there."""
 
 LONGEST_NAP = 8
 """After a step in which no draft would have paid, steps without growing a tree at all: 1, 2, 4 … as long as nothing pays.
@@ -135,6 +141,8 @@ class Auto(Drafter):
         self._growing = 0.0
         self._plainly = 0
         """One-node passes since the last bigger one or the start of the answer."""
+        self._pace = 0.0
+        """Seconds per token expected of this step without a rival."""
         self._note = ""
 
     @property
@@ -143,6 +151,8 @@ class Auto(Drafter):
 
     def draft(self, context: Context) -> Tree:
         self._note = ""
+        if self._idle and self._reader.repeats(context.tokens, WAKING):
+            self._idle = 0
         if self._idle and self._calm and context.tokens is self._text and context.draft_model is self._beside:
             # The step of a nap: as little as can be done, since a small model's pass may take a thousandth of a second.
             self._idle -= 1
@@ -198,13 +208,15 @@ class Auto(Drafter):
         left = self._left(context, known)
         unread = self._missing(name, context)
         reading = unread * known.rivals[name].reading if unread > CAUGHT_UP else 0.0
-        return left * (known.costs.seconds(1) - LEAD / speed) - reading - (known.back if self._plainly else 0.0)
+        lead = STAY if name == self._leader else LEAD
+        return left * (known.pace - lead / speed) - reading - (known.back if self._plainly else 0.0)
 
     def _own(self, context: Context, known: Experience, beat: float = 0.0) -> Tree:
         """Fusion's or prompt lookup's tree as far as its nodes pay, or plain decoding; plain too where no tree beats `beat`."""
         if self._idle and not beat:
             self._idle -= 1
             return self._plain(context)
+        self._pace = 0.0
         # Beside a rival only a copy counts, which prompt lookup sees as well.
         reader = self._reader = self._lookup if known.dear or beat else self._fusion
         costs = known.costs
@@ -219,6 +231,7 @@ class Auto(Drafter):
         if len(tree) >= BUSHY and reader is self._fusion:
             known.grew(self._growing)
         best, speed = self._best(known, len(tree))
+        self._pace = 1 / speed if best > 1 and speed else 0.0
         if best > 1:
             known.measured = known.steps
         elif not beat and known.steps - known.measured >= REMEASURE and sum(reader.probabilities) >= PROMISING:
@@ -275,7 +288,7 @@ class Auto(Drafter):
                 return name
         self._trial = False
         best = max(names, key=gains.__getitem__)
-        if gains[best] <= 0 or known.speed(best) * known.costs.seconds(1) < LEAD:
+        if gains[best] <= 0:
             best = ""
         if best != self._leader:
             if best:
@@ -321,8 +334,13 @@ class Auto(Drafter):
         if via in self._models:
             self._models[via].learn(verified)
             self._judge(known, via, verified)
-        if not verified.tree.alive:
+            # Without it this stretch would have gone on as it begins.
+            known.own.learn(len(verified.path), len(verified.path) * (self._pace or known.costs.seconds(1)))
+            known.after = 0.0
+        else:
             known.passed(len(verified.tree), self._plainly, verified.forward_seconds)
+            grown = known.readers[via].growing if via == self._reader.name else 0.0
+            known.own.learn(len(verified.path), known.costs.seconds(len(verified.tree)) + grown)
         self._plainly = self._plainly + 1 if len(verified.tree) == 1 else 0
         if via == self._reader.name:
             self._copied += len(verified.path) - 1
@@ -335,15 +353,19 @@ class Auto(Drafter):
     def _judge(self, known: Experience, name: str, verified: Verified) -> None:
         """Take in a rival's round; at the end of a trial it rests, unless it leads."""
         rival, drafted, accepted = known.rivals[name], len(verified.tree) - 1, len(verified.path) - 1
-        usual = known.costs.seconds(len(verified.tree)) if verified.tree.alive else 0.0
-        rival.learn(drafted, accepted, verified.draft_seconds, verified.forward_seconds, usual, self._unread)
+        rival.learn(drafted, accepted, verified.draft_seconds, verified.forward_seconds, self._unread)
         if drafted:
             known.luck.learn(drafted, accepted)
-        if self._trial and self._unread <= CAUGHT_UP:
-            rival.left -= 1
-            if rival.left <= 0:
-                rival.wakes, rival.left = known.steps + rival.rest, RETRIAL
-                rival.rest = min(2 * rival.rest, LONGEST_REST)
+        if not self._trial:
+            return
+        rival.lost += verified.draft_seconds + verified.forward_seconds - len(verified.path) * known.pace
+        if self._unread > CAUGHT_UP:
+            return
+        rival.left -= 1
+        if rival.left <= 0 or known.speed(name) * known.pace < HOPELESS:
+            worth = round(rival.lost / (EXPLORING * known.pace)) if known.pace else 0
+            rival.wakes, rival.left, rival.lost = known.steps + max(rival.rest, min(worth, LONGEST_REST)), RETRIAL, 0.0
+            rival.rest = min(2 * rival.rest, LONGEST_REST)
 
     def close(self) -> None:
         self._end(self._experience)

@@ -10,9 +10,6 @@ MEMORY = 24
 OUTLIER = 3.0
 """A pass that took longer than this many times the expected time counts as this much: somebody else had the machine."""
 
-FASTER = 0.3
-"""Weight of a pass that took less than expected."""
-
 SLOPE = 0.03
 """What each node beyond the first is taken to add to a pass, as a share of a one-node pass, before more is known."""
 
@@ -47,9 +44,7 @@ class PassCosts:
             self._mean[size] = seconds
         else:
             mean = self._mean[size]
-            # The first pass of a size is often a slow one (memory to get, kernels to choose), and what makes later ones slow
-            # is mostly somebody else's work: a faster pass counts for more.
-            weight = max(1 / (count + 1), 1 / MEMORY) if seconds > mean else FASTER
+            weight = max(1 / (count + 1), 1 / MEMORY)
             self._mean[size] = mean + weight * (min(seconds, OUTLIER * mean) - mean)
         self._count[size] = count + 1
         self._draw()

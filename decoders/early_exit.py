@@ -140,7 +140,7 @@ class EarlyExit(Drafter):
         repeats = False
         if len(depths) > 1 or self.params.cascade:
             self._index.follow(context.tokens)
-            repeats = bool(self._index.matches(1, shortest=REPEATED))
+            repeats = self._index.repeats(REPEATED)
         records = [depth.known.records[repeats] for depth in depths]
         fewest = min(records, key=lambda record: record.rounds)
         if fewest.rounds < TRIALS or max(record.rounds for record in records) % AGAIN == AGAIN - 1:

@@ -13,6 +13,12 @@ from .costs import OUTLIER, PassCosts
 FIRST_TRIAL = 3
 """Rounds that a rival gets when it is first tried, after the one that pays for reading the text."""
 
+HOPELESS = 0.8
+"""A rival slower than this share of what goes on without it need not finish its trial."""
+
+EXPLORING = 0.02
+"""Share of the time that trials may take which come to nothing: the dearer one was, the longer its rival rests."""
+
 WARM_UP = 8
 """Steps before the first rival is tried: there must be something to compare it with."""
 
@@ -21,6 +27,9 @@ REST = 24
 
 MEMORY = 40
 """Rounds after which an older one counts for a third."""
+
+STRETCH = 80
+"""Tokens of text after which the pace of an earlier one counts for a third."""
 
 CAUGHT_UP = 16
 """A rival that has at most so many tokens to read is taken to be in its stride."""
@@ -46,11 +55,8 @@ USUAL_ANSWER = 64.0
 OTHERS = 4.0
 """Rounds for which what all rivals have seen of the text counts in the estimate of one of them."""
 
-QUICKER = 0.3
-"""Weight of a draft that took less for each token than expected; what takes longer is mostly somebody else's work."""
-
-SLOWER = 0.1
-"""Weight of one that took longer."""
+LATEST = 0.15
+"""Weight of the latest draft in what a rival's drafts take."""
 
 
 @dataclass(slots=True)
@@ -75,9 +81,10 @@ class Rival:
 
     luck: Luck = field(default_factory=Luck)
     each: float = 0.0
-    """Seconds of a draft for each of its tokens, leaning to the quicker; 0 before it is known."""
-    verifying: float = 1.0
-    """Its verifying pass as a share of any other over as many nodes: early exit's has half of the layers done."""
+    """Seconds of a draft for each of its tokens, a running mean; 0 before it is known."""
+    passes: PassCosts = field(default_factory=PassCosts)
+    """Of its verifying passes: early exit's have half of the layers done, and others' begin with caches that the draft model's
+    weights have been through."""
     reading: float = 0.0
     """Seconds for each token of the text that it has yet to read before it can draft, a running mean."""
     first: tuple[int, float, int] | None = None
@@ -87,8 +94,10 @@ class Rival:
     rest: int = REST
     wakes: int = WARM_UP
     """The step at which its next trial begins."""
+    lost: float = 0.0
+    """Seconds by which the rounds of this trial took longer than their tokens would have without it."""
 
-    def learn(self, drafted: int, accepted: int, seconds: float, forward: float, usual: float, unread: int) -> None:
+    def learn(self, drafted: int, accepted: int, seconds: float, forward: float, unread: int) -> None:
         """Take in a round.
 
         Args:
@@ -96,26 +105,36 @@ class Rival:
             accepted: how many of them were right.
             seconds: of drafting.
             forward: of the verifying pass; 0 if it read the prompt as well.
-            usual: of any pass over as many nodes; 0 if this one was like any other, or none is known.
             unread: tokens that the round had to read first.
         """
         if drafted < 1:
             return
         self.luck.learn(drafted, accepted)
-        if usual and forward:
-            share = min(max(forward / usual, 0.2), 2.0)
-            self.verifying += (share - self.verifying) / 4
+        self.passes.learn(1 + drafted, forward)
         if unread > CAUGHT_UP:
             self.first = (drafted, seconds, unread)
         else:
             each = seconds / drafted
-            weight = QUICKER if each < self.each else SLOWER
-            self.each = self.each + weight * (each - self.each) if self.each else each
+            self.each = self.each + LATEST * (min(each, OUTLIER * self.each) - self.each) if self.each else each
         if self.first is not None and self.each:
             drafted, seconds, unread = self.first
             reading = max(0.0, seconds - drafted * self.each) / unread
             self.reading = self.reading + (reading - self.reading) / 4 if self.reading else reading
             self.first = None
+
+
+@dataclass(slots=True)
+class Pace:
+    """Seconds per token, lately."""
+
+    tokens: float = 0.0
+    seconds: float = 0.0
+
+    def learn(self, tokens: float, seconds: float) -> None:
+        """Take in what came of a step."""
+        keep = (1 - 1 / STRETCH) ** tokens
+        self.tokens = self.tokens * keep + tokens
+        self.seconds = self.seconds * keep + seconds
 
 
 @dataclass(slots=True)
@@ -155,6 +174,8 @@ class Experience:
     rivals: dict[str, Rival] = field(default_factory=dict)
     luck: Luck = field(default_factory=Luck)
     """Of all rivals together."""
+    own: Pace = field(default_factory=Pace)
+    """Of plain decoding and the readers' trees together, which is what a rival has to beat."""
     steps: int = 0
     measured: int = 0
     """The last step with a tree."""
@@ -164,7 +185,7 @@ class Experience:
     """Share of an answer's tokens that fusion or prompt lookup drafted, a running mean."""
 
     def passed(self, nodes: int, plain: int, seconds: float) -> None:
-        """Take in a pass.
+        """Take in a pass of no rival's.
 
         Args:
             nodes: of the pass.
@@ -202,6 +223,12 @@ class Experience:
         if self.trees >= FIRST_TREES and self.fusion > DEAR * self.costs.seconds(1) > 0:
             self.dear = True
 
+    @property
+    def pace(self) -> float:
+        """Seconds per token without a rival: no more than plain decoding takes, for drafts that lose are not made."""
+        plain = self.costs.seconds(1)
+        return min(plain, self.own.seconds / self.own.tokens) if self.own.tokens else plain
+
     def speed(self, name: str) -> float:
         """Tokens per second that a rival makes once it has read the text; 0 if nothing is known of it."""
         rival = self.rivals[name]
@@ -211,7 +238,8 @@ class Experience:
         rounds = own.rounds + OTHERS
         drafted = (own.drafted + OTHERS * every.drafted / every.rounds) / rounds
         accepted = (own.accepted + OTHERS * every.accepted / every.rounds) / rounds
-        return (1 + accepted) / (drafted * rival.each + rival.verifying * self.costs.seconds(1 + round(drafted)))
+        passes = rival.passes if rival.passes.known else self.costs
+        return (1 + accepted) / (drafted * rival.each + passes.seconds(1 + round(drafted)))
 
 
 _known: WeakKeyDictionary[Any, dict[int, Experience]] = WeakKeyDictionary()

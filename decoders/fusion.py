@@ -125,6 +125,11 @@ class Fusion(Drafter):
         self._tree = self._grow(context)
         return self._tree
 
+    def repeats(self, tokens: Sequence[int], length: int) -> bool:
+        """Whether the last `length` tokens of the text stood together before."""
+        self.model.follow(tokens)
+        return self.model.repeats(length)
+
     def learn(self, verified: Verified) -> None:
         if self.params.recycle:
             self._recycled.k = self.params.recycle

@@ -6,7 +6,7 @@ Saxena, "Prompt Lookup Decoding" (2023), https://github.com/apoorvumang/prompt-l
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 
@@ -97,6 +97,11 @@ class Lookup(Drafter):
             return Tree.chain(context.pending, self._reference(context))
         self._index.follow(context.tokens)
         return self._grow(context)
+
+    def repeats(self, tokens: Sequence[int], length: int) -> bool:
+        """Whether the last `length` tokens of the text stood together before."""
+        self._index.follow(tokens)
+        return self._index.repeats(length)
 
     def learn(self, verified: Verified) -> None:
         if len(self.probabilities) == len(verified.tree):

@@ -100,6 +100,11 @@ class NgramIndex(TokenIndex):
             last[first * ORDERS + n] = end
             name = first
 
+    def repeats(self, length: int) -> bool:
+        """Whether the text's last `length` tokens (at most ORDERS) stood together before; takes next to no time."""
+        end = len(self.tokens)
+        return end > 0 and self._before[(end - 1) * ORDERS + length - 1] >= 0
+
     def matches(self, limit: int, longest: int = ORDERS, shortest: int = 1) -> list[tuple[int, int]]:
         """Earlier occurrences of the text's last tokens: the longest match first, among equals the latest.
 
