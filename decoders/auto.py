@@ -31,8 +31,8 @@ from .proposers import mismatch
 LONGEST_REST = 1024
 """A text may change at any time, so that no rival rests for ever."""
 
-RETRIAL = 2
-"""Rounds of a later trial."""
+RETRIAL = 3
+"""Rounds of a later trial; the first of them tells nothing about speed."""
 
 HOPE = 0.5
 """Passes that a rival may save for each token that is left to it: where these are fewer than a trial costs, there is none but
@@ -129,6 +129,8 @@ class Auto(Drafter):
         """The draft model that there was then."""
         self._unread = 0
         """Tokens that the rival in force has to read first: where they are many, the round tells nothing about its speed."""
+        self._cold = False
+        """Whether the step before was none of its own."""
         self._text: Sequence[int] = ()
         self._prompt = 0
         self._steps = 0
@@ -316,6 +318,7 @@ class Auto(Drafter):
         if drafter is None:
             drafter = self._models[name] = _make(name)
         self._unread = self._missing(name, context)
+        self._cold = self._via != name and self._via != self._reader.name
         tree = drafter.draft(context)
         self._read[name] = (context.tokens, len(context.tokens))
         tree.via = name
@@ -353,7 +356,7 @@ class Auto(Drafter):
     def _judge(self, known: Experience, name: str, verified: Verified) -> None:
         """Take in a rival's round; at the end of a trial it rests, unless it leads."""
         rival, drafted, accepted = known.rivals[name], len(verified.tree) - 1, len(verified.path) - 1
-        rival.learn(drafted, accepted, verified.draft_seconds, verified.forward_seconds, self._unread)
+        rival.learn(drafted, accepted, verified.draft_seconds, verified.forward_seconds, self._unread, self._cold)
         if drafted:
             known.luck.learn(drafted, accepted)
         if not self._trial:

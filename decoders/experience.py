@@ -10,7 +10,7 @@ from .base import Context
 from .calibration import Calibration
 from .costs import OUTLIER, PassCosts
 
-FIRST_TRIAL = 3
+FIRST_TRIAL = 4
 """Rounds that a rival gets when it is first tried, after the one that pays for reading the text."""
 
 HOPELESS = 0.8
@@ -82,6 +82,8 @@ class Rival:
     luck: Luck = field(default_factory=Luck)
     each: float = 0.0
     """Seconds of a draft for each of its tokens, a running mean; 0 before it is known."""
+    rounds: int = 0
+    """How many rounds that is of."""
     passes: PassCosts = field(default_factory=PassCosts)
     """Of its verifying passes: early exit's have half of the layers done, and others' begin with caches that the draft model's
     weights have been through."""
@@ -97,7 +99,7 @@ class Rival:
     lost: float = 0.0
     """Seconds by which the rounds of this trial took longer than their tokens would have without it."""
 
-    def learn(self, drafted: int, accepted: int, seconds: float, forward: float, unread: int) -> None:
+    def learn(self, drafted: int, accepted: int, seconds: float, forward: float, unread: int, cold: bool) -> None:
         """Take in a round.
 
         Args:
@@ -106,16 +108,18 @@ class Rival:
             seconds: of drafting.
             forward: of the verifying pass; 0 if it read the prompt as well.
             unread: tokens that the round had to read first.
+            cold: the step before was none of its own: caches and memory hold other weights, and that passes.
         """
         if drafted < 1:
             return
         self.luck.learn(drafted, accepted)
-        self.passes.learn(1 + drafted, forward)
         if unread > CAUGHT_UP:
             self.first = (drafted, seconds, unread)
-        else:
+        elif not cold or not self.rounds:
             each = seconds / drafted
-            self.each = self.each + LATEST * (min(each, OUTLIER * self.each) - self.each) if self.each else each
+            self.each += max(1 / (self.rounds + 1), LATEST) * (min(each, OUTLIER * (self.each or each)) - self.each)
+            self.passes.learn(1 + drafted, forward)
+            self.rounds += not cold
         if self.first is not None and self.each:
             drafted, seconds, unread = self.first
             reading = max(0.0, seconds - drafted * self.each) / unread
