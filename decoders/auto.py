@@ -23,7 +23,7 @@ from ..backends.base import Model
 from .base import Context, Drafter, Tree, Verified, param
 from .draft import Draft
 from .early_exit import EarlyExit
-from .experience import CAUGHT_UP, EXPLORING, HOPELESS, REST, Experience, Rival, experience
+from .experience import CAUGHT_UP, ENOUGH, EXPLORING, HOPELESS, REST, Experience, Rival, experience
 from .fusion import Fusion, FusionParams
 from .lookup import Lookup, LookupParams
 from .proposers import mismatch
@@ -31,7 +31,7 @@ from .proposers import mismatch
 LONGEST_REST = 1024
 """A text may change at any time, so that no rival rests for ever."""
 
-RETRIAL = 3
+RETRIAL = 6
 """Rounds of a later trial; the first of them tells nothing about speed."""
 
 HOPE = 0.5
@@ -365,7 +365,7 @@ class Auto(Drafter):
         if self._unread > CAUGHT_UP:
             return
         rival.left -= 1
-        if rival.left <= 0 or known.speed(name) * known.pace < HOPELESS:
+        if rival.left <= 0 or (rival.rounds >= ENOUGH and known.speed(name) * known.pace < HOPELESS):
             worth = round(rival.lost / (EXPLORING * known.pace)) if known.pace else 0
             rival.wakes, rival.left, rival.lost = known.steps + max(rival.rest, min(worth, LONGEST_REST)), RETRIAL, 0.0
             rival.rest = min(2 * rival.rest, LONGEST_REST)

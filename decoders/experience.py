@@ -10,11 +10,15 @@ from .base import Context
 from .calibration import Calibration
 from .costs import OUTLIER, PassCosts
 
-FIRST_TRIAL = 4
-"""Rounds that a rival gets when it is first tried, after the one that pays for reading the text."""
+FIRST_TRIAL = 10
+"""Rounds that a rival gets when it is first tried, after the one that pays for reading the text: how many of a few drafts are
+right is luck."""
 
 HOPELESS = 0.8
-"""A rival slower than this share of what goes on without it need not finish its trial."""
+"""A rival slower than this share of what goes on without it need not finish its trial …"""
+
+ENOUGH = 5
+"""… after so many rounds."""
 
 EXPLORING = 0.02
 """Share of the time that trials may take which come to nothing: the dearer one was, the longer its rival rests."""
