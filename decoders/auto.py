@@ -23,7 +23,7 @@ from ..backends.base import Model
 from .base import Context, Drafter, Tree, Verified, param
 from .draft import Draft
 from .early_exit import EarlyExit
-from .experience import CAUGHT_UP, ENOUGH, EXPLORING, HOPELESS, REST, Experience, Rival, experience
+from .experience import CAUGHT_UP, EXPLORING, REST, WARM_UP, Experience, Rival, experience
 from .fusion import Fusion, FusionParams
 from .lookup import Lookup, LookupParams
 from .proposers import mismatch
@@ -167,6 +167,8 @@ class Auto(Drafter):
             self._begin(context.tokens, known)
         self._steps += 1
         self._beside = context.draft_model
+        if known.steps <= WARM_UP and not known.settled:
+            return self._plain(context)  # what everything else is held against, undisturbed
         rival = self._rival(context, known)
         # The first pass of an answer reads the prompt, and early exit is asked only after it.
         self._calm = not rival and context.session.length >= len(context.tokens) - 1
@@ -365,7 +367,7 @@ class Auto(Drafter):
         if self._unread > CAUGHT_UP:
             return
         rival.left -= 1
-        if rival.left <= 0 or (rival.rounds >= ENOUGH and known.speed(name) * known.pace < HOPELESS):
+        if rival.left <= 0 or known.loses(name):
             worth = round(rival.lost / (EXPLORING * known.pace)) if known.pace else 0
             rival.wakes, rival.left, rival.lost = known.steps + max(rival.rest, min(worth, LONGEST_REST)), RETRIAL, 0.0
             rival.rest = min(2 * rival.rest, LONGEST_REST)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,17 +15,18 @@ FIRST_TRIAL = 10
 """Rounds that a rival gets when it is first tried, after the one that pays for reading the text: how many of a few drafts are
 right is luck."""
 
-HOPELESS = 0.8
-"""A rival slower than this share of what goes on without it need not finish its trial …"""
+DOUBT = 0.4
+"""A rival's speed after n rounds is uncertain by this share, divided by the root of n: the luck of a few drafts. One that loses
+by more need not finish its trial."""
 
-ENOUGH = 5
-"""… after so many rounds."""
+ENOUGH = 3
+"""Rounds before which none is given up."""
 
 EXPLORING = 0.02
 """Share of the time that trials may take which come to nothing: the dearer one was, the longer its rival rests."""
 
 WARM_UP = 8
-"""Steps before the first rival is tried: there must be something to compare it with."""
+"""First steps on a model, all plain: there must be something to compare the others with."""
 
 REST = 24
 """Steps before a rival that lost is tried again; doubled each time that it loses."""
@@ -236,6 +238,11 @@ class Experience:
         """Seconds per token without a rival: no more than plain decoding takes, for drafts that lose are not made."""
         plain = self.costs.seconds(1)
         return min(plain, self.own.seconds / self.own.tokens) if self.own.tokens else plain
+
+    def loses(self, name: str) -> bool:
+        """Whether a rival is slower than what goes on without it, beyond doubt."""
+        rounds = self.rivals[name].rounds
+        return rounds >= ENOUGH and self.speed(name) * self.pace < 1 - DOUBT / math.sqrt(rounds)
 
     def speed(self, name: str) -> float:
         """Tokens per second that a rival makes once it has read the text; 0 if nothing is known of it."""

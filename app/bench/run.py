@@ -25,8 +25,14 @@ BASE = "greedy"
 NOT_BY_DEFAULT = ("sample", "recompute", "beam")
 """sample is greedy here; recompute takes the square of the time; beam has answers of its own."""
 
-WARM_UP_TOKENS = 24
-"""Tokens that every method writes once before it is measured: memory is found, kernels are chosen."""
+WARM_UP_TOKENS = 64
+"""Most tokens of an answer that does not count."""
+
+WARM_UPS = 3
+"""Most such answers of every method: memory is found, kernels are chosen, and what measures the machine has begun to."""
+
+COUNTED = 8
+"""Prompts to each further one of them."""
 
 PEERS: Mapping[str, Sequence[str]] = {
     "transformers": ("greedy", "lookup", "draft", "early-exit", "beam"),
@@ -204,9 +210,11 @@ def _measure(bench: Bench, lab: Lab) -> None:
     todo = [(turn, item, spec) for turn, item, spec in steps if (item.id, spec.label, turn) not in record.rows]
     bench.rows = [row for step in steps if (row := record.rows.get((step[1].id, step[2].label, step[0]))) is not None]
     try:
-        for spec in bench.specs if todo else ():
-            lab.notes.progress(f"warming up {spec.label}")
-            answer_one(bench, lab, items[0], spec, {}, WARM_UP_TOKENS)
+        uncounted = min(WARM_UPS, 1 + len(items) // COUNTED) if todo else 0
+        for turn in range(uncounted):
+            for spec in bench.specs:
+                lab.notes.progress(f"warming up {spec.label}")
+                answer_one(bench, lab, items[turn * len(items) // uncounted], spec, {}, min(WARM_UP_TOKENS, request.max_tokens))
         clock = Clock(len(todo))
         for done, (turn, item, spec) in enumerate(todo):
             lab.check()
