@@ -9,7 +9,7 @@ import pytest
 
 from specchat.backends import Model, Sampling
 from specchat.decoders import Conversation, encode_prompt
-from specchat.decoders.auto import LONGEST_NAP, Auto
+from specchat.decoders.auto import LONGEST_NAP, Auto, AutoParams
 from specchat.decoders.base import Context, Verified
 from specchat.decoders.calibration import Calibration
 from specchat.decoders.experience import Experience, Rival
@@ -136,7 +136,7 @@ def test_of_two_rivals_the_quicker_leads_though_the_other_met_easier_text() -> N
     for name, each, accepted in (("draft", 0.9, 4), ("early-exit", 2.0, 8)):
         known.rivals[name] = rival = Rival()
         for _ in range(3):
-            rival.learn(8, accepted, 8 * each, 4.9, 4.9, 0)
+            rival.learn(8, accepted, 8 * each, 4.9, 0, cold=False)
             known.luck.learn(8, accepted)
     # By its own rounds alone the slower one would be ahead: 9 tokens in 20.9 against 5 in 12.1.
     assert known.speed("draft") > known.speed("early-exit") > 0
@@ -144,11 +144,57 @@ def test_of_two_rivals_the_quicker_leads_though_the_other_met_easier_text() -> N
 
 def test_what_reading_takes_is_told_apart_from_what_drafting_takes() -> None:
     rival = Rival()
-    rival.learn(10, 10, 10 * 1.0 + 100 * 0.05, 4.0, 4.0, 100)
+    rival.learn(10, 10, 10 * 1.0 + 100 * 0.05, 4.0, 100, cold=True)
     assert rival.each == rival.reading == 0.0
-    rival.learn(4, 2, 4 * 1.0, 4.0, 4.0, 1)
+    rival.learn(4, 2, 4 * 1.0, 4.0, 1, cold=False)
     assert rival.each == pytest.approx(1.0)
     assert rival.reading == pytest.approx(0.05)
+
+
+def test_a_round_behind_another_kind_of_step_tells_nothing_about_speed() -> None:
+    rival = Rival()
+    rival.learn(4, 2, 4 * 3.0, 9.0, 1, cold=True)
+    assert rival.each == pytest.approx(3.0), "better than nothing"
+    rival.learn(4, 2, 4 * 1.0, 5.0, 1, cold=False)
+    assert rival.each == pytest.approx(1.0)
+    rival.learn(4, 4, 4 * 3.0, 9.0, 1, cold=True)
+    assert rival.each == pytest.approx(1.0)
+    assert rival.luck.accepted > 7, "but its tokens count"
+
+
+def test_a_rival_has_to_beat_what_goes_on_without_it() -> None:
+    known = Experience()
+    known.costs.learn(1, 1.0)
+    assert known.pace == 1.0
+    known.own.learn(100, 60.0)
+    assert known.pace == pytest.approx(0.6)
+    known.own.learn(2000, 3000.0)
+    assert known.pace == 1.0, "drafts that lose are not made"
+
+
+def test_a_rival_that_loses_is_given_up_once_that_is_no_luck() -> None:
+    known = Experience()
+    known.costs.learn(1, 1.0)
+    rival = known.rivals["draft"] = Rival()
+    given_up = []
+    for _ in range(30):
+        known.luck.learn(4, 3)
+        rival.learn(4, 3, 4 * 0.8, 1.5, 0, cold=False)  # four tokens in 4.7 seconds
+        given_up.append(known.loses("draft"))
+    assert not any(given_up[:2])
+    assert not given_up[4]
+    assert given_up[-1]
+
+
+def test_trials_that_come_to_nothing_take_little_of_the_time(auto: Auto, builtin_model: Model, draft_model: Model) -> None:
+    """Each trial costs some eight plain passes a round here."""
+    prompt = encode_prompt(builtin_model, "Tell me a story about a dog.")
+    auto.params = AutoParams(nodes=1)
+    _, taken, _ = drive(
+        auto, builtin_model, prompt, lambda nodes: 1 + 0.5 * nodes, draft_model=draft_model, draft_cost=2.0, tokens=1500
+    )
+    assert 3 <= taken["draft"] <= 15
+    assert taken["early-exit"] <= 15
 
 
 def test_early_exit_waits_for_the_prompt_to_be_read(auto: Auto, builtin_model: Model) -> None:
