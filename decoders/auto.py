@@ -66,7 +66,7 @@ Growing a tree costs a few per cent of a small model's pass; a longer nap would 
 ANSWERS = 8
 """Answers after which an older one counts for a third."""
 
-OPENING = 4
+OPENING = 2
 """Steps at the start of an answer in which no rival is asked where answers have mostly been copies: a copy shows after a token
 or two, and a rival's first round would spend the time of several steps on what fusion then drafts for nothing."""
 
