@@ -53,12 +53,14 @@ EXPLAIN: Mapping[str, str] = {
     "draft": (
         "A small model writes a few tokens ahead, one after the other, which it can do quickly. The large model then checks "
         "all of them in a single pass, keeps them up to the first that it would not have chosen, and adds its own choice "
-        "there. The more often the two agree, and the cheaper the small one, the more is gained."
+        "there. The more often the two agree, and the cheaper the small one, the more is gained. Where the text repeats itself "
+        "the small model is not asked for one token at a time either: it checks what stood there before, all at once."
     ),
     "early-exit": (
         "The model drafts for itself: only its first layers run, and their guess counts as a draft token. Then the remaining "
         "layers check the whole draft in one pass, going on from what the first layers have computed. No second model is "
-        "needed, and no layer runs twice for a token."
+        "needed, and no layer runs twice for a token. Single attention and MLP blocks may be left out of the draft as well, "
+        "wherever the model can do without them."
     ),
     "tree": (
         "A draft model guesses not one continuation but several, as a tree: where it is unsure the tree branches, where it is "

@@ -1,12 +1,13 @@
 """The method picks itself: every step goes to the drafter from which most tokens per second are expected.
 
-Three things are measured while the answer is written: what a pass over n nodes takes, what each drafter takes and how often it
-is right, and what fusion's own probabilities are worth. Fusion (fusion.py) tells before the pass how probable each node of its
-tree is, so for it the best number of nodes is known for every single step; a tree of one node is plain decoding. Drafters that
-run a model are known by what a token of theirs takes, which two rounds tell, and by how many are right, which depends on the
-text at least as much as on the drafter: what little one of them has seen is filled up with what the others have. They are tried
-now and then, more rarely the worse they did. Where a pass is so short that growing fusion's tree is dear beside it (a small
-quantized model), prompt lookup drafts instead, which takes a tenth of the time and tells probabilities too.
+Three things are measured while the answer is written: what a pass over n nodes takes, what each drafter takes and how often
+it is right, and what fusion's own probabilities are worth. Fusion (fusion.py) tells before the pass how probable each node of
+its tree is, so for it the best number of nodes is known for every single step; a tree of one node is plain decoding. Drafters
+that run a model are known by what a token of theirs takes, which two rounds tell, and by how many are right, which depends on
+the text at least as much as on the drafter: what little one of them has seen is filled up with what the others have. They are
+tried now and then, more rarely the more a trial cost, and have to beat all that goes on without them. Where a pass is so
+short that growing fusion's tree is dear beside it (a small quantized model), prompt lookup drafts instead, which takes a
+tenth of the time and tells probabilities too.
 
 The measurements belong to a model on a machine and outlive the conversation.
 """

@@ -2,8 +2,8 @@
 
 Chen et al., "Cascade Speculative Drafting for Even Faster LLM Inference" (2023), arXiv:2312.11462 (its vertical cascade, whose
 last drafter is no neural network). Where the text repeats itself the next tokens of the chain are known before the draft model
-runs: it takes them all in one pass, and keeps those that it would have chosen itself. So the chain is the same with the cascade
-and without; only its passes are fewer.
+runs: it takes them all in one pass, and keeps those it would have chosen itself. So the tokens are the same with the cascade
+and without, in fewer passes. Only where a chain ends may differ: what both expect is drafted however unsure the model is.
 """
 
 from __future__ import annotations
