@@ -51,8 +51,8 @@ EXPLAIN: Mapping[str, str] = {
         "It buys fewer passes with much more computation in each."
     ),
     "draft": (
-        "A small model writes a few tokens ahead, one after the other, which it can do quickly; what it copies from the text it "
-        "checks all at once. The large model then checks all of them in a single pass, keeps them up to the first that it "
+        "A small model writes a few tokens ahead, one after the other, which it can do quickly; what it copies from the text "
+        "it checks all at once. The large model then checks all of them in a single pass, keeps them up to the first that it "
         "would not have chosen, and adds its own choice there. The more often the two agree, and the cheaper the small one, "
         "the more is gained."
     ),

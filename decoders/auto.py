@@ -67,7 +67,7 @@ Growing a tree costs a few per cent of a small model's pass; a longer nap would 
 ANSWERS = 8
 """Answers after which an older one counts for a third."""
 
-OPENING = 2
+OPENING = 3
 """Steps at the start of an answer in which no rival is asked where answers have mostly been copies: a copy shows after a token
 or two, and a rival's first round would spend the time of several steps on what fusion then drafts for nothing."""
 
@@ -186,6 +186,7 @@ class Auto(Drafter):
         self._text, self._prompt, self._copied, self._steps, self._plainly = tokens, len(tokens), 0, 0, 0
         self._calm = False
         known.after = None
+        known.own.doubt()
 
     def _end(self, known: Experience) -> None:
         """An answer has ended."""
@@ -340,8 +341,8 @@ class Auto(Drafter):
         if via in self._models:
             self._models[via].learn(verified)
             self._judge(known, via, verified)
-            # Without it this stretch would have gone on as it begins.
-            known.own.learn(len(verified.path), len(verified.path) * (self._pace or known.costs.seconds(1)))
+            # How this stretch would have gone on without it nobody knows, only how it would have begun.
+            known.own.learn(1, self._pace or known.costs.seconds(1))
             known.after = 0.0
         else:
             known.passed(len(verified.tree), self._plainly, verified.forward_seconds)

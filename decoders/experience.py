@@ -34,8 +34,11 @@ REST = 24
 MEMORY = 40
 """Rounds after which an older one counts for a third."""
 
-STRETCH = 80
+STRETCH = 48
 """Tokens of text after which the pace of an earlier one counts for a third."""
+
+DOUBTED = 0.25
+"""What of that counts still when another answer begins."""
 
 CAUGHT_UP = 16
 """A rival that has at most so many tokens to read is taken to be in its stride."""
@@ -145,6 +148,11 @@ class Pace:
         keep = (1 - 1 / STRETCH) ** tokens
         self.tokens = self.tokens * keep + tokens
         self.seconds = self.seconds * keep + seconds
+
+    def doubt(self) -> None:
+        """Another answer may go on at another pace."""
+        self.tokens *= DOUBTED
+        self.seconds *= DOUBTED
 
 
 @dataclass(slots=True)
