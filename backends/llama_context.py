@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,8 +110,10 @@ class Weights:
         if handle:
             self.lib.llama_model_free(handle)
 
-    def __del__(self) -> None:
-        self.free()
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # When Python ends, llama.cpp's module may be gone already; the memory goes with the process.
+        if not is_finalizing():
+            self.free()
 
 
 class _Keeper:
@@ -120,9 +123,9 @@ class _Keeper:
         self._handle: int | None = handle
         self._weights = weights
 
-    def __del__(self) -> None:
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         handle, self._handle = self._handle, None
-        if handle:
+        if handle and not is_finalizing():
             self._weights.lib.llama_free(handle)
 
 

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from specchat.backends import ROOT, ContextFull, UserError
+from specchat.backends.llama_context import Weights
 from specchat.backends.llama_session import LlamaSession
 
 from .llama_tiny import VOCAB, linear, needs_llama, tiny_llama
@@ -293,3 +294,11 @@ def test_scores_may_outlive_their_session() -> None:
     session.close()
     del session
     assert scores.top(3) == top
+
+
+def test_what_is_open_when_python_ends_is_left_to_the_process() -> None:
+    weights: Any = Weights.__new__(Weights)
+    weights.handle, weights.lib = 1, None  # llama.cpp's module is gone
+    weights.__del__(lambda: True)
+    assert weights.handle == 1
+    weights.handle = None
