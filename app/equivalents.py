@@ -108,15 +108,18 @@ def _draft(name: str, params: Any, draft_model: str) -> list[Equivalent]:
     if schedule == "confidence":
         llama += f" --spec-draft-p-min {params.threshold}"
     config = {"method": "draft_model", "model": draft_model, "num_speculative_tokens": tokens}
+    fixed = tree or ("" if schedule == "constant" else "The number of draft tokens stays the same there.")
     return [
-        Equivalent("transformers", f"model.generate(**inputs, {call})", note),
-        Equivalent("llama-server", llama, tree),
-        Equivalent(
-            "vLLM",
-            f"--speculative-config '{json.dumps(config)}'",
-            tree or ("" if schedule == "constant" else "The number of draft tokens stays the same there."),
-        ),
+        Equivalent("transformers", f"model.generate(**inputs, {call})", _notes(note, params)),
+        Equivalent("llama-server", llama, _notes(tree, params)),
+        Equivalent("vLLM", f"--speculative-config '{json.dumps(config)}'", _notes(fixed, params)),
     ]
+
+
+def _notes(note: str, params: Any) -> str:
+    """A note, and what is said of every engine but ours."""
+    copied = "What is copied takes a draft pass a token there, not one for all." if getattr(params, "cascade", False) else ""
+    return f"{note} {copied}".strip()
 
 
 def _early_exit(params: Any) -> list[Equivalent]:
@@ -131,6 +134,6 @@ def _early_exit(params: Any) -> list[Equivalent]:
         first = Equivalent(
             "transformers",
             f"model.generate(**inputs, assistant_early_exit={depth}, num_assistant_tokens={params.tokens})",
-            note,
+            _notes(note, params),
         )
     return [first, Equivalent("llama-server", "", none), Equivalent("vLLM", "", none)]

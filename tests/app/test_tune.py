@@ -235,6 +235,9 @@ def test_settings_for_other_engines() -> None:
     assert "assistant_confidence_threshold=0.3" in by["transformers"].setting
     assert by["llama-server"].setting == "--spec-draft-model small.gguf --spec-draft-n-max 16 --spec-draft-p-min 0.3"
     assert "stays the same" in by["vLLM"].note
+    assert all("draft pass a token" in by[engine].note for engine in by)
+    alone = equivalents("draft", {"cascade": "off", "schedule": "constant"}, "small.gguf")
+    assert not any(found.note for found in alone)
     assert "assistant_early_exit=2" in equivalents("early-exit", {"layers": "2"})[0].setting
     for found in (equivalents("early-exit", {"skip": "2-3"}), equivalents("early-exit", {"skip": "3a,4-5,6m"})):
         assert [e.setting for e in found] == ["", "", ""]
