@@ -142,9 +142,10 @@ def grow_chain(
     sampled = not context.sampling.greedy and context.acceptance.rule in ("rejection", "soft")
     line: list[int] = []
     chances: list[float] = []
+    room = proposer.room(context)  # the draft model's own context may be the smaller one
     if copies is not None:
         copies.follow(context.tokens)
-        line, chances = copies.after((), most - 1, context.eos_ids)
+        line, chances = copies.after((), min(most, room) - 1, context.eos_ids)
     guesses = proposer.begin(context, 1, line)
     while guesses[0]:
         ended, right = False, 0
@@ -168,7 +169,7 @@ def grow_chain(
             break
         token, parent = tree.tokens[-1], len(tree) - 2
         if copies is not None:
-            line, chances = copies.after(tree.tokens[1:], most - len(tree), context.eos_ids)
+            line, chances = copies.after(tree.tokens[1:], min(most, room) - len(tree), context.eos_ids)
         guesses = proposer.grow([token, *line], range(parent, parent + 1 + len(line)), 1)
     if isinstance(proposer, FirstLayers):
         tree.alive = proposer.evaluated

@@ -39,6 +39,10 @@ class Proposer(ABC):
         """Nodes of this round that are known here: its first so many."""
         return len(self._path)
 
+    def room(self, context: Context) -> int:
+        """Most nodes that may be alive here in a round, the pending token included."""
+        return context.session.context - context.session.length
+
     def begin(self, context: Context, count: int, line: Sequence[int] = ()) -> list[Guesses]:
         """Evaluate the pending token, and what is taken to follow it.
 
@@ -133,6 +137,9 @@ class DraftModel(Proposer):
         self._ids: list[int] = []
         self._ahead = 0
         self._text: Sequence[int] | None = None
+
+    def room(self, context: Context) -> int:
+        return min(super().room(context), self.session.context - len(context.tokens) + 1)
 
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
         tokens, session = context.tokens, self.session

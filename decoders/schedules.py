@@ -114,10 +114,9 @@ class Schedule:
         if not drafted:
             return
         self.rates.learn(drafted, accepted)
-        seconds = sum(draft_seconds) / drafted
-        for _ in range(drafted):
-            known = self.draft_seconds
-            self.draft_seconds = seconds if not known else known + (min(seconds, 3 * known) - known) / MEMORY
+        seconds, known = sum(draft_seconds) / drafted, self.draft_seconds
+        weight = 1 - (1 - 1 / MEMORY) ** drafted
+        self.draft_seconds = seconds if not known else known + weight * (min(seconds, 3 * known) - known)
         up, down = (1, 1) if self.name == "plus-minus-one" else (2, 1)
         # A chain cut short by the end of the answer tells nothing about the length.
         if drafted >= self._length:

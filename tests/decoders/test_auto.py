@@ -187,7 +187,6 @@ def test_a_rival_that_loses_is_given_up_once_that_is_no_luck() -> None:
 
 
 def test_trials_that_come_to_nothing_take_little_of_the_time(auto: Auto, builtin_model: Model, draft_model: Model) -> None:
-    """Each trial costs some eight plain passes a round here."""
     prompt = encode_prompt(builtin_model, "Tell me a story about a dog.")
     auto.params = AutoParams(nodes=1)
     _, taken, _ = drive(

@@ -175,3 +175,16 @@ def test_a_line_always_stood_behind_the_last_tokens(text: list[int], drafted: li
     places = [i for i in range(len(text)) if text[i] == last and text[i + 1 : i + 1 + len(line)] == line]
     assert not line or places
     assert 3 not in line[:-1]
+
+
+def test_at_the_end_of_the_draft_models_context_it_foresees_only_what_fits(builtin_model: Model, draft_model: Model) -> None:
+    text = encode_prompt(builtin_model, COPY)
+    text += text[: len(text) // 2]  # goes on as it began
+    session = builtin_model.open_session()
+    session.prefill(text[:-1])
+    proposer = DraftModel(draft_model, len(text) + 3)
+    context = context_of(builtin_model, session, text, Sampling(), Acceptance())
+    tree = grow_chain(proposer, context, 12, copies=Copies(ContextModel(), Worth()))
+    alone = grow_chain(DraftModel(draft_model, len(text) + 3), context, 12)
+    assert tree.tokens == alone.tokens
+    assert len(tree) > 2
