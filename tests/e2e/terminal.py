@@ -118,8 +118,14 @@ class Terminal:
                 last, size = time.monotonic(), len(self.raw)
 
     def exit_code(self, timeout: float = 10) -> int:
-        """Wait for the command's end."""
+        """Wait for the command's end, and read what it wrote until then."""
         deadline = time.monotonic() + timeout
         while self.process.poll() is None and time.monotonic() < deadline:
             self.pump()
-        return self.process.wait(timeout=0.1)
+        code = self.process.wait(timeout=0.1)
+        size = -1
+        while size != len(self.raw) and time.monotonic() < deadline:
+            size = len(self.raw)
+            if not self.pump():
+                break
+        return code

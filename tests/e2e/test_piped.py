@@ -90,8 +90,9 @@ def test_a_pipe_without_end_is_waited_for_and_can_be_left(env: dict[str, str], m
         terminal.wait("reading standard input to its end")
         terminal.send("\x03")
         terminal.exit_code()
-        assert terminal.text.splitlines()[1:2] == ["^C"]
-        assert not "".join(terminal.text.splitlines()[2:])
+        # No traceback, no second line. Whether the key itself is shown is up to the terminal: one whose
+        # programs have all ended may drop its echo.
+        assert "".join(terminal.text.splitlines()[1:]) in ("^C", "")
 
 
 def test_without_a_terminal_the_sentence_names_run(env: dict[str, str], model: str) -> None:
