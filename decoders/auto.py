@@ -48,6 +48,9 @@ COPYING = 16
 PROMISE = 2.0
 """Where fusion expects this many times plain decoding's speed, no rival is put on trial: a copy is no time for it."""
 
+USUAL_TREE = 8
+"""Nodes of a rival's."""
+
 MARGIN = 1.03
 """A draft of fusion's must be expected to go this much faster than plain decoding to be made: estimates err."""
 
@@ -57,8 +60,11 @@ LEAD = 1.05
 STAY = 0.97
 """The same for the rival that is in force: to go back and forth costs more than a wrong estimate."""
 
-WAKING = 3
+WAKING = 2
 """Tokens that must have stood together before to end that: a copy may begin there."""
+
+AWAKE = 8
+"""Steps at the start of an answer without such naps: copies mostly begin there."""
 
 LONGEST_NAP = 8
 """After a step in which no draft would have paid, steps without growing a tree at all: 1, 2, 4 … as long as nothing pays.
@@ -77,15 +83,8 @@ FEW_ANSWERS = 3
 COPIES = 0.35
 """Share of an answer's tokens that needed no model to draft, from which answers are taken to be copies; a running mean."""
 
-REMEASURE = 48
-"""Steps after which a tree that promises much is verified against all figures: a machine that was busy when passes over many
-nodes were measured may be idle now, and only such a pass tells."""
-
 BUSHY = 4
 """Nodes from which what a tree took to grow tells what such trees take."""
-
-PROMISING = 3.0
-"""Tokens that such a tree must be expected to yield."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +184,7 @@ class Auto(Drafter):
             self._read[name] = (tokens, shared)
         self._text, self._prompt, self._copied, self._steps, self._plainly = tokens, len(tokens), 0, 0, 0
         self._calm = False
-        known.after = None
+        known.last = 0
         known.own.doubt()
 
     def _end(self, known: Experience) -> None:
@@ -215,7 +214,7 @@ class Auto(Drafter):
         unread = self._missing(name, context)
         reading = unread * known.rivals[name].reading if unread > CAUGHT_UP else 0.0
         lead = STAY if name == self._leader else LEAD
-        return left * (known.pace - lead / speed) - reading - (known.back if self._plainly else 0.0)
+        return left * (known.pace - lead / speed) - reading - (known.back(USUAL_TREE) if self._plainly else 0.0)
 
     def _own(self, context: Context, known: Experience, beat: float = 0.0) -> Tree:
         """Fusion's or prompt lookup's tree as far as its nodes pay, or plain decoding; plain too where no tree beats `beat`."""
@@ -228,20 +227,17 @@ class Auto(Drafter):
         costs = known.costs
         one = costs.seconds(1)
         # A node pays if its probability is above what it adds to a pass; what fusion thinks too little of gets a chance.
-        floor = 0.0 if not one else min(0.3, 0.5 * max(0.0, costs.seconds(16) - one) / (15 * one))
-        if reader.params.nodes != self.params.nodes or abs(reader.params.floor - floor) > 0.2 * floor:
+        chance = 0.8 if reader is self._lookup else 0.5
+        floor = 0.0 if not one else min(0.3, chance * max(0.0, costs.seconds(16) - one) / (15 * one))
+        if reader.params.nodes != self.params.nodes or abs(reader.params.floor - floor) > 0.3 * floor:
             reader.params = replace(reader.params, nodes=self.params.nodes, floor=floor)
         begun = time.perf_counter()
         tree = reader.draft(context)
         self._growing = time.perf_counter() - begun
         if len(tree) >= BUSHY and reader is self._fusion:
             known.grew(self._growing)
-        best, speed = self._best(known, len(tree))
+        best, speed = self._best(known, tree)
         self._pace = 1 / speed if best > 1 and speed else 0.0
-        if best > 1:
-            known.measured = known.steps
-        elif not beat and known.steps - known.measured >= REMEASURE and sum(reader.probabilities) >= PROMISING:
-            best, known.measured = min(len(tree), 8), known.steps
         if best > 1 and speed > beat:
             del tree.tokens[best:], tree.parents[best:], reader.probabilities[best:]
             self._idle, self._nap = 0, 1
@@ -250,22 +246,34 @@ class Auto(Drafter):
             return tree
         if beat:
             return Tree.root(context.pending)
-        self._idle, self._nap = self._nap, min(2 * self._nap, LONGEST_NAP)
+        if self._steps > AWAKE:
+            self._idle, self._nap = self._nap, min(2 * self._nap, LONGEST_NAP)
         return self._plain(context)
 
-    def _best(self, known: Experience, size: int) -> tuple[int, float]:
+    def _best(self, known: Experience, tree: Tree) -> tuple[int, float]:
         """The number of nodes with most tokens per second, and how many."""
-        costs, reading, probabilities = known.costs, known.readers[self._reader.name], self._reader.probabilities
-        if not costs.known:
+        size = len(tree)
+        if size < 2:
+            return 1, 0.0
+        if not known.costs.known:
             return size, 0.0
-        best, top = 1, MARGIN / costs.seconds(1)
-        expected = 1.0
-        beside = reading.growing + (known.back if self._plainly else 0.0)
-        for nodes in range(2, size + 1):
-            expected += reading.calibration.corrected(probabilities[nodes - 1])
-            speed = expected / (costs.seconds(nodes) + beside)
+        seconds = known.costs.upto(size)
+        probabilities, parents, corrected = self._reader.probabilities, tree.parents, known.calibration.corrected
+        calibrated, growing = self._reader is self._lookup, known.growing[self._reader.name].median
+        one, returning = seconds[1], known.returns.median if self._plainly else 0.0
+        best, top = 1, MARGIN / one
+        expected, reached = 1.0, [1.0]
+        for node in range(1, size):
+            probability = probabilities[node]
+            if not calibrated:
+                parent = parents[node]
+                probability = reached[parent] * corrected(probability / probabilities[parent])
+                reached.append(probability)
+            expected += probability
+            passed = seconds[node + 1]
+            speed = expected / (passed + returning * (passed - one) + growing)
             if speed > top:
-                best, top = nodes, speed
+                best, top = node + 1, speed
         return best, top
 
     def _plain(self, context: Context) -> Tree:
@@ -338,24 +346,34 @@ class Auto(Drafter):
 
     def learn(self, verified: Verified) -> None:
         known, via = self._experience, self._via
+        self._lookup.learn(verified)
         if via in self._models:
             self._models[via].learn(verified)
             self._judge(known, via, verified)
             # How this stretch would have gone on without it nobody knows, only how it would have begun.
             known.own.learn(1, self._pace or known.costs.seconds(1))
-            known.after = 0.0
+            known.last = len(verified.tree)
         else:
             known.passed(len(verified.tree), self._plainly, verified.forward_seconds)
-            grown = known.readers[via].growing if via == self._reader.name else 0.0
-            known.own.learn(len(verified.path), known.costs.seconds(len(verified.tree)) + grown)
+            if known.rivals:
+                grown = known.growing[via].median if via in known.growing else 0.0
+                known.own.learn(len(verified.path), known.costs.seconds(len(verified.tree)) + grown)
         self._plainly = self._plainly + 1 if len(verified.tree) == 1 else 0
         if via == self._reader.name:
             self._copied += len(verified.path) - 1
             begun = time.perf_counter()
-            reading = known.readers[via]
-            reading.calibration.learn(self._reader.probabilities, set(verified.path))
-            self._reader.learn(verified)
-            reading.learned(self._growing + time.perf_counter() - begun)
+            if self._reader is self._fusion:
+                known.calibration.learn(*self._proved(verified))
+                self._fusion.learn(verified)
+            known.growing[via].learn(self._growing + time.perf_counter() - begun)
+
+    def _proved(self, verified: Verified) -> tuple[list[float], set[int]]:
+        """What each of fusion's nodes whose parent was accepted had promised, and which of them were accepted as well. Of whole
+        paths the mistake would grow with their length."""
+        probabilities, parents, path = self._reader.probabilities, verified.tree.parents, set(verified.path)
+        asked = [node for node in range(1, len(parents)) if parents[node] in path]
+        promised = [1.0, *(probabilities[node] / probabilities[parents[node]] for node in asked)]
+        return promised, {place for place, node in enumerate(asked, 1) if node in path}
 
     def _judge(self, known: Experience, name: str, verified: Verified) -> None:
         """Take in a rival's round; at the end of a trial it rests, unless it leads."""

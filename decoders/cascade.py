@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from .base import Context, Draws, Tree
 from .calibration import Calibration
 from .costs import SLOPE, PassCosts
-from .lookup import RELIABILITY
 from .ngram_index import LONGEST, ORDERS
 from .ppm import ContextModel, Occurrence
 from .proposers import FirstLayers, Proposer
@@ -77,7 +76,7 @@ class Copies:
         chances: list[float] = []
         reached = 1.0
         for at in range(start, min(start + most, len(text))):
-            reached *= RELIABILITY[match]
+            reached *= match / (match + 3)
             if reached < LEAST:
                 break
             match += 1

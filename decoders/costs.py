@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Sequence
 
-MEMORY = 24
-"""Passes of a size after which an older one counts for a third: contexts grow, and machines get busy."""
+WINDOW = 15
+"""Latest values whose median counts."""
 
-OUTLIER = 3.0
+MEMORY = 64
+"""Passes after which an older one counts for a third: contexts grow, and machines get busy."""
+
+OUTLIER = 2.0
 """A pass that took longer than this many times the expected time counts as this much: somebody else had the machine."""
+
+FEW = 3
+"""Passes of a size for which the line counts as much as what they took beside it."""
+
+PROMPT = 8
+"""Passes from which on what was learned is told every so many only: for a small model that is a per cent of a pass."""
 
 SLOPE = 0.03
 """What each node beyond the first is taken to add to a pass, as a share of a one-node pass, before more is known."""
+
+FAITH = 2.0
+"""How much that counts, in squared nodes of the passes that tell otherwise."""
 
 
 def bucket(nodes: int) -> int:
@@ -22,70 +36,133 @@ def bucket(nodes: int) -> int:
     return -(-nodes // step) * step
 
 
+class Recent:
+    """The median of the last few values."""
+
+    __slots__ = ("_values", "median")
+
+    def __init__(self, window: int = WINDOW, first: Sequence[float] = ()) -> None:
+        """`first`: values to begin with."""
+        self._values: deque[float] = deque(first[:-1], maxlen=window)
+        self.median = 0.0
+        """0 before there is a value."""
+        if first:
+            self.learn(first[-1])
+
+    def learn(self, value: float) -> None:
+        """Take in a value."""
+        self._values.append(value)
+        ordered = sorted(self._values)
+        middle = len(ordered) // 2
+        self.median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+    def __len__(self) -> int:
+        """How many values count."""
+        return len(self._values)
+
+
 class PassCosts:
-    """Expected seconds of a pass over n nodes: a running value for its bucket that leans to the faster passes, and between
-    buckets a straight line. No pass takes longer than one over more nodes did: where it seems so, somebody else had the machine
-    while the smaller one ran. Seconds are of one machine and one model, so that all conversations on a model may share these.
+    """Expected seconds of a pass over n nodes: a straight line through the latest passes of all sizes, and for each size what
+    its own passes take beside that line. A machine that gets busy is so for all sizes, so that the line knows it of those too
+    that were not seen since; the rest is true of a size however busy the machine is, is believed the less the fewer passes tell
+    it, and fades while there are none. No pass takes longer than one over more nodes. Seconds are of one machine and one model,
+    so that all conversations on a model may share these.
     """
 
     def __init__(self) -> None:
-        self._mean: dict[int, float] = {}
-        self._count: dict[int, int] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Unlearn everything."""
+        self._weight = self._x = self._y = self._xx = self._xy = 0.0
+        self._base, self._slope = 0.0, 0.0
+        self._seen: dict[int, Recent] = {}
+        """By size: seconds over those of the line."""
+        self._passes = 0
+        self._last: dict[int, int] = {}
+        """By size: the pass that was the last of it."""
         self._curve: Sequence[tuple[int, float]] = ()
         """Sizes that have been seen, with seconds that never fall."""
+        self._table: dict[int, float] = {}
+        """What has been read from it; empty where it has to be drawn anew."""
+        self._list = [0.0]
 
     def learn(self, nodes: int, seconds: float) -> None:
         """Take in one pass over `nodes` nodes."""
         if nodes < 1 or seconds <= 0:
             return
         size = bucket(nodes)
-        count = self._count.get(size, 0)
-        if not count:
-            self._mean[size] = seconds
-        else:
-            mean = self._mean[size]
-            weight = max(1 / (count + 1), 1 / MEMORY)
-            self._mean[size] = mean + weight * (min(seconds, OUTLIER * mean) - mean)
-        self._count[size] = count + 1
-        self._draw()
+        self._passes += 1
+        self._last[size] = self._passes
+        self._fit(size, min(seconds, OUTLIER * self.seconds(size)) if self._passes > FEW else seconds)
+        if size not in self._seen:
+            self._seen[size] = Recent()
+        self._seen[size].learn(seconds / self._line(size))
+        if self._passes < PROMPT or self._passes % PROMPT == 0:
+            self._table.clear()
+            del self._list[1:]
 
-    def forget(self, nodes: int) -> None:
-        """Unlearn what passes of about so many nodes take."""
-        self._mean.pop(bucket(nodes), None)
-        self._count.pop(bucket(nodes), None)
-        self._draw()
+    def _fit(self, size: int, seconds: float) -> None:
+        """The line through the latest passes; longer ones vary more, and count less."""
+        keep, weight = 1 - 1 / MEMORY, 1 / (size + 3)
+        self._weight = self._weight * keep + weight
+        self._x = self._x * keep + weight * size
+        self._y = self._y * keep + weight * seconds
+        self._xx = self._xx * keep + weight * size * size
+        self._xy = self._xy * keep + weight * size * seconds
+        x, y = self._x / self._weight, self._y / self._weight
+        spread, together = self._xx / self._weight - x * x, self._xy / self._weight - x * y
+        usual = SLOPE * y / (1 + SLOPE * (x - 1))
+        slope = (together + FAITH * usual) / (spread + FAITH)
+        # No line that is steeper than this is one of passes: a node alone takes its share of the rest, too.
+        self._slope = min(max(0.0, slope), y / x)
+        self._base = y - self._slope * x
 
-    def _draw(self) -> None:
-        curve: list[tuple[int, float]] = []
-        least = float("inf")
-        for known in sorted(self._mean, reverse=True):
-            least = min(least, self._mean[known])
-            curve.append((known, least))
-        self._curve = curve[::-1]
+    def _line(self, size: int) -> float:
+        return self._base + self._slope * size
 
     @property
     def known(self) -> bool:
         """Whether any pass has been seen."""
-        return bool(self._curve)
+        return self._passes > 0
 
     def seconds(self, nodes: int) -> float:
         """Expected seconds of a pass over `nodes` nodes; never falls as nodes grow. 0 if nothing is known."""
-        if not self._curve:
-            return 0.0
-        size = bucket(nodes)
+        if nodes not in self._table:
+            if not self._passes:
+                return 0.0
+            if not self._table:
+                self._draw()
+            self._table[nodes] = self._read(bucket(nodes))
+        return self._table[nodes]
+
+    def upto(self, nodes: int) -> list[float]:
+        """The same for 0 (which takes nothing), 1 … `nodes` nodes."""
+        while len(self._list) <= nodes:
+            self._list.append(self.seconds(len(self._list)))
+        return self._list
+
+    def _read(self, size: int) -> float:
         below = [point for point in self._curve if point[0] <= size]
         if not below:
             first, value = self._curve[0]
-            return value * (1 + SLOPE * (size - 1)) / (1 + SLOPE * (first - 1))
+            return value * self._line(size) / self._line(first)
         last, value = below[-1]
         if last == size:
             return value
         if len(below) < len(self._curve):
             following, ceiling = self._curve[len(below)]
             return value + (ceiling - value) * (size - last) / (following - last)
-        if len(below) > 1:
-            start, base = below[0]
-            slope = (value - base) / (last - start)
-        else:
-            slope = value * SLOPE / (1 + SLOPE * (last - 1))
-        return value + slope * (size - last)
+        return value + self._slope * (size - last)
+
+    def _draw(self) -> None:
+        curve: list[tuple[int, float]] = []
+        for size, seen in sorted(self._seen.items()):
+            count = len(seen)
+            trust = count / (count + FEW) * math.exp((self._last[size] - self._passes) / MEMORY)
+            curve.append((size, self._line(size) * (1 + trust * (seen.median - 1))))
+        least = float("inf")
+        for i in range(len(curve) - 1, -1, -1):
+            least = min(least, curve[i][1])
+            curve[i] = curve[i][0], least
+        self._curve = curve

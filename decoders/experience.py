@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from .base import Context
 from .calibration import Calibration
-from .costs import OUTLIER, PassCosts
+from .costs import PassCosts, Recent
 
 FIRST_TRIAL = 10
 """Rounds that a rival gets when it is first tried, after the one that pays for reading the text: how many of a few drafts are
@@ -49,14 +49,17 @@ DEAR = 0.12
 FIRST_TREES = 4
 """Trees of fusion's before that is decided."""
 
+FIRST_RETURNS = (0.1, 0.1, 0.1, 0.1)
+"""What that is taken to cost, over what the bigger pass took more, before it has been seen several times."""
+
+BIGGER = 2
+"""A tree that follows a pass over more than so many times as many nodes tells nothing of what such trees take."""
+
 SETTLING = 4
 """One-node passes after a bigger one until they take what they usually take."""
 
 EVERY = 16
 """Of a long series of one-node passes only each so-manieth is learned from: that takes a per cent of a small model's pass."""
-
-CHANGES = 6
-"""Such series after which an older one counts for a third."""
 
 USUAL_ANSWER = 64.0
 """Tokens of an answer, before any has been seen."""
@@ -64,8 +67,8 @@ USUAL_ANSWER = 64.0
 OTHERS = 4.0
 """Rounds for which what all rivals have seen of the text counts in the estimate of one of them."""
 
-LATEST = 0.15
-"""Weight of the latest draft in what a rival's drafts take."""
+LATEST = 9
+"""Drafts of a rival whose median tells what they take."""
 
 
 @dataclass(slots=True)
@@ -89,8 +92,8 @@ class Rival:
     """A drafter that runs a model."""
 
     luck: Luck = field(default_factory=Luck)
-    each: float = 0.0
-    """Seconds of a draft for each of its tokens, a running mean; 0 before it is known."""
+    drafts: Recent = field(default_factory=lambda: Recent(LATEST))
+    """Seconds of a draft for each of its tokens."""
     rounds: int = 0
     """How many rounds that is of."""
     passes: PassCosts = field(default_factory=PassCosts)
@@ -107,6 +110,11 @@ class Rival:
     """The step at which its next trial begins."""
     lost: float = 0.0
     """Seconds by which the rounds of this trial took longer than their tokens would have without it."""
+
+    @property
+    def each(self) -> float:
+        """Seconds of a draft for each of its tokens; 0 before it is known."""
+        return self.drafts.median
 
     def learn(self, drafted: int, accepted: int, seconds: float, forward: float, unread: int, cold: bool) -> None:
         """Take in a round.
@@ -125,8 +133,10 @@ class Rival:
         if unread > CAUGHT_UP:
             self.first = (drafted, seconds, unread)
         elif not cold or not self.rounds:
-            each = seconds / drafted
-            self.each += max(1 / (self.rounds + 1), LATEST) * (min(each, OUTLIER * (self.each or each)) - self.each)
+            if not cold and not self.rounds:  # what a cold round told was better than nothing
+                self.drafts = Recent(LATEST)
+                self.passes.reset()
+            self.drafts.learn(seconds / drafted)
             self.passes.learn(1 + drafted, forward)
             self.rounds += not cold
         if self.first is not None and self.each:
@@ -156,37 +166,26 @@ class Pace:
 
 
 @dataclass(slots=True)
-class Reader:
-    """A drafter that reads the text and runs no model."""
-
-    calibration: Calibration = field(default_factory=Calibration)
-    growing: float = 0.0
-    """Seconds of growing a tree and learning from it, a running mean."""
-
-    def learned(self, seconds: float) -> None:
-        """Take in what it took to grow a tree that was verified, and to learn from it."""
-        before = self.growing or seconds
-        self.growing = before + (min(seconds, 3 * before) - before) / MEMORY
-
-
-@dataclass(slots=True)
 class Experience:
     """All that is measured on one target (with one draft model)."""
 
     costs: PassCosts = field(default_factory=PassCosts)
-    readers: dict[str, Reader] = field(default_factory=lambda: {"fusion": Reader(), "lookup": Reader()})
-    back: float = 0.0
-    """Seconds by which the SETTLING one-node passes after a bigger one take longer than those that follow them, together; a
-    running mean. Caches and the processor's clock are not what they were: for a model of a few MB that can be several passes.
-    """
-    after: float | None = None
-    """What has come together of that since the last tree; None after a prompt, which takes longer to get over."""
+    growing: dict[str, Recent] = field(default_factory=lambda: {"fusion": Recent(), "lookup": Recent()})
+    """Seconds of growing a tree that was verified, and of learning from it."""
+    calibration: Calibration = field(default_factory=Calibration)
+    """What fusion's probabilities are worth, each given that its parent was right."""
+    last: int = 0
+    """Nodes of the last tree; 0 after a prompt."""
+    lone: bool = False
+    """Whether SETTLING one-node passes preceded it."""
+    after: float = 0.0
+    """Seconds by which the one-node passes since then took longer than usual."""
+    returns: Recent = field(default_factory=lambda: Recent(first=FIRST_RETURNS))
+    """That, for each second that the tree's pass took more than a one-node pass, of all returns to plain decoding."""
     settled: bool = False
     """Whether a one-node pass after SETTLING others has been seen."""
-    fusion: float = 0.0
-    """Seconds of growing a tree of fusion's alone, a running mean."""
-    trees: int = 0
-    """How many that is of."""
+    fusion: Recent = field(default_factory=Recent)
+    """Seconds of growing a tree of fusion's alone."""
     dear: bool = False
     """Whether prompt lookup drafts in fusion's place."""
     rivals: dict[str, Rival] = field(default_factory=dict)
@@ -195,8 +194,6 @@ class Experience:
     own: Pace = field(default_factory=Pace)
     """Of plain decoding and the readers' trees together, which is what a rival has to beat."""
     steps: int = 0
-    measured: int = 0
-    """The last step with a tree."""
     answer: float = USUAL_ANSWER
     """Tokens of an answer, a running mean."""
     copied: float = 0.0
@@ -211,12 +208,14 @@ class Experience:
             seconds: of the pass.
         """
         if nodes > 1:
-            self.costs.learn(nodes, seconds)
-            self.after = 0.0
+            # What follows a bigger pass, or the prompt, takes longer than it would among its equals.
+            if plain >= SETTLING or (not plain and 0 < self.last <= BIGGER * nodes) or not self.costs.known:
+                self.costs.learn(nodes, seconds)
+            self.last, self.lone, self.after = nodes, plain >= SETTLING, 0.0
             return
         if plain >= SETTLING:
             if not self.settled:  # what was taken for the cost of a plain pass was that of one right after something else
-                self.costs.forget(1)
+                self.costs.reset()
                 self.settled = True
             if plain < EVERY or plain % EVERY == 0:
                 self.costs.learn(1, seconds)
@@ -224,22 +223,27 @@ class Experience:
         if not self.settled:
             self.costs.learn(1, seconds)
             return
-        if self.after is None:
+        if not self.lone or not self.last:
             return
-        steady = self.costs.seconds(1)
-        self.after += min(max(0.0, seconds - steady), OUTLIER * steady)
-        if plain == SETTLING - 1:
-            self.back += (self.after - self.back) / CHANGES
-            self.after = None
+        usual = self.costs.seconds(1)
+        self.after += seconds - usual
+        more = self.costs.seconds(self.last) - usual
+        if plain == SETTLING - 1 and more > 0:
+            self.returns.learn(min(1.0, max(0.0, self.after / more)))
 
     def grew(self, seconds: float) -> None:
         """Take in what a tree took to grow, whether it was verified or not: fusion's may be too dear."""
         if self.dear:
             return
-        self.trees += 1
-        self.fusion += max(1 / self.trees, 1 / MEMORY) * (min(seconds, 3 * (self.fusion or seconds)) - self.fusion)
-        if self.trees >= FIRST_TREES and self.fusion > DEAR * self.costs.seconds(1) > 0:
+        self.fusion.learn(seconds)
+        if len(self.fusion) >= FIRST_TREES and self.fusion.median > DEAR * self.costs.seconds(1) > 0:
             self.dear = True
+
+    def back(self, nodes: int) -> float:
+        """Seconds by which the SETTLING one-node passes after one over so many nodes take longer than later ones, together.
+        Caches and the processor's clock are not what they were: for a model of a few MB that can be several passes."""
+        usual = self.costs.seconds(1)
+        return self.returns.median * (self.costs.seconds(nodes) - usual)
 
     @property
     def pace(self) -> float:

@@ -12,21 +12,15 @@ from heapq import heapify, heappop, heapreplace
 
 from ..backends.base import UserError
 from .base import Context, Drafter, Tree, Verified, param
-from .calibration import Calibration
 from .drafting import worthwhile
 from .ngram_index import LONGEST, ORDERS, FirstOccurrences, NgramIndex
+from .reliability import Reliability
 
 REFERENCE_NGRAM = 3
 """Longest n-gram of the published method."""
 
-DOUBT = 3
-"""After a match of m tokens the next token is taken to be right with m / (m + DOUBT): 1/4 after one token, 8/11 after 8."""
-
 DEEPEST = 256
 """Longest line of draft tokens: no pass verifies more."""
-
-RELIABILITY = [m / (m + DOUBT) for m in range(LONGEST + DEEPEST + 1)]
-"""By length of the match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +82,9 @@ class Lookup(Drafter):
         super().__init__(params)
         self._index = NgramIndex()
         self._first = FirstOccurrences(REFERENCE_NGRAM)
-        self._worth = Calibration()
+        self._reliability = Reliability()
+        self._place, self._match = -1, 0
+        """Where in the text the token stands that followed the longest match, and the length of that; -1 for no match."""
         self.probabilities: list[float] = []
         """Of each node of the last tree: the probability of its path."""
 
@@ -104,8 +100,19 @@ class Lookup(Drafter):
         return self._index.repeats(length)
 
     def learn(self, verified: Verified) -> None:
-        if len(self.probabilities) == len(verified.tree):
-            self._worth.learn(self.probabilities, verified.path)
+        """How far did the text go on as the longest match foretold, whoever drafted it?"""
+        start = at = self._place
+        if start < 0:
+            return
+        self._place = -1
+        text, tokens, path, match = self._index.tokens, verified.tree.tokens, verified.path, self._match
+        for token in (*(tokens[node] for node in path[1:]), verified.chosen[path[-1]]):
+            right = text[at] == token
+            self._reliability.learn(min(match, LONGEST), right)
+            if not right:
+                break
+            match += 1
+            at = at + 1 if at + 1 < len(text) else start  # a late match goes on with itself
 
     def _reference(self, context: Context) -> list[int]:
         """The published `find_candidate_pred_tokens`, cut to the room there is and after EOS.
@@ -133,12 +140,13 @@ class Lookup(Drafter):
         reach = min(context.room, params.nodes - 1)
         tree = Tree.root(context.pending)
         chances = self.probabilities = [1.0]
+        self._place = -1
         if reach <= 0:
             return tree
-        least = worthwhile(context, params.floor)
-        floor = self._worth.threshold(least) if least else 0.0
+        floor = worthwhile(context, params.floor)
+        reliability = self._reliability
         shortest = params.min_ngram
-        while RELIABILITY[shortest] < floor:  # no line of so short a match begins with a token that is worth its node
+        while reliability[shortest] < floor:  # no line of so short a match begins with a token that is worth its node
             shortest += 1
             if shortest > params.longest:
                 return tree
@@ -147,7 +155,7 @@ class Lookup(Drafter):
         left = [1.0]  # by node: the probability that it is reached and none of its children is right
         # By falling bound on the next token's probability: (-bound, rank, match so far, depth, node, line).
         lines = [
-            (-RELIABILITY[match], rank, match, 0, 0, line)
+            (-reliability[match], rank, match, 0, 0, line)
             for rank, (line, match) in enumerate(self._lines(reach, params.most if context.branching else 1, shortest))
         ]
         heapify(lines)
@@ -157,7 +165,7 @@ class Lookup(Drafter):
                 token = line[depth]
                 child = children.get((node, token))
                 if child is None:
-                    probability = left[node] * RELIABILITY[match]
+                    probability = left[node] * reliability[match]
                     if probability < floor or len(tokens) >= params.nodes:
                         break
                     if lines and probability < -lines[0][0]:  # another line's turn comes first
@@ -180,6 +188,8 @@ class Lookup(Drafter):
         params, text = self.params, self._index.tokens
         seen = set()
         for start, match in self._index.matches(most, params.longest, shortest):
+            if self._place < 0:
+                self._place, self._match = start, match
             line = text[start : start + reach]
             while len(line) < reach:  # a late match: it overlaps what it predicts
                 line.extend(line[: reach - len(line)])

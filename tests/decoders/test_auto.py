@@ -263,8 +263,8 @@ def test_what_plain_decoding_takes_is_known_from_passes_that_follow_each_other()
         known.passed(8, 5, 4.0)
         for before, seconds in enumerate([2.0, 1.5, 1.0, 1.0, 1.0]):
             known.passed(1, before, seconds)
-    assert known.costs.seconds(1) == pytest.approx(1.0)
-    assert known.back == pytest.approx(1.5, rel=0.01)  # one and a half passes are lost after each of eight nodes
+    assert known.costs.seconds(1) == pytest.approx(1.0, rel=0.03)
+    assert known.back(8) == pytest.approx(1.5, rel=0.1)  # one and a half passes are lost after each of eight nodes
 
 
 @pytest.mark.parametrize(("growing", "dear"), [(0.02, False), (0.5, True)])

@@ -156,7 +156,7 @@ def test_a_long_match_drafts_far_and_a_short_one_does_not() -> None:
     assert max(known.depths()) >= 8
     # One common token with many successors: the budget goes into breadth.
     often = [token for other in range(10, 30) for token in (1, other)]
-    assert max(lookup().draft(context([*often, 1])).depths()) <= 3
+    assert max(lookup().draft(context([*often, 1])).depths()) <= max(known.depths()) // 2
 
 
 def test_late_matches_and_loops() -> None:
