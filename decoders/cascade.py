@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .base import Context, Draws, Tree
-from .calibration import Calibration
 from .costs import SLOPE, PassCosts
 from .ngram_index import LONGEST, ORDERS
 from .ppm import ContextModel, Occurrence
 from .proposers import FirstLayers, Proposer
+from .reliability import Reliability
 
 CANDIDATES = 4
 """Places that are looked at for one that something follows."""
@@ -29,7 +29,7 @@ class Worth:
     conversations may share this."""
 
     def __init__(self) -> None:
-        self.calibration = Calibration()
+        self.reliability = Reliability()
         self.costs = PassCosts()
 
 
@@ -44,6 +44,8 @@ class Copies:
     def __init__(self, index: ContextModel, worth: Worth) -> None:
         self._index = index
         self._worth = worth
+        self._match = 0
+        """Length of the match behind the last line."""
 
     def follow(self, tokens: Sequence[int]) -> None:
         """Catch up with the text."""
@@ -73,10 +75,11 @@ class Copies:
         if not places:
             return [], []
         (start, match), *_ = places
+        self._match = match
         chances: list[float] = []
         reached = 1.0
         for at in range(start, min(start + most, len(text))):
-            reached *= match / (match + 3)
+            reached *= self._worth.reliability[match]
             if reached < LEAST:
                 break
             match += 1
@@ -93,7 +96,7 @@ class Copies:
         one = costs.seconds(1) or 1.0
         best, most, saved = 0, 0.0, 0.0
         for length, chance in enumerate(chances, 1):
-            saved += self._worth.calibration.corrected(chance) * one
+            saved += chance * one
             left = saved - (costs.seconds(length + 1) - one if costs.known else SLOPE * length)
             if left > most:
                 best, most = length, left
@@ -115,7 +118,8 @@ class Copies:
             seconds: of the pass.
         """
         self._worth.costs.learn(1 + len(chances), seconds)
-        self._worth.calibration.learn([1.0, *chances], range(1, right + 1))
+        for at in range(min(right + 1, len(chances))):
+            self._worth.reliability.learn(min(self._match + at, LONGEST), at < right)
 
 
 def grow_chain(
