@@ -27,6 +27,7 @@ from .early_exit import EarlyExit
 from .experience import CAUGHT_UP, EXPLORING, REST, WARM_UP, Experience, Rival, experience
 from .fusion import Fusion, FusionParams
 from .lookup import Lookup, LookupParams
+from .ngram_index import ORDERS
 from .proposers import mismatch
 
 LONGEST_REST = 1024
@@ -60,15 +61,17 @@ LEAD = 1.05
 STAY = 0.97
 """The same for the rival that is in force: to go back and forth costs more than a wrong estimate."""
 
-WAKING = 2
+WAKING = 3
 """Tokens that must have stood together before to end that: a copy may begin there."""
 
-AWAKE = 8
-"""Steps at the start of an answer without such naps: copies mostly begin there."""
+FIRST = 0.7
+"""Prompt lookup grows no tree where the first token of the longest match is less probable than this share of what a tree of two
+nodes would need: a longer one may need less of each. To look takes a tenth of what growing one does."""
 
 LONGEST_NAP = 8
 """After a step in which no draft would have paid, steps without growing a tree at all: 1, 2, 4 … as long as nothing pays.
-Growing a tree costs a few per cent of a small model's pass; a longer nap would miss the start of a copy."""
+Growing a tree costs a few per cent of a small model's pass; a longer nap would miss the start of a copy. With prompt lookup it
+is always the longest, for that tells at every step whether to wake."""
 
 ANSWERS = 8
 """Answers after which an older one counts for a third."""
@@ -140,6 +143,8 @@ class Auto(Drafter):
         self._read: dict[str, tuple[Sequence[int], int]] = {}
         """By rival: the text that it has read, and how many tokens of it."""
         self._idle, self._nap = 0, 1
+        self._needed = 0.0
+        """Probability of prompt lookup's first token from which a tree is grown."""
         self._growing = 0.0
         self._plainly = 0
         """One-node passes since the last bigger one or the start of the answer."""
@@ -153,7 +158,7 @@ class Auto(Drafter):
 
     def draft(self, context: Context) -> Tree:
         self._note = ""
-        if self._idle and self._reader.repeats(context.tokens, WAKING):
+        if self._idle and self._wakes(context):
             self._idle = 0
         if self._idle and self._calm and context.tokens is self._text and context.draft_model is self._beside:
             # The step of a nap: as little as can be done, since a small model's pass may take a thousandth of a second.
@@ -246,9 +251,21 @@ class Auto(Drafter):
             return tree
         if beat:
             return Tree.root(context.pending)
-        if self._steps > AWAKE:
+        if reader is self._lookup:
+            self._idle = LONGEST_NAP
+            if one:
+                two = costs.seconds(2) + known.growing["lookup"].median
+                self._needed = FIRST * max(0.0, MARGIN * (two + known.returns.median * (two - one)) / one - 1)
+        else:
             self._idle, self._nap = self._nap, min(2 * self._nap, LONGEST_NAP)
         return self._plain(context)
+
+    def _wakes(self, context: Context) -> bool:
+        """Whether a copy may begin here."""
+        if self._reader is self._fusion:
+            return self._fusion.repeats(context.tokens, WAKING)
+        match = self._lookup.match(context.tokens)
+        return match == ORDERS or (match > 0 and self._lookup.chance(match) >= self._needed)
 
     def _best(self, known: Experience, tree: Tree) -> tuple[int, float]:
         """The number of nodes with most tokens per second, and how many."""
@@ -258,18 +275,15 @@ class Auto(Drafter):
         if not known.costs.known:
             return size, 0.0
         seconds = known.costs.upto(size)
-        probabilities, parents, corrected = self._reader.probabilities, tree.parents, known.calibration.corrected
-        calibrated, growing = self._reader is self._lookup, known.growing[self._reader.name].median
+        name, probabilities, parents = self._reader.name, self._reader.probabilities, tree.parents
+        corrected, growing = known.calibration[name].corrected, known.growing[name].median
         one, returning = seconds[1], known.returns.median if self._plainly else 0.0
         best, top = 1, MARGIN / one
         expected, reached = 1.0, [1.0]
         for node in range(1, size):
-            probability = probabilities[node]
-            if not calibrated:
-                parent = parents[node]
-                probability = reached[parent] * corrected(probability / probabilities[parent])
-                reached.append(probability)
-            expected += probability
+            parent = parents[node]
+            reached.append(reached[parent] * corrected(probabilities[node] / probabilities[parent]))
+            expected += reached[node]
             passed = seconds[node + 1]
             speed = expected / (passed + returning * (passed - one) + growing)
             if speed > top:
@@ -362,14 +376,14 @@ class Auto(Drafter):
         if via == self._reader.name:
             self._copied += len(verified.path) - 1
             begun = time.perf_counter()
+            known.calibration[via].learn(*self._proved(verified))
             if self._reader is self._fusion:
-                known.calibration.learn(*self._proved(verified))
                 self._fusion.learn(verified)
             known.growing[via].learn(self._growing + time.perf_counter() - begun)
 
     def _proved(self, verified: Verified) -> tuple[list[float], set[int]]:
-        """What each of fusion's nodes whose parent was accepted had promised, and which of them were accepted as well. Of whole
-        paths the mistake would grow with their length."""
+        """What each node whose parent was accepted had promised, and which of these nodes were accepted as well. Of whole paths
+        the mistake would grow with their length."""
         probabilities, parents, path = self._reader.probabilities, verified.tree.parents, set(verified.path)
         asked = [node for node in range(1, len(parents)) if parents[node] in path]
         promised = [1.0, *(probabilities[node] / probabilities[parents[node]] for node in asked)]

@@ -10,7 +10,11 @@ WINDOW = 15
 """Latest values whose median counts."""
 
 MEMORY = 64
-"""Passes after which an older one counts for a third: contexts grow, and machines get busy."""
+"""Passes over more than one node after which an older one counts for a third, and one-node passes likewise: contexts grow, and
+machines get busy."""
+
+FADING = 0.2
+"""How much a one-node pass adds to the age of the others: what was dear on a busy machine is to be tried again some day."""
 
 OUTLIER = 2.0
 """A pass that took longer than this many times the expected time counts as this much: somebody else had the machine."""
@@ -24,8 +28,8 @@ PROMPT = 8
 SLOPE = 0.03
 """What each node beyond the first is taken to add to a pass, as a share of a one-node pass, before more is known."""
 
-FAITH = 2.0
-"""How much that counts, in squared nodes of the passes that tell otherwise."""
+FAITH = 1.0
+"""How much that counts: as much as about one pass over four nodes."""
 
 
 def bucket(nodes: int) -> int:
@@ -74,13 +78,16 @@ class PassCosts:
 
     def reset(self) -> None:
         """Unlearn everything."""
-        self._weight = self._x = self._y = self._xx = self._xy = 0.0
+        # Sums over the one-node passes, and over the others: weight, x, y, x², x·y.
+        self._single, self._larger = [0.0] * 5, [0.0] * 5
         self._base, self._slope = 0.0, 0.0
         self._seen: dict[int, Recent] = {}
         """By size: seconds over those of the line."""
         self._passes = 0
-        self._last: dict[int, int] = {}
-        """By size: the pass that was the last of it."""
+        self._age = 0.0
+        """Passes over several nodes, and FADING of the others."""
+        self._last: dict[int, float] = {}
+        """By size: the age at its last pass."""
         self._curve: Sequence[tuple[int, float]] = ()
         """Sizes that have been seen, with seconds that never fall."""
         self._table: dict[int, float] = {}
@@ -93,7 +100,8 @@ class PassCosts:
             return
         size = bucket(nodes)
         self._passes += 1
-        self._last[size] = self._passes
+        self._age += FADING if size == 1 else 1.0
+        self._last[size] = self._age
         self._fit(size, min(seconds, OUTLIER * self.seconds(size)) if self._passes > FEW else seconds)
         if size not in self._seen:
             self._seen[size] = Recent()
@@ -104,16 +112,20 @@ class PassCosts:
 
     def _fit(self, size: int, seconds: float) -> None:
         """The line through the latest passes; longer ones vary more, and count less."""
-        keep, weight = 1 - 1 / MEMORY, 1 / (size + 3)
-        self._weight = self._weight * keep + weight
-        self._x = self._x * keep + weight * size
-        self._y = self._y * keep + weight * seconds
-        self._xx = self._xx * keep + weight * size * size
-        self._xy = self._xy * keep + weight * size * seconds
-        x, y = self._x / self._weight, self._y / self._weight
-        spread, together = self._xx / self._weight - x * x, self._xy / self._weight - x * y
+        weight = 1 / (size + 3)
+        new = (weight, weight * size, weight * seconds, weight * size * size, weight * size * seconds)
+        if size == 1:
+            keep, fade = 1 - 1 / MEMORY, 1 - FADING / MEMORY
+            self._single = [keep * old + value for old, value in zip(self._single, new, strict=True)]
+            self._larger = [fade * old for old in self._larger]
+        else:
+            keep = 1 - 1 / MEMORY
+            self._larger = [keep * old + value for old, value in zip(self._larger, new, strict=True)]
+        total, x, y, xx, xy = (one + more for one, more in zip(self._single, self._larger, strict=True))
+        x, y = x / total, y / total
+        spread, together = xx / total - x * x, xy / total - x * y
         usual = SLOPE * y / (1 + SLOPE * (x - 1))
-        slope = (together + FAITH * usual) / (spread + FAITH)
+        slope = (together * total + FAITH * usual) / (spread * total + FAITH)
         # No line that is steeper than this is one of passes: a node alone takes its share of the rest, too.
         self._slope = min(max(0.0, slope), y / x)
         self._base = y - self._slope * x
@@ -159,7 +171,7 @@ class PassCosts:
         curve: list[tuple[int, float]] = []
         for size, seen in sorted(self._seen.items()):
             count = len(seen)
-            trust = count / (count + FEW) * math.exp((self._last[size] - self._passes) / MEMORY)
+            trust = count / (count + FEW) * math.exp((self._last[size] - self._age) / MEMORY)
             curve.append((size, self._line(size) * (1 + trust * (seen.median - 1))))
         least = float("inf")
         for i in range(len(curve) - 1, -1, -1):

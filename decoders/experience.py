@@ -59,7 +59,8 @@ SETTLING = 4
 """One-node passes after a bigger one until they take what they usually take."""
 
 EVERY = 16
-"""Of a long series of one-node passes only each so-manieth is learned from: that takes a per cent of a small model's pass."""
+"""Of a long series of one-node passes only each so-manieth is learned from, and of the first ones each SETTLING-th: to learn
+takes a per cent of a small model's pass."""
 
 USUAL_ANSWER = 64.0
 """Tokens of an answer, before any has been seen."""
@@ -172,8 +173,8 @@ class Experience:
     costs: PassCosts = field(default_factory=PassCosts)
     growing: dict[str, Recent] = field(default_factory=lambda: {"fusion": Recent(), "lookup": Recent()})
     """Seconds of growing a tree that was verified, and of learning from it."""
-    calibration: Calibration = field(default_factory=Calibration)
-    """What fusion's probabilities are worth, each given that its parent was right."""
+    calibration: dict[str, Calibration] = field(default_factory=lambda: {"fusion": Calibration(), "lookup": Calibration(2000)})
+    """What their probabilities are worth in trees that were verified, each given that its parent was right."""
     last: int = 0
     """Nodes of the last tree; 0 after a prompt."""
     lone: bool = False
@@ -217,7 +218,7 @@ class Experience:
             if not self.settled:  # what was taken for the cost of a plain pass was that of one right after something else
                 self.costs.reset()
                 self.settled = True
-            if plain < EVERY or plain % EVERY == 0:
+            if plain % (SETTLING if plain < EVERY else EVERY) == 0:
                 self.costs.learn(1, seconds)
             return
         if not self.settled:

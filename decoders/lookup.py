@@ -100,20 +100,31 @@ class Lookup(Drafter):
         self._index.follow(tokens)
         return self._index.repeats(length)
 
+    def match(self, tokens: Sequence[int]) -> int:
+        """How many of the last tokens (at most ORDERS) stood together before: in place of `draft`, where that may not pay."""
+        self._index.follow(tokens)
+        self._place, self._match = self._index.latest()
+        return self._match
+
+    def chance(self, match: int) -> float:
+        """The probability of the token that followed a match."""
+        return self._reliability[match]
+
     def learn(self, verified: Verified) -> None:
         """How far did the text go on as the longest match foretold, whoever drafted it?"""
         start = at = self._place
         if start < 0:
             return
         self._place = -1
-        text, tokens, path, match = self._index.tokens, verified.tree.tokens, verified.path, self._match
-        for token in (*(tokens[node] for node in path[1:]), verified.chosen[path[-1]]):
-            right = text[at] == token
+        text, path, match = self._index.tokens, verified.path, self._match
+        for node in path[1:]:
+            right = text[at] == verified.tree.tokens[node]
             self._reliability.learn(min(match, LONGEST), right)
             if not right:
-                break
+                return
             match += 1
             at = at + 1 if at + 1 < len(text) else start  # a late match goes on with itself
+        self._reliability.learn(min(match, LONGEST), text[at] == verified.chosen[path[-1]])
 
     def _reference(self, context: Context) -> list[int]:
         """The published `find_candidate_pred_tokens`, cut to the room there is and after EOS.

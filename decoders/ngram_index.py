@@ -105,6 +105,17 @@ class NgramIndex(TokenIndex):
         end = len(self.tokens)
         return end > 0 and self._before[(end - 1) * ORDERS + length - 1] >= 0
 
+    def latest(self) -> tuple[int, int]:
+        """Where the longest run of the text's last tokens (at most ORDERS) stood the last time; takes next to no time.
+
+        Returns:
+            (index of the token that followed, length of the run); (-1, 0) where the last token is new.
+        """
+        row, length = (len(self.tokens) - 1) * ORDERS, 0
+        while row >= 0 and length < ORDERS and self._before[row + length] >= 0:
+            length += 1
+        return (self._before[row + length - 1] + 1, length) if length else (-1, 0)
+
     def matches(self, limit: int, longest: int = ORDERS, shortest: int = 1) -> list[tuple[int, int]]:
         """Earlier occurrences of the text's last tokens: the longest match first, among equals the latest.
 
