@@ -14,9 +14,8 @@ The measurements belong to a model on a machine and outlive the conversation.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,10 +24,8 @@ from .base import Context, Drafter, Tree, Verified, param
 from .draft import Draft
 from .early_exit import EarlyExit
 from .experience import CAUGHT_UP, EXPLORING, REST, WARM_UP, Experience, Rival, experience
-from .fusion import Fusion, FusionParams
-from .lookup import Lookup, LookupParams
-from .ngram_index import ORDERS
 from .proposers import mismatch
+from .readers import MARGIN, Readers
 
 LONGEST_REST = 1024
 """A text may change at any time, so that no rival rests for ever."""
@@ -52,26 +49,11 @@ PROMISE = 2.0
 USUAL_TREE = 8
 """Nodes of a rival's."""
 
-MARGIN = 1.03
-"""A draft of fusion's must be expected to go this much faster than plain decoding to be made: estimates err."""
-
 LEAD = 1.05
 """The same for a rival: what it does to caches and memory beside its own passes is not in its seconds."""
 
 STAY = 0.97
 """The same for the rival that is in force: to go back and forth costs more than a wrong estimate."""
-
-WAKING = 3
-"""Tokens that must have stood together before to end that: a copy may begin there."""
-
-FIRST = 0.7
-"""Prompt lookup grows no tree where the first token of the longest match is less probable than this share of what a tree of two
-nodes would need: a longer one may need less of each. To look takes a tenth of what growing one does."""
-
-LONGEST_NAP = 8
-"""After a step in which no draft would have paid, steps without growing a tree at all: 1, 2, 4 … as long as nothing pays.
-Growing a tree costs a few per cent of a small model's pass; a longer nap would miss the start of a copy. With prompt lookup it
-is always the longest, for that tells at every step whether to wake."""
 
 ANSWERS = 8
 """Answers after which an older one counts for a third."""
@@ -85,9 +67,6 @@ FEW_ANSWERS = 3
 
 COPIES = 0.35
 """Share of an answer's tokens that needed no model to draft, from which answers are taken to be copies; a running mean."""
-
-BUSHY = 4
-"""Nodes from which what a tree took to grow tells what such trees take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +93,7 @@ class Auto(Drafter):
 
     def __init__(self, params: AutoParams | None = None) -> None:
         super().__init__(params)
-        self._fusion = Fusion(FusionParams(nodes=self.params.nodes))
-        self._lookup = Lookup(LookupParams(nodes=self.params.nodes))
-        self._reader: Fusion | Lookup = self._fusion
-        """Which of the two the last tree is of."""
+        self._readers = Readers()
         self._models: dict[str, Drafter] = {}
         self._alone = Experience()
         self._experience = self._alone
@@ -142,10 +118,6 @@ class Auto(Drafter):
         """Tokens of this answer that fusion or prompt lookup drafted."""
         self._read: dict[str, tuple[Sequence[int], int]] = {}
         """By rival: the text that it has read, and how many tokens of it."""
-        self._idle, self._nap = 0, 1
-        self._needed = 0.0
-        """Probability of prompt lookup's first token from which a tree is grown."""
-        self._growing = 0.0
         self._plainly = 0
         """One-node passes since the last bigger one or the start of the answer."""
         self._pace = 0.0
@@ -158,11 +130,9 @@ class Auto(Drafter):
 
     def draft(self, context: Context) -> Tree:
         self._note = ""
-        if self._idle and self._wakes(context):
-            self._idle = 0
-        if self._idle and self._calm and context.tokens is self._text and context.draft_model is self._beside:
+        napping = self._readers.napping(context.tokens)
+        if napping and self._calm and context.tokens is self._text and context.draft_model is self._beside:
             # The step of a nap: as little as can be done, since a small model's pass may take a thousandth of a second.
-            self._idle -= 1
             self._experience.steps += 1
             self._steps += 1
             return self._plain(context)
@@ -179,7 +149,7 @@ class Auto(Drafter):
         self._calm = not rival and context.session.length >= len(context.tokens) - 1
         if rival:
             return self._ask(rival, context)
-        return self._own(context, known)
+        return self._plain(context) if napping else self._own(context, known)
 
     def _begin(self, tokens: Sequence[int], known: Experience) -> None:
         """Another answer begins."""
@@ -223,72 +193,14 @@ class Auto(Drafter):
 
     def _own(self, context: Context, known: Experience, beat: float = 0.0) -> Tree:
         """Fusion's or prompt lookup's tree as far as its nodes pay, or plain decoding; plain too where no tree beats `beat`."""
-        if self._idle and not beat:
-            self._idle -= 1
-            return self._plain(context)
-        self._pace = 0.0
-        # Beside a rival only a copy counts, which prompt lookup sees as well.
-        reader = self._reader = self._lookup if known.dear or beat else self._fusion
-        costs = known.costs
-        one = costs.seconds(1)
-        # A node pays if its probability is above what it adds to a pass; what fusion thinks too little of gets a chance.
-        chance = 0.8 if reader is self._lookup else 0.5
-        floor = 0.0 if not one else min(0.3, chance * max(0.0, costs.seconds(16) - one) / (15 * one))
-        if reader.params.nodes != self.params.nodes or abs(reader.params.floor - floor) > 0.3 * floor:
-            reader.params = replace(reader.params, nodes=self.params.nodes, floor=floor)
-        begun = time.perf_counter()
-        tree = reader.draft(context)
-        self._growing = time.perf_counter() - begun
-        if len(tree) >= BUSHY and reader is self._fusion:
-            known.grew(self._growing)
-        best, speed = self._best(known, tree)
-        self._pace = 1 / speed if best > 1 and speed else 0.0
-        if best > 1 and speed > beat:
-            del tree.tokens[best:], tree.parents[best:], reader.probabilities[best:]
-            self._idle, self._nap = 0, 1
-            tree.via = reader.name
-            self._change(reader.name, lambda: f"{reader.name}: {sum(reader.probabilities):.1f} tokens expected of {best} nodes")
+        readers = self._readers
+        tree, speed = readers.grow(context, known, self.params.nodes, self._plainly > 0, beat)
+        self._pace = 1 / speed if speed else 0.0
+        if len(tree) > 1:
+            name, chances = tree.via, readers.reader.probabilities
+            self._change(name, lambda: f"{name}: {sum(chances):.1f} tokens expected of {len(tree)} nodes")
             return tree
-        if beat:
-            return Tree.root(context.pending)
-        if reader is self._lookup:
-            self._idle = LONGEST_NAP
-            if one:
-                two = costs.seconds(2) + known.growing["lookup"].median
-                self._needed = FIRST * max(0.0, MARGIN * (two + known.returns.median * (two - one)) / one - 1)
-        else:
-            self._idle, self._nap = self._nap, min(2 * self._nap, LONGEST_NAP)
-        return self._plain(context)
-
-    def _wakes(self, context: Context) -> bool:
-        """Whether a copy may begin here."""
-        if self._reader is self._fusion:
-            return self._fusion.repeats(context.tokens, WAKING)
-        match = self._lookup.match(context.tokens)
-        return match == ORDERS or (match > 0 and self._lookup.chance(match) >= self._needed)
-
-    def _best(self, known: Experience, tree: Tree) -> tuple[int, float]:
-        """The number of nodes with most tokens per second, and how many."""
-        size = len(tree)
-        if size < 2:
-            return 1, 0.0
-        if not known.costs.known:
-            return size, 0.0
-        seconds = known.costs.upto(size)
-        name, probabilities, parents = self._reader.name, self._reader.probabilities, tree.parents
-        corrected, growing = known.calibration[name].corrected, known.growing[name].median
-        one, returning = seconds[1], known.returns.median if self._plainly else 0.0
-        best, top = 1, MARGIN / one
-        expected, reached = 1.0, [1.0]
-        for node in range(1, size):
-            parent = parents[node]
-            reached.append(reached[parent] * corrected(probabilities[node] / probabilities[parent]))
-            expected += reached[node]
-            passed = seconds[node + 1]
-            speed = expected / (passed + returning * (passed - one) + growing)
-            if speed > top:
-                best, top = node + 1, speed
-        return best, top
+        return tree if beat else self._plain(context)
 
     def _plain(self, context: Context) -> Tree:
         tree = Tree.root(context.pending)
@@ -344,7 +256,7 @@ class Auto(Drafter):
         if drafter is None:
             drafter = self._models[name] = _make(name)
         self._unread = self._missing(name, context)
-        self._cold = self._via != name and self._via != self._reader.name
+        self._cold = self._via != name and self._via != self._readers.reader.name
         tree = drafter.draft(context)
         self._read[name] = (context.tokens, len(context.tokens))
         tree.via = name
@@ -360,7 +272,6 @@ class Auto(Drafter):
 
     def learn(self, verified: Verified) -> None:
         known, via = self._experience, self._via
-        self._lookup.learn(verified)
         if via in self._models:
             self._models[via].learn(verified)
             self._judge(known, via, verified)
@@ -373,21 +284,7 @@ class Auto(Drafter):
                 grown = known.growing[via].median if via in known.growing else 0.0
                 known.own.learn(len(verified.path), known.costs.seconds(len(verified.tree)) + grown)
         self._plainly = self._plainly + 1 if len(verified.tree) == 1 else 0
-        if via == self._reader.name:
-            self._copied += len(verified.path) - 1
-            begun = time.perf_counter()
-            known.calibration[via].learn(*self._proved(verified))
-            if self._reader is self._fusion:
-                self._fusion.learn(verified)
-            known.growing[via].learn(self._growing + time.perf_counter() - begun)
-
-    def _proved(self, verified: Verified) -> tuple[list[float], set[int]]:
-        """What each node whose parent was accepted had promised, and which of these nodes were accepted as well. Of whole paths
-        the mistake would grow with their length."""
-        probabilities, parents, path = self._reader.probabilities, verified.tree.parents, set(verified.path)
-        asked = [node for node in range(1, len(parents)) if parents[node] in path]
-        promised = [1.0, *(probabilities[node] / probabilities[parents[node]] for node in asked)]
-        return promised, {place for place, node in enumerate(asked, 1) if node in path}
+        self._copied += self._readers.learn(verified, known, via)
 
     def _judge(self, known: Experience, name: str, verified: Verified) -> None:
         """Take in a rival's round; at the end of a trial it rests, unless it leads."""

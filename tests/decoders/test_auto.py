@@ -9,10 +9,11 @@ import pytest
 
 from specchat.backends import Model, Sampling
 from specchat.decoders import Conversation, encode_prompt
-from specchat.decoders.auto import LONGEST_NAP, Auto, AutoParams
+from specchat.decoders.auto import Auto, AutoParams
 from specchat.decoders.base import Context, Verified
 from specchat.decoders.calibration import Calibration
 from specchat.decoders.experience import Experience, Rival
+from specchat.decoders.readers import LONGEST_NAP
 from specchat.decoders.verify import walk
 
 from .prompts import TEXTS
@@ -68,7 +69,7 @@ def auto(monkeypatch: pytest.MonkeyPatch) -> Auto:
     monkeypatch.setattr(
         "specchat.decoders.auto.experience", lambda context: fresh.setdefault(id(context.draft_model), Experience())
     )
-    monkeypatch.setattr("specchat.decoders.auto.time.perf_counter", lambda: 0.0)
+    monkeypatch.setattr("specchat.decoders.readers.time.perf_counter", lambda: 0.0)
     return Auto()
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specchat.backends.base import Sampling, UserError
+from specchat.backends.base import ROOT, Sampling, UserError
 from specchat.backends.recorded import RecordedModel
-from specchat.decoders.base import Context, Tree, parse_params
+from specchat.decoders.base import Context, Tree, Verified, parse_params
 from specchat.decoders.conversation import Conversation
 from specchat.decoders.lookup import Lookup, LookupParams
 from specchat.decoders.ngram_index import LONGEST, ORDERS, STRIDE, NgramIndex
@@ -157,6 +157,35 @@ def test_a_long_match_drafts_far_and_a_short_one_does_not() -> None:
     # One common token with many successors: the budget goes into breadth.
     often = [token for other in range(10, 30) for token in (1, other)]
     assert max(lookup().draft(context([*often, 1])).depths()) <= max(known.depths()) // 2
+
+
+@settings(max_examples=150, deadline=None)
+@given(FEW)
+def test_the_latest_place_of_the_longest_run_is_told_without_a_tree(text: list[int]) -> None:
+    index = NgramIndex()
+    index.follow(text)
+    found = naive_matches(text)
+    assert index.latest()[1] == max((min(match, ORDERS) for _, match in found), default=0)
+    assert lookup().match(text) == index.latest()[1]
+    if found:
+        place, match = index.latest()
+        assert place == max(place for place, length in found if min(length, ORDERS) == match)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_matches_are_learned_about_whoever_drafts(right: bool) -> None:
+    """A step without a draft tells as much: only the next token counts."""
+    drafter = lookup()
+    before = drafter.chance(2)
+    text = [5, 6, 7, 8, 9, 5, 6]
+    scores = context(text).session.evaluate([6], [ROOT])
+    for _ in range(4):
+        assert drafter.match(text) == 2
+        chosen = [7 if right else 3]
+        drafter.learn(Verified(Tree.root(6), chosen, [0], scores))
+    assert (drafter.chance(2) > before) is right
+    drafter.learn(Verified(Tree.root(6), [3], [0], scores))  # no match was asked for: nothing to learn
+    assert (drafter.chance(2) > before) is right
 
 
 def test_late_matches_and_loops() -> None:
