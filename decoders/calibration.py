@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 
 MEMORY = 320
@@ -35,7 +36,7 @@ class Calibration:
         """A floor, and what `threshold` said of it."""
 
     def _bin(self, probability: float) -> int:
-        return sum(probability > edge for edge in self.EDGES)
+        return bisect_left(self.EDGES, probability)
 
     def factor(self, probability: float) -> float:
         """By what a probability is to be multiplied."""
@@ -47,6 +48,12 @@ class Calibration:
     def corrected(self, probability: float) -> float:
         """The probability that was found for nodes with this one."""
         return min(1.0, probability * self.factor(probability))
+
+    def factors(self) -> list[float]:
+        """`factor` for each of the sizes that EDGES part, `bisect_left(EDGES, probability)` being the one of a probability."""
+        if self._quiet:
+            self._take_in_quiet()
+        return [accepted / expected for accepted, expected in zip(self._accepted, self._expected, strict=True)]
 
     def learn(self, probabilities: Sequence[float], accepted: Collection[int]) -> None:
         """Take in a tree: the probability of each node's path, and which nodes were accepted. Node 0 does not count."""

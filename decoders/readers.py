@@ -7,10 +7,12 @@ number of nodes is known for every single step; one node is plain decoding.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 
 from .base import Context, Tree, Verified
+from .calibration import Calibration
 from .experience import Experience
 from .fusion import Fusion
 from .lookup import Lookup
@@ -33,6 +35,9 @@ is always the longest, for that tells at every step whether to wake."""
 
 BUSHY = 4
 """Nodes from which what a tree took to grow tells what such trees take."""
+
+LESSONS = 13
+"""Nodes of a tree from which it is learned what probabilities are worth; more of a long copy would tell the same again."""
 
 FLOOR = {"fusion": 0.5, "lookup": 0.8}
 """Probability below which no node is grown, as a share of what a node adds to a pass: what fusion thinks too little of gets a
@@ -129,14 +134,17 @@ class Readers:
             return size, 0.0
         seconds = known.costs.upto(size)
         name, probabilities, parents = self.reader.name, self.reader.probabilities, tree.parents
-        corrected, growing = known.calibration[name].corrected, known.growing[name].median
+        edges, factors, growing = Calibration.EDGES, known.calibration[name].factors(), known.growing[name].median
         one, returning = seconds[1], known.returns.median if leaving else 0.0
         best, top = 1, MARGIN / one
         expected, reached = 1.0, [1.0]
         for node in range(1, size):
             parent = parents[node]
-            reached.append(reached[parent] * corrected(probabilities[node] / probabilities[parent]))
-            expected += reached[node]
+            chance = probabilities[node] / probabilities[parent]
+            chance *= factors[bisect_left(edges, chance)]
+            chance = reached[parent] * chance if chance < 1 else reached[parent]
+            reached.append(chance)
+            expected += chance
             passed = seconds[node + 1]
             speed = expected / (passed + returning * (passed - one) + growing)
             if speed > top:
@@ -168,6 +176,6 @@ class Readers:
         """What each node whose parent was accepted had promised, and which of these nodes were accepted as well. Of whole paths
         the mistake would grow with their length."""
         probabilities, parents, path = self.reader.probabilities, verified.tree.parents, set(verified.path)
-        asked = [node for node in range(1, len(parents)) if parents[node] in path]
+        asked = [node for node in range(1, min(len(parents), LESSONS)) if parents[node] in path]
         promised = [1.0, *(probabilities[node] / probabilities[parents[node]] for node in asked)]
         return promised, {place for place, node in enumerate(asked, 1) if node in path}

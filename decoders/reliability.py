@@ -8,6 +8,9 @@ ODDS, POWER = 0.5, 1.2
 """After a match of m tokens the odds on the next one are at first taken to be ODDS · m^POWER: 1 to 2 after one token, 6 to 1
 after 8, 32 to 1 after 32."""
 
+SUREST = 30.0
+"""No odds are above this, however long the match: a copy may be changed or end anywhere."""
+
 RATE = 0.25
 """How far one match moves the logarithm of the odds, for each probability that it was off by."""
 
@@ -31,7 +34,7 @@ class Reliability:
 
     def __getitem__(self, match: int) -> float:
         """The probability after a match of this length, at most LONGEST."""
-        odds = USUAL[match] * self._factor
+        odds = min(USUAL[match] * self._factor, SUREST)
         return odds / (1 + odds)
 
     def learn(self, match: int, right: bool) -> None:
