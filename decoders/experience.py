@@ -173,7 +173,7 @@ class Experience:
     costs: PassCosts = field(default_factory=PassCosts)
     growing: dict[str, Recent] = field(default_factory=lambda: {"fusion": Recent(), "lookup": Recent()})
     """Seconds of growing a tree that was verified, and of learning from it."""
-    calibration: dict[str, Calibration] = field(default_factory=lambda: {"fusion": Calibration(), "lookup": Calibration(2000)})
+    calibration: dict[str, Calibration] = field(default_factory=lambda: {"fusion": Calibration(), "lookup": Calibration(700)})
     """What their probabilities are worth in trees that were verified, each given that its parent was right."""
     last: int = 0
     """Nodes of the last tree; 0 after a prompt."""

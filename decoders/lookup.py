@@ -14,7 +14,7 @@ from ..backends.base import UserError
 from .base import Context, Drafter, Tree, Verified, param
 from .drafting import worthwhile
 from .ngram_index import LONGEST, ORDERS, FirstOccurrences, NgramIndex
-from .reliability import Reliability
+from .reliability import USUAL, Reliability
 
 REFERENCE_NGRAM = 3
 """Longest n-gram of the published method."""
@@ -65,7 +65,7 @@ class Lookup(Drafter):
 
     `ours`: the occurrences with the longest matches, latest first, each propose the line of tokens that followed. The lines
     share one tree, grown best first within the node budget. How probable a line's next token is depends on the length m of
-    its match so far (odds of m^1.2 / 2) and on how the text has kept to its matches until now, which is learned from every
+    its match so far (odds of m^1.1 / 2) and on how the text has kept to its matches until now, which is learned from every
     match, drafted or not: so a long match drafts far and a short one a token or two. Lines that agree share their
     nodes, and where they part each takes its share of the probability that those before it leave. A line that reaches the
     end of the text goes on copying itself, as LZ77 does: text that has begun to loop is drafted as a loop.
@@ -162,6 +162,7 @@ class Lookup(Drafter):
             shortest += 1
             if shortest > params.longest:
                 return tree
+        factor = reliability.factor
         tokens, parents = tree.tokens, tree.parents
         children: dict[tuple[int, int], int] = {}
         left = [1.0]  # by node: the probability that it is reached and none of its children is right
@@ -177,7 +178,8 @@ class Lookup(Drafter):
                 token = line[depth]
                 child = children.get((node, token))
                 if child is None:
-                    probability = left[node] * reliability[match]
+                    odds = USUAL[match] * factor  # as `Reliability` has it, without a call for every node
+                    probability = left[node] * odds / (1 + odds)
                     if probability < floor or len(tokens) >= params.nodes:
                         break
                     if lines and probability < -lines[0][0]:  # another line's turn comes first

@@ -24,7 +24,7 @@ MARGIN = 1.03
 WAKING = 3
 """Tokens that must have stood together before to end that: a copy may begin there."""
 
-FIRST = 0.7
+FIRST = 0.85
 """Prompt lookup grows no tree where the first token of the longest match is less probable than this share of what a tree of two
 nodes would need: a longer one may need less of each. To look takes a tenth of what growing one does."""
 
@@ -35,6 +35,10 @@ is always the longest, for that tells at every step whether to wake."""
 
 BUSHY = 4
 """Nodes from which what a tree took to grow tells what such trees take."""
+
+SUREST = 0.97
+"""No token is taken to be surer than this after another: a copy may be changed or end anywhere, and a longer tree gains less
+than it risks."""
 
 LESSONS = 13
 """Nodes of a tree from which it is learned what probabilities are worth; more of a long copy would tell the same again."""
@@ -141,8 +145,7 @@ class Readers:
         for node in range(1, size):
             parent = parents[node]
             chance = probabilities[node] / probabilities[parent]
-            chance *= factors[bisect_left(edges, chance)]
-            chance = reached[parent] * chance if chance < 1 else reached[parent]
+            chance = reached[parent] * min(SUREST, chance * factors[bisect_left(edges, chance)])
             reached.append(chance)
             expected += chance
             passed = seconds[node + 1]

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 
-ODDS, POWER = 0.5, 1.2
-"""After a match of m tokens the odds on the next one are at first taken to be ODDS · m^POWER: 1 to 2 after one token, 6 to 1
-after 8, 32 to 1 after 32."""
-
-SUREST = 30.0
-"""No odds are above this, however long the match: a copy may be changed or end anywhere."""
+ODDS, POWER = 0.5, 1.1
+"""After a match of m tokens the odds on the next one are at first taken to be ODDS · m^POWER: 1 to 2 after one token, 5 to 1
+after 8, 23 to 1 after 32."""
 
 RATE = 0.25
 """How far one match moves the logarithm of the odds, for each probability that it was off by."""
@@ -30,14 +27,15 @@ class Reliability:
 
     def __init__(self) -> None:
         self._log = 0.0
-        self._factor = 1.0
+        self.factor = 1.0
+        """By which the odds of USUAL are multiplied in this text."""
 
     def __getitem__(self, match: int) -> float:
         """The probability after a match of this length, at most LONGEST."""
-        odds = min(USUAL[match] * self._factor, SUREST)
+        odds = USUAL[match] * self.factor
         return odds / (1 + odds)
 
     def learn(self, match: int, right: bool) -> None:
         """Take in whether the text went on as it had done after a match of this length."""
         self._log += RATE * (right - self[match])
-        self._factor = math.exp(self._log)
+        self.factor = math.exp(self._log)
