@@ -50,7 +50,8 @@ USUAL_TREE = 8
 """Nodes of a rival's."""
 
 LEAD = 1.05
-"""The same for a rival: what it does to caches and memory beside its own passes is not in its seconds."""
+"""A rival must be expected to go this much faster than what goes on without it: what it does to caches and memory beside its
+own passes is not in its seconds."""
 
 STAY = 0.97
 """The same for the rival that is in force: to go back and forth costs more than a wrong estimate."""
@@ -58,12 +59,12 @@ STAY = 0.97
 ANSWERS = 8
 """Answers after which an older one counts for a third."""
 
+FEW_ANSWERS = 3
+"""The same of what tells copies: whoever copies does so for a while."""
+
 OPENING = 3
 """Steps at the start of an answer in which no rival is asked where answers have mostly been copies: a copy shows after a token
 or two, and a rival's first round would spend the time of several steps on what fusion then drafts for nothing."""
-
-FEW_ANSWERS = 3
-"""The same of what tells copies: whoever copies does so for a while."""
 
 COPIES = 0.35
 """Share of an answer's tokens that needed no model to draft, from which answers are taken to be copies; a running mean."""
@@ -80,8 +81,9 @@ class AutoParams:
 class Auto(Drafter):
     """Expected tokens per second decide.
 
-    For a tree of fusion's first b nodes: (1 + Σ corrected probabilities) / seconds of a pass over b nodes; b = 1 is plain
-    decoding. For a rival: (1 + tokens accepted in a usual round) / seconds of that draft and of its verifying pass.
+    For a tree of fusion's first b nodes: (1 + Σ corrected probabilities) / seconds of growing it, of a pass over b nodes, and
+    by which one-node passes take longer behind that; b = 1 is plain decoding. For a rival: (1 + tokens accepted in a usual
+    round) / seconds of that draft and of its verifying pass.
     """
 
     name = "auto"
@@ -136,7 +138,9 @@ class Auto(Drafter):
             self._experience.steps += 1
             self._steps += 1
             return self._plain(context)
-        known = self._experience = self._alone if context.model is None else experience(context)
+        known = self._alone if context.model is None else experience(context)
+        if known is not self._experience:
+            self._experience, self._plainly = known, 0
         known.steps += 1
         if context.tokens is not self._text:
             self._begin(context.tokens, known)
@@ -211,7 +215,7 @@ class Auto(Drafter):
     def _rival(self, context: Context, known: Experience) -> str:
         """The drafter with a model of its own that takes this step, if one does."""
         names = self._available(context)
-        if not names or context.room < 2 or (self._steps <= OPENING and known.copied > COPIES):
+        if not names or not known.costs.known or context.room < 2 or (self._steps <= OPENING and known.copied > COPIES):
             return ""
         gains: dict[str, float] = {}
         for name in names:

@@ -27,6 +27,7 @@ class Calibration:
     EDGES = (0.05, 0.15, 0.35, 0.7)
 
     def __init__(self, forgiving: int = FORGIVING) -> None:
+        """`forgiving`: trees or steps without one in which a size that is not drafted gets back two thirds of what it lost."""
         self._forgiving = forgiving
         self._expected = [PRIOR * p for p in (0.02, 0.1, 0.25, 0.5, 0.85)]
         self._accepted = self._expected.copy()
@@ -38,25 +39,15 @@ class Calibration:
     def _bin(self, probability: float) -> int:
         return bisect_left(self.EDGES, probability)
 
-    def factor(self, probability: float) -> float:
-        """By what a probability is to be multiplied."""
-        if self._quiet:
-            self._take_in_quiet()
-        i = self._bin(probability)
-        return self._accepted[i] / self._expected[i]
-
-    def corrected(self, probability: float) -> float:
-        """The probability that was found for nodes with this one."""
-        return min(1.0, probability * self.factor(probability))
-
     def factors(self) -> list[float]:
-        """`factor` for each of the sizes that EDGES part, `bisect_left(EDGES, probability)` being the one of a probability."""
+        """By what probabilities are to be multiplied, for each of the sizes that EDGES part: `bisect_left(EDGES, probability)` is
+        the one of a probability."""
         if self._quiet:
             self._take_in_quiet()
         return [accepted / expected for accepted, expected in zip(self._accepted, self._expected, strict=True)]
 
     def learn(self, probabilities: Sequence[float], accepted: Collection[int]) -> None:
-        """Take in a tree: the probability of each node's path, and which nodes were accepted. Node 0 does not count."""
+        """Take in a tree: a probability for each node, and which nodes were accepted. Node 0 does not count."""
         if len(probabilities) < 2:  # on free text that is almost every step, so it must cost next to nothing
             self._quiet += 1
             return

@@ -13,16 +13,19 @@ MEMORY = 64
 """Passes over more than one node after which an older one counts for a third, and one-node passes likewise: contexts grow, and
 machines get busy."""
 
-FADING = 0.2
-"""How much a one-node pass adds to the age of the others: what was dear on a busy machine is to be tried again some day."""
+KEEP = 1 - 1 / MEMORY
+
+FADING = 0.05
+"""How much a pass of the one kind adds to the age of the other: what was dear on a busy machine is to be tried again."""
 
 OUTLIER = 2.0
-"""A pass that took longer than this many times the expected time counts as this much: somebody else had the machine."""
+"""A pass that took longer than this many times the expected time counts as this much: somebody else had the machine. One that
+was quicker by as much tells that all larger ones were measured while somebody had it."""
 
 FEW = 3
 """Passes of a size for which the line counts as much as what they took beside it."""
 
-PROMPT = 8
+REDRAWN = 8
 """Passes from which on what was learned is told every so many only: for a small model that is a per cent of a pass."""
 
 SLOPE = 0.03
@@ -81,6 +84,8 @@ class PassCosts:
         # Sums over the one-node passes, and over the others: weight, x, y, x², x·y.
         self._single, self._larger = [0.0] * 5, [0.0] * 5
         self._base, self._slope = 0.0, 0.0
+        self._drawn = 0.0
+        """The slope that the curve was drawn with."""
         self._seen: dict[int, Recent] = {}
         """By size: seconds over those of the line."""
         self._passes = 0
@@ -94,33 +99,39 @@ class PassCosts:
         """What has been read from it; empty where it has to be drawn anew."""
         self._list = [0.0]
 
-    def learn(self, nodes: int, seconds: float) -> None:
-        """Take in one pass over `nodes` nodes."""
+    def learn(self, nodes: int, seconds: float, passes: int = 1) -> None:
+        """Take in one pass over `nodes` nodes, which stands for so many."""
         if nodes < 1 or seconds <= 0:
             return
         size = bucket(nodes)
+        expected = self.seconds(size)
+        quick = size > 1 and seconds * OUTLIER < expected
+        if quick:
+            self._larger = [0.0] * 5
+            self._seen = {known: seen for known, seen in self._seen.items() if known == 1}
         self._passes += 1
-        self._age += FADING if size == 1 else 1.0
+        self._age += FADING * passes if size == 1 else 1.0
         self._last[size] = self._age
-        self._fit(size, min(seconds, OUTLIER * self.seconds(size)) if self._passes > FEW else seconds)
+        self._fit(size, min(seconds, OUTLIER * expected) if self._passes > FEW else seconds, passes)
         if size not in self._seen:
             self._seen[size] = Recent()
         self._seen[size].learn(seconds / self._line(size))
-        if self._passes < PROMPT or self._passes % PROMPT == 0:
+        if quick or self._passes < REDRAWN or self._passes % REDRAWN == 0:
             self._table.clear()
             del self._list[1:]
 
-    def _fit(self, size: int, seconds: float) -> None:
+    def _fit(self, size: int, seconds: float, passes: int) -> None:
         """The line through the latest passes; longer ones vary more, and count less."""
         weight = 1 / (size + 3)
         new = (weight, weight * size, weight * seconds, weight * size * size, weight * size * seconds)
         if size == 1:
-            keep, fade = 1 - 1 / MEMORY, 1 - FADING / MEMORY
-            self._single = [keep * old + value for old, value in zip(self._single, new, strict=True)]
+            fade = 1 - FADING * passes / MEMORY
+            self._single = [KEEP * old + value for old, value in zip(self._single, new, strict=True)]
             self._larger = [fade * old for old in self._larger]
         else:
-            keep = 1 - 1 / MEMORY
-            self._larger = [keep * old + value for old, value in zip(self._larger, new, strict=True)]
+            fade = 1 - FADING / MEMORY
+            self._single = [fade * old for old in self._single]
+            self._larger = [KEEP * old + value for old, value in zip(self._larger, new, strict=True)]
         total, x, y, xx, xy = (one + more for one, more in zip(self._single, self._larger, strict=True))
         x, y = x / total, y / total
         spread, together = xx / total - x * x, xy / total - x * y
@@ -149,7 +160,7 @@ class PassCosts:
         return self._table[nodes]
 
     def upto(self, nodes: int) -> list[float]:
-        """The same for 0 (which takes nothing), 1 … `nodes` nodes."""
+        """The same for 0 (which takes nothing), 1 … `nodes` nodes and perhaps more; good until the next pass is learned."""
         while len(self._list) <= nodes:
             self._list.append(self.seconds(len(self._list)))
         return self._list
@@ -165,10 +176,11 @@ class PassCosts:
         if len(below) < len(self._curve):
             following, ceiling = self._curve[len(below)]
             return value + (ceiling - value) * (size - last) / (following - last)
-        return value + self._slope * (size - last)
+        return value + self._drawn * (size - last)
 
     def _draw(self) -> None:
         curve: list[tuple[int, float]] = []
+        self._drawn = self._slope
         for size, seen in sorted(self._seen.items()):
             count = len(seen)
             trust = count / (count + FEW) * math.exp((self._last[size] - self._age) / MEMORY)

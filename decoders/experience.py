@@ -50,7 +50,8 @@ FIRST_TREES = 4
 """Trees of fusion's before that is decided."""
 
 FIRST_RETURNS = (0.1, 0.1, 0.1, 0.1)
-"""What that is taken to cost, over what the bigger pass took more, before it has been seen several times."""
+"""What a return to one-node passes is taken to cost, over what the bigger pass before took more than they do, before it was seen
+several times."""
 
 BIGGER = 2
 """A tree that follows a pass over more than so many times as many nodes tells nothing of what such trees take."""
@@ -195,6 +196,8 @@ class Experience:
     own: Pace = field(default_factory=Pace)
     """Of plain decoding and the readers' trees together, which is what a rival has to beat."""
     steps: int = 0
+    verified: int = 0
+    """The last step in which fusion or prompt lookup drafted."""
     answer: float = USUAL_ANSWER
     """Tokens of an answer, a running mean."""
     copied: float = 0.0
@@ -217,9 +220,12 @@ class Experience:
         if plain >= SETTLING:
             if not self.settled:  # what was taken for the cost of a plain pass was that of one right after something else
                 self.costs.reset()
-                self.settled = True
-            if plain % (SETTLING if plain < EVERY else EVERY) == 0:
                 self.costs.learn(1, seconds)
+                self.settled = True
+                return
+            stride = SETTLING if plain < EVERY else EVERY
+            if plain % stride == 0:
+                self.costs.learn(1, seconds, stride)
             return
         if not self.settled:
             self.costs.learn(1, seconds)

@@ -6,7 +6,7 @@ Saxena, "Prompt Lookup Decoding" (2023), https://github.com/apoorvumang/prompt-l
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 
@@ -84,6 +84,7 @@ class Lookup(Drafter):
         self._index = NgramIndex()
         self._first = FirstOccurrences(REFERENCE_NGRAM)
         self._reliability = Reliability()
+        self._eos: Collection[int] = ()
         self._place, self._match = -1, 0
         """Where in the text the token stands that followed the longest match, and the length of that; -1 for no match."""
         self.probabilities: list[float] = []
@@ -94,11 +95,6 @@ class Lookup(Drafter):
             return Tree.chain(context.pending, self._reference(context))
         self._index.follow(context.tokens)
         return self._grow(context)
-
-    def repeats(self, tokens: Sequence[int], length: int) -> bool:
-        """Whether the last `length` tokens of the text stood together before."""
-        self._index.follow(tokens)
-        return self._index.repeats(length)
 
     def match(self, tokens: Sequence[int]) -> int:
         """How many of the last tokens (at most ORDERS) stood together before: in place of `draft`, where that may not pay."""
@@ -124,7 +120,8 @@ class Lookup(Drafter):
                 return
             match += 1
             at = at + 1 if at + 1 < len(text) else start  # a late match goes on with itself
-        self._reliability.learn(min(match, LONGEST), text[at] == verified.chosen[path[-1]])
+        if verified.tree.tokens[path[-1]] not in self._eos:
+            self._reliability.learn(min(match, LONGEST), text[at] == verified.chosen[path[-1]])
 
     def _reference(self, context: Context) -> list[int]:
         """The published `find_candidate_pred_tokens`, cut to the room there is and after EOS.
@@ -152,16 +149,15 @@ class Lookup(Drafter):
         reach = min(context.room, params.nodes - 1)
         tree = Tree.root(context.pending)
         chances = self.probabilities = [1.0]
-        self._place = -1
+        self._eos = eos
+        self._place, self._match = self._index.latest()
         if reach <= 0:
             return tree
         floor = worthwhile(context, params.floor)
         reliability = self._reliability
         shortest = params.min_ngram
-        while reliability[shortest] < floor:  # no line of so short a match begins with a token that is worth its node
+        while shortest < params.longest and reliability[shortest] < floor:  # no such line begins with a token worth its node
             shortest += 1
-            if shortest > params.longest:
-                return tree
         factor = reliability.factor
         tokens, parents = tree.tokens, tree.parents
         children: dict[tuple[int, int], int] = {}
@@ -200,9 +196,9 @@ class Lookup(Drafter):
     def _lines(self, reach: int, most: int, shortest: int) -> Iterator[tuple[array[int], int]]:
         """What followed each match, `reach` tokens of it, and the length of the match; no line twice."""
         params, text = self.params, self._index.tokens
-        seen = set()
+        seen = set[bytes]()
         for start, match in self._index.matches(most, params.longest, shortest):
-            if self._place < 0:
+            if not seen:  # the longest one
                 self._place, self._match = start, match
             line = text[start : start + reach]
             while len(line) < reach:  # a late match: it overlaps what it predicts

@@ -21,9 +21,6 @@ from .ngram_index import ORDERS
 MARGIN = 1.03
 """A tree must be expected to go this much faster than plain decoding to be made: estimates err."""
 
-WAKING = 3
-"""Tokens that must have stood together before to end that: a copy may begin there."""
-
 FIRST = 0.85
 """Prompt lookup grows no tree where the first token of the longest match is less probable than this share of what a tree of two
 nodes would need: a longer one may need less of each. To look takes a tenth of what growing one does."""
@@ -33,8 +30,21 @@ LONGEST_NAP = 8
 Growing a tree costs a few per cent of a small model's pass; a longer nap would miss the start of a copy. With prompt lookup it
 is always the longest, for that tells at every step whether to wake."""
 
+WAKING = 3
+"""Tokens that must have stood together before to end a nap of fusion's: a copy may begin there."""
+
 BUSHY = 4
 """Nodes from which what a tree took to grow tells what such trees take."""
+
+REMEASURE = 48
+"""Steps after which a tree that promises much is verified against all figures: a machine that was busy when passes over many
+nodes were measured may be idle now, and only such a pass tells."""
+
+PROMISING = 3.0
+"""Tokens that such a tree must be expected to yield."""
+
+USUAL = 8
+"""Its nodes."""
 
 SUREST = 0.97
 """No token is taken to be surer than this after another: a copy may be changed or end anywhere, and a longer tree gains less
@@ -59,6 +69,8 @@ class Readers:
         self.reader: Fusion | Lookup = self._fusion
         """Which of the two the last tree is of."""
         self._idle, self._nap = 0, 1
+        self._sleeper: Fusion | Lookup = self._fusion
+        """Whose tree did not pay when the nap began."""
         self._needed = 0.0
         """Probability of prompt lookup's first token from which a tree is grown."""
         self._growing = 0.0
@@ -73,7 +85,7 @@ class Readers:
 
     def _wakes(self, tokens: Sequence[int]) -> bool:
         """Whether a copy may begin here."""
-        if self.reader is self._fusion:
+        if self._sleeper is self._fusion:
             return self._fusion.repeats(tokens, WAKING)
         match = self._lookup.match(tokens)
         return match == ORDERS or (match > 0 and self._lookup.chance(match) >= self._needed)
@@ -101,7 +113,10 @@ class Readers:
         if len(tree) >= BUSHY and reader is self._fusion:
             known.grew(self._growing)
         best, speed = self._best(known, tree, leaving)
+        if best == 1 and not beat and known.steps - known.verified >= REMEASURE and sum(reader.probabilities) >= PROMISING:
+            best, speed = min(len(tree), USUAL), 1 / known.costs.seconds(1)
         if best > 1 and speed > beat:
+            known.verified = known.steps
             del tree.tokens[best:], tree.parents[best:], reader.probabilities[best:]
             tree.via = reader.name
             self._idle, self._nap = 0, 1
@@ -121,6 +136,7 @@ class Readers:
 
     def _rest(self, known: Experience) -> None:
         """No tree paid: the next steps may do without one."""
+        self._sleeper = self.reader
         if self.reader is self._fusion:
             self._idle, self._nap = self._nap + 1, min(2 * self._nap, LONGEST_NAP)
             return

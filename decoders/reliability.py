@@ -28,7 +28,7 @@ class Reliability:
     def __init__(self) -> None:
         self._log = 0.0
         self.factor = 1.0
-        """By which the odds of USUAL are multiplied in this text."""
+        """By which the odds of USUAL are multiplied."""
 
     def __getitem__(self, match: int) -> float:
         """The probability after a match of this length, at most LONGEST."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -232,14 +233,18 @@ def test_auto_gives_greedys_tokens_and_tells_what_it_used(builtin_model: Model, 
         assert sum(totals.steps for totals in generation.by_method.values()) == generation.totals.steps
 
 
+def corrected(calibration: Calibration, probability: float) -> float:
+    return min(1.0, probability * calibration.factors()[bisect_left(calibration.EDGES, probability)])
+
+
 def test_calibration_learns_what_probabilities_are_worth() -> None:
     calibration = Calibration()
     for i in range(400):
         calibration.learn([1.0, 0.9, 0.2], {0, 1} if i % 2 else {0})
-    assert calibration.corrected(0.9) == pytest.approx(0.5, abs=0.1)
-    assert calibration.corrected(0.2) < 0.05
-    assert calibration.corrected(0.5) == 0.5, "nothing was seen of this size"
-    assert calibration.corrected(1.0) <= 1
+    assert corrected(calibration, 0.9) == pytest.approx(0.5, abs=0.1)
+    assert corrected(calibration, 0.2) < 0.05
+    assert corrected(calibration, 0.5) == 0.5, "nothing was seen of this size"
+    assert corrected(calibration, 1.0) <= 1
 
 
 def test_what_is_not_drafted_any_more_is_tried_again() -> None:
@@ -286,3 +291,41 @@ def test_loops_are_drafted_whichever_of_the_two_drafts(auto: Auto, dear: bool, m
     assert answer[:TOKENS] == plain(model, [1, 2, 3], len(answer))[:TOKENS]
     assert taken["lookup" if dear else "fusion"] > taken["greedy"]
     assert not taken["fusion" if dear else "lookup"]
+
+
+@pytest.mark.parametrize("dear", [False, True])
+def test_trees_that_were_dear_on_a_busy_machine_are_tried_again(
+    auto: Auto, dear: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every node took a pass of its own while somebody had the other cores; now nodes are nearly free."""
+    known = Experience(dear=dear)
+    for _ in range(60):
+        for nodes in (1, 4, 8):
+            known.costs.learn(nodes, float(nodes))
+    known.settled = True
+    monkeypatch.setattr("specchat.decoders.auto.experience", lambda context: known)
+    _, taken, _ = drive(auto, looping(), [1, 2, 3], lambda nodes: 1 + 0.02 * (nodes - 1), tokens=1000)
+    assert sum(taken.values()) < 500
+    assert known.costs.seconds(8) < 2
+
+
+def test_costs_are_known_from_the_first_settled_pass_on() -> None:
+    """Another draft model in the middle of an answer: nothing is known, and many one-node passes have gone before."""
+    known = Experience()
+    known.passed(1, 17, 1.0)
+    assert known.settled
+    assert known.costs.seconds(1) == pytest.approx(1.0)
+
+
+def test_small_trees_behind_bigger_passes_tell_nothing_of_their_size() -> None:
+    known = Experience()
+    for before in range(8):
+        known.passed(1, before, 1.0)
+    known.passed(16, 8, 3.0)
+    for nodes, before in ((4, 0), (4, 1), (4, 3)):
+        known.last = 16
+        known.passed(nodes, before, 90.0)
+    assert known.costs.seconds(4) < 2
+    known.passed(4, 8, 1.5)
+    known.passed(4, 0, 1.5)  # among its equals
+    assert known.costs.seconds(4) == pytest.approx(1.5, rel=0.2)

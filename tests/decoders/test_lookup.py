@@ -184,8 +184,54 @@ def test_matches_are_learned_about_whoever_drafts(right: bool) -> None:
         chosen = [7 if right else 3]
         drafter.learn(Verified(Tree.root(6), chosen, [0], scores))
     assert (drafter.chance(2) > before) is right
+    known = drafter.chance(2)
     drafter.learn(Verified(Tree.root(6), [3], [0], scores))  # no match was asked for: nothing to learn
-    assert (drafter.chance(2) > before) is right
+    assert drafter.chance(2) == known
+
+
+def test_the_accepted_path_tells_of_the_match_up_to_its_first_mistake() -> None:
+    text = [5, 6, 7, 8, 9, 5, 6]
+    scores = context(text).session.evaluate([6], [ROOT])
+
+    def after(chosen: list[int], path: list[int], tokens: list[int]) -> float:
+        drafter = lookup()
+        drafter.draft(context(text))
+        tree = Tree.chain(6, tokens)
+        drafter.learn(Verified(tree, chosen, path, scores))
+        return drafter.chance(4)
+
+    nothing = lookup().chance(4)
+    one = after([7, 1, 1], [0], [7, 8])
+    three = after([7, 8, 9], [0, 1, 2], [7, 8])
+    assert three > one > nothing
+    # What came after the first mistake says nothing of this match: the rest of the path is another's.
+    assert after([3, 8, 9], [0, 1, 2], [3, 8]) == after([3, 1, 1], [0], [7, 8]) < nothing
+
+
+def test_a_late_match_is_held_against_its_own_repetition() -> None:
+    text = [4, 4]
+    scores = context(text).session.evaluate([4], [ROOT])
+    drafter = lookup()
+    drafter.draft(context(text))
+    before = drafter.chance(4)
+    drafter.learn(Verified(Tree.chain(4, [4, 4, 4]), [4, 4, 4, 4], [0, 1, 2, 3], scores))
+    assert drafter.chance(4) > before
+
+
+def test_after_many_mistakes_a_copy_is_drafted_again() -> None:
+    rng = random.Random(1)
+    drafter = lookup(floor=0.28)
+    text = [rng.randrange(3, 60) for _ in range(120)]
+    scores = context(text).session.evaluate([6], [ROOT])
+    for _ in range(40):
+        drafter.draft(context([*text, *text[10:20]]))
+        drafter.learn(Verified(Tree.root(text[19]), [2], [0], scores))
+    assert len(drafter.draft(context([*text, *text[10:20]]))) == 1
+    sizes = []
+    for end in range(40, 80):
+        sizes.append(len(drafter.draft(context([*text, *text[30:end]]))))
+        drafter.learn(Verified(Tree.root(text[end - 1]), [text[end]], [0], scores))
+    assert max(sizes) > 4
 
 
 def test_late_matches_and_loops() -> None:

@@ -120,13 +120,21 @@ def test_no_pass_is_thought_dearer_than_one_over_more_nodes_was() -> None:
 
 def test_a_size_seen_on_a_busy_machine_gets_back_its_good_name() -> None:
     known = costs(1.0, 0.1, (1, 2, 4, 8, 16))
-    for _ in range(3):
+    for _ in range(15):
         known.learn(8, 5 * 1.7)
-    busy = known.seconds(8)
+    assert known.seconds(8) > 2.5
     for _ in range(150):
         for size in (1, 2, 4):
             known.learn(size, 1 + 0.1 * (size - 1))
-    assert known.seconds(8) <= min(busy, 1.9)
+    assert known.seconds(8) < 2
+
+
+def test_a_pass_that_is_far_quicker_tells_that_the_others_were_not_alone() -> None:
+    known = costs(1.0, 1.0, (1, 4, 8, 16))
+    known.learn(8, 1.2)
+    assert known.seconds(1) == pytest.approx(1.0, rel=0.1)
+    assert known.seconds(8) < 1.5
+    assert known.seconds(16) < 2.5
 
 
 def test_a_machine_that_gets_slower_does_so_for_sizes_that_are_not_seen() -> None:
