@@ -40,8 +40,10 @@ class Calibration:
         return bisect_left(self.EDGES, probability)
 
     def factors(self) -> list[float]:
-        """By what probabilities are to be multiplied, for each of the sizes that EDGES part: `bisect_left(EDGES, probability)` is
-        the one of a probability."""
+        """By what probabilities are to be multiplied, for each of the sizes that EDGES part.
+
+        `bisect_left(EDGES, probability)` is the size of a probability.
+        """
         if self._quiet:
             self._take_in_quiet()
         return [accepted / expected for accepted, expected in zip(self._accepted, self._expected, strict=True)]

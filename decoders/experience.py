@@ -50,8 +50,8 @@ FIRST_TREES = 4
 """Trees of fusion's before that is decided."""
 
 FIRST_RETURNS = (0.1, 0.1, 0.1, 0.1)
-"""What a return to one-node passes is taken to cost, over what the bigger pass before took more than they do, before it was seen
-several times."""
+"""What a return to one-node passes is taken to cost before it was seen several times, over what the bigger pass before it took
+more than they do."""
 
 BIGGER = 2
 """A tree that follows a pass over more than so many times as many nodes tells nothing of what such trees take."""
