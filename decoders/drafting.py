@@ -29,14 +29,14 @@ LLAMA_CPU_FLOOR = 0.28
 """The same on llama.cpp, whose quantized one-node pass is quicker (0.15 to 0.28 as measured)."""
 
 
-def worthwhile(context: Context, floor: float) -> float:
+def worthwhile(context: Context, floor: float, cpu: float = CPU_FLOOR) -> float:
     """Least probability of a draft token: `floor`, or, if that is negative, what suits the target's runtime and device. Fixed
-    for these rather than measured, so that counts are the same in every run."""
+    for these rather than measured, so that counts are the same in every run. On a CPU it is `cpu`, but for llama.cpp."""
     if floor >= 0:
         return floor
     if context.model is None or not context.model.info.device.startswith("cpu"):
         return 0.0
-    return LLAMA_CPU_FLOOR if context.model.info.backend == "llama.cpp" else CPU_FLOOR
+    return LLAMA_CPU_FLOOR if context.model.info.backend == "llama.cpp" else cpu
 
 
 def until_eos(line: Sequence[int], eos_ids: Collection[int]) -> Sequence[int]:
