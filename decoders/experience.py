@@ -66,6 +66,10 @@ takes a per cent of a small model's pass."""
 USUAL_ANSWER = 64.0
 """Tokens of an answer, before any has been seen."""
 
+SLOWLY = 700
+"""Steps after which a size of prompt lookup's probabilities is forgiven two thirds: lookup itself learns from what is not drafted
+too, so this has only to remember which drafts were chosen too boldly."""
+
 OTHERS = 4.0
 """Rounds for which what all rivals have seen of the text counts in the estimate of one of them."""
 
@@ -174,7 +178,9 @@ class Experience:
     costs: PassCosts = field(default_factory=PassCosts)
     growing: dict[str, Recent] = field(default_factory=lambda: {"fusion": Recent(), "lookup": Recent()})
     """Seconds of growing a tree that was verified, and of learning from it."""
-    calibration: dict[str, Calibration] = field(default_factory=lambda: {"fusion": Calibration(), "lookup": Calibration(700)})
+    calibration: dict[str, Calibration] = field(
+        default_factory=lambda: {"fusion": Calibration(), "lookup": Calibration(SLOWLY)}
+    )
     """What their probabilities are worth in trees that were verified, each given that its parent was right."""
     last: int = 0
     """Nodes of the last tree; 0 after a prompt."""
