@@ -67,8 +67,8 @@ USUAL_ANSWER = 64.0
 """Tokens of an answer, before any has been seen."""
 
 SLOWLY = 700
-"""Steps after which a size of prompt lookup's probabilities is forgiven two thirds: lookup itself learns from what is not drafted
-too, so this has only to remember which drafts were chosen too boldly."""
+"""Steps after which a size of prompt lookup's probabilities is forgiven two thirds. Lookup itself learns from what is not
+drafted too: this has only to remember which drafts were chosen too boldly."""
 
 OTHERS = 4.0
 """Rounds for which what all rivals have seen of the text counts in the estimate of one of them."""
