@@ -69,10 +69,15 @@ class Lanes:
     """All lanes, of whatever models. `advance` gives one forward pass to the lane that has computed least.
 
     Every method posts events rather than raising: what goes wrong in one answer costs that answer alone.
+
+    Args:
+        post: takes the events.
+        clock: seconds that never go back, by which turns are shared.
     """
 
-    def __init__(self, post: Post) -> None:
+    def __init__(self, post: Post, clock: Callable[[], float] = time.perf_counter) -> None:
         self._post = post
+        self._clock = clock
         self._lanes: dict[str, Lane] = {}
         self._running: list[Lane] = []
 
@@ -222,10 +227,10 @@ class Lanes:
     def _turn(self, lane: Lane, generation: Generation) -> None:
         """One `advance` on the lane's own clock, and the events that follow from it."""
         before, watching = generation.prefill_seconds, generation.watch_seconds
-        start = time.perf_counter()
+        start = self._clock()
         try:
             step = generation.advance()
-            seconds = time.perf_counter() - start - (generation.watch_seconds - watching)
+            seconds = self._clock() - start - (generation.watch_seconds - watching)
             lane.clock += seconds
             lane.busy_seconds += seconds
             if generation.prefill_seconds > before:

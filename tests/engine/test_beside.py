@@ -115,7 +115,7 @@ def test_models_share_the_device_by_the_time_that_they_take(engine: BareEngine, 
     ]
     # A pass that a busy machine stretches counts for its lane, so that the sums differ by little more than one pass.
     assert sum(taken[0]) == pytest.approx(sum(taken[1]), rel=0.25, abs=2 * max(map(max, taken)))
-    assert len(taken[0]) > 2 * len(taken[1])
+    assert len(taken[0]) > len(taken[1])
 
 
 def test_the_chats_cache_survives_a_race(engine: BareEngine, models: tuple[str, str]) -> None:

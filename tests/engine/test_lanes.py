@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -33,12 +33,36 @@ from .helpers import failures, steps_of, text_of
 TEXT = "the quick brown fox jumps over the lazy dog " * 8
 
 
+class Clock:
+    """Seconds that pass only when a pass is said to take them: how turns are shared must not depend on the machine."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pass_of(self, seconds: float) -> Callable[[int], float]:
+        """The cost of a pass that takes `seconds` by this clock and none by the wall's."""
+
+        def cost(nodes: int) -> float:
+            self.now += seconds
+            return 0.0
+
+        return cost
+
+
 class Desk:
     """Lanes, with what they posted."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self.lanes = Lanes(self.events.append)
+        self.clock = Clock()
+        self.lanes = Lanes(self.events.append, clock=self.clock)
+
+    def model(self, pace: float) -> RecordedModel:
+        """A model whose every pass takes `pace` seconds."""
+        return model(cost=self.clock.pass_of(pace))
 
     def run(self, turns: int | None = None) -> None:
         while self.lanes.running and turns != 0:
@@ -51,9 +75,9 @@ def desk() -> Desk:
     return Desk()
 
 
-def model(pace: float = 0.0, prompt: str = "hi", answer: str = TEXT, **options: Any) -> RecordedModel:
-    """A model over bytes; every pass takes `pace` seconds."""
-    out = RecordedModel([], cost=(lambda nodes: pace) if pace else None, **options)
+def model(prompt: str = "hi", answer: str = TEXT, **options: Any) -> RecordedModel:
+    """A model over bytes."""
+    out = RecordedModel([], **options)
     out.add(out.encode(prompt), out.encode(answer), text=prompt)
     return out
 
@@ -71,24 +95,24 @@ def test_an_answer_from_start_to_finish(desk: Desk) -> None:
 
 
 def test_busy_time_is_shared_evenly(desk: Desk) -> None:
-    """Passes of 1 ms and of 4 ms: the quick lane gets four turns to the slow one's one, and both the same time."""
-    desk.lanes.start(model(0.001), Generate(1, lane="a", prompt="hi"))
-    desk.lanes.start(model(0.004), Generate(2, lane="b", prompt="hi"))
+    """Passes of 1 s and of 4 s: the quick lane gets four turns to the slow one's one, and both the same time."""
+    desk.lanes.start(desk.model(1), Generate(1, lane="a", prompt="hi"))
+    desk.lanes.start(desk.model(4), Generate(2, lane="b", prompt="hi"))
     desk.run(turns=120)
     desk.lanes.cancel_all()
     quick, slow = [event for event in desk.events if isinstance(event, Finished)]
-    assert quick.busy_seconds == pytest.approx(slow.busy_seconds, rel=0.1, abs=0.006)
-    assert len(steps_of(desk.events, 1)) > 2 * len(steps_of(desk.events, 2))
+    assert quick.busy_seconds == pytest.approx(slow.busy_seconds, abs=4)
+    assert len(steps_of(desk.events, 1)) == pytest.approx(4 * len(steps_of(desk.events, 2)), abs=4)
 
 
 def test_a_late_lane_does_not_hog(desk: Desk) -> None:
-    desk.lanes.start(model(0.002), Generate(1, lane="a", prompt="hi"))
+    desk.lanes.start(desk.model(2), Generate(1, lane="a", prompt="hi"))
     desk.run(turns=30)
-    desk.lanes.start(model(0.002), Generate(2, lane="b", prompt="hi"))
+    desk.lanes.start(desk.model(2), Generate(2, lane="b", prompt="hi"))
     desk.run(turns=20)
     early, late = (len(steps_of(desk.events, id)) for id in (1, 2))
-    assert early - 29 == pytest.approx(10, abs=3)  # one of its first turns was the prefill
-    assert late == pytest.approx(9, abs=3)
+    assert early - 29 == pytest.approx(10, abs=1)  # one of its first turns was the prefill
+    assert late == pytest.approx(9, abs=1)
 
 
 def test_prefill_progress_and_reuse(desk: Desk) -> None:
@@ -318,15 +342,15 @@ def test_an_answer_may_begin_paused_and_steps_once_through_the_prefill(desk: Des
 
 
 def test_a_paused_answer_does_not_stop_the_others_and_has_no_claim_on_the_time_it_was_held(desk: Desk) -> None:
-    desk.lanes.start(model(0.001), Generate(1, lane="a", prompt="hi"))
-    desk.lanes.start(model(0.001), Generate(2, lane="b", prompt="hi"))
+    desk.lanes.start(desk.model(1), Generate(1, lane="a", prompt="hi"))
+    desk.lanes.start(desk.model(1), Generate(2, lane="b", prompt="hi"))
     desk.run(4)
     desk.lanes.pause(Pause(1))
     desk.run(40)
     held = len(steps_of(desk.events, 1))
     desk.lanes.pause(Pause(1, False))
     desk.run(20)
-    assert 5 <= len(steps_of(desk.events, 1)) - held <= 15
+    assert 9 <= len(steps_of(desk.events, 1)) - held <= 11
 
 
 def test_a_paused_answer_can_be_cancelled_and_switched(desk: Desk) -> None:
