@@ -49,6 +49,23 @@ def fused(parts: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
     return weight.detach(), None if bias is None else bias.detach()
 
 
+def product(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+    """What a linear layer does to inputs [n, inputs]: what `F.linear` does without looking at how many axes there are."""
+    across = weight.t()
+    if bias is None:
+        return lambda inputs: torch.mm(inputs, across)
+    offset = bias.detach()
+    return lambda inputs: torch.addmm(offset, inputs, across)
+
+
+def norm(module: Any) -> Any:
+    """A root-mean-square norm as one call, where that gives the same bits: on the CPU in float32."""
+    if module is None or module.weight.device.type != "cpu" or module.weight.dtype != torch.float32:
+        return module
+    width, weight, epsilon = module.weight.shape, module.weight.detach(), module.variance_epsilon
+    return lambda hidden: F.rms_norm(hidden, width, weight, epsilon)
+
+
 class LeanLayer:
     """One decoder layer.
 
@@ -59,8 +76,8 @@ class LeanLayer:
     """
 
     __slots__ = (
-        *("_activation", "_after", "_attention", "_before", "_down", "_gate_up", "_gate_up_bias", "_heads", "_index"),
-        *("_key_norm", "_kind", "_kv_heads", "_out", "_qkv", "_qkv_bias", "_query_norm", "_scaling", "_width"),
+        *("_activation", "_after", "_attention", "_before", "_down", "_gate_up", "_heads", "_index", "_key_norm", "_kind"),
+        *("_kv_heads", "_out", "_qkv", "_query_norm", "_scaling", "_width"),
     )
 
     def __init__(self, layer: Any, index: int, kind: str) -> None:
@@ -71,12 +88,12 @@ class LeanLayer:
         self._heads = attention.q_proj.weight.shape[0] // self._width
         self._kv_heads = attention.k_proj.weight.shape[0] // self._width
         self._scaling = float(attention.scaling)
-        self._qkv, self._qkv_bias = fused((attention.q_proj, attention.k_proj, attention.v_proj))
-        self._query_norm, self._key_norm = getattr(attention, "q_norm", None), getattr(attention, "k_norm", None)
-        self._out = attention.o_proj
-        self._gate_up, self._gate_up_bias = fused((mlp.gate_proj, mlp.up_proj))
-        self._activation, self._down = mlp.act_fn, mlp.down_proj
-        self._before, self._after = layer.input_layernorm, layer.post_attention_layernorm
+        self._qkv = product(*fused((attention.q_proj, attention.k_proj, attention.v_proj)))
+        self._query_norm, self._key_norm = (norm(getattr(attention, name, None)) for name in ("q_norm", "k_norm"))
+        self._out = product(attention.o_proj.weight.detach(), attention.o_proj.bias)
+        self._gate_up = product(*fused((mlp.gate_proj, mlp.up_proj)))
+        self._activation, self._down = mlp.act_fn, product(mlp.down_proj.weight.detach(), mlp.down_proj.bias)
+        self._before, self._after = norm(layer.input_layernorm), norm(layer.post_attention_layernorm)
 
     def __call__(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
         """The layer's output; the arguments are `attend`'s."""
@@ -91,32 +108,33 @@ class LeanLayer:
 
         Args:
             hidden: [1, n, hidden width].
-            cos, sin: rotations of the nodes' positions [1, 1, n, width of a head].
+            cos: of the nodes' positions [1, 1, n, width of a head].
+            sin: the same, its first half negated: what `rotate_half` would negate.
             mask: as `tree_attention` takes it, or one by kind of layer.
             cache: takes K and V and gives those in view.
         """
-        n, heads, kv_heads = hidden.shape[1], self._heads, self._kv_heads
+        rows = hidden[0]
+        n, heads, kv_heads = len(rows), self._heads, self._kv_heads
         both = heads + kv_heads
-        states = F.linear(self._before(hidden), self._qkv, self._qkv_bias).view(1, n, both + kv_heads, self._width)
+        states = self._qkv(self._before(rows)).view(1, n, both + kv_heads, self._width)
+        turned = states[:, :, :both]
         if self._query_norm is not None and self._key_norm is not None:
-            turned = torch.cat((self._query_norm(states[:, :, :heads]), self._key_norm(states[:, :, heads:both])), 2)
-        else:
-            turned = states[:, :, :both]
+            turned = torch.cat((self._query_norm(turned[:, :, :heads]), self._key_norm(turned[:, :, heads:])), 2)
         turned = turned.transpose(1, 2)
         half = self._width // 2
-        turned = turned * cos + torch.cat((-turned[..., half:], turned[..., :half]), -1) * sin
+        crossed = torch.cat((turned[..., half:], turned[..., :half]), -1)
+        turned = (turned * cos).add_(crossed.mul_(sin))
         keys, values = cache.update(turned[:, heads:], states[:, :, both:].transpose(1, 2), self._index)
         if isinstance(mask, dict):
             mask = mask[self._kind]
         seen, _ = tree_attention(self._attention, turned[:, :heads], keys, values, mask, scaling=self._scaling)
-        out: Tensor = hidden + self._out(seen.reshape(1, n, -1))
-        return out
+        return self._out(seen.view(n, -1)).add_(rows)[None]
 
     def feed(self, hidden: Tensor, *_: Any) -> Tensor:
         """The hidden states with what the MLP block adds."""
-        gate, up = F.linear(self._after(hidden), self._gate_up, self._gate_up_bias).chunk(2, -1)
-        out: Tensor = hidden + self._down(self._activation(gate) * up)
-        return out
+        rows = hidden[0]
+        gate, up = self._gate_up(self._after(rows)).chunk(2, -1)
+        return self._down(self._activation(gate).mul_(up)).add_(rows)[None]
 
 
 class LeanModel(nn.Module):
@@ -156,6 +174,7 @@ class LeanModel(nn.Module):
         hidden = embed(input_ids)
         cos, sin = rotary(hidden, position_ids)
         cos, sin = cos[:, None], sin[:, None]
+        sin = torch.cat((-sin[..., : sin.shape[-1] // 2], sin[..., sin.shape[-1] // 2 :]), -1)
         for layer in self.layers:
             hidden = layer(hidden, cos, sin, attention_mask, past_key_values)
         hidden = norm(hidden)
