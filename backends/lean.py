@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import tree_attention
@@ -59,11 +58,54 @@ def product(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
 
 
 def norm(module: Any) -> Any:
-    """A root-mean-square norm as one call, where that gives the same bits: on the CPU in float32."""
+    """A root-mean-square norm in fewer calls, where that gives the same bits: on the CPU in float32."""
     if module is None or module.weight.device.type != "cpu" or module.weight.dtype != torch.float32:
         return module
-    width, weight, epsilon = module.weight.shape, module.weight.detach(), module.variance_epsilon
-    return lambda hidden: F.rms_norm(hidden, width, weight, epsilon)
+    weight = module.weight.detach()
+    epsilon, share = torch.tensor([module.variance_epsilon], dtype=torch.float32), 1 / len(weight)
+
+    def normed(hidden: Tensor) -> Tensor:
+        squares = torch.mul(hidden, hidden).sum(-1, True)
+        return torch.mul(hidden, torch.add(epsilon, squares, alpha=share).rsqrt_()).mul_(weight)
+
+    return normed
+
+
+class Rotations:
+    """Cosines and sines of the positions, the model's own: from a table, unless they depend on the length of the text.
+
+    Args:
+        rotary: the model's own module.
+    """
+
+    def __init__(self, rotary: Any) -> None:
+        self._rotary = rotary
+        kind = str(getattr(rotary, "rope_type", "dynamic"))
+        self._fixed = "dynamic" not in kind and kind != "longrope"
+        self._table: tuple[Tensor, Tensor] | None = None
+
+    def __call__(self, hidden: Tensor, positions: Tensor, most: int) -> tuple[Tensor, Tensor]:
+        """Of nodes.
+
+        Args:
+            hidden: for its type and device.
+            positions: [1, n].
+            most: no position reaches this.
+
+        Returns:
+            Cosines, and sines of which the first half is negated [n, width of a head].
+        """
+        if not self._fixed:
+            return self._made(hidden, positions)
+        if self._table is None or len(self._table[0]) < most:
+            self._table = self._made(hidden, torch.arange(most, device=positions.device)[None])
+        cos, sin = self._table
+        return cos.index_select(0, positions[0]), sin.index_select(0, positions[0])
+
+    def _made(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        cos, sin = self._rotary(hidden, positions)
+        half = sin.shape[-1] // 2
+        return cos[0], torch.cat((-sin[0, :, :half], sin[0, :, half:]), -1)
 
 
 class LeanLayer:
@@ -108,7 +150,7 @@ class LeanLayer:
 
         Args:
             hidden: [1, n, hidden width].
-            cos: of the nodes' positions [1, 1, n, width of a head].
+            cos: of the nodes' positions [n, width of a head].
             sin: the same, its first half negated: what `rotate_half` would negate.
             mask: as `tree_attention` takes it, or one by kind of layer.
             cache: takes K and V and gives those in view.
@@ -149,7 +191,8 @@ class LeanModel(nn.Module):
         inner = module.model
         kinds = getattr(module.config, "layer_types", None) or ["full_attention"] * len(inner.layers)
         self.layers = [LeanLayer(layer, i, kind) for i, (layer, kind) in enumerate(zip(inner.layers, kinds, strict=True))]
-        self._parts = (inner.embed_tokens, inner.rotary_emb, inner.norm, module.lm_head)
+        self._rotations = Rotations(inner.rotary_emb)
+        self._parts = (inner.embed_tokens, norm(inner.norm), module.lm_head)
 
     def forward(
         self,
@@ -170,14 +213,12 @@ class LeanModel(nn.Module):
             use_cache: there is no other way.
             logits_to_keep: indices of the nodes whose logits are wanted [rows]; None for all.
         """
-        embed, rotary, norm, head = self._parts
+        embed, normed, head = self._parts
         hidden = embed(input_ids)
-        cos, sin = rotary(hidden, position_ids)
-        cos, sin = cos[:, None], sin[:, None]
-        sin = torch.cat((-sin[..., : sin.shape[-1] // 2], sin[..., sin.shape[-1] // 2 :]), -1)
+        cos, sin = self._rotations(hidden, position_ids, past_key_values.capacity)
         for layer in self.layers:
             hidden = layer(hidden, cos, sin, attention_mask, past_key_values)
-        hidden = norm(hidden)
+        hidden = normed(hidden)
         if logits_to_keep is not None:
             hidden = hidden[:, logits_to_keep]
         return Output(head(hidden))
