@@ -192,7 +192,7 @@ class LeanModel(nn.Module):
         kinds = getattr(module.config, "layer_types", None) or ["full_attention"] * len(inner.layers)
         self.layers = [LeanLayer(layer, i, kind) for i, (layer, kind) in enumerate(zip(inner.layers, kinds, strict=True))]
         self._rotations = Rotations(inner.rotary_emb)
-        self._parts = (inner.embed_tokens, norm(inner.norm), module.lm_head)
+        self._parts = (inner.embed_tokens, norm(inner.norm), product(module.lm_head.weight.detach(), module.lm_head.bias))
 
     def forward(
         self,
@@ -218,10 +218,10 @@ class LeanModel(nn.Module):
         cos, sin = self._rotations(hidden, position_ids, past_key_values.capacity)
         for layer in self.layers:
             hidden = layer(hidden, cos, sin, attention_mask, past_key_values)
-        hidden = normed(hidden)
+        rows = normed(hidden[0])
         if logits_to_keep is not None:
-            hidden = hidden[:, logits_to_keep]
-        return Output(head(hidden))
+            rows = rows[logits_to_keep]
+        return Output(head(rows)[None])
 
 
 def lean(module: Any) -> LeanModel | None:
