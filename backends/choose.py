@@ -73,8 +73,11 @@ def gumbel(keys: Sequence[int], ids: Tensor) -> Tensor:
 
 def _argmax(logits: Tensor) -> Tensor:
     """Index of the highest value of each row, the lowest index where several tie [rows]."""
-    if logits.device.type in ("cpu", "cuda"):
-        return logits.argmax(-1)  # documented to give the first
+    # Both are documented to give the first; on a CPU `max` takes a third of the time.
+    if logits.device.type == "cpu":
+        return logits.max(-1).indices
+    if logits.device.type == "cuda":
+        return logits.argmax(-1)
     return _lowest_argmax(logits)
 
 
@@ -309,7 +312,7 @@ def candidates(
     if sampling.greedy and count == 1:
         best = _argmax(row)
         logs = row.float()
-        sure = logs.gather(-1, best[:, None])[:, 0].sub(logs.logsumexp(-1)).exp()
+        sure = logs.sub(logs.gather(-1, best[:, None])).exp_().sum(-1).reciprocal_()
         return [[pair] for pair in zip(best.tolist(), sure.tolist(), strict=True)]
     if sampling.greedy:
         values, ids = shortlist(row.float(), count)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import tree_attention
@@ -20,6 +21,9 @@ from .attention import tree_attention
 FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 """Models whose layers are: norm, attention with rotary positions, sum, norm, gated MLP, sum. Others of the same class names'
 shape scale something on the way (Granite, Gemma), so they are not guessed at."""
+
+SILU = ("SiLU", "SiLUActivation")
+"""Modules that are `F.silu`."""
 
 MOST_CPU_BYTES = 4 << 30
 """Weights of a larger model on the CPU stay as they are: copying them takes seconds, and its passes wait for memory, not for
@@ -134,7 +138,8 @@ class LeanLayer:
         self._query_norm, self._key_norm = (norm(getattr(attention, name, None)) for name in ("q_norm", "k_norm"))
         self._out = product(attention.o_proj.weight.detach(), attention.o_proj.bias)
         self._gate_up = product(*fused((mlp.gate_proj, mlp.up_proj)))
-        self._activation, self._down = mlp.act_fn, product(mlp.down_proj.weight.detach(), mlp.down_proj.bias)
+        self._activation = F.silu if type(mlp.act_fn).__name__ in SILU else mlp.act_fn
+        self._down = product(mlp.down_proj.weight.detach(), mlp.down_proj.bias)
         self._before, self._after = norm(layer.input_layernorm), norm(layer.post_attention_layernorm)
 
     def __call__(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
