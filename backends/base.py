@@ -194,8 +194,10 @@ class Session(ABC):
                 (rising, each layer once; a gap leaves layers out, a Block runs half a layer and is a gap too). Hidden states
                 and K/V of the layers before the first gap are kept, so that none of these runs twice: the next full pass
                 (`layers` None) takes every living node that stopped early on from there, together with the new nodes, and
-                `rows` may name it; `evaluate((), ())` completes them alone. Nodes may stop at different layers, but a node
-                needs above it what it runs itself, for an attention block that did not run left no K/V to see: complete
+                `rows` may name it; `evaluate((), ())` completes them alone. So does a pass through the first N layers with
+                nodes that stopped after fewer of the first layers, if `rows` names them or they stand above its new nodes:
+                they then have stopped after N, and what hangs below them as well. Nodes may stop at different layers, but a
+                node needs above it what it runs itself, for an attention block that did not run left no K/V to see: complete
                 nodes, or nodes that ran at least the same layers and blocks. A node that stopped early cannot be committed;
                 it counts once in `nodes_evaluated`.
 
@@ -203,7 +205,7 @@ class Session(ABC):
             ContextFull: the nodes do not fit; nothing was added.
             UserError: out of memory, layers that this model does not have, or blocks that it does not keep apart; the
                 session is as it was.
-            ValueError: a parent that is not alive, rows of other nodes, or a parent that ran fewer layers.
+            ValueError: a parent that is not alive, rows of other nodes, or a parent that left out what a node runs.
         """
 
     @abstractmethod

@@ -9,7 +9,7 @@ does before its first layer (scaled embeddings, learned positions) needs no spec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -218,11 +218,17 @@ class EarlyLayers:
         """Forget all nodes but these."""
         self.stopped = {number: node for number, node in self.stopped.items() if number in kept}
 
-    def order(self) -> list[int]:
-        """The nodes that stopped, deepest first: each stage below then takes the last of them."""
-        return sorted(self.stopped, key=lambda number: (-self.stopped[number].depth, number))
+    def order(self, numbers: Iterable[int]) -> list[int]:
+        """Nodes that stopped, deepest first: each stage below then takes the last of them."""
+        return sorted(numbers, key=lambda number: (-self.stopped[number].depth, number))
 
-    def stages(self, order: Sequence[int], fresh: bool) -> Iterator[Stage]:
+    def fewer(self, run: Run) -> set[int]:
+        """The nodes that the first layers, if `run` is that, can take on: those that stopped after fewer of them."""
+        if prefix(run) < len(run):
+            return set()
+        return {number for number, node in self.stopped.items() if node.depth == len(node.ran) < len(run)}
+
+    def stages(self, order: Sequence[int], fresh: bool, end: int | None = None) -> Iterator[Stage]:
         """What takes the nodes that stopped, and new ones, through the layers they have not been through.
 
         Layers that only some of the nodes need run over those alone: one stage per depth at which nodes stopped.
@@ -230,19 +236,22 @@ class EarlyLayers:
         Args:
             order: see `order`.
             fresh: whether there are new nodes behind them, which need all layers.
+            end: how many of the first layers to run; None for all.
         """
         assert self._where is not None
+        count = self._where.count
+        end = end or count
         depths = [self.stopped[number].depth for number in order]
         bounds = sorted({*depths, *([0] if fresh else [])})
-        for bound, until in zip(bounds, [*bounds[1:], self._where.count], strict=True):
+        for bound, until in zip(bounds, [*bounds[1:], end], strict=True):
             rows = [
                 hidden
                 for number in order
                 if bound == (kept := self.stopped[number]).depth and (hidden := kept.hidden) is not None
             ]
-            last = until == self._where.count
-            portion = self._portion(tuple(range(bound, until)), bound > 0, None if last else until - 1)
-            yield Stage(portion, sum(depth <= bound for depth in depths), torch.stack(rows)[None] if rows else None, last)
+            portion = self._portion(tuple(range(bound, until)), bound > 0, None if until == count else until - 1)
+            joining = torch.stack(rows)[None] if rows else None
+            yield Stage(portion, sum(depth <= bound for depth in depths), joining)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +263,6 @@ class Stage:
     """How many of the nodes that stopped take part: the last ones, and all new nodes behind them."""
     joining: Tensor | None
     """Hidden states of those that take part from here on [1, n, width]."""
-    last: bool
 
     def enter(self, carried: Tensor | None) -> None:
         """Put together what the stage begins with.

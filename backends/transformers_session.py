@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from .base import ROOT, ContextFull, Layers, Session, UserError
-from .blocks import covers, shown
-from .early_layers import EarlyLayers, LayerList
+from .blocks import Run, covers, shown
+from .early_layers import EarlyLayers, LayerList, Portion
 from .masks import MaskPlan, tree_mask
 from .scores import TorchScores
 from .slot_cache import KVSpec, SlotCache
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +149,14 @@ class TransformersSession(Session):
         """A pass that stops early, or one that takes nodes on which did."""
         early = self._early
         run = None if layers is None else early.checked(layers)
-        order = early.order() if run is None else []
+        order = early.order(early.stopped if run is None else self._taken_on(run, [*(rows or ()), *parents]))
         if order:
             self._line_up(order)
         new = self._hang(tokens, parents)
         if run is not None:
+            taken = set(order)
             for node in new:
-                above = early.stopped.get(node.parent)
+                above = early.stopped.get(node.parent) if node.parent not in taken else None
                 if above is not None and above.ran != run and not covers(above.ran, run):
                     raise ValueError(f"a node above has been through layers {shown(above.ran)} only, not {shown(run)}")
         ids = [*order, *range(self._next, self._next + len(new))]
@@ -165,25 +168,45 @@ class TransformersSession(Session):
         if not batch:
             return TorchScores(torch.empty((0, 0)), (), ())
         picks = [place[number] for number in wanted]
-        if run is not None:
+        if run is None or order:
+            logits, portion = self._guarded(lambda: self._stages(order, batch, picks, len(run) if run else None), len(batch))
+        else:
             portion = early.drafting(run)
             logits = self._guarded(lambda: self._pass(new, picks, portion.forward), len(new))
-            early.keep(ids, run, portion)
-        else:
-            logits = self._guarded(lambda: self._stages(order, batch, picks), len(batch))
+        if run is None:
             early.stopped.clear()
+        else:
+            early.keep(ids, run, portion)
         self._add(new)
         return TorchScores(logits, tuple(wanted), tuple([batch[pick].position + 1 for pick in picks]))
 
-    def _stages(self, order: list[int], batch: list[Node], picks: list[int]) -> Tensor:
-        """Take nodes through what they lack; the first of `batch` are those that stopped, in `order`."""
-        logits, carried = torch.empty(0), None
-        for stage in self._early.stages(order, len(batch) > len(order)):
+    def _taken_on(self, run: Run, wanted: Iterable[int]) -> set[int]:
+        """The nodes that stopped after fewer layers and are to run those of `run`: the wanted ones, and those above and below."""
+        fewer, taken = self._early.fewer(run), set[int]()
+        for number in wanted:
+            while number in fewer and number not in taken:
+                taken.add(number)
+                number = self._nodes[number].parent
+        if taken:
+            for number, node in self._nodes.items():  # parents come before their children
+                if node.parent in taken and number not in fewer:
+                    ran = shown(self._early.stopped[number].ran)
+                    raise ValueError(f"a node below has been through {ran}, which is no part of {shown(run)} to go on from")
+                if node.parent in taken:
+                    taken.add(number)
+        return taken
+
+    def _stages(self, order: list[int], batch: list[Node], picks: list[int], end: int | None) -> tuple[Tensor, Portion]:
+        """Take nodes through what they lack of the first `end` layers (of all if None); the first of `batch` are those that
+        stopped, in `order`. Logits of the picked ones [rows, vocab], and what ran last."""
+        stages = list(self._early.stages(order, len(batch) > len(order), end))
+        carried = None
+        for stage in stages[:-1]:
             stage.enter(carried)
-            part = batch[len(order) - stage.stopped :]
-            logits = self._pass(part, picks if stage.last else [], stage.portion.forward)
-            carried = None if stage.last else stage.portion.leave()
-        return logits
+            self._pass(batch[len(order) - stage.stopped :], [], stage.portion.forward)
+            carried = stage.portion.leave()
+        stages[-1].enter(carried)
+        return self._pass(batch, picks, stages[-1].portion.forward), stages[-1].portion
 
     def _line_up(self, order: list[int]) -> None:
         """Bring nodes into the last slots in use, without holes, in this order (parents before their children)."""
@@ -194,11 +217,11 @@ class TransformersSession(Session):
         self._nodes = {number: node for number, node in nodes.items() if number not in last} | last
         self._compact(0, [])
 
-    def _guarded(self, run: Callable[[], Tensor], nodes: int) -> Tensor:
+    def _guarded(self, run: Callable[[], T], nodes: int) -> T:
         """A pass over some nodes: no gradients, true seconds, and a sentence where the memory does not suffice."""
         with torch.inference_mode():
             try:
-                logits = run()
+                out = run()
                 if self._cuda:
                     # Without this the seconds would be those of launching; whoever reads the scores waits here anyway.
                     torch.cuda.synchronize(self._run.device)
@@ -206,7 +229,7 @@ class TransformersSession(Session):
                 if not out_of_memory(error):
                     raise
                 raise self._no_memory(nodes) from None
-        return logits
+        return out
 
     def _add(self, new: list[Node]) -> None:
         """New nodes whose pass went well are alive from here on."""

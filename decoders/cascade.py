@@ -145,10 +145,14 @@ def grow_chain(
     sampled = not context.sampling.greedy and context.acceptance.rule in ("rejection", "soft")
     line: list[int] = []
     chances: list[float] = []
+    reading = context.session.length < len(context.tokens) - 1  # the first pass may begin with the prompt
     room = proposer.room(context)  # the draft model's own context may be the smaller one
     if copies is not None:
         copies.follow(context.tokens)
         line, chances = copies.after((), min(most, room) - 1, context.eos_ids)
+    copied = bool(line)
+    if not copied:
+        line = proposer.expect(context, (), min(most, room) - 1)
     guesses = proposer.begin(context, 1, line)
     while guesses[0]:
         ended, right = False, 0
@@ -164,8 +168,9 @@ def grow_chain(
             ended = node >= most or token in context.eos_ids or (probability < enough and not agreed)
             if ended or not agreed:
                 break
-        if copies is not None:
+        if copies is not None and (copied or not line) and not reading:
             copies.learn(chances, right, proposer.seconds[-1])
+        reading = False
         if right < len(line):
             proposer.forget(proposer.evaluated - len(line) + right)
         if ended:
@@ -173,6 +178,9 @@ def grow_chain(
         token, parent = tree.tokens[-1], len(tree) - 2
         if copies is not None:
             line, chances = copies.after(tree.tokens[1:], min(most, room) - len(tree), context.eos_ids)
+        copied = bool(line)
+        if not copied:
+            line = proposer.expect(context, tree.tokens[1:], min(most, room) - len(tree))
         guesses = proposer.grow([token, *line], range(parent, parent + 1 + len(line)), 1)
     if isinstance(proposer, FirstLayers):
         tree.alive = proposer.evaluated

@@ -37,6 +37,9 @@ class EarlyExitParams:
     """Settings of early exit."""
 
     layers: int = param(0, "The first N layers draft; 0 compares a quarter, half and three quarters of them", low=0, high=1024)
+    inner: int = param(
+        -1, "Fewer layers that draft for these N in turn; 0 none, -1 compares half of N with none", low=-1, high=1024
+    )
     skip: str = param("", "Instead: what to leave out of the draft, such as 3a,4-6,7m (layer 3's attention, 4 to 6, 7's MLP)")
     tokens: int = param(4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64)
     schedule: str = param("confidence", "How K changes from round to round", choices=SCHEDULES)
@@ -50,6 +53,9 @@ PART = re.compile(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?([am]?)\s*", re.ASCII | 
 
 Cut = int | tuple[int | Block, ...]
 """What a draft runs: the first N layers, or a list of layers and blocks."""
+
+Way = tuple[Cut, int]
+"""A cut, and how many inner layers draft for it (0 for none)."""
 
 
 class Record:
@@ -83,14 +89,13 @@ class Known:
         self.worth = Worth()
 
 
-_known: WeakKeyDictionary[Any, dict[Cut, Known]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Any, dict[Way, Known]] = WeakKeyDictionary()
 
 
 @dataclass(slots=True)
 class Depth:
     """One way to cut the model, in one conversation."""
 
-    layers: Cut
     known: Known
     proposer: Proposer
     copies: Copies
@@ -109,12 +114,13 @@ class EarlyExit(Drafter):
     pays = "With models trained for it (LayerSkip, the built-in one): no second model and no second cache are needed."
     paper = "LayerSkip: Enabling Early Exit Inference and Self-Speculative Decoding, Elhoushi 2024, arXiv:2404.16710"
     needs_layers = True
+    reads_cache = False
     Params = EarlyExitParams
     params: EarlyExitParams
 
     def __init__(self, params: EarlyExitParams | None = None) -> None:
         super().__init__(params)
-        self._depths: dict[Cut, Depth] = {}
+        self._depths: dict[Way, Depth] = {}
         self._depth: Depth | None = None
         self._record = Record()
         """That of this round's depth on this kind of text."""
@@ -136,7 +142,7 @@ class EarlyExit(Drafter):
     def _pick(self, context: Context) -> Depth:
         """The depth of this round: each in turn at first, then the fastest on this kind of text."""
         wanted = self._wanted(context)
-        depths = [self._depths.get(layers) or self._open(layers, context) for layers in wanted]
+        depths = [self._depths.get(way) or self._open(way, context) for way in wanted]
         repeats = False
         if len(depths) > 1 or self.params.cascade:
             self._index.follow(context.tokens)
@@ -150,8 +156,8 @@ class EarlyExit(Drafter):
         self._record = chosen
         return depths[records.index(chosen)]
 
-    def _wanted(self, context: Context) -> Sequence[Cut]:
-        """The cuts to choose from.
+    def _wanted(self, context: Context) -> Sequence[Way]:
+        """The ways to choose from.
 
         Raises:
             UserError: the model has not these layers.
@@ -159,29 +165,40 @@ class EarlyExit(Drafter):
         assert context.model is not None
         count, params = context.model.info.layers, self.params
         if params.skip:
-            return [what_is_left(params.skip, count)]
+            return [(what_is_left(params.skip, count), 0)]
         if params.layers >= count:
             raise UserError(f"early-exit.layers must be below the model's {count} layers, not {params.layers}.")
-        if params.layers:
-            return [params.layers]
+        if params.inner >= (params.layers or count):
+            outer = f"early-exit.layers ({params.layers})" if params.layers else f"the model's {count} layers"
+            raise UserError(f"early-exit.inner ({params.inner}) must be below {outer}.")
         if not context.model.info.capabilities.layers:
-            return [max(1, count // 2)]  # each further one would be a file
+            return [(params.layers or max(1, count // 2), 0)]  # each further one would be a file
         # Half first: what is tried first is also what a short answer gets most of.
-        return list(dict.fromkeys(max(1, count * quarters // 4) for quarters in (2, 1, 3) if count > 1))
+        depths = [params.layers] if params.layers else [max(1, count * quarters // 4) for quarters in (2, 1, 3) if count > 1]
+        ways: list[Way] = [(depths[0], inner) for inner in self._inner(depths[0])]
+        return list(dict.fromkeys([*ways, *((depth, max(0, params.inner)) for depth in depths[1:] if depth > params.inner)]))
 
-    def _open(self, layers: Cut, context: Context) -> Depth:
+    def _inner(self, depth: int) -> Sequence[int]:
+        """How many layers may draft for the first `depth` ones."""
+        inner = self.params.inner
+        if inner >= 0:
+            return [inner] if inner < depth else [0]
+        return [depth // 2, 0] if depth > 1 else [0]
+
+    def _open(self, way: Way, context: Context) -> Depth:
         model = context.model
         assert model is not None
+        layers, inner = way
         proposer: Proposer
         if model.info.capabilities.layers:
-            proposer = FirstLayers(layers)
+            proposer = FirstLayers(layers, inner)
         elif isinstance(layers, int):
             proposer = DraftModel(model.truncated(layers, write=self.params.layers > 0), context.session.context)
         else:
             raise UserError("early-exit.skip works on transformers models only: set layers instead.")
-        known = _known.setdefault(model, {}).setdefault(layers, Known())
+        known = _known.setdefault(model, {}).setdefault(way, Known())
         copies = Copies(self._index, known.worth)
-        depth = self._depths[layers] = Depth(layers, known, proposer, copies, Schedule(self.params.schedule))
+        depth = self._depths[way] = Depth(known, proposer, copies, Schedule(self.params.schedule))
         return depth
 
     def learn(self, verified: Verified) -> None:
@@ -192,6 +209,8 @@ class EarlyExit(Drafter):
         seconds = depth.proposer.seconds if drafted else []
         if drafted:
             depth.proposer.settle([node for node in verified.path if node < depth.proposer.evaluated])
+        if not verified.forward_seconds:  # the round began with the prompt: how long it took tells nothing
+            return
         depth.schedule.learn(drafted, accepted, len(verified.tree), verified.forward_seconds, seconds)
         self._record.learn(accepted + 1, verified.forward_seconds + sum(seconds))
 

@@ -286,7 +286,8 @@ class Generation(Iterator[Step]):
         draft_seconds, early = time.perf_counter() - started, 0.0
         passes = session.forward_seconds - forward
         if tree.alive:
-            early = passes  # the first layers draft
+            read = passes * missing / (missing + tree.alive)  # the first of its passes began with the end of the prompt
+            early, draft_seconds = passes - read, draft_seconds - read
         else:
             draft_seconds -= passes  # recompute reads the whole text again
         forward = session.forward_seconds
@@ -295,12 +296,11 @@ class Generation(Iterator[Step]):
             # `room` bounds the depth; at the very end of the context a broad tree may still have too many nodes.
             tree = Tree.root(self.tokens[-1])
             session.commit(())
-        if tree.alive:
-            scores = session.evaluate(tree.tokens[tree.alive :], tree.parents[tree.alive :], range(len(tree)))
-        elif missing:
-            tail = self.tokens[session.length : -1]
+        if missing or tree.alive:
+            chain = [*self.tokens[session.length : -1], *tree.tokens]
             parents = [*range(ROOT, missing - 1), *(missing + parent for parent in tree.parents)]
-            scores = session.evaluate([*tail, *tree.tokens], parents, range(missing, missing + len(tree)))
+            done = missing + tree.alive if tree.alive else 0
+            scores = session.evaluate(chain[done:], parents[done:], range(missing, len(chain)))
         else:
             scores = session.evaluate(tree.tokens, tree.parents)
         histories = self._histories(tree) if self.sampling.uses_history else None

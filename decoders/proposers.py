@@ -16,6 +16,9 @@ from .base import Context
 Guesses = list[tuple[int, float]]
 """(token id, probability), the best first; where a draft model samples, in the order of drawing."""
 
+SURE, INNER = 0.5, 6
+"""Inner layers draft on while they are this sure, and at most so many tokens ahead."""
+
 BEHIND = 64
 """Tokens that a draft model may lag behind and still catch up within the pass over the pending token."""
 
@@ -33,6 +36,8 @@ class Proposer(ABC):
         self._path: list[list[int]] = []
         self._context: Context | None = None
         self._scores: list[tuple[Scores, int]] = []
+        self._spent = 0.0
+        """Seconds of `expect`, which the next pass has to answer for."""
 
     @property
     def evaluated(self) -> int:
@@ -42,6 +47,14 @@ class Proposer(ABC):
     def room(self, context: Context) -> int:
         """Most nodes that may be alive here in a round, the pending token included."""
         return context.session.context - context.session.length
+
+    def expect(self, context: Context, drafted: Sequence[int], most: int) -> list[int]:
+        """What a quicker drafter of its own, if it has one, expects this draft model to choose behind the tokens drafted so far.
+
+        Returns:
+            at most `most` tokens; the next pass has to be over the last drafted token and these.
+        """
+        return []
 
     def begin(self, context: Context, count: int, line: Sequence[int] = ()) -> list[Guesses]:
         """Evaluate the pending token, and what is taken to follow it.
@@ -115,7 +128,8 @@ class Proposer(ABC):
             histories = [self._history(node) for node in range(first, len(self._path))]
         independent = context.acceptance.rule in ("rejection", "soft")
         guesses = scores.candidates(count, context.sampling, histories, independent=independent)
-        self.seconds.append(time.perf_counter() - started)
+        self.seconds.append(time.perf_counter() - started + self._spent)
+        self._spent = 0.0
         return guesses
 
 
@@ -188,24 +202,78 @@ class FirstLayers(Proposer):
     """The target's first N layers with its own final norm and head. Their keys and values are the target's: the verifying pass
     goes on from layer N.
 
+    With `inner`, fewer layers draft for these in turn, while they are sure: staged speculative decoding (Spector and Re,
+    arXiv:2308.04623) within one model, in which no layer runs twice for a token either.
+
     Args:
         layers: N, or a list of the layers and blocks to run.
+        inner: how many of the first layers draft for these N; 0 for none.
     """
 
-    def __init__(self, layers: Layers) -> None:
+    def __init__(self, layers: Layers, inner: int = 0) -> None:
         super().__init__()
         self.layers = layers
+        self.inner = inner
+        self._before = 0
+        """Tokens of the prompt that this round's first pass took along: the session counts its nodes from them."""
+        self._begun = 0
+        """Nodes that the inner layers have been through and the others have not yet."""
+
+    def expect(self, context: Context, drafted: Sequence[int], most: int) -> list[int]:
+        sampling, session = context.sampling, context.session
+        if not self.inner or sampling.uses_history:
+            return []
+        started = time.perf_counter()
+        independent = context.acceptance.rule in ("rejection", "soft")
+        line: list[int] = []
+        missing: Sequence[int] = ()
+        if not drafted:
+            missing = context.tokens[session.length : -1]
+            self._before, self._path, self._scores = len(missing), [], []
+        token = drafted[-1] if drafted else context.pending
+        first = self._before + len(self._path)
+        while True:
+            parent = first + len(line) - 1
+            if missing:
+                scores = session.evaluate([*missing, token], range(ROOT, len(missing)), (len(missing),), layers=self.inner)
+                missing = ()
+            else:
+                scores = session.evaluate([token], [parent], layers=self.inner)
+            found = scores.candidates(1, sampling, None, independent=independent)[0]
+            if not found or found[0][1] < SURE or len(line) >= min(most, INNER) or found[0][0] in context.eos_ids:
+                break
+            token = found[0][0]
+            line.append(token)
+        self._begun = 1 + len(line)
+        self._spent = time.perf_counter() - started
+        return line
 
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
-        return context.session.evaluate([context.pending, *line], range(ROOT, len(line)), layers=self.layers)
+        if self._begun:
+            return self._finish(context, line)
+        missing = context.tokens[context.session.length : -1]
+        before = self._before = len(missing)
+        tokens = [*missing, context.pending, *line]
+        rows = range(before, len(tokens))
+        return context.session.evaluate(tokens, range(ROOT, len(tokens) - 1), rows, layers=self.layers)
 
     def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
         assert self._context is not None
-        return self._context.session.evaluate(tokens, parents, layers=self.layers)
+        if self._begun:
+            return self._finish(self._context, tokens[1:])
+        before = self._before
+        return self._context.session.evaluate(tokens, [before + parent for parent in parents], layers=self.layers)
+
+    def _finish(self, context: Context, line: Sequence[int]) -> Scores:
+        """Take the inner layers' nodes, a token and `line` behind it, through the others."""
+        assert self._begun == 1 + len(line)
+        first = self._before + len(self._path)
+        self._begun = 0
+        return context.session.evaluate((), (), range(first, first + 1 + len(line)), layers=self.layers)
 
     def _drop(self, first: int) -> None:
         assert self._context is not None
-        self._context.session.drop([first])
+        self._context.session.drop([self._before + first])
 
     def settle(self, path: Sequence[int]) -> None:
         """Nothing to do: the loop commits the target's own nodes."""
