@@ -49,7 +49,7 @@ class Proposer(ABC):
         return context.session.context - context.session.length
 
     def expect(self, context: Context, drafted: Sequence[int], most: int) -> list[int]:
-        """What a quicker drafter of its own, if it has one, expects this draft model to choose behind the tokens drafted so far.
+        """What a quicker drafter of its own, if it has one, expects this draft model to choose behind the tokens so far.
 
         Returns:
             at most `most` tokens; the next pass has to be over the last drafted token and these.
