@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -73,11 +74,10 @@ def gumbel(keys: Sequence[int], ids: Tensor) -> Tensor:
 
 def _argmax(logits: Tensor) -> Tensor:
     """Index of the highest value of each row, the lowest index where several tie [rows]."""
-    # Both are documented to give the first; on a CPU `max` takes a third of the time.
-    if logits.device.type == "cpu":
-        return logits.max(-1).indices
-    if logits.device.type == "cuda":
-        return logits.argmax(-1)
+    if logits.device.type == "cpu" and logits.dtype == torch.float32:
+        return torch.from_numpy(logits.numpy().argmax(-1))  # the first as well, in a fifth of the time or less
+    if logits.device.type in ("cpu", "cuda"):
+        return logits.argmax(-1)  # documented to give the first
     return _lowest_argmax(logits)
 
 
@@ -310,10 +310,12 @@ def candidates(
         row = penalize(_working_copy(logits), sampling.repetition_penalty, histories)
     count = min(count, row.shape[-1])
     if sampling.greedy and count == 1:
-        best = _argmax(row)
+        best = _argmax(row).tolist()
+        if row.device.type == "cpu":  # one row after the other stays in the processor's cache
+            rows = row.float().numpy()
+            return [[(token, float(1 / np.exp(one - one[token]).sum()))] for token, one in zip(best, rows, strict=True)]
         logs = row.float()
-        sure = logs.sub(logs.gather(-1, best[:, None])).exp_().sum(-1).reciprocal_()
-        return [[pair] for pair in zip(best.tolist(), sure.tolist(), strict=True)]
+        return [[pair] for pair in zip(best, logs.amax(-1).sub(logs.logsumexp(-1)).exp().tolist(), strict=True)]
     if sampling.greedy:
         values, ids = shortlist(row.float(), count)
         values, order = values.sort(dim=-1, descending=True, stable=True)

@@ -181,7 +181,7 @@ class TransformersSession(Session):
         return TorchScores(logits, tuple(wanted), tuple([batch[pick].position + 1 for pick in picks]))
 
     def _taken_on(self, run: Run, wanted: Iterable[int]) -> set[int]:
-        """The nodes that stopped after fewer layers and are to run those of `run`: the wanted ones, and those above and below."""
+        """The nodes that stopped after fewer layers and are to run those of `run`: the wanted ones, those above and below."""
         fewer, taken = self._early.fewer(run), set[int]()
         for number in wanted:
             while number in fewer and number not in taken:
