@@ -43,7 +43,7 @@ class EarlyExitParams:
     skip: str = param("", "Instead: what to leave out of the draft, such as 3a,4-6,7m (layer 3's attention, 4 to 6, 7's MLP)")
     tokens: int = param(4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64)
     schedule: str = param("confidence", "How K changes from round to round", choices=SCHEDULES)
-    most: int = param(16, "Largest K of the other schedules", low=1, high=64)
+    most: int = param(32, "Largest K of the other schedules", low=1, high=64)
     threshold: float = param(0.6, "confidence: stop after a token less probable than this", low=0, high=1)
     cascade: bool = param(True, "Prompt lookup drafts for these layers: what is copied takes them one pass, not one a token")
 
