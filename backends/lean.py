@@ -150,7 +150,18 @@ class LeanLayer:
         """The layer with one block of its two."""
         return self.attend if kind == "attention" else self.feed
 
-    def attend(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
+    def only(self, kept: Tensor, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
+        """The layer's output for some of the nodes [1, rows, hidden width]; K and V are those of all.
+
+        Args:
+            kept: indices of these nodes [rows].
+            hidden, cos, sin, mask, cache: as `attend` takes them.
+        """
+        return (
+            self.feed(self.attend(hidden, cos, sin, mask, cache, kept)) if len(kept) else self._noted(hidden, cos, sin, cache)
+        )
+
+    def attend(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any, kept: Tensor | None = None) -> Tensor:
         """The hidden states with what the attention block adds.
 
         Args:
@@ -159,8 +170,20 @@ class LeanLayer:
             sin: the same, its first half negated: what `rotate_half` would negate.
             mask: as `tree_attention` takes it, or one by kind of layer.
             cache: takes K and V and gives those in view.
+            kept: indices of the nodes whose states are wanted [rows]; None for all.
         """
         rows = hidden[0]
+        queries, keys, values = self._read(rows, cos, sin, cache)
+        if isinstance(mask, dict):
+            mask = mask[self._kind]
+        if kept is not None:
+            mask = narrowed(mask, kept, len(rows), keys)
+            rows, queries = rows[kept], queries.index_select(2, kept)
+        seen, _ = tree_attention(self._attention, queries, keys, values, mask, scaling=self._scaling)
+        return self._out(seen.view(len(rows), -1)).add_(rows)[None]
+
+    def _read(self, rows: Tensor, cos: Tensor, sin: Tensor, cache: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries of the nodes [1, heads, n, width of a head], and the keys and values in view; the nodes' own are written."""
         n, heads, kv_heads = len(rows), self._heads, self._kv_heads
         both = heads + kv_heads
         states = self._qkv(self._before(rows)).view(1, n, both + kv_heads, self._width)
@@ -172,16 +195,39 @@ class LeanLayer:
         crossed = torch.cat((turned[..., half:], turned[..., :half]), -1)
         turned = (turned * cos).add_(crossed.mul_(sin))
         keys, values = cache.update(turned[:, heads:], states[:, :, both:].transpose(1, 2), self._index)
-        if isinstance(mask, dict):
-            mask = mask[self._kind]
-        seen, _ = tree_attention(self._attention, turned[:, :heads], keys, values, mask, scaling=self._scaling)
-        return self._out(seen.view(n, -1)).add_(rows)[None]
+        return turned[:, :heads], keys, values
+
+    def _noted(self, hidden: Tensor, cos: Tensor, sin: Tensor, cache: Any) -> Tensor:
+        """No state at all is wanted, only K and V."""
+        self._read(hidden[0], cos, sin, cache)
+        return hidden[:, :0]
 
     def feed(self, hidden: Tensor, *_: Any) -> Tensor:
         """The hidden states with what the MLP block adds."""
         rows = hidden[0]
         gate, up = self._gate_up(self._after(rows)).chunk(2, -1)
         return self._down(self._activation(gate).mul_(up)).add_(rows)[None]
+
+
+def narrowed(mask: Tensor | None, kept: Tensor, n: int, keys: Tensor) -> Tensor | None:
+    """The mask of some of a pass's nodes.
+
+    Args:
+        mask: of all: [1, 1, n, m], or [1, 1, heads per group × n, m]; None for a causal chain on an empty cache.
+        kept: indices of some nodes [rows].
+        n: how many nodes there are.
+        keys: for the type and the number of slots [1, K/V heads, m, width].
+
+    Returns:
+        The same for these nodes alone; None for one that sees everything.
+    """
+    if mask is None:
+        if len(kept) == 1 and int(kept) == n - 1:
+            return None
+        later = torch.arange(n, device=kept.device) > kept[:, None]
+        return torch.zeros((1, 1, len(kept), n), dtype=keys.dtype, device=keys.device).masked_fill_(later, float("-inf"))
+    m = mask.shape[3]
+    return mask.view(1, -1, n, m).index_select(2, kept).view(1, 1, -1, m)
 
 
 class LeanModel(nn.Module):
@@ -221,12 +267,18 @@ class LeanModel(nn.Module):
         embed, normed, head = self._parts
         hidden = embed(input_ids)
         cos, sin = self._rotations(hidden, position_ids, past_key_values.capacity)
-        for layer in self.layers:
+        *layers, last = self.layers
+        for layer in layers:
             hidden = layer(hidden, cos, sin, attention_mask, past_key_values)
-        rows = normed(hidden[0])
-        if logits_to_keep is not None:
-            rows = rows[logits_to_keep]
-        return Output(head(rows)[None])
+        if logits_to_keep is not None and 2 * len(logits_to_keep) <= hidden.shape[1] and isinstance(last, LeanLayer):
+            # Of a prompt nothing but the keys and values is wanted of the last layer.
+            hidden = last.only(logits_to_keep, hidden, cos, sin, attention_mask, past_key_values)
+            rows = hidden[0]
+        else:
+            rows = last(hidden, cos, sin, attention_mask, past_key_values)[0]
+            if logits_to_keep is not None:
+                rows = rows[logits_to_keep]
+        return Output(head(normed(rows))[None])
 
 
 def lean(module: Any) -> LeanModel | None:

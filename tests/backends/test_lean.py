@@ -52,6 +52,38 @@ def test_chains_trees_and_early_passes_have_the_models_own_logits(kind: str) -> 
     torch.testing.assert_close(found.logits, wanted.logits, rtol=0, atol=2e-5)
 
 
+@pytest.mark.parametrize("kind", FAMILY)
+def test_the_last_layer_runs_for_the_wanted_nodes_only_and_keeps_what_the_others_leave(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick, own = pair(tiny_model(kind))
+    wide: list[int] = []
+    feed = type(quick._run.lean.layers[-1]).feed  # type: ignore[union-attr, index]
+
+    def counted(layer: Any, hidden: torch.Tensor, *rest: Any) -> torch.Tensor:
+        if layer is quick._run.lean.layers[-1]:  # type: ignore[union-attr, index]
+            wide.append(hidden.shape[1])
+        out: torch.Tensor = feed(layer, hidden, *rest)
+        return out
+
+    monkeypatch.setattr(type(quick._run.lean.layers[-1]), "feed", counted)  # type: ignore[union-attr, index]
+    for start in (0, 60):  # a chain that needs no mask, and one behind a text
+        for rows in ((11,), (3,), (2, 11, 0), ()):
+            for session in (quick, own):
+                session.rewind(start)
+            found, wanted = (session.evaluate(range(50, 62), range(ROOT, 11), rows) for session in (quick, own))
+            torch.testing.assert_close(found.logits, wanted.logits, rtol=0, atol=2e-5)
+            for session in (quick, own):
+                session.commit(range(12))
+            after = [session.evaluate([7, 8, 9, 10], [ROOT, 0, 0, 2], (3, 2)).logits for session in (quick, own)]
+            torch.testing.assert_close(after[0], after[1], rtol=0, atol=2e-5)
+        for session in (quick, own):
+            session.rewind(0)
+            session.prefill(range(40, 100))
+    assert max(wide) < 12
+    assert {1, 2, 3} <= set(wide)
+
+
 def test_on_the_built_in_model_they_are_the_same_bits() -> None:
     quick, own = pair(load_model("builtin", LoadOptions(device="cpu", dtype="float32", backend="transformers")))
     for tokens, parents in (([5], [ROOT]), ([7, 8, 9, 10], [0, 1, 1, 3])):
