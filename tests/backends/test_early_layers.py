@@ -199,8 +199,14 @@ def test_no_layer_runs_twice_for_a_node(kind: str, monkeypatch: pytest.MonkeyPat
     session.evaluate([8, 9], (ROOT, 3), layers=2)
     assert passes == [(0, 2), (1, 2)]
     passes.clear()
+    session.evaluate([3], (1,), layers=2)
+    assert passes == [(0, 1), (1, 3)], "the nodes above it go on to the second layer, their sibling does not"
+    passes.clear()
+    session.evaluate((), (), (2,), layers=2)
+    assert passes == [(1, 1)], "a node that is named goes on as well"
+    passes.clear()
     session.evaluate([4], (4,))
-    assert passes == [(0, 1), (1, 4), (2, 6)]
+    assert passes == [(0, 1), (1, 1), (2, 7)]
     passes.clear()
     assert session.evaluate((), ()).nodes == ()
     assert passes == []

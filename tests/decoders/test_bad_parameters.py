@@ -88,7 +88,7 @@ def test_every_value_works_or_says_why_not(name: str, setting: str, value: Any) 
     low, high, choices = about.get("low"), about.get("high"), about.get("choices")
     inside = value in choices if choices else low is not None and low <= value <= (value if high is None else high)
     # What a range cannot say: there are fewer layers than the setting may name.
-    assert not inside or (name, setting) == ("early-exit", "layers"), refused
+    assert not inside or (name, setting) in (("early-exit", "layers"), ("early-exit", "inner")), refused
 
 
 @pytest.mark.parametrize(("method", "f"), every_field())
@@ -111,7 +111,7 @@ def test_values_of_another_type_are_refused(method: type[Drafter], f: Any) -> No
 def test_all_settings_at_one_end_of_their_ranges(name: str, end: str) -> None:
     settings = {f.name: f.metadata[end] for f in fields(methods()[name].Params) if f.metadata.get(end) is not None}
     if name == "early-exit":
-        settings["layers"] = min(settings["layers"], 2)
+        settings["layers"], settings["inner"] = min(settings["layers"], 2), min(settings["inner"], 1)
     found = answer(name, settings)
     if methods()[name].label == "identical":
         assert found == plain()
@@ -133,6 +133,10 @@ SAID: list[tuple[str, dict[str, Any], str | None]] = [
     ("lookup", {"variant": "reference", "max_ngram": 8}, None),
     ("early-exit", {"layers": 3}, "below the model's 3 layers"),
     ("early-exit", {"layers": 1000}, "below the model's 3 layers"),
+    ("early-exit", {"inner": 3}, "below the model's 3 layers"),
+    ("early-exit", {"layers": 1, "inner": 1}, r"below early-exit.layers \(1\)"),
+    ("early-exit", {"inner": 1}, None),
+    ("early-exit", {"layers": 2, "inner": 1}, None),
     ("early-exit", {"skip": "0,1,2"}, "skip"),
     ("early-exit", {"skip": "7"}, "skip"),
     ("early-exit", {"skip": "0-1"}, None),

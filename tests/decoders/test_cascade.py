@@ -79,6 +79,21 @@ def test_a_copy_is_drafted_in_fewer_passes(builtin_model: Model, draft_model: Mo
     assert fewer < passes / (2 if way else 3)
 
 
+@pytest.mark.parametrize("way", range(len(WAYS)))
+def test_inner_layers_change_nothing_about_a_draft(builtin_model: Model, way: int) -> None:
+    for prompt in (COPY, STORY):
+        alone, passes = chains(builtin_model, lambda: FirstLayers(4), prompt, None, **WAYS[way])
+        staged, fewer = chains(builtin_model, lambda: FirstLayers(4, inner=2), prompt, None, **WAYS[way])
+        assert staged == alone
+        # Under a repetition penalty they do not draft.
+        assert fewer == passes if WAYS[way].get("sampling", Sampling()).uses_history else fewer < passes
+        both, least = chains(
+            builtin_model, lambda: FirstLayers(4, inner=2), prompt, Copies(ContextModel(), Worth()), **WAYS[way]
+        )
+        assert both == alone
+        assert least <= passes
+
+
 @needs_llama
 def test_on_llama_cpp_too() -> None:
     options = LoadOptions(backend="llama.cpp", device="cpu", threads=1)

@@ -51,6 +51,8 @@ FLOORS: list[tuple[str, dict[str, Any], float]] = [
     ("early-exit", {}, 1.4),
     ("early-exit", {"layers": 4}, 1.4),
     ("early-exit", {"layers": 4, "schedule": "cost"}, 1.4),
+    ("early-exit", {"layers": 4, "inner": 2}, 1.4),
+    ("early-exit", {"layers": 6, "inner": 4, "cascade": False}, 1.4),
     ("tree", {}, 1.5),
     ("tree", {"expansion": "1,1,3,1,1,1,1,1"}, 1.5),
     ("tree", {"merge": "lookup,recycle"}, 1.5),
@@ -94,22 +96,56 @@ def test_the_first_layers_of_a_token_run_once(builtin_model: Model) -> None:
     assert all(step.draft_seconds > 0 for step in steps if len(step.tree) > 1)
 
 
+@pytest.mark.parametrize("inner", [0, 2])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_the_prompt_rides_along_with_the_first_draft(builtin_model: Model, inner: int, temperature: float) -> None:
+    settings, sampling = {"layers": 4, "inner": inner}, Sampling(temperature=temperature, seed=2)
+    for text in (COPY, "Tell me a story about a dog."):
+        ids = encode_prompt(builtin_model, text)
+        generation, steps = run(builtin_model, None, ids, "early-exit", settings, sampling=sampling)
+        assert generation.answer == plain(builtin_model, ids, sampling=sampling)
+        assert [step.prefilled for step in steps] == [len(ids) - 1] + [0] * (len(steps) - 1)
+        assert generation.prefilled == 0, "no pass was over the prompt alone"
+        assert steps[0].drafted > 0
+        assert steps[0].nodes >= len(steps[0].tree)
+        assert generation.prefill_seconds > 0
+        assert min(step.draft_seconds for step in steps) >= 0
+        assert min(step.forward_seconds for step in steps) > 0
+
+
+def test_inner_layers_spare_the_others_passes(builtin_model: Model) -> None:
+    """The first two layers draft for the first four: these run over several tokens at a time."""
+    passes: dict[int, int] = {}
+    for inner in (0, 2):
+        conversation = Conversation(builtin_model)
+        ids = encode_prompt(builtin_model, "What is speculative decoding?")
+        settings = {"layers": 4, "inner": inner, "cascade": False}
+        generation = conversation.generate(ids, "early-exit", settings=settings, max_tokens=TOKENS)
+        passes[inner] = 0
+        for step in generation:
+            (depth,) = generation.drafter._depths.values()  # type: ignore[attr-defined]
+            passes[inner] += len(depth.proposer.seconds) if len(step.tree) > 1 else 0
+        assert generation.answer == plain(builtin_model, ids)
+        conversation.close()
+    assert passes[2] < 0.7 * passes[0]
+
+
 def test_early_exit_settles_on_one_depth_and_remembers_it(builtin_model: Model) -> None:
     fresh = copy(builtin_model)  # as one that nothing has been measured on
     ids = encode_prompt(fresh, "Tell me a story about a dog.")
 
-    def records(generation: Generation) -> dict[int, int]:
+    def records(generation: Generation) -> dict[tuple[int, int], int]:
         assert sum(1 for _ in generation) > 9
         return {
-            layers: sum(record.rounds for record in depth.known.records.values())
-            for layers, depth in generation.drafter._depths.items()  # type: ignore[attr-defined]
+            way: sum(record.rounds for record in depth.known.records.values())
+            for way, depth in generation.drafter._depths.items()  # type: ignore[attr-defined]
         }
 
     tried = records(Conversation(fresh).generate(ids, "early-exit", max_tokens=2 * TOKENS))
-    assert set(tried) == {2, 4, 6}
+    assert set(tried) == {(4, 2), (4, 0), (2, 0), (6, 0)}
     assert min(tried.values()) >= 3
     again = records(Conversation(fresh).generate(ids, "early-exit", max_tokens=2 * TOKENS))
-    grown = sorted(again[layers] - rounds for layers, rounds in tried.items())
+    grown = sorted(again[way] - rounds for way, rounds in tried.items())
     assert grown[-1] > 9
     assert grown[0] <= 3, "the next conversation need not try them all again"
 
@@ -189,6 +225,8 @@ def test_at_the_end_of_the_draft_models_context_it_decodes_plainly(builtin_model
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("early-exit", {"layers": 8}, "below the model's 8 layers"),
+    ("early-exit", {"layers": 4, "inner": 4}, r"inner \(4\) must be below early-exit.layers \(4\)"),
+    ("early-exit", {"inner": 8}, r"inner \(8\) must be below the model's 8 layers"),
     ("early-exit", {"skip": "2-9"}, "names layers of 0 to 7"),
     ("early-exit", {"skip": "middle"}, "list of layers"),
     ("tree", {"expansion": "1,0,2"}, "numbers from 1 to 64"),
