@@ -193,14 +193,14 @@ def test_no_layer_runs_twice_for_a_node(kind: str, monkeypatch: pytest.MonkeyPat
         return update(cache, keys, values, layer, *args, **kwargs)
 
     monkeypatch.setattr(type(session._cache), "update", counted)
-    session.evaluate([5, 6, 7], (ROOT, 0, 0), layers=1)
+    session.evaluate([5, 6, 7], (ROOT, 0, ROOT), layers=1)
     assert passes == [(0, 3)]
     passes.clear()
     session.evaluate([8, 9], (ROOT, 3), layers=2)
     assert passes == [(0, 2), (1, 2)]
     passes.clear()
     session.evaluate([3], (1,), layers=2)
-    assert passes == [(0, 1), (1, 3)], "the nodes above it go on to the second layer, their sibling does not"
+    assert passes == [(0, 1), (1, 3)], "the nodes above it go on to the second layer, another branch does not"
     passes.clear()
     session.evaluate((), (), (2,), layers=2)
     assert passes == [(1, 1)], "a node that is named goes on as well"

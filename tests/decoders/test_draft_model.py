@@ -89,7 +89,7 @@ def test_a_tree_yields_no_less_than_its_chain(builtin_model: Model, draft_model:
 
 
 def test_the_first_layers_of_a_token_run_once(builtin_model: Model) -> None:
-    settings = {"layers": 4, "tokens": 3, "schedule": "constant", "cascade": False}
+    settings = {"layers": 4, "inner": 0, "tokens": 3, "schedule": "constant", "cascade": False}
     _, steps = run(builtin_model, None, COPY, "early-exit", settings)
     assert all(step.nodes == len(step.tree) for step in steps), "no node is counted, or evaluated, twice"
     assert any(step.tree.alive == 3 for step in steps)
@@ -127,7 +127,7 @@ def test_inner_layers_spare_the_others_passes(builtin_model: Model) -> None:
             passes[inner] += len(depth.proposer.seconds) if len(step.tree) > 1 else 0
         assert generation.answer == plain(builtin_model, ids)
         conversation.close()
-    assert passes[2] < 0.7 * passes[0]
+    assert passes[2] < 0.85 * passes[0]
 
 
 def test_early_exit_settles_on_one_depth_and_remembers_it(builtin_model: Model) -> None:
