@@ -294,6 +294,7 @@ class Auto(Drafter):
         """Take in a rival's round; at the end of a trial it rests, unless it leads."""
         rival, drafted, accepted = known.rivals[name], len(verified.tree) - 1, len(verified.path) - 1
         rival.learn(drafted, accepted, verified.draft_seconds, verified.forward_seconds, self._unread, self._cold)
+        rival.unit = known.costs.seconds(1)
         if drafted:
             known.luck.learn(drafted, accepted)
         if not self._trial:

@@ -11,11 +11,11 @@ from .base import Context
 from .calibration import Calibration
 from .costs import PassCosts, Recent
 
-FIRST_TRIAL = 10
+FIRST_TRIAL = 16
 """Rounds that a rival gets when it is first tried, after the one that pays for reading the text: how many of a few drafts are
 right is luck."""
 
-DOUBT = 0.4
+DOUBT = 0.6
 """A rival's speed after n rounds is uncertain by this share, divided by the root of n: the luck of a few drafts. One that loses
 by more need not finish its trial."""
 
@@ -73,6 +73,9 @@ drafted too: this has only to remember which drafts were chosen too boldly."""
 OTHERS = 4.0
 """Rounds for which what all rivals have seen of the text counts in the estimate of one of them."""
 
+MOOD = 2.0
+"""How much quicker or slower the machine may have become since a rival's last round, to go by one-node passes."""
+
 LATEST = 9
 """Drafts of a rival whose median tells what they take."""
 
@@ -114,6 +117,9 @@ class Rival:
     rest: int = REST
     wakes: int = WARM_UP
     """The step at which its next trial begins."""
+    unit: float = 0.0
+    """Seconds of a one-node pass of the target when its last round was: what it takes is known in relation to them, for a
+    machine that is busy, or hot, is slower at everything."""
     lost: float = 0.0
     """Seconds by which the rounds of this trial took longer than their tokens would have without it."""
 
@@ -279,7 +285,10 @@ class Experience:
         drafted = (own.drafted + OTHERS * every.drafted / every.rounds) / rounds
         accepted = (own.accepted + OTHERS * every.accepted / every.rounds) / rounds
         passes = rival.passes if rival.passes.known else self.costs
-        return (1 + accepted) / (drafted * rival.each + passes.seconds(1 + round(drafted)))
+        seconds = drafted * rival.each + passes.seconds(1 + round(drafted))
+        if rival.unit:
+            seconds *= min(MOOD, max(1 / MOOD, self.costs.seconds(1) / rival.unit))
+        return (1 + accepted) / seconds
 
 
 _known: WeakKeyDictionary[Any, dict[int, Experience]] = WeakKeyDictionary()
