@@ -1,10 +1,12 @@
 """The Llama family's forward pass without what a general library needs around it.
 
-On small models a pass is mostly Python and the launching of small kernels: of a one-node pass over the built-in model (8 layers
-of 256, one CPU core) more than a fifth. Here Q, K and V are one matrix product, gate and up projection another, and the layers
-are called directly. The weights, norms, rotations and the arithmetic are the model's own; on the CPU in float32 the logits are
+On small models a pass is mostly Python and the launching of small kernels: of a one-node pass over the built-in model (8
+layers of 256, one CPU core) more than a third. Here Q, K and V are one matrix product, gate and up projection another, nodes
+are rows of plain matrices, rotations come from a table, the last layer runs for the nodes that are asked for, and the layers
+are called directly. The weights and the arithmetic are the model's own; on the CPU in float32 the built-in model's logits are
 the same bits. Like every other assumption about a model this is proven at load, on the same tree (see `proof.py`); a model
-that fails, or that is built of anything but plain linear layers (quantized, spread over devices, adapted), keeps its own pass.
+that fails, or that is built of anything but plain linear layers (quantized, spread over devices, adapted), keeps its own
+pass.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ def product(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
 
 
 def norm(module: Any) -> Any:
-    """A root-mean-square norm in fewer calls, where that gives the same bits: on the CPU in float32."""
+    """A root-mean-square norm in fewer calls, on the CPU in float32: the same bits where the width is a power of two."""
     if module is None or module.weight.device.type != "cpu" or module.weight.dtype != torch.float32:
         return module
     weight = module.weight.detach()
