@@ -313,7 +313,8 @@ def candidates(
         best = _argmax(row).tolist()
         if row.device.type == "cpu":  # one row after the other stays in the processor's cache
             rows = row.float().numpy()
-            return [[(token, float(1 / np.exp(one - one[token]).sum()))] for token, one in zip(best, rows, strict=True)]
+            with np.errstate(invalid="ignore"):  # an infinite logit's probability is no number
+                return [[(token, float(1 / np.exp(one - one[token]).sum()))] for token, one in zip(best, rows, strict=True)]
         logs = row.float()
         return [[pair] for pair in zip(best, logs.amax(-1).sub(logs.logsumexp(-1)).exp().tolist(), strict=True)]
     if sampling.greedy:

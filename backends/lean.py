@@ -103,9 +103,10 @@ class Rotations:
         """
         if not self._fixed:
             return self._made(hidden, positions)
-        if self._table is None or len(self._table[0]) < most:
-            self._table = self._made(hidden, torch.arange(most, device=positions.device)[None])
-        cos, sin = self._table
+        table = self._table
+        if table is None or len(table[0]) < most:
+            table = self._table = self._made(hidden, torch.arange(most, device=positions.device)[None])
+        cos, sin = table
         return cos.index_select(0, positions[0]), sin.index_select(0, positions[0])
 
     def _made(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:

@@ -293,8 +293,8 @@ class Auto(Drafter):
     def _judge(self, known: Experience, name: str, verified: Verified) -> None:
         """Take in a rival's round; at the end of a trial it rests, unless it leads."""
         rival, drafted, accepted = known.rivals[name], len(verified.tree) - 1, len(verified.path) - 1
-        rival.learn(drafted, accepted, verified.draft_seconds, verified.forward_seconds, self._unread, self._cold)
-        rival.unit = known.costs.seconds(1)
+        spent, forward, unit = verified.draft_seconds, verified.forward_seconds, known.costs.seconds(1)
+        rival.learn(drafted, accepted, spent, forward, self._unread, self._cold, unit)
         if drafted:
             known.luck.learn(drafted, accepted)
         if not self._trial:

@@ -176,6 +176,7 @@ def grow_chain(
         if ended:
             break
         token, parent = tree.tokens[-1], len(tree) - 2
+        line, chances = [], []
         if copies is not None:
             line, chances = copies.after(tree.tokens[1:], min(most, room) - len(tree), context.eos_ids)
         copied = bool(line)

@@ -26,7 +26,7 @@ TRIALS = 3
 """Rounds that each depth gets before the fastest is taken."""
 
 AGAIN = 64
-"""Rounds after which the depths are compared anew: the text may have changed."""
+"""Rounds after which a depth that was not the fastest gets another one: the text may have changed."""
 
 REPEATED = 3
 """Length of the match from which the text is taken to repeat itself."""
@@ -63,6 +63,8 @@ class Record:
 
     def __init__(self) -> None:
         self.rounds = 0
+        self.turn = 0
+        """The round, of all ways' rounds, that was its last."""
         self._tokens = 0.0
         self._seconds = 0.0
 
@@ -148,11 +150,15 @@ class EarlyExit(Drafter):
             self._index.follow(context.tokens)
             repeats = self._index.repeats(REPEATED)
         records = [depth.known.records[repeats] for depth in depths]
-        fewest = min(records, key=lambda record: record.rounds)
-        if fewest.rounds < TRIALS or max(record.rounds for record in records) % AGAIN == AGAIN - 1:
+        turn = 1 + max(record.turn for record in records)
+        fewest, oldest = min(records, key=lambda record: record.rounds), min(records, key=lambda record: record.turn)
+        if fewest.rounds < TRIALS:
             chosen = fewest
+        elif turn - oldest.turn > AGAIN:
+            chosen = oldest
         else:
             chosen = max(records, key=lambda record: record.speed)
+        chosen.turn = turn
         self._record = chosen
         return depths[records.index(chosen)]
 
@@ -168,22 +174,28 @@ class EarlyExit(Drafter):
             return [(what_is_left(params.skip, count), 0)]
         if params.layers >= count:
             raise UserError(f"early-exit.layers must be below the model's {count} layers, not {params.layers}.")
-        if params.inner >= (params.layers or count):
-            outer = f"early-exit.layers ({params.layers})" if params.layers else f"the model's {count} layers"
-            raise UserError(f"early-exit.inner ({params.inner}) must be below {outer}.")
         if not context.model.info.capabilities.layers:
             return [(params.layers or max(1, count // 2), 0)]  # each further one would be a file
         # Half first: what is tried first is also what a short answer gets most of.
         depths = [params.layers] if params.layers else [max(1, count * quarters // 4) for quarters in (2, 1, 3) if count > 1]
-        ways: list[Way] = [(depths[0], inner) for inner in self._inner(depths[0])]
-        return list(dict.fromkeys([*ways, *((depth, max(0, params.inner)) for depth in depths[1:] if depth > params.inner)]))
+        ways = [(depth, inner) for i, depth in enumerate(depths) for inner in self._inner(depth, compare=not i)]
+        if not ways:
+            raise UserError(
+                f"early-exit.inner ({params.inner}) must be below the number of layers that draft ({max(depths, default=0)})."
+            )
+        return list(dict.fromkeys(ways))
 
-    def _inner(self, depth: int) -> Sequence[int]:
-        """How many layers may draft for the first `depth` ones."""
+    def _inner(self, depth: int, *, compare: bool) -> Sequence[int]:
+        """How many layers may draft for the first `depth` ones.
+
+        Args:
+            depth: how many draft.
+            compare: also with half as many, if nothing was said.
+        """
         inner = self.params.inner
         if inner >= 0:
-            return [inner] if inner < depth else [0]
-        return [depth // 2, 0] if depth > 1 else [0]
+            return [inner] if inner < depth else []
+        return [depth // 2, 0] if compare and depth > 1 else [0]
 
     def _open(self, way: Way, context: Context) -> Depth:
         model = context.model

@@ -73,9 +73,6 @@ drafted too: this has only to remember which drafts were chosen too boldly."""
 OTHERS = 4.0
 """Rounds for which what all rivals have seen of the text counts in the estimate of one of them."""
 
-MOOD = 2.0
-"""How much quicker or slower the machine may have become since a rival's last round, to go by one-node passes."""
-
 LATEST = 9
 """Drafts of a rival whose median tells what they take."""
 
@@ -102,12 +99,13 @@ class Rival:
 
     luck: Luck = field(default_factory=Luck)
     drafts: Recent = field(default_factory=lambda: Recent(LATEST))
-    """Seconds of a draft for each of its tokens."""
+    """What a draft takes for each of its tokens, in one-node passes of the target at that time: a machine that is busy, or hot,
+    is slower at everything."""
     rounds: int = 0
     """How many rounds that is of."""
     passes: PassCosts = field(default_factory=PassCosts)
-    """Of its verifying passes: early exit's have half of the layers done, and others' begin with caches that the draft model's
-    weights have been through."""
+    """Of its verifying passes, in the same unit: early exit's have half of the layers done, and others' begin with caches that
+    the draft model's weights have been through."""
     reading: float = 0.0
     """Seconds for each token of the text that it has yet to read before it can draft, a running mean."""
     first: tuple[int, float, int] | None = None
@@ -117,18 +115,17 @@ class Rival:
     rest: int = REST
     wakes: int = WARM_UP
     """The step at which its next trial begins."""
-    unit: float = 0.0
-    """Seconds of a one-node pass of the target when its last round was: what it takes is known in relation to them, for a
-    machine that is busy, or hot, is slower at everything."""
     lost: float = 0.0
     """Seconds by which the rounds of this trial took longer than their tokens would have without it."""
 
     @property
     def each(self) -> float:
-        """Seconds of a draft for each of its tokens; 0 before it is known."""
+        """What a draft takes for each of its tokens, in one-node passes; 0 before it is known."""
         return self.drafts.median
 
-    def learn(self, drafted: int, accepted: int, seconds: float, forward: float, unread: int, cold: bool) -> None:
+    def learn(
+        self, drafted: int, accepted: int, seconds: float, forward: float, unread: int, cold: bool, unit: float = 1.0
+    ) -> None:
         """Take in a round.
 
         Args:
@@ -138,6 +135,7 @@ class Rival:
             forward: of the verifying pass; 0 if it read the prompt as well.
             unread: tokens that the round had to read first.
             cold: the step before was none of its own: caches and memory hold other weights, and that passes.
+            unit: seconds of a one-node pass of the target, as far as is known now.
         """
         if drafted < 1:
             return
@@ -148,12 +146,12 @@ class Rival:
             if not cold and not self.rounds:  # what a cold round told was better than nothing
                 self.drafts = Recent(LATEST)
                 self.passes.reset()
-            self.drafts.learn(seconds / drafted)
-            self.passes.learn(1 + drafted, forward)
+            self.drafts.learn(seconds / drafted / unit)
+            self.passes.learn(1 + drafted, forward / unit)
             self.rounds += not cold
         if self.first is not None and self.each:
             drafted, seconds, unread = self.first
-            reading = max(0.0, seconds - drafted * self.each) / unread
+            reading = max(0.0, seconds - drafted * self.each * unit) / unread
             self.reading = self.reading + (reading - self.reading) / 4 if self.reading else reading
             self.first = None
 
@@ -284,11 +282,9 @@ class Experience:
         rounds = own.rounds + OTHERS
         drafted = (own.drafted + OTHERS * every.drafted / every.rounds) / rounds
         accepted = (own.accepted + OTHERS * every.accepted / every.rounds) / rounds
-        passes = rival.passes if rival.passes.known else self.costs
-        seconds = drafted * rival.each + passes.seconds(1 + round(drafted))
-        if rival.unit:
-            seconds *= min(MOOD, max(1 / MOOD, self.costs.seconds(1) / rival.unit))
-        return (1 + accepted) / seconds
+        nodes, unit = 1 + round(drafted), self.costs.seconds(1)
+        verifying = rival.passes.seconds(nodes) * unit if rival.passes.known else self.costs.seconds(nodes)
+        return (1 + accepted) / (drafted * rival.each * unit + verifying)
 
 
 _known: WeakKeyDictionary[Any, dict[int, Experience]] = WeakKeyDictionary()

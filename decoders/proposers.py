@@ -228,8 +228,9 @@ class FirstLayers(Proposer):
         line: list[int] = []
         missing: Sequence[int] = ()
         if not drafted:
+            self._reset(context)
             missing = context.tokens[session.length : -1]
-            self._before, self._path, self._scores = len(missing), [], []
+            self._before = len(missing)
         token = drafted[-1] if drafted else context.pending
         first = self._before + len(self._path)
         while True:
@@ -240,7 +241,7 @@ class FirstLayers(Proposer):
             else:
                 scores = session.evaluate([token], [parent], layers=self.inner)
             found = scores.candidates(1, sampling, None, independent=independent)[0]
-            if not found or found[0][1] < SURE or len(line) >= min(most, INNER) or found[0][0] in context.eos_ids:
+            if not found or not found[0][1] >= SURE or len(line) >= min(most, INNER) or found[0][0] in context.eos_ids:
                 break
             token = found[0][0]
             line.append(token)
@@ -251,6 +252,7 @@ class FirstLayers(Proposer):
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
         if self._begun:
             return self._finish(context, line)
+        self._reset(context)
         missing = context.tokens[context.session.length : -1]
         before = self._before = len(missing)
         tokens = [*missing, context.pending, *line]
@@ -263,6 +265,11 @@ class FirstLayers(Proposer):
             return self._finish(self._context, tokens[1:])
         before = self._before
         return self._context.session.evaluate(tokens, [before + parent for parent in parents], layers=self.layers)
+
+    def _reset(self, context: Context) -> None:
+        """Begin a round: nothing of one that an error ended may be left."""
+        context.session.commit(())
+        self._before, self._begun, self._spent, self._path, self._scores = 0, 0, 0.0, [], []
 
     def _finish(self, context: Context, line: Sequence[int]) -> Scores:
         """Take the inner layers' nodes, a token and `line` behind it, through the others."""

@@ -144,6 +144,28 @@ def test_of_two_rivals_the_quicker_leads_though_the_other_met_easier_text() -> N
     assert known.speed("draft") > known.speed("early-exit") > 0
 
 
+def test_a_machine_that_recovers_takes_its_rivals_along() -> None:
+    """What was measured while everything took twice as long is no reason to give a rival up."""
+    known = Experience()
+    rival = known.rivals["draft"] = Rival()
+
+    def rounds(count: int, slowness: float) -> None:
+        for _ in range(count):
+            for nodes in (1, 5):
+                known.costs.learn(nodes, slowness * (1.0 + 0.1 * nodes))
+            rival.learn(4, 3, slowness * 4 * 0.2, slowness * 1.5, 0, cold=False, unit=known.costs.seconds(1))
+            known.luck.learn(4, 3)
+
+    rounds(12, 2.0)
+    busy = known.speed("draft")
+    for _ in range(20):
+        known.costs.learn(1, 1.1)
+    assert known.speed("draft") == pytest.approx(2 * busy, rel=0.1)
+    rounds(1, 1.0)
+    assert known.speed("draft") == pytest.approx(2 * busy, rel=0.1)
+    assert not known.loses("draft")
+
+
 def test_what_reading_takes_is_told_apart_from_what_drafting_takes() -> None:
     rival = Rival()
     rival.learn(10, 10, 10 * 1.0 + 100 * 0.05, 4.0, 100, cold=True)

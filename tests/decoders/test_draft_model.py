@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import chisquare
 
 from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
+from specchat.backends.transformers_session import TransformersSession
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.base import Acceptance
 from specchat.decoders.loop import Step
@@ -111,6 +115,68 @@ def test_the_prompt_rides_along_with_the_first_draft(builtin_model: Model, inner
         assert generation.prefill_seconds > 0
         assert min(step.draft_seconds for step in steps) >= 0
         assert min(step.forward_seconds for step in steps) > 0
+
+
+def test_every_depth_gets_its_turn_again_and_the_fastest_most_of_them(builtin_model: Model) -> None:
+    fresh = copy(builtin_model)
+    conversation = Conversation(fresh)
+    generation = conversation.generate(encode_prompt(fresh, COPY), "early-exit", max_tokens=20)
+    assert list(generation)
+    drafter: Any = generation.drafter
+    context = generation._context()
+    taken: Counter[Any] = Counter()
+    for _ in range(400):
+        depth = drafter._pick(context)
+        way = next(way for way, found in drafter._depths.items() if found is depth)
+        taken[way] += 1
+        drafter._record.learn(4, 1.0 if way == (2, 0) else 2.0)
+    assert taken.most_common(1)[0][0] == (2, 0)
+    others = [count for way, count in taken.items() if way != (2, 0)]
+    assert len(others) == 3
+    assert min(others) >= 4
+    assert max(others) <= 10
+
+
+def test_inner_layers_draft_anew_behind_every_pass_up_to_the_end_of_the_context() -> None:
+    """With nothing to copy from, too: what is foreseen is what the inner layers said this time, and it fits."""
+    model: Any = tiny_model("qwen3")
+    rng = random.Random(5)
+    for number in range(60):
+        ids = [rng.randrange(4, 250) for _ in range(rng.choice((200, 235, 244)))]
+        settings = {"layers": 2, "inner": 1, "cascade": bool(number % 2), "threshold": 0.0}
+        generation, steps = run(model, None, ids, "early-exit", settings, max_tokens=24)
+        assert generation.answer == plain(model, ids, max_tokens=24)
+        assert all(len(step.tree) <= 33 for step in steps)
+
+
+def test_an_error_in_the_middle_of_a_draft_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    model: Any = tiny_model("llama")
+    ids = list(range(20, 60))
+    wanted = plain(model, ids, max_tokens=30)
+    session_pass = TransformersSession._pass
+    for fails_at in range(2, 12):
+        left = [fails_at]
+
+        def counted(session: Any, *args: Any, left: list[int] = left, **more: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0:
+                raise torch.OutOfMemoryError
+            return session_pass(session, *args, **more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(TransformersSession, "_pass", counted)
+            conversation = Conversation(model)
+            settings = {"layers": 2, "inner": 1, "threshold": 0.0}
+            generation = conversation.generate(ids, "early-exit", settings=settings, max_tokens=30)
+            failures = 0
+            while generation.finish_reason is None:
+                try:
+                    generation.advance()
+                except UserError:
+                    failures += 1
+        assert failures == 1
+        assert generation.answer == wanted
+        conversation.close()
 
 
 def test_inner_layers_spare_the_others_passes(builtin_model: Model) -> None:
@@ -225,8 +291,8 @@ def test_at_the_end_of_the_draft_models_context_it_decodes_plainly(builtin_model
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("early-exit", {"layers": 8}, "below the model's 8 layers"),
-    ("early-exit", {"layers": 4, "inner": 4}, r"inner \(4\) must be below early-exit.layers \(4\)"),
-    ("early-exit", {"inner": 8}, r"inner \(8\) must be below the model's 8 layers"),
+    ("early-exit", {"layers": 4, "inner": 4}, r"inner \(4\) must be below the number of layers that draft \(4\)"),
+    ("early-exit", {"inner": 8}, r"inner \(8\) must be below the number of layers that draft \(6\)"),
     ("early-exit", {"skip": "2-9"}, "names layers of 0 to 7"),
     ("early-exit", {"skip": "middle"}, "list of layers"),
     ("tree", {"expansion": "1,0,2"}, "numbers from 1 to 64"),
