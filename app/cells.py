@@ -30,8 +30,9 @@ _HOSTILE = re.compile(f"[{HOSTILE}]")
 _JOINER, _EMOJI = "\u200d", "\ufe0f"
 _STRAY = re.compile(f"{_JOINER}(?=[\x00-\u05ff\u2000-\u218f\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef])")
 """A zero-width joiner before what nothing joins with: Textual takes both together for no cell at all, terminals do not."""
-_TOWER = re.compile(f"({_JOINER}[\u2190-\u2bff{_EMOJI}\U0001f000-\U0001faff]{{1,3}}){{4,}}")
-"""More joined pictures than there are: Textual takes them for two cells, a terminal that does not join them for many."""
+_TOWER = re.compile(f"({_JOINER}[\u2190-\u2bff{_EMOJI}\U0001f000-\U0001faff][{_EMOJI}\U0001f3fb-\U0001f3ff]{{0,2}}){{4,}}")
+"""More joined pictures than there are: Textual takes them for two cells, a terminal that does not join them for many. A second
+picture behind one, with no joiner between, begins anew."""
 
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 _BREAKS = re.compile("\r\n|[\r\x85\u2028\u2029]")

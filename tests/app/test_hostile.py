@@ -296,6 +296,19 @@ def test_no_more_pictures_are_joined_than_any_terminal_joins() -> None:
     assert sanitise("a\u200db") == "a\\u200db"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\U0001f469\u200d\U0001f469\u200d\U0001f467" * 5,  # families beside each other
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466" * 3,
+        "\U0001f9d1\U0001f3fd\u200d\u2764\ufe0f\u200d\U0001f48b\u200d\U0001f9d1\U0001f3fb" * 3,  # a kiss, in colours
+        "\U0001f3f3\ufe0f\u200d\U0001f308\U0001f3f4\u200d\u2620\ufe0f" * 4,  # flags
+    ],
+)
+def test_pictures_that_are_joined_stay_so_however_many_stand_in_a_row(text: str) -> None:
+    assert sanitise(text) == text
+
+
 def test_towers_of_joiners_and_marks_do_not_take_for_ever() -> None:
     for tower in ("\U0001f468" + "\u200d\U0001f469" * 100_000, "e" + "\u0301" * 300_000, "\u200d" * 300_000):
         block = Block(answer_of(tower[:3000]), 40)
