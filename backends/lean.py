@@ -160,9 +160,10 @@ class LeanLayer:
             kept: indices of these nodes [rows].
             hidden, cos, sin, mask, cache: as `attend` takes them.
         """
-        return (
-            self.feed(self.attend(hidden, cos, sin, mask, cache, kept)) if len(kept) else self._noted(hidden, cos, sin, cache)
-        )
+        if not len(kept):  # no state is wanted, only K and V
+            self._read(hidden[0], cos, sin, cache)
+            return hidden[:, :0]
+        return self.feed(self.attend(hidden, cos, sin, mask, cache, kept))
 
     def attend(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any, kept: Tensor | None = None) -> Tensor:
         """The hidden states with what the attention block adds.
@@ -199,11 +200,6 @@ class LeanLayer:
         turned = (turned * cos).add_(crossed.mul_(sin))
         keys, values = cache.update(turned[:, heads:], states[:, :, both:].transpose(1, 2), self._index)
         return turned[:, :heads], keys, values
-
-    def _noted(self, hidden: Tensor, cos: Tensor, sin: Tensor, cache: Any) -> Tensor:
-        """No state at all is wanted, only K and V."""
-        self._read(hidden[0], cos, sin, cache)
-        return hidden[:, :0]
 
     def feed(self, hidden: Tensor, *_: Any) -> Tensor:
         """The hidden states with what the MLP block adds."""
