@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..backends.base import UserError
+from ..backends.plain_file import read_bytes
 from . import locations
 from .dotted import split
 
@@ -25,7 +26,7 @@ def read_text(path: Path) -> str | None:
         UserError: it cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bytes(path).decode().replace("\r\n", "\n")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError:

@@ -1,0 +1,77 @@
+"""Reading files that others wrote: ordinary files only and never more than a limit, so that neither a pipe, a device nor a file
+without end can hold specchat up."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+MOST_BYTES = 1_000_000
+"""Of a file that people write by hand: settings, themes, presets. The longest theme has 3 kB."""
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """An ordinary file, open for reading.
+
+    Raises:
+        OSError: it is not there, may not be read, or is a pipe, a device or a folder; its `strerror` says which.
+    """
+    try:
+        # Looked at first: opening some devices does something, and opening a pipe lets its writer go on.
+        _refuse(os.stat(path).st_mode)
+        # It may be another file by now, so the opened one is looked at too; without O_NONBLOCK a pipe waits for its writer.
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError:  # a nul in the name
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
+    with os.fdopen(file, "rb") as out:
+        _refuse(os.fstat(file).st_mode)
+        yield out
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """What an ordinary file holds.
+
+    Args:
+        path: the file.
+        most: bytes that are read at most.
+
+    Raises:
+        OSError: as `opened`, or it has more than `most` bytes.
+    """
+    with opened(path) as file:
+        # The size first: a sparse file may have terabytes. Then what was read: files in /proc claim to be empty.
+        if os.fstat(file.fileno()).st_size > most or len(data := file.read(most + 1)) > most:
+            raise OSError(errno.EFBIG, f"it has more than {most / 1e6:g} MB")
+        return data
+
+
+def read_text(path: Path, most: int = MOST_BYTES) -> str:
+    """The same as text; bytes that are not UTF-8 become U+FFFD."""
+    return read_bytes(path, most).decode("utf-8", "replace")
+
+
+def read_json(path: Path, most: int = MOST_BYTES) -> Any:
+    """The same as JSON.
+
+    Raises:
+        OSError: as `read_bytes`.
+        ValueError: it is not JSON, or nested too deep.
+    """
+    try:
+        return json.loads(read_bytes(path, most))
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def _refuse(mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is no ordinary file")

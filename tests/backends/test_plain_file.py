@@ -1,0 +1,58 @@
+"""Files that others wrote: only ordinary ones are read, and never more than a limit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from specchat.backends import plain_file
+
+
+def test_an_ordinary_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a\xffb")
+    assert plain_file.read_bytes(tmp_path / "a", 3) == b"a\xffb"
+    assert plain_file.read_text(tmp_path / "a") == "a\ufffdb"
+
+
+def test_what_is_no_ordinary_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("link")
+    for path, said in (
+        (tmp_path / "fifo", "no ordinary file"),
+        (Path("/dev/zero"), "no ordinary file"),
+        (tmp_path, "Is a directory"),
+        (tmp_path / "link", "Too many levels"),
+        (tmp_path / "none", "No such file"),
+        (Path("a\0b"), "No such file"),
+    ):
+        with pytest.raises(OSError, match=said):
+            plain_file.read_bytes(path)
+
+
+def test_a_pipe_put_there_meanwhile_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("text")
+    os.mkfifo(tmp_path / "fifo")
+    ordinary = os.stat(tmp_path / "file")
+    with monkeypatch.context() as patch:
+        patch.setattr(plain_file.os, "stat", lambda path: ordinary)
+        with pytest.raises(OSError, match="no ordinary file"):
+            plain_file.read_bytes(tmp_path / "fifo")
+
+
+def test_no_more_than_the_limit_is_read(tmp_path: Path) -> None:
+    (tmp_path / "long").write_bytes(b"1234")
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(10**12)
+    for path in (tmp_path / "long", tmp_path / "sparse", Path("/proc/self/maps")):
+        with pytest.raises(OSError, match="more than"):
+            plain_file.read_bytes(path, 3)
+
+
+def test_json_that_is_nested_too_deep_is_no_json(tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "good.json").write_text('{"a": [1]}')
+    with pytest.raises(ValueError, match="deep"):
+        plain_file.read_json(tmp_path / "deep.json")
+    assert plain_file.read_json(tmp_path / "good.json") == {"a": [1]}
