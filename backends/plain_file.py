@@ -8,12 +8,16 @@ import json
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 MOST_BYTES = 1_000_000
 """Of a file that people write by hand: settings, themes, presets. The longest theme has 3 kB."""
+
+databases: set[Path] = set()
+"""Files that SQLite has open in this process. Nothing else may open them: the locks of a file belong to the process, and go as
+soon as it closes any descriptor of that file."""
 
 
 @contextmanager
@@ -21,17 +25,18 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     """An ordinary file, open for reading.
 
     Raises:
-        OSError: it is not there, may not be read, or is a pipe, a device or a folder; its `strerror` says which.
+        OSError: it is not there, may not be read, is a pipe, a device or a folder, or one of `databases`; its `strerror` says
+            which.
     """
     try:
         # Looked at first: opening some devices does something, and opening a pipe lets its writer go on.
-        _refuse(os.stat(path).st_mode)
+        _refuse(os.stat(path))
         # It may be another file by now, so the opened one is looked at too; without O_NONBLOCK a pipe waits for its writer.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except ValueError:  # a nul in the name
         raise OSError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
     with os.fdopen(file, "rb") as out:
-        _refuse(os.fstat(file).st_mode)
+        _refuse(os.fstat(file))
         yield out
 
 
@@ -70,8 +75,19 @@ def read_json(path: Path, most: int = MOST_BYTES) -> Any:
         raise ValueError("it is nested too deep") from None
 
 
-def _refuse(mode: int) -> None:
-    if stat.S_ISDIR(mode):
+def is_database(status: os.stat_result) -> bool:
+    """Whether a file is one of `databases`."""
+    for path in databases:
+        with suppress(OSError):
+            if os.path.samestat(status, os.stat(path)):
+                return True
+    return False
+
+
+def _refuse(status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is no ordinary file")
+    if is_database(status):
+        raise OSError(errno.EBUSY, "specchat keeps its chats in it")

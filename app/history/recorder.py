@@ -162,7 +162,7 @@ class Recorder:
                         self._waiting = {**batch, **self._waiting}
                     if damaged(error):
                         store.close()
-                        store = Store(self._path, broken=True)
+                        store = Store(self._path, broken=store.identity)
                         self._tell(store)
                     elif self._closing:
                         self._say(f"The chat is not saved to its end: {trouble(error, store.path)}", True)
@@ -207,7 +207,7 @@ class Recorder:
         except sqlite3.Error as error:
             if damaged(error):
                 store.close()
-                store = Store(self._path, broken=True)
+                store = Store(self._path, broken=store.identity)
                 self._tell(store)
         return store
 

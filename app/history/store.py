@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from itertools import count
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from time import monotonic, sleep, time
+from typing import TypeAlias
 
+from ...backends import plain_file
 from ...backends.base import UserError
 from ..locations import data_folder
 from .schema import MIGRATIONS, TABLES, VERSION
@@ -26,6 +31,12 @@ KEPT_SECONDS = 30 * 24 * 3600.0
 
 TRIGRAMS = "CREATE VIRTUAL TABLE temp.trigrams USING fts5vocab (main, words, row)"
 """The terms of the index as a table, of one connection alone."""
+
+_creating = Lock()
+"""Held while a new file has a descriptor outside of SQLite, so that no other thread has it open at that time."""
+
+Identity: TypeAlias = tuple[int, int]
+"""Of a file, whatever it is called: its device and inode."""
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -69,22 +80,21 @@ class Store:
 
     Args:
         path: the file; the user's own if None. Created with its folder where missing.
-        broken: it is known to be damaged.
+        broken: `identity` of a file that is known to be damaged.
         reading: where it cannot be written, reading it is enough.
 
     Raises:
         UserError: it cannot be used; says why and what to do.
     """
 
-    def __init__(self, path: Path | None = None, *, broken: bool = False, reading: bool = False) -> None:
+    def __init__(self, path: Path | None = None, *, broken: Identity | None = None, reading: bool = False) -> None:
         self.path = path or history_file()
         self.told: list[str] = []
         """What was done to open it that a person should know of."""
         self.lock = RLock()
         self.identity = self._on_disk()
-        """Of the file itself, whatever it is called."""
         try:
-            if broken:
+            if broken is not None and broken == self.identity:
                 raise _not_ours()
             self.db = self._open()
         except (sqlite3.Error, OSError) as error:
@@ -136,8 +146,14 @@ class Store:
 
     def _open(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Chats are nobody else's business. SQLite gives its other files the mode of this one.
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        real = Path(os.path.realpath(self.path))  # where SQLite has its other files too
+        plain_file.databases.update(Path(f"{real}{suffix}") for suffix in ("", "-wal", "-shm"))
+        with suppress(FileExistsError):
+            _create(real)
+        if not stat.S_ISREG(self.path.stat().st_mode):
+            raise OSError(errno.EINVAL, "it is no ordinary file")
+        if not os.access(self.path, os.R_OK | os.W_OK):  # SQLite would open it for reading only
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         self.identity = self._on_disk()
         db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
@@ -196,8 +212,7 @@ class Store:
 
     def _copy(self, db: sqlite3.Connection, version: int) -> None:
         """Keep the database as it was."""
-        copy = self.path.with_name(f"{self.path.stem}-version-{version}-{_now()}{self.path.suffix}")
-        os.close(os.open(copy, os.O_RDWR | os.O_CREAT, 0o600))
+        copy = self._beside(f"version-{version}")
         target = sqlite3.connect(copy)
         try:
             db.backup(target)
@@ -210,20 +225,57 @@ class Store:
 
     def _put_aside(self) -> None:
         """Move a damaged database out of the way."""
-        if self.moved:  # another specchat did it
-            return
-        aside = self.path.with_name(f"{self.path.stem}-damaged-{_now()}{self.path.suffix}")
-        for suffix in ("-wal", "-shm", ""):
-            with suppress(FileNotFoundError):
-                Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
+        with _alone(self.path.parent):
+            if self.moved:  # another specchat did it
+                return
+            aside = self._beside("damaged")
+            for suffix in ("-wal", "-shm", ""):
+                with suppress(FileNotFoundError):
+                    Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
         self.told.append(f"The history was damaged: it was put aside as {short(aside)}, and a new one begins.")
 
-    def _on_disk(self) -> tuple[int, int] | None:
+    def _beside(self, what: str) -> Path:
+        """An empty file beside the database, of a name that was free."""
+        for number in count(1):
+            again = f"-{number}" if number > 1 else ""
+            path = self.path.with_name(f"{self.path.stem}-{what}-{_now()}{again}{self.path.suffix}")
+            with suppress(FileExistsError):
+                _create(path)
+                return path
+        raise AssertionError
+
+    def _on_disk(self) -> Identity | None:
         try:
             found = self.path.stat()
         except OSError:
             return None
         return found.st_dev, found.st_ino
+
+
+def _create(path: Path) -> None:
+    """Make an empty file. Chats are nobody else's business, and SQLite gives its other files the mode of this one.
+
+    It must not be there yet: whoever closes a descriptor of a file drops all the locks that this process has on it. SQLite
+    would not notice, another specchat would take itself for the last one and delete the write-ahead log, and what is written
+    from then on would be lost.
+
+    Raises:
+        FileExistsError: it is there already.
+    """
+    with _creating:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """With no other specchat moving files in a folder."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # some network disks have no such locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _use_wal(db: sqlite3.Connection) -> None:

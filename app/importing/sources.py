@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 
+from ...backends import plain_file
 from ...backends.base import UserError
 from ..cells import one_line
 from .conversation import Bad, Conversation, NoChat
@@ -51,6 +52,8 @@ def read_chats(path: Path, batch: Batch, progress: Progress) -> Iterator[Found]:
     try:
         if path.is_dir():
             raise UserError(f"{one_line(str(path))} is a folder: name the files in it.")
+        if plain_file.is_database(path.stat()):
+            raise _own(name)
         with path.open("rb") as file:
             size = path.stat().st_size
             begin = file.read(16)
@@ -222,7 +225,7 @@ def _from_sqlite(path: Path, name: str, progress: Progress) -> Iterator[Found]:
         db.text_factory = lambda data: data.decode("utf-8", "replace")
         tables = {text for (text,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if {"chats", "places", "entries", "steps"} <= tables:
-            raise UserError(f"{name} is a history of specchat's own: put it into a folder that SPECCHAT_DATA names.")
+            raise _own(name)
         if not {"responses", "conversations"} <= tables and not {"turns", "messages", "parts"} <= tables:
             old = " It is of a very old llm: let a newer one open it once." if {"log", "logs"} & tables else ""
             raise UserError(f"{name} is a database, but not logs.db of llm.{old} Known are {KINDS}.")
@@ -237,6 +240,10 @@ def _from_sqlite(path: Path, name: str, progress: Progress) -> Iterator[Found]:
         ) from None
     finally:
         db.close()
+
+
+def _own(name: str) -> UserError:
+    return UserError(f"{name} is a history of specchat's own: put it into a folder that SPECCHAT_DATA names.")
 
 
 def _opened(path: Path) -> sqlite3.Connection:

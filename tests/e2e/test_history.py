@@ -77,3 +77,35 @@ def test_nothing_is_kept_where_that_was_asked(env: dict[str, str], slow_record: 
         terminal.send("\x11")
         assert terminal.exit_code() == 0
     assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("SPECCHAT_FULL"), reason="tests/app/history/test_windows.py has it without an engine")
+def test_a_window_that_quits_takes_nothing_from_another(env: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    path.write_text(json.dumps({"prompt": "keeper", "response": "The lamp is lit."}) + "\n")
+    command = [SPECCHAT, "--model", f"recorded:{path}", "--method", "greedy"]
+
+    def ask(window: Terminal, times: int) -> None:
+        window.send("keeper\r")
+        window.wait(lambda text: text.count("The lamp is lit.") == times, 60)
+
+    with Terminal(command, env=env) as first:
+        first.wait("identical", 60)
+        ask(first, 1)
+        first.send("\x1bh")
+        first.wait("● keeper", 30)
+        first.send("\x1b")
+        first.wait(lambda text: "● keeper" not in text, 30)
+        with Terminal(command, env=env) as second:
+            second.wait("identical", 60)
+            ask(second, 1)
+            second.send("\x11")
+            assert second.exit_code(30) == 0
+        ask(first, 2)
+        deadline = time.monotonic() + 30
+        while sorted(chat["answers"] for chat in listed(env)) != [1, 2]:
+            assert time.monotonic() < deadline, listed(env)
+        os.kill(first.process.pid, signal.SIGKILL)
+        first.process.wait()
+    assert sorted(chat["answers"] for chat in listed(env)) == [1, 2]

@@ -1,0 +1,271 @@
+"""Several windows in processes of their own: whatever one of them has shown as kept is there afterwards, for all of them."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from multiprocessing import forkserver, get_context
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import pytest
+
+from specchat.app.history.recorder import Recorder
+from specchat.app.history.store import Store
+from specchat.app.importing.sources import Batch, read_chats
+from specchat.backends import plain_file
+from specchat.backends.base import UserError
+from specchat.tests.app.history.windows import run  # by a name that the other processes can import too
+
+ROUNDS = 300 if os.environ.get("SPECCHAT_FULL") else 8
+STEPS = 12
+"""Things that happen in a round."""
+
+PATIENCE_SECONDS = 120.0
+"""For an answer, on a machine that does something else."""
+
+_processes = get_context("forkserver")
+_processes.set_forkserver_preload([run.__module__])
+
+
+class Window:
+    """A window seen from outside."""
+
+    def __init__(self, file: Path) -> None:
+        self._pipe, theirs = _processes.Pipe()
+        self._process = _processes.Process(target=run, args=(theirs, file), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def tell(self, *what: Any) -> None:
+        """Let it do something."""
+        self._pipe.send(what)
+
+    def answer(self) -> Any:
+        """What came of it."""
+        assert self._pipe.poll(PATIENCE_SECONDS)
+        found = self._pipe.recv()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def do(self, *what: Any) -> Any:
+        """Let it do something, and wait for it."""
+        self.tell(*what)
+        return self.answer()
+
+    def quit(self) -> None:
+        """Leave it as one does."""
+        self.do("quit")
+        self._process.join()
+
+    def kill(self) -> None:
+        """End it with signal 9."""
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
+
+@contextmanager
+def windows(file: Path) -> Iterator[Callable[[], Window]]:
+    """Makes windows; none is left over."""
+    forkserver.ensure_running()  # now: in an app's test there is no standard error that it could take over
+    made: list[Window] = []
+
+    def make() -> Window:
+        made.append(Window(file))
+        return made[-1]
+
+    yield make
+    for window in made:
+        window.kill()
+
+
+@dataclass
+class Kept:
+    """What some window has shown of a chat."""
+
+    asked: list[str]
+    titles: set[str] = field(default_factory=set)
+    """Those that it was given; several where a window was killed in the middle. Empty: the automatic one."""
+    deleted: set[bool] = field(default_factory=lambda: {False})
+
+    def check(self, title: str, deleted: bool) -> None:
+        """Compare it with what a list has."""
+        assert not self.titles or title in self.titles
+        assert deleted in self.deleted
+
+
+class World:
+    """What was shown as kept, by the number of the chat."""
+
+    def __init__(self, seed: int) -> None:
+        self.pick = random.Random(seed)
+        self.kept: dict[int, Kept] = {}
+        self.names = (f"{seed}-{number}" for number in count())
+        self.killed = 0
+
+    def check(self, found: dict[int, tuple[str, bool, list[str], list[str]]]) -> None:
+        """Look whether it is there."""
+        for id, kept in self.kept.items():
+            title, deleted, prompts, answers = found[id]
+            assert prompts[: len(kept.asked)] == kept.asked
+            assert answers == [f"An answer to {prompt}" for prompt in prompts]
+            kept.check(title, deleted)
+
+    def die(self, window: Window) -> None:
+        """Kill a window in the middle of something."""
+        if self.pick.random() < 0.5:
+            self.change(window, die=True)
+        else:
+            window.tell("new", next(self.names))
+        sleep(self.pick.uniform(0, 0.01))
+        window.kill()
+        self.killed += 1
+
+    def look(self, window: Window) -> None:
+        """A live window sees all of it too."""
+        listed = window.do("list")
+        for id, kept in self.kept.items():
+            kept.check(*listed[id])
+        some = self.pick.choice([*self.kept])
+        if self.kept[some].deleted == {False}:
+            assert some in window.do("search", f'"{self.kept[some].asked[-1]}"')
+
+    def asking(self) -> tuple[Any, ...]:
+        """Something to ask."""
+        there = [id for id, kept in self.kept.items() if kept.deleted == {False}]
+        match self.pick.randrange(4):
+            case 0 | 1:
+                return "ask", next(self.names)
+            case 2 if there:
+                return "go_on", self.pick.choice(there), next(self.names)
+        return "new", next(self.names)
+
+    def took(self, asked: tuple[int, list[str]]) -> None:
+        """A window has shown what was asked."""
+        id, prompts = asked
+        kept = self.kept.setdefault(id, Kept(prompts))
+        kept.asked, kept.deleted = prompts, {False}
+
+    def change(self, window: Window, die: bool) -> None:
+        """Rename or delete a chat in a window's list; where that dies of it, nobody knows what came of it."""
+        id = self.pick.choice([*self.kept])
+        kept = self.kept[id]
+        if self.pick.random() < 0.7:
+            title = f"title {next(self.names)}"
+            window.tell("rename", id, title)
+            kept.titles = (kept.titles or {kept.asked[0]}) | {title} if die else {title}
+        else:
+            window.tell("delete", id)
+            kept.deleted = kept.deleted | {True} if die else {True}
+        if not die:
+            window.answer()
+
+
+def play(world: World, file: Path, most: int) -> None:
+    """A round: windows come, do something, alone and at once, quit or are killed; then everything is looked at."""
+    pick = world.pick
+    with windows(file) as opened:
+        alive = [opened() for _ in range(most)]
+        for window in alive:
+            world.took(window.do("new", next(world.names)))
+        for _ in range(STEPS):
+            window = pick.choice(alive)
+            match pick.randrange(6):
+                case 0:
+                    for one in alive:
+                        one.tell(*world.asking())
+                    for one in alive:
+                        world.took(one.answer())
+                case 1:
+                    world.look(window)
+                case 2:
+                    world.took(window.do(*world.asking()))
+                case 3:
+                    world.change(window, die=False)
+                case 4:
+                    window.quit()
+                    alive.remove(window)
+                case 5:
+                    world.die(window)
+                    alive.remove(window)
+            while len(alive) < 2:
+                alive.append(opened())
+        for window in alive:
+            if pick.random() < 0.5:
+                window.quit()
+    with windows(file) as opened:
+        world.check(opened().do("everything"))
+
+
+def test_what_was_kept_is_there(file: Path) -> None:
+    world = World(16)
+    for number in range(ROUNDS):
+        play(world, file, 2 + number % 2)
+    assert len(world.kept) >= 2 * ROUNDS
+    assert world.killed >= ROUNDS
+    print(
+        f"{ROUNDS} rounds, {len(world.kept)} chats, {sum(len(kept.asked) for kept in world.kept.values())} prompts, "
+        f"{world.killed} windows killed in the middle of something"
+    )
+
+
+async def test_a_window_that_quits_takes_nothing_from_one_that_looked_into_the_list(
+    make_chat: Callable[..., Any],
+    engine: Any,
+    make_steps: Callable[..., Any],
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SPECCHAT_DATA", str(file.parent))
+    app = make_chat()
+    recorder = app.keeping.recorder = Recorder()
+
+    async def ask(text: str) -> None:
+        app.chat_screen.input.put(text)
+        await pilot.press("enter")
+        engine.begin(make_steps())
+        engine.finish()
+        app.take_events()
+        await pilot.pause()
+        app.keeping.note()
+        assert recorder.settle(PATIENCE_SECONDS)
+
+    with windows(file) as opened:
+        async with app.run_test() as pilot:
+            engine.loaded()
+            app.take_events()
+            await pilot.pause()
+            await ask("Before")
+            await pilot.press("alt+h")
+            await app.workers.wait_for_complete()
+            await pilot.press("escape")
+            await pilot.pause()
+            other = opened()
+            other.do("new", "In the other window")
+            other.quit()
+            await ask("After")
+            found = opened().do("everything")
+    assert [prompts for _, _, prompts, _ in found.values()] == [["Before", "After"], ["In the other window"]]
+
+
+def test_nothing_else_opens_the_database_beside_sqlite(file: Path) -> None:
+    """Whoever closes a descriptor of a file drops the locks that SQLite has on it."""
+    with Store(file) as store, windows(file) as opened:
+        with store.transaction():  # so that there is a log
+            store.db.execute("UPDATE chats SET title = title")
+        for path in (file, Path(f"{file}-wal"), Path(f"{file}-shm")):
+            with pytest.raises(OSError, match="keeps its chats in it"):
+                plain_file.read_bytes(path)
+        with pytest.raises(UserError, match="a history of specchat's own"), Batch() as batch:
+            list(read_chats(file, batch, lambda done, total: None))
+        window = opened()
+        window.do("new", "Hello")
+        window.quit()
+        assert Path(f"{file}-wal").exists()  # the window was not the last one

@@ -1,0 +1,112 @@
+"""A window in a process of its own: it keeps its chat and looks into the list as the chat does, and answers what it is told."""
+
+from __future__ import annotations
+
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from specchat.app.dialogue import Dialogue, Method
+from specchat.app.history.chats import Chats
+from specchat.app.history.recorder import Recorder
+from specchat.app.history.store import Store
+from specchat.app.transcript import Prompt
+from specchat.engine.messages import Finished, StepRecord, Steps
+
+from .streaming import Engine
+
+
+class Window:
+    """What can be done in one. Whatever a call returns is kept by then."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.engine = Engine()
+        self.dialogue = Dialogue(self.engine, "synthetic", {"lookup": Method("lookup")}, "lookup")
+        self.dialogue.drain()
+        self.recorder = Recorder(file)
+
+    def ask(self, text: str) -> tuple[int, list[str]]:
+        """Go on with the chat on the screen; its number, and all that was asked in it."""
+        assert self.dialogue.submit(text)
+        self.engine.events += [
+            Steps(self.engine.asked, [StepRecord("lookup", [1], f"An answer to {text}", 4, 0, 5)]),
+            Finished(self.engine.asked, "eos", "", 0.1, 1.0),
+        ]
+        self.dialogue.drain()
+        self._settle()
+        transcript = self.dialogue.transcript
+        return transcript.track.chat, [entry.text for entry in transcript.entries if isinstance(entry, Prompt)]
+
+    def new(self, text: str) -> tuple[int, list[str]]:
+        """Begin another chat."""
+        self.dialogue.clear()
+        return self.ask(text)
+
+    def go_on(self, id: int, text: str) -> tuple[int, list[str]]:
+        """Open a chat and ask something in it."""
+        with Store(self.file, reading=True) as store:
+            self.dialogue.transcript = Chats(store).open(id).transcript
+        return self.ask(text)
+
+    def call(self, title: str) -> int:
+        """Give the chat on the screen a title; its number."""
+        self.recorder.rename(self.dialogue, title)
+        self._settle()
+        return int(self.dialogue.transcript.track.chat)
+
+    def list(self) -> dict[int, tuple[str, bool]]:
+        """All chats by number: title, and whether it was deleted."""
+        with Store(self.file, reading=True) as store:
+            rows = [*Chats(store).newest(limit=100_000), *Chats(store).deleted()]
+        return {row.id: (row.title, row.deleted) for row in rows}
+
+    def search(self, text: str) -> set[int]:
+        """The chats that have it."""
+        with Store(self.file, reading=True) as store:
+            return {found.chat.id for found in Chats(store).search(text)}
+
+    def rename(self, id: int, title: str) -> None:
+        """Give a chat in the list a title."""
+        with Store(self.file, reading=True) as store:
+            Chats(store).rename(id, title)
+
+    def delete(self, id: int) -> None:
+        """Delete a chat in the list."""
+        with Store(self.file, reading=True) as store:
+            Chats(store).delete(id)
+
+    def everything(self) -> dict[int, tuple[str, bool, list[str], list[str]]]:
+        """All chats by number: title, whether it was deleted, prompts, answers."""
+        with Store(self.file, reading=True) as store:
+            assert store.told == []
+            assert store.db.execute("PRAGMA quick_check").fetchone() == ("ok",)
+        out = {}
+        for id, (title, deleted) in self.list().items():
+            with Store(self.file, reading=True) as store:
+                transcript = Chats(store).open(id).transcript
+            prompts = [entry.text for entry in transcript.entries if isinstance(entry, Prompt)]
+            out[id] = (title, deleted, prompts, [answer.text for answer in transcript.answers()])
+        return out
+
+    def quit(self) -> None:
+        """Leave."""
+        self.recorder.close(self.dialogue)
+
+    def _settle(self) -> None:
+        self.recorder.note(self.dialogue)
+        assert self.recorder.settle(60)
+        assert self.recorder.sentences() == []
+
+
+def run(pipe: Connection, file: Path) -> None:
+    """Do what the pipe says until it is to quit."""
+    window = Window(file)
+    name = ""
+    while name != "quit":
+        name, *given = pipe.recv()
+        try:
+            answer: Any = getattr(window, name)(*given)
+        except Exception as error:  # the test tells it
+            answer = error
+        pipe.send(answer)
