@@ -1,8 +1,30 @@
-"""`python -m specchat`."""
+"""Where `specchat` and `python -m specchat` begin. Imports next to nothing before ctrl+c has its meaning."""
 
 from __future__ import annotations
 
-from .app.cli import main
+import os
+import signal
+
+
+def main() -> None:
+    """The console entry point."""
+    # Not KeyboardInterrupt: wherever that lands (an import, a callback, the interpreter's end) Python prints a traceback. What
+    # has something to finish sets its own handler while it lasts.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+
+    from .app.encoding import use_utf8
+
+    use_utf8()
+
+    from .app.cli import main
+
+    main()
+
+
+def _leave(number: int, frame: object) -> None:
+    os._exit(128 + number)
+
 
 if __name__ == "__main__":
     main()

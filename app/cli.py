@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ..backends.base import UserError
-from . import completion_shell
+from . import completion_shell, encoding
 from .cells import sanitise
 from .config_commands import config
 from .history.commands import history
@@ -80,6 +81,13 @@ OPTIONS = {
     "sampling.seed": "--seed",
 }
 """Setting → the option that sets it for one run."""
+
+
+CLOSED = 141
+"""Exit code where nobody reads the output any more: 128 and SIGPIPE, as shells give it."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""No room is left on the disk, or for this user."""
 
 
 class When(StrEnum):
@@ -380,20 +388,30 @@ def _words(given: Sequence[str]) -> list[str]:
 
 
 def main() -> NoReturn:
-    """The console entry point."""
+    """Run a command line, and end with its exit code."""
     code: Any = 0
     try:
-        app(_words(sys.argv[1:]), prog_name="specchat")
+        words = encoding.texts(sys.argv[1:])
+        if words != sys.argv[1:] and (sentence := encoding.lacking()):
+            print(f"specchat: {sentence}", file=sys.stderr)
+        app(_words(words), prog_name="specchat")
     except SystemExit as ended:
-        code = ended.code
+        # Click makes 1 of a closed pipe.
+        code = CLOSED if isinstance(ended.__context__, BrokenPipeError) else ended.code
     except UserError as error:
         print(f"specchat: {sanitise(str(error))}", file=sys.stderr)
         code = 2
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except OSError:
-        # Nobody reads any more (`| head`). The interpreter's own last flush must not complain about it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = code or 1
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        print(f"specchat: What was to be written is not complete ({error.strerror}): free some room.", file=sys.stderr)
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError as error:
+            # Nobody reads any more (`| head`). The interpreter's own last flush must not complain about it.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            code = code or (CLOSED if isinstance(error, BrokenPipeError) else 1)
     sys.exit(code)

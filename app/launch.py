@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends.base import UserError
 from ..engine.client import EngineClient
-from . import piped
+from . import encoding, piped
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ def open_chat(
     # The engine imports torch (seconds) while this process imports Textual (0.2 s) and draws.
     load = client.load(settings.model, **settings.load_options())
     try:
-        text = ""
+        text = odd = ""
         if terminal is not None:
             text, odd = piped.read(sys.stdin.buffer)
-            notice = " ".join(filter(None, (notice, odd))) or None
             piped.take_over(terminal)
+        notice = " ".join(filter(None, (notice, odd, encoding.lacking()))) or None
         from .chat import run_chat
 
         saved = found.transcript if found is not None and not isinstance(found, str) else None
@@ -79,7 +79,5 @@ def open_chat(
         return run_chat(
             settings, client=client, load=load, notice=notice, transcript=saved, browse=browse, piped=text, fallback=fallback
         )
-    except KeyboardInterrupt:  # while standard input was read; later on ctrl+c is a key
-        return 130
     finally:
         client.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import select
 import stat
 import sys
 from threading import Timer
@@ -19,6 +21,11 @@ NAME = "standard input"
 
 SLOW_SECONDS = 0.7
 """A pipe that is not at its end by then is waited for with a line that says so."""
+
+POLL_SECONDS = 0.1
+"""How often to look for ctrl+c while nothing comes."""
+
+CHUNK_BYTES = 1 << 18
 
 TERMINAL = "/dev/tty"
 
@@ -50,13 +57,26 @@ def read(source: BinaryIO) -> tuple[str, str]:
     waiting.daemon = True
     waiting.start()
     try:
-        data = source.read(MOST_BYTES + 1)
+        data = whole(source, MOST_BYTES + 1)
     finally:
         waiting.cancel()
     if len(data) > MOST_BYTES:
         raise UserError(f"What is piped in has more than the {size_of(MOST_BYTES)} that fit a message: pipe a part of it in.")
     text, notice = decoded(data, "What was piped in")
     return (text, notice) if text.strip() else ("", "")
+
+
+def whole(source: BinaryIO, most: float = math.inf) -> bytes:
+    """What comes until a pipe's end, at most `most` bytes. Ctrl+c ends it at any moment: one that came between the last look at
+    signals and a read that blocks would not, so none blocks."""
+    data = bytearray()
+    while len(data) < most:
+        if select.select([source], [], [], POLL_SECONDS)[0]:
+            more = os.read(source.fileno(), CHUNK_BYTES)
+            if not more:
+                break
+            data += more
+    return bytes(data if len(data) <= most else data[: int(most)])
 
 
 def _waiting() -> None:

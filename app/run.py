@@ -69,16 +69,13 @@ def run_once(request: Request) -> int:
     check(request)
     stream = stdout()
     output, notes = Output(stream, request.color), Notes(request.color)
-    try:
-        text, attachments = attached(request, notes)
-        chat, request = _chat(request, notes)
-        with EngineClient() as client:
-            # Sent before standard input is read, so that the model loads meanwhile.
-            load = client.load(request.settings.model, **request.settings.load_options())
-            prompt = prompt_of(request, text, attachments, notes)
-            return _answered(request, prompt, chat, client, load, output, notes)
-    except KeyboardInterrupt:  # while files or standard input were read
-        return CANCELLED
+    text, attachments = attached(request, notes)
+    chat, request = _chat(request, notes)
+    with EngineClient() as client:
+        # Sent before standard input is read, so that the model loads meanwhile.
+        load = client.load(request.settings.model, **request.settings.load_options())
+        prompt = prompt_of(request, text, attachments, notes)
+        return _answered(request, prompt, chat, client, load, output, notes)
 
 
 def _answered(

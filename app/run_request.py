@@ -13,6 +13,7 @@ from ..backends.base import UserError
 from ..engine.catalog import get, parse_params
 from .attachments import Attachment, attach, compose, decoded, read, read_all
 from .output import Notes
+from .piped import whole
 from .settings import Settings
 
 
@@ -128,7 +129,7 @@ def prompt_of(request: Request, text: str, attachments: list[Attachment], notes:
         return compose(text, attachments)
     if sys.stdin is None:
         raise UserError("There is no standard input to read the prompt from: give the prompt itself instead of -.")
-    text = sys.stdin.buffer.read().decode("utf-8", errors="replace")
+    text = whole(sys.stdin.buffer).decode("utf-8", errors="replace")
     if not text.strip() and request.suffix is None:
         raise UserError("The prompt on standard input is empty: pipe some text in, or give the prompt itself instead of -.")
     return compose(text if request.alone else text.rstrip("\n"), attachments)
@@ -142,7 +143,7 @@ def _piped(notes: Notes) -> Attachment | None:
         return None
     if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind)):
         return None
-    data = sys.stdin.buffer.read()
+    data = whole(sys.stdin.buffer)
     text, notice = decoded(data, "What was piped in")
     if notice:
         notes.sentence(notice)

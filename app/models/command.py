@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import shutil
+import signal
 from collections.abc import Sequence
 from dataclasses import asdict
 from glob import escape
@@ -150,6 +151,7 @@ def _fetch(spec: str, as_json: bool) -> None:
         notes.progress(f"{offer.spec}: {size_of(done)} of {size_of(total)} ({done / total:.0%})")
 
     allow, ignore = (WANTED, UNWANTED) if offer.kind == "safetensors" else ([escape(file) for file in offer.files], ())
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what has come is said
     try:
         folder = fetch(repository.name, None, progress, None, allow, ignore)
     except (KeyboardInterrupt, Cancelled):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer, get_ident
 
 import pytest
+
+from specchat.app.piped import whole
 
 from .terminal import Terminal
 
@@ -104,3 +108,27 @@ def test_without_a_terminal_the_sentence_names_run(env: dict[str, str], model: s
         "specchat: The chat needs a terminal for its input and output: use `specchat run PROMPT` here. "
         "It takes what is piped in.\n"
     )
+
+
+def test_a_signal_that_reaches_another_thread_ends_the_reading() -> None:
+    """As one does that comes just before a read blocks: nothing wakes the read."""
+
+    class Pressed(Exception):
+        pass
+
+    def press(*_: object) -> None:
+        raise Pressed
+
+    reading, writing = os.pipe()
+    before = signal.signal(signal.SIGUSR1, press)
+    beside = Timer(0.2, lambda: signal.pthread_kill(get_ident(), signal.SIGUSR1))
+    end = Timer(20, os.close, [writing])  # of a reading that takes no notice
+    try:
+        beside.start()
+        end.start()
+        with os.fdopen(reading, "rb") as source, pytest.raises(Pressed):
+            whole(source)
+    finally:
+        end.cancel()
+        signal.signal(signal.SIGUSR1, before)
+    os.close(writing)
