@@ -8,7 +8,9 @@ from glob import escape
 from pathlib import Path
 
 from .base import UserError
-from .hub import cached_snapshot, fetch, sentences
+from .hub import cached_snapshot, fetch
+from .hub_client import Session
+from .hub_contents import contents
 from .llama_library import library
 from .loading import LoadOptions, StageProgress
 
@@ -36,12 +38,10 @@ def locate_gguf(
     """
     # Gigabytes that nothing could open would be a poor surprise.
     library()
-    from huggingface_hub import HfApi
-
     repository, _, name = spec.partition(":")
     try:
-        with sentences(repository, options.revision):
-            there = HfApi().list_repo_files(repository, revision=options.revision)
+        with Session(cancelled) as session:
+            there = contents(session, repository, options.revision).chosen(("*.gguf",), ())
     except UserError:
         # What is in the cache works without the Hub.
         folder = cached_snapshot(repository, options.revision)

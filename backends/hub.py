@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import io
+import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from importlib import import_module
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from .base import Cancelled, UserError
-from .hub_transfer import Missing, http_error, missing, transfer
+from .base import UserError
+from .hub_client import Session, one_line
+from .hub_contents import Contents, File, complete, contents, fit, matches
+from .hub_transfer import Missing, missing, repository_folder, transfer
 from .loading import BUILTIN, LoadOptions, StageProgress
 
 WANTED = (
@@ -27,6 +28,9 @@ WANTED = (
 
 UNWANTED = ("*/*", "consolidated*.safetensors", "*.bin.index.json")
 """Subfolders (other formats), and Mistral's second copy of the weights."""
+
+DEFAULT = "main"
+"""The branch that is meant where no revision is named."""
 
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
@@ -76,7 +80,7 @@ def fetch(
 ) -> Path:
     """The snapshot of a Hub repository in the cache: its files of the patterns `allow` that match none of `ignore`.
 
-    The bytes come in through `hub_transfer`, the cache is the library's.
+    The bytes come in through `hub_transfer`; the cache is huggingface_hub's, whose other programs find them there.
 
     Args:
         planned: told what will be fetched, before the first byte.
@@ -85,97 +89,73 @@ def fetch(
     Raises:
         UserError, Cancelled: as `locate`.
     """
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import DryRunError
-
-    wanted: dict[str, Any] = {"revision": revision, "allow_patterns": list(allow), "ignore_patterns": list(ignore)}
-    with sentences(spec, revision):
-        # Without the Hub there may still be all of it in the cache; if not, the last call says what is wrong.
-        with suppress(DryRunError):
-            files = snapshot_download(spec, **wanted, dry_run=True, tqdm_class=_bar(cancelled))
-            needed = missing(spec, files)
+    known = cached_snapshot(spec, revision)
+    if known is not None and known.name == revision and _whole(known, allow, ignore):
+        return known  # a commit does not change
+    try:
+        with Session(cancelled) as session:
+            try:
+                there = contents(session, spec, revision)
+            except UserError:
+                # Without the Hub there may still be all of it in the cache.
+                if known is not None and _whole(known, allow, ignore):
+                    return known
+                raise
+            files = {name: complete(session, there, name) for name in there.chosen(allow, ignore)}
+            needed = missing(there, files)
             if planned is not None:
                 planned(needed)
-            transfer(spec, needed, progress, cancelled)
-        return Path(snapshot_download(spec, **wanted, tqdm_class=_bar(cancelled)))
+            transfer(session, spec, needed, progress)
+            return place(there, files, revision)
+    except OSError as error:
+        raise UserError(
+            f"{spec} could not be fetched ({one_line(error)}): check the free disk space and HF_HUB_CACHE."
+        ) from None
+
+
+def place(there: Contents, files: Mapping[str, File], revision: str | None = None) -> Path:
+    """Give files that are in the cache their names there, as huggingface_hub does; the folder of the commit."""
+    folder = repository_folder(there.name)
+    snapshot = folder / "snapshots" / there.commit
+    snapshot.mkdir(parents=True, exist_ok=True)
+    for name, file in files.items():
+        pointer, blob = snapshot / name, folder / "blobs" / file.etag
+        if pointer.exists():
+            continue
+        pointer.parent.mkdir(parents=True, exist_ok=True)
+        pointer.unlink(missing_ok=True)  # it may point to a file that was deleted
+        try:
+            pointer.symlink_to(os.path.relpath(blob, pointer.parent))
+        except FileExistsError:  # another download of the same was faster
+            continue
+        except OSError:  # a disk without links
+            shutil.copyfile(blob, pointer)
+    name = revision or DEFAULT
+    if name != there.commit:
+        reference = folder / "refs" / name
+        reference.parent.mkdir(parents=True, exist_ok=True)
+        temporary = reference.with_name(f".{reference.name}.{os.getpid()}")
+        temporary.write_text(there.commit)
+        temporary.replace(reference)
+    return snapshot
+
+
+def _whole(snapshot: Path, allow: Sequence[str], ignore: Sequence[str]) -> bool:
+    """Whether a folder in the cache can be what was asked for. What is fetched here gets its names only when all of it came."""
+    names = [file.relative_to(snapshot).as_posix() for file in snapshot.rglob("*") if file.is_file()]
+    names = [name for name in names if not matches(name, ignore)]
+    needed = ("config.json", "*.safetensors") if allow is WANTED else allow
+    return all(any(matches(name, [pattern]) for name in names) for pattern in needed)
 
 
 def cached_snapshot(spec: str, revision: str | None = None) -> Path | None:
     """The folder in the cache that holds what has been fetched of a repository, whole or not; None if there is none."""
-    from huggingface_hub import constants
-    from huggingface_hub.file_download import repo_folder_name
-
-    folder = Path(constants.HF_HUB_CACHE).expanduser() / repo_folder_name(repo_id=spec, repo_type="model")
-    name = revision or constants.DEFAULT_REVISION
+    folder, name = repository_folder(spec), revision or DEFAULT
+    if not fit(name):
+        return None
     with suppress(OSError, ValueError):
         reference = folder / "refs" / name
         commit = reference.read_text().strip() if reference.is_file() else name
         if commit and (snapshot := folder / "snapshots" / commit).is_dir():
             return snapshot
     return None
-
-
-@contextmanager
-def sentences(spec: str, revision: str | None = None) -> Iterator[None]:
-    """What the Hub's client raises as one sentence about the repository `spec`.
-
-    Raises:
-        UserError: in place of what was raised.
-    """
-    import huggingface_hub.errors as hub
-
-    try:
-        yield
-    except hub.HFValidationError:
-        raise UserError(f"{spec!r} is no name on the Hub: name a model as owner/name, or a folder.") from None
-    except hub.GatedRepoError:
-        raise UserError(
-            f"{spec} asks for its licence to be accepted: do so on its page on the Hub, then run `hf auth login`."
-        ) from None
-    except hub.RepositoryNotFoundError:
-        raise UserError(
-            f"There is no model {spec} on the Hub, or it is private: check the name, or run `hf auth login` if it is yours."
-        ) from None
-    except hub.RevisionNotFoundError:
-        raise UserError(f"{spec} has no revision {revision!r}: check the branch, tag or commit.") from None
-    except (hub.LocalEntryNotFoundError, hub.IncompleteSnapshotError) as error:
-        status = getattr(getattr(error.__cause__, "response", None), "status_code", None)
-        if status in (401, 403):
-            raise _refused(spec, status) from None
-        answered = "cannot be reached" if status is None else f"answers {status}"
-        raise UserError(
-            f"{spec} is not in the cache and the Hub {answered}: check the connection, or use `{BUILTIN}`, which ships with "
-            "specchat."
-        ) from None
-    except hub.HfHubHTTPError as error:
-        status = getattr(error.response, "status_code", None)
-        if status in (401, 403):
-            raise _refused(spec, status) from None
-        if status == 404:
-            raise UserError(f"The Hub lists a file of {spec} and does not have it (404): try again later.") from None
-        raise UserError(f"The Hub answers {status} for {spec}: try again later, or use `{BUILTIN}`.") from None
-    except (OSError, http_error()) as error:
-        raise UserError(f"{spec} could not be fetched ({error}): check the connection and the free disk space.") from None
-
-
-def _refused(spec: str, status: int) -> UserError:
-    return UserError(f"The Hub refuses {spec} ({status}): run `hf auth login` with an account that may read it.")
-
-
-def _bar(cancelled: Callable[[], bool] | None) -> type[Any]:
-    """A progress bar class that shows nothing and stops the library's work when cancelled."""
-    tqdm: Any = import_module("tqdm.auto").tqdm
-
-    class Bar(tqdm):  # type: ignore[misc]
-        """Silent; several threads call it."""
-
-        def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **options | {"disable": False, "file": io.StringIO()})
-
-        def update(self, n: float | None = 1) -> Any:
-            """Something has been done."""
-            if cancelled is not None and cancelled():
-                raise Cancelled
-            return super().update(n)
-
-    return Bar

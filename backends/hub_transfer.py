@@ -2,8 +2,7 @@
 
 huggingface_hub keeps the cache. But its downloads cannot be gone on with in a later call (since 2.0 each writes to a file of a
 fresh name, which is deleted when it fails: `file_download._download_to_tmp_and_move`), it compares sizes only, and a disk that
-is too small is a warning. So the bytes come in here, through its session and its headers, under its locks, into the place where
-it looks for them (`blobs/ETAG`). It finds them there and does the rest: snapshots, references, links.
+is too small is a warning. So the bytes come in here, under its locks, into the place where it looks for them (`blobs/ETAG`).
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ import errno
 import hashlib
 import re
 import shutil
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from .base import Cancelled, UserError
+from .base import UserError
+from .hub_client import LEAST, POLL_SECONDS, Broken, Session, refusal
+from .hub_contents import Contents, File
 from .loading import StageProgress
 
 PART = ".incomplete"
@@ -33,9 +32,6 @@ TRIES = 5
 REST_SECONDS = 1.0
 """Between two of them."""
 
-POLL_SECONDS = 0.1
-"""Between looks whether the download was cancelled while nothing comes, and between two reports."""
-
 BLOCK = 1 << 20
 """Bytes read at once when a file is checked."""
 
@@ -46,8 +42,6 @@ BUSY = (408, 425, 429, 500, 502, 503, 504)
 """Answers after which it pays to ask once more."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-
-_ETAG = re.compile(r"[\w-]{1,200}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,47 +73,36 @@ class Missing:
             return 0
 
 
-class _Broken(Exception):
-    """A connection ended before its file did; another one may bring the rest."""
+def repository_folder(spec: str) -> Path:
+    """A repository's folder in the cache."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE).expanduser().resolve() / f"models--{spec.replace('/', '--')}"
 
 
-def missing(spec: str, wanted: Sequence[Any]) -> list[Missing]:
-    """What has to be fetched of a dry run's files (`DryRunFileInfo`), each once, small ones first. Asks the server for each."""
-    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
-    from huggingface_hub.file_download import repo_folder_name
-
-    name = repo_folder_name(repo_id=spec, repo_type="model")
-    cache = Path(constants.HF_HUB_CACHE).expanduser().resolve()
-    found: dict[str, Missing] = {}
-    for file in wanted:
-        if not file.will_download or file.file_size is None:
-            continue
-        url = hf_hub_url(spec, file.filename, revision=file.commit_hash)
-        etag = get_hf_file_metadata(url).etag or ""
-        if _ETAG.fullmatch(etag):  # else it is no name of a file: the library may decide
-            lock = cache / ".locks" / name / f"{etag}.lock"
-            found[etag] = Missing(file.filename, url, file.file_size, etag, cache / name / "blobs" / etag, lock)
+def missing(there: Contents, files: Mapping[str, File]) -> list[Missing]:
+    """What the cache lacks of a repository's files, each once, small ones first."""
+    folder, found = repository_folder(there.name), dict[str, Missing]()
+    for name, file in files.items():
+        blob = folder / "blobs" / file.etag
+        if not blob.exists() and not (folder / "snapshots" / there.commit / name).exists():
+            lock = folder.parent / ".locks" / folder.name / f"{file.etag}.lock"
+            found[file.etag] = Missing(name, there.url(name), file.size or 0, file.etag, blob, lock)
     return sorted(found.values(), key=lambda file: (file.size, file.name))
 
 
-def transfer(
-    spec: str,
-    files: Sequence[Missing],
-    progress: StageProgress | None = None,
-    cancelled: Callable[[], bool] | None = None,
-) -> None:
+def transfer(session: Session, spec: str, files: Sequence[Missing], progress: StageProgress | None = None) -> None:
     """Fetch files one after the other; what came of one in an earlier call is not fetched again.
 
     Args:
+        session: its cancel is polled, also while the server sends nothing.
         spec: the repository, for sentences.
         files: of `missing`.
         progress: told ("download", bytes, bytes in all), what was there already included, some ten times a second.
-        cancelled: polled, also while the server sends nothing.
 
     Raises:
-        UserError: the disk has no room; the connection broke too often; a file is not what the Hub says it is.
-        Cancelled: `cancelled` answered True; what came stays.
-        HfHubHTTPError: the server refuses a file.
+        UserError: the disk has no room; the connection broke too often; a file is refused, or is not what the Hub says it is.
+        Cancelled: what came stays.
     """
     if not files:
         return
@@ -132,9 +115,9 @@ def transfer(
         try:
             file.blob.parent.mkdir(parents=True, exist_ok=True)
             file.lock.parent.mkdir(parents=True, exist_ok=True)
-            with _locked(file.lock, cancelled):
+            with _locked(session, file.lock):
                 if not file.blob.exists():  # another process may have been faster
-                    _fetch(spec, file, told, cancelled)
+                    _fetch(session, spec, file, told)
         except OSError as error:
             if error.errno not in FULL:
                 raise
@@ -199,14 +182,14 @@ class _Told:
 class _Arriving:
     """What has come of a file: its bytes, how many, and their checksum."""
 
-    def __init__(self, file: Missing, stream: BinaryIO, cancelled: Callable[[], bool] | None) -> None:
+    def __init__(self, session: Session, file: Missing, stream: BinaryIO) -> None:
         self.file, self._stream = file, stream
         self.have, self.digest = 0, _digest(file)
         stream.seek(0)
         while block := stream.read(BLOCK):
             self.digest.update(block)
             self.have += len(block)
-            _stop(cancelled)
+            session.stop()
         if self.have > file.size:
             self.restart()
 
@@ -235,24 +218,25 @@ def _digest(file: Missing) -> Any:
     return hashlib.sha256()
 
 
-def _fetch(spec: str, file: Missing, told: _Told, cancelled: Callable[[], bool] | None) -> None:
+def _fetch(session: Session, spec: str, file: Missing, told: _Told) -> None:
     """Fetch one file, connection after connection, check it, put it in its place."""
     vain = 0
     with file.part.open("a+b") as stream:
-        arriving = _Arriving(file, stream, cancelled)
+        arriving = _Arriving(session, file, stream)
         while arriving.have < file.size:
             had = arriving.have
             told.at(had)
             try:
-                _receive(arriving, lambda: told.at(arriving.have), cancelled)
-            except _Broken as broken:
-                vain = 0 if arriving.have > had else vain + 1
+                _receive(session, spec, arriving, lambda: told.at(arriving.have))
+            except Broken as broken:
+                # One that drips would never end.
+                vain = 0 if arriving.have - had >= LEAST else vain + 1
                 if vain >= TRIES:
                     raise UserError(
                         f"The Hub does not send {file.name} of {spec} ({broken}); {_amount(told)} are there: load it again and "
                         "it goes on from there."
                     ) from None
-                _rest(cancelled)
+                _rest(session)
         right = arriving.right
     if not right:
         file.part.unlink()
@@ -264,61 +248,36 @@ def _fetch(spec: str, file: Missing, told: _Told, cancelled: Callable[[], bool] 
     file.part.replace(file.blob)
 
 
-def _receive(arriving: _Arriving, tell: Callable[[], None], cancelled: Callable[[], bool] | None) -> None:
+def _receive(session: Session, spec: str, arriving: _Arriving, tell: Callable[[], None]) -> None:
     """Take in what a file lacks, over one connection.
 
     Raises:
-        _Broken: it ended before the file did, or brought something else.
-        HfHubHTTPError: the server refuses the file.
+        Broken: it ended before the file did, or brought something else.
+        UserError: the server refuses the file.
     """
-    from huggingface_hub import constants, get_session, hf_raise_for_status
-    from huggingface_hub.errors import HfHubHTTPError
-    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+    from huggingface_hub import constants
 
-    # Compressed bytes could not be counted.
-    headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
-    end = min(arriving.file.size, arriving.have + MOST_AT_ONCE)
-    if arriving.have or end < arriving.file.size:
-        headers["Range"] = f"bytes={arriving.have}-{end - 1}"
-    _stop(cancelled)
-    try:
-        with get_session().stream(
-            "GET", arriving.file.url, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT
-        ) as response:
-            if response.status_code in BUSY:
-                raise _Broken(f"it answers {response.status_code}")
-            if response.status_code != 416:
-                hf_raise_for_status(response)
-            if arriving.have and not _continues(response, arriving.have):
+    file, seconds = arriving.file, constants.HF_HUB_DOWNLOAD_TIMEOUT
+    end = min(file.size, arriving.have + MOST_AT_ONCE)
+    span = f"bytes={arriving.have}-{end - 1}" if arriving.have or end < file.size else ""
+    with session.asked(file.url, seconds, span=span) as response:
+        status = response.status_code
+        if status in BUSY:
+            raise Broken(f"it answers {status}")
+        if status not in (200, 206, 416):
+            raise refusal(spec, None, response, file.name)
+        if arriving.have and not _continues(response, arriving.have):
+            arriving.restart()
+        if status == 416:
+            raise Broken("it has no such part of it")
+        for chunk in session.chunks(response, seconds):
+            arriving.add(chunk)
+            if arriving.have > file.size:
                 arriving.restart()
-            if response.status_code == 416:
-                raise _Broken("it has no such part of it")
-            with _interruptible(response, cancelled):
-                for chunk in response.iter_bytes():
-                    _stop(cancelled)
-                    arriving.add(chunk)
-                    if arriving.have > arriving.file.size:
-                        arriving.restart()
-                        raise _Broken("it sends more than there should be")
-                    tell()
-    except HfHubHTTPError:
-        raise
-    except (http_error(), ConnectionError, TimeoutError) as error:
-        _stop(cancelled)
-        raise _Broken(str(error).rstrip(".") or type(error).__name__) from None
-    _stop(cancelled)
+                raise Broken("it sends more than there should be")
+            tell()
     if arriving.have < end:
-        raise _Broken("the connection ended too early")
-
-
-def http_error() -> type[Exception]:
-    """The base of what the Hub client's HTTP library raises when a connection breaks; its name differs between versions."""
-    from huggingface_hub import errors
-
-    for base in errors.HfHubHTTPError.__mro__:
-        if base.__name__ == "HTTPError":
-            return base
-    return OSError
+        raise Broken("the connection ended too early")
 
 
 def _continues(response: Any, have: int) -> bool:
@@ -328,41 +287,14 @@ def _continues(response: Any, have: int) -> bool:
 
 
 @contextlib.contextmanager
-def _interruptible(response: Any, cancelled: Callable[[], bool] | None) -> Iterator[None]:
-    """While a body is read: a read that waits for a server that sends nothing ends as soon as `cancelled` answers True."""
-    if cancelled is None:
-        yield
-        return
-    asked, done = cancelled, threading.Event()
-
-    def watch() -> None:
-        while not done.wait(POLL_SECONDS):
-            if asked():
-                wire = response.extensions.get("network_stream")
-                held = wire.get_extra_info("socket") if wire is not None else None
-                if held is not None:
-                    with contextlib.suppress(OSError):
-                        held.shutdown(socket.SHUT_RDWR)
-                return
-
-    thread = threading.Thread(target=watch, name="download-cancel", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-
-
-@contextlib.contextmanager
-def _locked(file: Path, cancelled: Callable[[], bool] | None) -> Iterator[None]:
+def _locked(session: Session, file: Path) -> Iterator[None]:
     """Hold the library's lock of a file; wait while another download has it."""
     from filelock import Timeout
     from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 
     with contextlib.ExitStack() as stack:
         while True:
-            _stop(cancelled)
+            session.stop()
             try:
                 stack.enter_context(WeakFileLock(file, timeout=5 * POLL_SECONDS))
                 break
@@ -371,16 +303,11 @@ def _locked(file: Path, cancelled: Callable[[], bool] | None) -> Iterator[None]:
         yield
 
 
-def _rest(cancelled: Callable[[], bool] | None) -> None:
+def _rest(session: Session) -> None:
     until = time.monotonic() + REST_SECONDS
     while time.monotonic() < until:
-        _stop(cancelled)
+        session.stop()
         time.sleep(min(POLL_SECONDS, REST_SECONDS))
-
-
-def _stop(cancelled: Callable[[], bool] | None) -> None:
-    if cancelled is not None and cancelled():
-        raise Cancelled
 
 
 def _bytes(count: float) -> str:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...backends.base import UserError
+from ...backends.base import Cancelled, UserError
 from ...backends.hub_listing import Repository, look_up
 from ..cells import one_line
 from .fitting import Room
@@ -128,7 +128,9 @@ class Looking:
 
         def work() -> None:
             try:
-                repository = look_up(name)
+                repository = look_up(name, cancelled=lambda: asked != self._asked or self._gone.is_set())
+            except Cancelled:
+                return
             except UserError as error:
                 sentence = str(error)
                 self._inbox.put(lambda: answered(None, sentence))

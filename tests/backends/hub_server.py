@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,6 +39,10 @@ class Hub:
     ranges: bool = True
     damaged: bool = False
     """Large files arrive with another byte than they should have."""
+    hostile: Callable[[Handler, str], bool] | None = None
+    """Called first with each request and its path; answers it itself if it returns True."""
+    tokens: list[str] = field(default_factory=list)
+    """The Authorization header of each request, empty if it had none."""
     asked: list[tuple[str, str, str]] = field(default_factory=list)
     """Method, path and range of each request."""
     address: str = ""
@@ -80,6 +84,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.split("?")[0]
         self.hub.asked.append((self.command, path, self.headers.get("Range", "")))
+        self.hub.tokens.append(self.headers.get("Authorization", ""))
+        if self.hub.hostile is not None and self.misbehaves(path):
+            return None
         if self.hub.refuse is not None:
             status, code = self.hub.refuse
             return self.answer(status, X_Error_Code=code)
@@ -94,6 +101,24 @@ class Handler(BaseHTTPRequestHandler):
         return self.answer(404, X_Error_Code="RepoNotFound")
 
     do_HEAD = do_GET
+
+    def misbehaves(self, path: str) -> bool:
+        with suppress(ConnectionError):  # a client that has had enough
+            return self.hub.hostile is not None and self.hub.hostile(self, path)
+        self.close_connection = True
+        return True
+
+    def raw(self, data: bytes) -> None:
+        """Bytes on the line, a whole answer or not."""
+        self.wfile.write(data)
+        self.wfile.flush()
+        self.close_connection = True
+
+    def drip(self, first: bytes, each: bytes, seconds: float = 0.02) -> None:
+        """A beginning, then a little at a time for as long as anyone listens."""
+        self.raw(first)
+        while not self.hub.stop.wait(seconds):
+            self.raw(each)
 
     def entry(self, name: str, data: bytes) -> dict[str, Any]:
         oid = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
