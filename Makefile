@@ -8,12 +8,16 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check
 # What a chat imports must not be rebuilt for each edit: the install is editable, so only these files matter.
 SETUP = pyproject.toml constraints.txt
 
-.PHONY: chat test lint format types unit screenshots benchmarks clean
+.PHONY: chat test test-all lint format types unit screenshots benchmarks clean
 
 chat: $(VENV)/.chat
 	@$(BIN)/specchat
 
 test: lint unit
+
+# Before each release: all prompts, 5,000 cases of each property, hundreds of killed processes. Hours.
+test-all: export SPECCHAT_FULL = 1
+test-all: lint unit
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -24,7 +28,7 @@ lint: $(VENV)/.dev
 
 # One process per core, one torch thread each: torch's own threads would fight over the same cores.
 unit: $(VENV)/.dev
-	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n auto --dist worksteal -r R
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n auto --dist worksteal
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -14,6 +14,8 @@ import pytest
 from specchat.app.dialogue import Dialogue, Method
 from specchat.engine.messages import Command, Event, Finished, Generate, Load, Loaded, PieceTable, Started, StepRecord, Steps
 
+from .pilots import idle
+
 INFO = {
     "name": "builtin",
     "backend": "transformers",
@@ -160,6 +162,13 @@ class FakeEngine:
 
     def finish(self, reason: str = "eos", tail: str = "") -> None:
         self.events.append(Finished(self.asked.id, reason, tail, 0.12, 1.32))
+
+
+@pytest.fixture(autouse=True)
+def waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pilot waits for what is to be done, however busy the machine is."""
+    monkeypatch.setattr("textual.pilot.wait_for_idle", idle)
+    monkeypatch.setattr("textual.app.wait_for_idle", idle)
 
 
 @pytest.fixture

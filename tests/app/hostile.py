@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import unicodedata
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
-FULL = os.environ.get("SPECCHAT_FULL") == "1"
+from ..cases import cases
 
-CASES = settings(max_examples=5000 if FULL else 60, deadline=None)
-"""5,000 cases of each property with SPECCHAT_FULL=1."""
+CASES = cases(5000)
 
 MARKUP = (
     *("[red]", "[/red]", "[/]", "[bold", "[link=javascript:alert(1)]x[/link]", "[@click=app.quit]x[/]", "[$primary]", "\\["),

@@ -12,6 +12,8 @@ from textual.events import Paste
 from specchat.app.completing import names_below, offers, spelled, typed
 from specchat.app.widgets.completion import Completion
 
+from .pilots import settle
+
 Make = Callable[..., Any]
 SIZE = (90, 26)
 
@@ -24,12 +26,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (here / name).write_text("The lamp.\n")
     monkeypatch.chdir(here)
     return here
-
-
-async def settle(app: Any, pilot: Any) -> None:
-    app.take_events()
-    await app.workers.wait_for_complete()
-    await pilot.pause()
 
 
 async def type_text(pilot: Any, text: str) -> None:

@@ -14,14 +14,10 @@ from specchat.app.widgets.menu import Menu
 from specchat.app.widgets.welcome import STARTERS, TITLE_WIDTH, Welcome
 from specchat.engine.messages import Cancel, Failed, Load, Steps, Switch, Switched
 
+from .pilots import settle
+
 Make = Callable[..., Any]
 SIZE = (90, 26)
-
-
-async def settle(app: Any, pilot: Any) -> None:
-    """Let the app take in what the engine said."""
-    app.take_events()
-    await pilot.pause()
 
 
 async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:

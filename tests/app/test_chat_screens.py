@@ -16,8 +16,9 @@ pytestmark = pytest.mark.usefixtures("still")
 
 @pytest.fixture
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing pulses."""
+    """Nothing pulses, and each change is drawn, however soon after the last one."""
     monkeypatch.setattr("specchat.app.chat.IDLE_SECONDS", 3600)
+    monkeypatch.setattr("specchat.app.widgets.status.FIGURES_SECONDS", 0)
 
 
 both = pytest.mark.parametrize("theme", ["dark", "light"])

@@ -19,6 +19,8 @@ from specchat.app.palette import LISTED
 from specchat.app.slash import COMMANDS, parse
 from specchat.app.widgets.completion import Completion
 
+from .pilots import settle
+
 Make = Callable[..., Any]
 SIZE = (90, 26)
 
@@ -131,12 +133,6 @@ def test_a_name_is_quoted_so_that_the_command_gets_it(name: str) -> None:
 
 
 # In the chat
-
-
-async def settle(app: Any, pilot: Any) -> None:
-    app.take_events()
-    await app.workers.wait_for_complete()
-    await pilot.pause()
 
 
 async def type_text(pilot: Any, text: str) -> None:

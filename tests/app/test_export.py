@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -23,6 +23,8 @@ from specchat.app.themes import load_themes
 from specchat.app.transcript import Answer, Notice, Prompt, Transcript
 from specchat.app.widgets.blocks import Block
 from specchat.engine.messages import StepRecord
+
+from ..cases import cases
 
 Make = Callable[..., Any]
 
@@ -143,7 +145,7 @@ transcripts = st.builds(Transcript, st.lists(entries, max_size=4), st.none() | h
 chats = st.builds(
     SavedChat, transcripts, st.just({"name": "<b>\x1bm"}), st.just({"method": "lookup"}), st.just("2026-01-02T03:04:05")
 )
-many = settings(max_examples=1250, deadline=None)
+many = cases(1250, 40)
 
 
 def whole(chat: SavedChat, format: str, theme: str = "dark", way: Any = "cycle") -> str:

@@ -14,14 +14,11 @@ from specchat.app.widgets.menu import Menu
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Count, Counted, Generate, Loaded
 
+from .pilots import settle
+
 Make = Callable[..., Any]
 LONG = "long " * 1000
 """5,000 bytes: more than the 4,096 tokens of the tests' model, if each were a token."""
-
-
-async def settle(app: Any, pilot: Any) -> None:
-    app.take_events()
-    await pilot.pause()
 
 
 async def said(app: Any, pilot: Any, engine: Any, *prompts: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
@@ -14,7 +13,8 @@ from specchat.app import documents
 from specchat.backends.base import UserError
 from specchat.engine.messages import Generate
 
-from . import office
+from . import office, pilots
+from .pilots import settle, until
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -26,12 +26,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     here.mkdir()
     monkeypatch.chdir(here)
     return here
-
-
-async def settle(app: Any, pilot: Any) -> None:
-    app.take_events()
-    await app.workers.wait_for_complete()
-    await pilot.pause()
 
 
 def toasts(app: Any) -> str:
@@ -75,6 +69,8 @@ async def test_what_cannot_be_read_is_told_and_the_draft_stays(make_chat: Make, 
 @pytest.fixture
 def held(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Event:
     """A document whose reading waits for this event."""
+    monkeypatch.setattr(pilots, "held", {"gathering"})
+    monkeypatch.setattr("specchat.app.widgets.gathering.SLOW_SECONDS", 0.01)
     (folder / "slow.pdf").write_bytes(b"%PDF-1.7")
     go = Event()
 
@@ -101,10 +97,9 @@ async def test_the_screen_goes_on_while_a_document_is_read(make_chat: Make, engi
         await pilot.press("backspace", "enter")
         assert "The files of a message are being read: wait for them, or give up with esc." in toasts(app)
         assert not asked(engine)
-        await asyncio.sleep(0.8)
-        assert "Reading the files … esc gives up." in toasts(app)
+        await until(pilot, lambda: "Reading the files … esc gives up." in toasts(app))
         held.set()
-        await settle(app, pilot)
+        await until(pilot, lambda: asked(engine))
         assert engine.asked.messages[-1]["content"].count("The lamp.") == 1
         assert box.text == ""
 
@@ -116,14 +111,12 @@ async def test_esc_gives_up(make_chat: Make, engine: Any, held: Event) -> None:
         await settle(app, pilot)
         app.chat_screen.input.put("Sum up @slow.pdf ")
         await pilot.press("enter", "escape")
-        await settle(app, pilot)
+        await until(pilot, lambda: "was given up" in toasts(app))
         assert not asked(engine)
         assert app.chat_screen.input.text == "Sum up @slow.pdf "
-        assert "was given up" in toasts(app)
         held.set()
         await pilot.press("enter")
-        await settle(app, pilot)
-        assert asked(engine)
+        await until(pilot, lambda: asked(engine))
 
 
 async def test_a_chat_that_is_left_while_a_document_is_read_ends(make_chat: Make, engine: Any, held: Event) -> None:

@@ -18,7 +18,8 @@ from specchat.app.transcript import Answer, Notice, Prompt
 from specchat.engine.messages import Loaded, PieceTable, StepRecord
 from tests.e2e.terminal import Terminal
 
-from .hostile import CONTROLS, FULL, MARKUP, UNICODE, calm
+from ..cases import FULL
+from .hostile import CONTROLS, MARKUP, UNICODE, calm
 
 ROUNDS = 200 if FULL else 12
 

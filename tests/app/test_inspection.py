@@ -15,6 +15,8 @@ from specchat.app.widgets.run_cursor import Spot, above, beside, outermost, plac
 from specchat.app.widgets.status import StatusLine
 from specchat.engine.messages import Paused, StepRecord, Steps
 
+from .pilots import settle
+
 Make = Callable[..., Any]
 
 
@@ -121,11 +123,6 @@ def test_a_move_costs_the_same_in_a_long_answer(make_steps: Make, monkeypatch: p
 # On the screen
 
 SIZE = (80, 24)
-
-
-async def settle(app: Any, pilot: Any) -> None:
-    app.take_events()
-    await pilot.pause()
 
 
 async def ask(app: Any, pilot: Any, engine: Any, records: list[StepRecord], *, finish: bool = True) -> int:

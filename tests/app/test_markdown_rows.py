@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.segment import Segment
 from textual.selection import Selection
@@ -15,6 +15,8 @@ from specchat.app.cells import width
 from specchat.app.themes import load_themes
 from specchat.app.widgets.markdown_rows import markdown_rows
 from specchat.engine.messages import StepRecord
+
+from ..cases import cases
 
 Make = Callable[..., Any]
 
@@ -76,7 +78,7 @@ def test_code_is_highlighted_and_emphasis_is_seen() -> None:
 texts = st.text(st.characters(codec="utf-8") | st.sampled_from("#*_`|-> \n\t[]()<>你好🙂\u0301\x1b\x07\u202e"), max_size=200)
 
 
-@settings(max_examples=300, deadline=None)
+@cases(300)
 @given(texts, st.integers(8, 120))
 def test_no_row_is_wider_than_asked(text: str, cells: int) -> None:
     for row in rows(text, cells):
@@ -86,7 +88,7 @@ def test_no_row_is_wider_than_asked(text: str, cells: int) -> None:
 cell = st.text("ab 你好🙂é`*", max_size=12)
 
 
-@settings(max_examples=100, deadline=None)
+@cases(100)
 @given(st.lists(st.tuples(cell, cell, cell), min_size=1, max_size=4), texts, st.integers(20, 120))
 def test_tables_and_code_fit(table: list[tuple[str, str, str]], code: str, cells: int) -> None:
     lines = ["|a|b|c|", "|-|-:|:-:|", *(f"|{'|'.join(row)}|" for row in table), "", "```python", code, "```"]
@@ -94,7 +96,7 @@ def test_tables_and_code_fit(table: list[tuple[str, str, str]], code: str, cells
         assert sum(width(segment.text) for segment in row) <= cells
 
 
-@settings(max_examples=200, deadline=None)
+@cases(200)
 @given(texts)
 def test_nothing_hostile_is_left(text: str) -> None:
     for row in rows(f"\x1b]8;;http://x\x07{text}\x9b2J [a](http://x) \u202e"):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from specchat.app.models.fitting import Needs, Room, judge
@@ -27,9 +27,8 @@ from specchat.backends.model_card import Card, quantization_in, read_card
 from specchat.backends.ollama import locate_ollama
 from specchat.backends.vocabulary import difference, folder_vocabulary
 
+from ..cases import cases
 from .models import COMMIT, make_home, write_folder, write_gguf, write_ollama
-
-CASES = 5000 if os.environ.get("SPECCHAT_FULL") else 60
 
 
 @pytest.fixture
@@ -352,7 +351,7 @@ def test_hostile_metadata_is_shown_as_text(home: Path) -> None:
     assert not any(sign in text for sign in "\x1b\x07\u202e\x00\n")
 
 
-@settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@cases(5000, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.binary(max_size=64), st.integers(0, 900), st.booleans())
 def test_damage_anywhere_in_a_header_never_ends_the_list(tmp_path: Path, noise: bytes, at: int, cut: bool) -> None:
     file = tmp_path / "x.gguf"
@@ -366,7 +365,7 @@ def test_damage_anywhere_in_a_header_never_ends_the_list(tmp_path: Path, noise: 
     assert isinstance(pair(library, target, found).reason, str)
 
 
-@settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@cases(5000, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),

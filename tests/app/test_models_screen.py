@@ -18,6 +18,7 @@ from specchat.engine.messages import Cancel, Failed, Load, Loaded, Loading
 
 from ..backends.hub_server import COMMIT, Hub, serving
 from .models import make_home, write_folder, write_gguf
+from .pilots import until
 
 Make = Callable[..., Any]
 
@@ -51,15 +52,6 @@ def hub(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         running.info["sea/Buoy-GGUF"] = {"gguf": {"total": 512_000, "architecture": "llama", "context_length": 32_768}}
         running.info["sea/Buoy"] = {"safetensors": {"parameters": {"BF16": 256_000}, "total": 256_000}}
         yield running
-
-
-async def until(pilot: Any, condition: Callable[[], bool]) -> None:
-    for _ in range(600):
-        if condition():
-            await pilot.pause()
-            return
-        await pilot.pause(0.02)
-    raise AssertionError("it did not come about")
 
 
 def screen(pilot: Any) -> ModelsScreen:

@@ -12,6 +12,8 @@ from specchat.app import notify
 from specchat.app.notify import sequence, way_here
 from specchat.engine.messages import Failed, Loading
 
+from .pilots import settle
+
 Make = Callable[..., Any]
 
 
@@ -67,11 +69,6 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr("specchat.app.notify.sequence", lambda way, text: "" if way == "off" else f"note {way}: {text}")
     monkeypatch.setattr("textual.drivers.headless_driver.HeadlessDriver.write", write)
     return out
-
-
-async def settle(app: Any, pilot: Any) -> None:
-    app.take_events()
-    await pilot.pause()
 
 
 async def ask(app: Any, pilot: Any, engine: Any, make_steps: Make) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,12 +11,7 @@ from specchat.app.settings import Settings, changed
 from specchat.app.widgets.line_view import LineView
 from specchat.engine.client import EngineClient
 
-
-async def until(pilot: Any, condition: Callable[[], bool]) -> None:
-    """Wait for the engine."""
-    async with asyncio.timeout(120):
-        while not condition():
-            await pilot.pause(0.02)
+from .pilots import until
 
 
 def shown(app: SpecchatApp) -> str:

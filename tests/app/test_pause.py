@@ -8,6 +8,8 @@ from typing import Any
 from specchat.app.dialogue import Dialogue
 from specchat.engine.messages import Advance, Cancel, Failed, Generate, Pause, Paused, Steps, Switch, Switched, Watch
 
+from .pilots import settle
+
 Make = Callable[..., Any]
 SIZE = (110, 30)
 
@@ -109,11 +111,6 @@ def test_watching(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
 
 
 # The keys
-
-
-async def settle(app: Any, pilot: Any) -> None:
-    app.take_events()
-    await pilot.pause()
 
 
 async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:

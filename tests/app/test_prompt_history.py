@@ -19,6 +19,8 @@ from specchat.app import prompt_history
 from specchat.app.prompt_history import MOST, PromptHistory, Typed, found, step_back
 from specchat.app.widgets.prompt_search import PromptSearch
 
+from .pilots import settle
+
 Make = Callable[..., Any]
 SIZE = (90, 26)
 
@@ -146,12 +148,6 @@ def test_a_search_finds_all_words_newest_first_each_once() -> None:
 
 
 # In the chat
-
-
-async def settle(app: Any, pilot: Any) -> None:
-    app.take_events()
-    await app.workers.wait_for_complete()
-    await pilot.pause()
 
 
 def keeping(make_chat: Make) -> Any:

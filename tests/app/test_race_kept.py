@@ -56,9 +56,6 @@ async def race(app: Any, pilot: Any, engine: Any, prompt: str = "Say it.") -> No
 
 
 async def quiet(pilot: Any) -> None:
-    for _ in range(3):
-        await pilot.pause()
-        await pilot.app.workers.wait_for_complete()
     await pilot.pause()
 
 

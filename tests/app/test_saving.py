@@ -18,6 +18,9 @@ from specchat.app.widgets.menu import Menu
 from specchat.backends.base import UserError
 from specchat.engine.messages import PieceTable, StepRecord, Steps
 
+from . import pilots
+from .pilots import settle, until
+
 Make = Callable[..., Any]
 SIZE = (90, 26)
 
@@ -40,21 +43,6 @@ def chat() -> SavedChat:
 
 def look() -> Look:
     return Look(load_themes()[0]["dark"])
-
-
-async def settle(app: Any, pilot: Any) -> None:
-    app.take_events()
-    await pilot.pause()
-
-
-async def written(pilot: Any, condition: Callable[[], bool]) -> None:
-    """Wait for a thread."""
-    for _ in range(500):
-        if condition():
-            break
-        await pilot.pause(0.01)
-    assert condition()
-    await pilot.pause()
 
 
 def toasts(app: Any) -> str:
@@ -86,14 +74,14 @@ async def test_exporting_by_command(make_chat: Make, engine: Any, make_steps: Ma
     async with app.run_test(size=SIZE) as pilot:
         await converse(app, pilot, engine, make_steps)
         await command(app, pilot, f"/export 'my chat.{format}'")
-        await written(pilot, lambda: "Saved as" in toasts(app))
+        await until(pilot, lambda: "Saved as" in toasts(app))
         starts = {"html": "<!DOCTYPE html>", "svg": "<svg ", "md": "# specchat", "json": "{"}[format]
         assert (here / f"my chat.{format}").read_text().startswith(starts)
         await command(app, pilot, f"/export 'my chat.{format}'")
-        await written(pilot, lambda: "was there already" in toasts(app))
+        await until(pilot, lambda: "was there already" in toasts(app))
         assert sorted(os.listdir(here)) == [f"my chat-2.{format}", f"my chat.{format}"]
         await command(app, pilot, f"/export {format} 'my chat' !")
-        await written(pilot, lambda: toasts(app).count("Saved as") == 3)
+        await until(pilot, lambda: toasts(app).count("Saved as") == 3)
         assert len(os.listdir(here)) == 2
 
 
@@ -106,11 +94,11 @@ async def test_exporting_by_key_and_palette(make_chat: Make, engine: Any, make_s
         await pilot.press("alt+s")
         assert isinstance(app.screen, Menu)
         await pilot.press("2")
-        await written(pilot, lambda: "Saved as" in toasts(app))
+        await until(pilot, lambda: "Saved as" in toasts(app))
         assert [name[-4:] for name in os.listdir(here)] == [".svg"]
         entry = next(entry for entry in app.commands.entries() if entry[0] == "Export the chat as HTML")
         entry[2]()
-        await written(pilot, lambda: toasts(app).count("Saved as") == 2)
+        await until(pilot, lambda: toasts(app).count("Saved as") == 2)
         assert any(name.endswith(".html") for name in os.listdir(here))
     assert "alt+s" in {key.keys for key in CHAT}
 
@@ -123,7 +111,7 @@ async def test_the_way_of_colouring_and_the_theme_in_force_are_those_of_the_file
         await converse(app, pilot, engine, make_steps)
         app.use_colouring("heat")
         await command(app, pilot, "/export chat.html")
-        await written(pilot, lambda: "Saved as" in toasts(app))
+        await until(pilot, lambda: "Saved as" in toasts(app))
         text = (here / "chat.html").read_text()
         light = load_themes()[0]["light"]
         assert light.heat[5] in text
@@ -139,11 +127,11 @@ async def test_what_goes_wrong_is_told_and_the_command_stays_in_the_box(make_cha
         assert "ends in .exe" in toasts(app)
         assert app.chat_screen.input.text == "/export chat.exe"
         await command(app, pilot, "/export nowhere/chat.html")
-        await written(pilot, lambda: "there is no such folder" in toasts(app))
+        await until(pilot, lambda: "there is no such folder" in toasts(app))
         await command(app, pilot, "/export html two names")
         assert "quotes" in toasts(app)
         await command(app, pilot, "/open nothing.json")
-        await written(pilot, lambda: "There is no file" in toasts(app))
+        await until(pilot, lambda: "There is no file" in toasts(app))
         await command(app, pilot, "/open")
         assert "/open takes a file" in toasts(app)
         assert len(app.dialogue.transcript.entries) == 2
@@ -156,10 +144,10 @@ async def test_a_chat_is_opened_with_its_colours_figures_and_trees(make_chat: Ma
         before = app.dialogue.transcript
         drawn = [strip.text for strip in map(app.chat_screen.view.render_line, range(20))]
         await command(app, pilot, "/export chat.json")
-        await written(pilot, lambda: "Saved as" in toasts(app))
+        await until(pilot, lambda: "Saved as" in toasts(app))
         app.dialogue.pieces = type(app.dialogue.pieces)()  # another model's, say
         await command(app, pilot, "/open chat.json")
-        await written(pilot, lambda: "Opened chat.json" in toasts(app))
+        await until(pilot, lambda: "Opened chat.json" in toasts(app))
         after = app.dialogue.transcript
         assert after is not before
         (old,), (new,) = before.answers(), after.answers()
@@ -209,16 +197,17 @@ async def test_keys_are_answered_while_a_file_is_written(
 
     monkeypatch.setattr("specchat.app.export.export_chat", slow)
     monkeypatch.setattr("specchat.app.saving.SLOW_SECONDS", 0.01)
+    monkeypatch.setattr(pilots, "held", {"files"})
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         await converse(app, pilot, engine, make_steps)
         await command(app, pilot, "/export chat.svg")
         await pilot.press("h", "i")
-        await written(pilot, lambda: "Writing chat.svg" in toasts(app))
+        await until(pilot, lambda: "Writing chat.svg" in toasts(app))
         assert app.chat_screen.input.text == "hi"
         assert os.listdir(here) == []
         go_on.set()
-        await written(pilot, lambda: "Saved as" in toasts(app))
+        await until(pilot, lambda: "Saved as" in toasts(app))
         assert os.listdir(here) == ["chat.svg"]
 
 

@@ -13,6 +13,8 @@ from specchat.app.widgets.line_view import LineView, line
 from specchat.app.widgets.side_panel import PAGES
 from specchat.engine.messages import Finished, Paused, StepRecord, Steps, Switched, Watch
 
+from .pilots import settle
+
 Make = Callable[..., Any]
 SIZE = (120, 40)
 
@@ -21,11 +23,6 @@ def shown(app: Any) -> str:
     """What the panel's page shows."""
     view = app.chat_screen.panel.query_one(LineView)
     return "\n".join(view.render_line(y).text.rstrip() for y in range(view.size.height))
-
-
-async def settle(app: Any, pilot: Any) -> None:
-    app.take_events()
-    await pilot.pause()
 
 
 async def loaded(app: Any, pilot: Any, engine: Any) -> None:

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 import tomlkit
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from specchat.app import dotted
 from specchat.app.presets import read_preset, save_preset
 from specchat.app.settings import read, save
 from specchat.app.toml_file import leaves, line_numbers, line_of, put
+
+from ..cases import cases
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 lines = texts | st.text(st.sampled_from("ab\n\"'\\#[]{}=, "), max_size=30)
@@ -55,7 +57,7 @@ def test_keys_are_read_as_toml_has_them(key: str, parts: tuple[str, ...]) -> Non
     assert dotted.split(key) == parts
 
 
-@settings(max_examples=100, deadline=None)
+@cases(100)
 @given(tables)
 @example({"a": 'x"""\n[b]\nc = 1\n', "b": {"c": ["[d]", "#"]}})
 @example({"a#b": {"c]": 1}})
@@ -141,7 +143,7 @@ temperature = 0.1
 """
 
 
-@settings(max_examples=40, deadline=None)
+@cases(40)
 @given(st.lists(changes, min_size=1, max_size=3), st.sampled_from(["", FILE]))
 def test_the_settings_file_says_what_was_saved_and_keeps_its_comments(
     tmp_path_factory: pytest.TempPathFactory, many: list[dict[str, Any]], before: str
@@ -162,7 +164,7 @@ def test_the_settings_file_says_what_was_saved_and_keeps_its_comments(
             assert "# cool" in text
 
 
-@settings(max_examples=30, deadline=None)
+@cases(30)
 @given(st.lists(changes, min_size=1, max_size=3))
 def test_a_preset_has_what_was_saved_last(tmp_path_factory: pytest.TempPathFactory, many: list[dict[str, Any]]) -> None:
     with pytest.MonkeyPatch.context() as patch:

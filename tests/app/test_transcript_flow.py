@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.app.cells import expand_tabs, fit, graphemes, one_line, sanitise, width
 from specchat.app.flow import Flow, line_ends
+
+from ..cases import cases
 
 CHARACTERS = st.one_of(
     st.sampled_from("ab cd  e\n\n\t-."),
@@ -18,8 +20,8 @@ TEXTS = st.lists(CHARACTERS, max_size=60).map("".join).map(sanitise)
 WIDTHS = st.integers(2, 40)
 
 # The first character outside ASCII imports `regex`: slow once, which is no failure.
-relaxed = settings(deadline=None)
-thorough = settings(deadline=None, max_examples=400)
+relaxed = cases(100)
+thorough = cases(400)
 
 
 def wrapped(text: str, cells: int) -> list[str]:

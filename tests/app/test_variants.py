@@ -12,13 +12,10 @@ from specchat.app.export.record import capture
 from specchat.app.transcript import Answer, Notice, Prompt
 from specchat.backends.base import UserError
 
+from .pilots import settle
+
 Make = Callable[..., Any]
 SIZE = (100, 30)
-
-
-async def settle(app: Any, pilot: Any) -> None:
-    app.take_events()
-    await pilot.pause()
 
 
 async def answer(app: Any, pilot: Any, engine: Any, make_steps: Make, text: str | None = None, **more: Any) -> None:

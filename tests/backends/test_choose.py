@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 from torch import Tensor
@@ -29,6 +29,8 @@ from specchat.backends import noise
 from specchat.backends.base import Sampling
 from specchat.backends.choose import Purpose, choose, draw, gumbel, noise_key, shortlist, uniform, warp
 from specchat.backends.noise import gumbel_of
+
+from ..cases import cases
 
 SEEDS = range(20_000)
 PASSES, FAILS = 1e-3, 1e-6
@@ -195,7 +197,7 @@ samplings = st.builds(
 
 
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 7, 300, 3000]), samplings, st.booleans(), st.sampled_from([0.3, 3.0]))
-@settings(max_examples=200, deadline=None)
+@cases(200)
 def test_filters_are_those_of_transformers(seed: int, vocab: int, sampling: Sampling, coarse: bool, spread: float) -> None:
     logits = row(vocab, seed, spread)
     if coarse:
@@ -220,7 +222,7 @@ def test_filters_are_those_of_transformers(seed: int, vocab: int, sampling: Samp
 
 
 @given(st.integers(0, 2**32), samplings, st.booleans(), st.sampled_from([0.5, 4.0]))
-@settings(max_examples=150, deadline=None)
+@cases(150)
 def test_the_shortlist_changes_nothing(seed: int, sampling: Sampling, coarse: bool, spread: float) -> None:
     logits = row(2000, seed, spread)
     if coarse:
@@ -261,7 +263,7 @@ def test_the_penalty_reaches_greedy_and_leaves_the_logits() -> None:
 @given(
     st.integers(0, 2**32), st.sampled_from([1, 3, 40, 1000]), st.sampled_from([torch.float32, torch.bfloat16, torch.float16])
 )
-@settings(max_examples=100, deadline=None)
+@cases(100)
 def test_greedy_ties_go_to_the_lowest_id(seed: int, vocab: int, dtype: torch.dtype) -> None:
     logits = torch.randint(0, 3, (4, vocab), generator=torch.Generator().manual_seed(seed)).to(dtype)
     lowest = [line.index(max(line)) for line in logits.tolist()]
@@ -289,7 +291,7 @@ def test_top_p_keeps_the_lowest_of_equals() -> None:
 
 
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 7), min_size=1, max_size=20), samplings, st.sampled_from([20, 1500]))
-@settings(max_examples=100, deadline=None)
+@cases(100)
 def test_a_row_gives_one_choice_in_any_batch(seed: int, rows: list[int], sampling: Sampling, vocab: int) -> None:
     logits = torch.randn(8, vocab, generator=torch.Generator().manual_seed(seed)).bfloat16()
     histories = [list(range(i, i + 9)) for i in range(8)]

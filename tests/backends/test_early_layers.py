@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from specchat.backends import ROOT, UserError
@@ -18,6 +18,7 @@ from specchat.backends.loading import LoadOptions
 from specchat.backends.transformers_model import load_transformers
 from specchat.backends.transformers_session import TransformersSession
 
+from ..cases import cases
 from .mirror import Mirror, linear, tokens
 from .tiny import TREES, WINDOW, cut, tiny_folder, tiny_model
 
@@ -120,7 +121,7 @@ def small_cache() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", TREES)
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@cases(20, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())
 def test_nodes_that_stopped_early_end_with_the_whole_models_logits(kind: str, data: st.DataObject) -> None:
     mirror = EarlyMirror(kind)

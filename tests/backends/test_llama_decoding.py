@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
@@ -18,12 +17,12 @@ from specchat.backends.llama_model import load_llama
 from specchat.backends.loading import builtin_path
 from specchat.decoders import Conversation, encode_prompt, methods
 
+from ..cases import FULL
 from ..decoders.prompts import mixed_prompts
 from .llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder, tiny_llama
 
 pytestmark = needs_llama
 
-FULL = bool(os.environ.get("SPECCHAT_FULL"))
 """All 50 prompts instead of two: many minutes."""
 PROMPTS = mixed_prompts(50 if FULL else 2)
 RECOMPUTE_PROMPTS = 6 if FULL else 1

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from specchat.backends import ROOT, ContextFull, UserError
 from specchat.backends.llama_context import Weights
 from specchat.backends.llama_session import LlamaSession
 
+from ..cases import cases
 from .llama_tiny import VOCAB, linear, needs_llama, tiny_llama
 
 pytestmark = needs_llama
@@ -157,7 +158,7 @@ def play(mirror: Mirror, rng: random.Random) -> None:
     mirror.compare()
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@cases(1000, 150, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_thousand_random_sequences_leave_the_cache_as_a_fresh_evaluation(seed: int) -> None:
     session = shared()

@@ -8,12 +8,14 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends import ROOT, Cancelled, ContextFull, Sampling, UserError, load_model
 from specchat.backends.recorded import CERTAINTY, RecordedModel, RecordedSession, load_recorded
 from specchat.backends.transcripts import Transcript, WordTokenizer, encode_transcript, read_transcripts
+
+from ..cases import cases
 
 GREEDY = Sampling()
 SMALL = st.lists(st.integers(0, 2), max_size=5)  # few tokens, so that random paths stay on the record
@@ -77,7 +79,7 @@ class NaiveSession:
         self.tokens, self.nodes, self.next = self.tokens[:length], {}, 0
 
 
-@settings(max_examples=150, deadline=None)
+@cases(150)
 @given(st.data())
 def test_random_growth_equals_a_naive_model(data: st.DataObject) -> None:
     records = data.draw(st.lists(st.tuples(SMALL, SMALL), min_size=1, max_size=4))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends.base import Sampling
 from specchat.backends.scores import TorchScores
+
+from ..cases import cases
 
 
 def scores(logits: torch.Tensor) -> TorchScores:
@@ -18,7 +20,7 @@ def scores(logits: torch.Tensor) -> TorchScores:
 
 
 @given(st.integers(0, 2**32), st.sampled_from([1, 5, 400]), st.integers(1, 60), st.booleans())
-@settings(max_examples=100, deadline=None)
+@cases(100)
 def test_top_is_the_sorted_log_softmax(seed: int, vocab: int, k: int, coarse: bool) -> None:
     logits = torch.randn(3, vocab, generator=torch.Generator().manual_seed(seed)) * 3
     logits = logits.bfloat16() if coarse else logits

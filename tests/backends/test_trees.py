@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from specchat.backends import ROOT, Sampling, UserError
 from specchat.backends.transformers_session import TransformersSession
 
+from ..cases import cases
 from .mirror import Mirror, linear, tokens
 from .tiny import TREES, VOCAB, WINDOW, WINDOWED, reference, tiny_model
 
@@ -28,7 +29,7 @@ def small_cache() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", TREES)
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@cases(20, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())
 def test_random_trees_have_their_linear_paths_logits(kind: str, data: st.DataObject) -> None:
     mirror = Mirror(kind)

@@ -1,7 +1,6 @@
 """The built-in models as GGUF files: the same ids for any text, nearly the same choices."""
 
 import importlib.util
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +16,11 @@ from specchat.builtin.evaluate import jobs
 from specchat.builtin.gguf_export import export
 from specchat.builtin.tokenizer import load
 
+from ..cases import FULL
+
 _missing = [name for name in ("llama_cpp", "gguf") if importlib.util.find_spec(name) is None]
 pytestmark = pytest.mark.skipif(bool(_missing), reason=f"not installed: {', '.join(_missing)}")
 
-FULL = bool(os.environ.get("SPECCHAT_FULL"))
 STRINGS = 10_000 if FULL else 1_500
 """SPECCHAT_FULL=1 compares all 10,000 texts."""
 

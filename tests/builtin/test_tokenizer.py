@@ -5,13 +5,15 @@ from pathlib import Path
 
 import jinja2
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from specchat.builtin import tokenizer as tokens_of
 from specchat.builtin.draw import Message
+
+from ..cases import cases
 
 WEIGHTS = Path(tokens_of.__file__).parent / "weights" / "target"
 
@@ -36,7 +38,7 @@ def shipped() -> Tokenizer:
     return tokens_of.load(WEIGHTS)
 
 
-@settings(max_examples=300, deadline=None)
+@cases(300)
 @given(TEXTS)
 def test_any_text_survives(text: str) -> None:
     ids = shipped().encode(text, add_special_tokens=False).ids
@@ -53,7 +55,7 @@ def test_every_byte_has_a_token() -> None:
     assert sum(len(piece) == 1 for piece in vocabulary) == 256
 
 
-@settings(max_examples=50, deadline=None)
+@cases(50)
 @given(st.lists(TEXTS.filter(bool), min_size=1, max_size=4))
 def test_the_template_and_the_ids_grow_at_the_end(contents: list[str]) -> None:
     render = jinja2.Environment().from_string(tokens_of.CHAT_TEMPLATE).render

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends import LoadOptions, Model, Sampling, Session, load_model
@@ -17,6 +17,7 @@ from specchat.decoders.ppm import ContextModel
 from specchat.decoders.proposers import DraftModel, FirstLayers, Proposer
 
 from ..backends.llama_tiny import needs_llama
+from ..cases import cases
 from .prompts import TEXTS
 
 COPY = f"Repeat this text exactly: {TEXTS[0]}"
@@ -179,7 +180,7 @@ def test_a_draft_that_goes_its_own_way_is_no_longer_helped() -> None:
     assert after < first / 2
 
 
-@settings(max_examples=200, deadline=None)
+@cases(200)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.lists(st.integers(0, 3), max_size=6), st.integers(0, 12))
 def test_a_line_always_stood_behind_the_last_tokens(text: list[int], drafted: list[int], most: int) -> None:
     copies = Copies(ContextModel(), Worth())

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends.base import Sampling
@@ -15,6 +15,7 @@ from specchat.decoders.conversation import Conversation
 from specchat.decoders.drafting import Trie, drawn
 from specchat.decoders.registry import get
 
+from ..cases import cases
 from .toy import CONTEXT, ToyModel, drafting, plain, run
 
 METHODS = ["ngram", "recycle", "jacobi", "lookahead"]
@@ -49,7 +50,7 @@ def prompt_of(rng: random.Random, model: ToyModel) -> list[int]:
     return [rng.choice(model.ids[:-1]) for _ in range(rng.randint(1, 30))]
 
 
-@settings(max_examples=60, deadline=None)
+@cases(60)
 @given(st.sampled_from(METHODS), toys(), SAMPLINGS, SEEDS)
 def test_the_tokens_are_those_of_the_plain_method(method: str, model: ToyModel, sampling: Sampling, seed: int) -> None:
     rng = random.Random(seed)
@@ -58,7 +59,7 @@ def test_the_tokens_are_those_of_the_plain_method(method: str, model: ToyModel, 
     assert run(generation).answer == plain(model, prompt, 120, sampling)
 
 
-@settings(max_examples=60, deadline=None)
+@cases(60)
 @given(toys(), SAMPLINGS, SEEDS)
 def test_switching_and_new_settings_at_random_steps_change_no_token(model: ToyModel, sampling: Sampling, seed: int) -> None:
     rng = random.Random(seed)
@@ -76,7 +77,7 @@ def test_switching_and_new_settings_at_random_steps_change_no_token(model: ToyMo
         prompt = (prompt + answer)[: rng.randint(1, len(prompt + answer))] + prompt_of(rng, model)
 
 
-@settings(max_examples=40, deadline=None)
+@cases(40)
 @given(st.sampled_from(CHAINS), toys(tree=False), SEEDS)
 def test_a_model_without_trees_gets_chains(method: str, model: ToyModel, seed: int) -> None:
     rng = random.Random(seed)

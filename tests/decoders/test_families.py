@@ -6,7 +6,6 @@ A fast subset runs always; SPECCHAT_FULL=1 runs 30 prompts of 200 tokens for eac
 from __future__ import annotations
 
 import functools
-import os
 import random
 from collections.abc import Sequence
 from copy import copy
@@ -19,8 +18,8 @@ from specchat.decoders import Conversation, Generation, methods
 from specchat.decoders.registry import unavailable
 
 from ..backends.tiny import VOCAB, WINDOW, smaller_model, tiny_model
+from ..cases import FULL
 
-FULL = bool(os.environ.get("SPECCHAT_FULL"))
 PROMPTS, TOKENS = (30, 200) if FULL else (2, 40)
 FAMILIES = ("qwen3", "gpt2", "qwen3-moe", "gemma3", "mistral")
 """gemma3 and mistral have windows of 32 tokens: shorter than the texts here."""

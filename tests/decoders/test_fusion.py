@@ -10,7 +10,7 @@ from statistics import mean
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends.base import ROOT, Sampling, Scores, UserError
@@ -23,6 +23,8 @@ from specchat.decoders.lookup import Lookup, LookupParams
 from specchat.decoders.ngram_index import ORDERS
 from specchat.decoders.ppm import EVIDENCE_LIMIT, FREQUENT, KIND, KINDS, SUREST, ContextModel, Weights, prior
 from specchat.decoders.replay import replay
+
+from ..cases import cases
 
 EOS = 99
 FEW = st.lists(st.integers(0, 2), min_size=1, max_size=60)  # few tokens, so that n-grams repeat
@@ -56,7 +58,7 @@ def check_tree(drafter: Fusion, tree: Tree, nodes: int, room: int) -> None:
     assert all(children <= parent + 1e-12 for children, parent in zip(below, reached, strict=True))
 
 
-@settings(max_examples=300, deadline=None)
+@cases(300)
 @given(st.one_of(FEW, MORE), st.integers(1, 24), st.integers(0, 20), st.booleans(), st.integers(0, FREQUENT))
 def test_the_tree_keeps_its_bounds(text: list[int], nodes: int, room: int, branching: bool, frequent: int) -> None:
     drafter = fusion(nodes=nodes, frequent=frequent)
@@ -68,7 +70,7 @@ def test_the_tree_keeps_its_bounds(text: list[int], nodes: int, room: int, branc
         assert tree.parents == list(range(ROOT, len(tree) - 1))
 
 
-@settings(max_examples=300, deadline=None)
+@cases(300)
 @given(st.one_of(FEW, MORE), st.integers(2, 24))
 def test_what_is_drafted_has_followed(text: list[int], nodes: int) -> None:
     drafter = fusion(nodes=nodes, frequent=0)
@@ -98,7 +100,7 @@ def test_what_is_drafted_has_followed(text: list[int], nodes: int) -> None:
                 assert text[follows - 1] == tail[-1]
 
 
-@settings(max_examples=300, deadline=None)
+@cases(300)
 @given(FEW, st.lists(st.integers(0, 2), min_size=1, max_size=4), st.integers(1, 30))
 def test_occurrences_of_a_guessed_tail(text: list[int], guessed: list[int], limit: int) -> None:
     model = ContextModel()
@@ -120,7 +122,7 @@ def test_occurrences_of_a_guessed_tail(text: list[int], guessed: list[int], limi
     assert len(set(again)) == len(again)
 
 
-@settings(max_examples=150, deadline=None)
+@cases(150)
 @given(MORE, st.integers(0, FREQUENT))
 def test_frequent_tokens(text: list[int], most: int) -> None:
     model = ContextModel()
@@ -131,7 +133,7 @@ def test_frequent_tokens(text: list[int], most: int) -> None:
     assert sum(share for _, share in found) < 1
 
 
-@settings(max_examples=150, deadline=None)
+@cases(150)
 @given(st.one_of(FEW, MORE), st.booleans())
 def test_growing_is_the_same_as_starting_afresh(text: list[int], branching: bool) -> None:
     drafter, growing = fusion(), list[int]()
@@ -143,7 +145,7 @@ def test_growing_is_the_same_as_starting_afresh(text: list[int], branching: bool
     assert drafter.probabilities == fresh.probabilities
 
 
-@settings(max_examples=150, deadline=None)
+@cases(150)
 @given(st.lists(FEW, min_size=2, max_size=4), st.integers(0, 60))
 def test_another_text_is_noticed(turns: list[list[int]], shared: int) -> None:
     drafter = fusion()

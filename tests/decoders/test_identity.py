@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Sequence
 from copy import copy
@@ -14,11 +13,12 @@ import pytest
 from specchat.backends import Model, Sampling
 from specchat.decoders import Conversation, encode_prompt, methods
 
+from ..cases import FULL
 from .prompts import TEXTS, mixed_prompts
 
 TOKENS = 128
 PROMPTS = 50
-RECOMPUTE_PROMPTS = PROMPTS if os.environ.get("SPECCHAT_FULL") else 6
+RECOMPUTE_PROMPTS = PROMPTS if FULL else 6
 """Without a KV cache 128 tokens cost 128 passes over everything; SPECCHAT_FULL=1 runs all 50 prompts (minutes)."""
 IDENTICAL = [name for name, method in methods().items() if method.label == "identical"]
 

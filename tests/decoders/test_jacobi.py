@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends import Model
@@ -14,6 +14,7 @@ from specchat.decoders.base import Verified
 from specchat.decoders.jacobi import Jacobi, JacobiParams
 from specchat.decoders.verify import walk
 
+from ..cases import cases
 from .prompts import copy_prompts
 from .toy import ToyModel, drafting, plain
 
@@ -37,7 +38,7 @@ def step(drafter: Jacobi, model: ToyModel, tokens: list[int]) -> list[int]:
     return tree.tokens[1:]
 
 
-@settings(max_examples=80, deadline=None)
+@cases(80)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(2, 9), st.integers(1, 9), st.sampled_from(["text", "repeat"]))
 def test_a_block_of_k_takes_at_most_k_passes(seed: int, memory: int, vocabulary: int, k: int, start: str) -> None:
     model = ToyModel(seed, memory=memory, vocabulary=vocabulary)

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends import Model, UserError
@@ -14,6 +14,7 @@ from specchat.decoders import Conversation, encode_prompt
 from specchat.decoders.lookahead import Lookahead, LookaheadParams
 from specchat.decoders.loop import Generation
 
+from ..cases import cases
 from .prompts import copy_prompts
 from .toy import ToyModel, drafting, plain, run
 
@@ -28,7 +29,7 @@ def begin(model: ToyModel, prompt: list[int], count: int, **params: Any) -> Gene
     return Conversation(model).generate(prompt, "lookahead", settings=params, max_tokens=count)
 
 
-@settings(max_examples=60, deadline=None)
+@cases(60)
 @given(
     st.integers(0, 10**6),
     st.integers(1, 3),

@@ -7,7 +7,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends.base import ROOT, Sampling, UserError
@@ -16,6 +16,8 @@ from specchat.decoders.base import Context, Tree, Verified, parse_params
 from specchat.decoders.conversation import Conversation
 from specchat.decoders.lookup import Lookup, LookupParams
 from specchat.decoders.ngram_index import LONGEST, ORDERS, STRIDE, NgramIndex
+
+from ..cases import cases
 
 EOS = 99
 FEW = st.lists(st.integers(0, 2), min_size=1, max_size=60)  # few tokens, so that n-grams repeat
@@ -60,7 +62,7 @@ def naive_matches(text: list[int], longest: int = ORDERS, shortest: int = 1) -> 
     return sorted(out, key=lambda match: -match[1])
 
 
-@settings(max_examples=300, deadline=None)
+@cases(300)
 @given(FEW, st.integers(1, 5), st.integers(1, 12), st.integers(0, 12))
 def test_reference_is_the_published_code(text: list[int], ngram: int, k: int, room: int) -> None:
     drafter = lookup(variant="reference", max_ngram=ngram, tokens=k)
@@ -74,7 +76,7 @@ def test_reference_is_the_published_code(text: list[int], ngram: int, k: int, ro
     assert lookup(variant="reference", max_ngram=ngram, tokens=k).draft(context(text, room)) == tree
 
 
-@settings(max_examples=300, deadline=None)
+@cases(300)
 @given(FEW, st.integers(1, 4), st.integers(1, 20))
 def test_index_finds_every_occurrence(text: list[int], shortest: int, limit: int) -> None:
     index = NgramIndex()
@@ -98,7 +100,7 @@ def test_long_matches_are_measured_in_strides(copied: int, measured: int) -> Non
     assert index.matches(8) == [(50, measured)]
 
 
-@settings(max_examples=300, deadline=None)
+@cases(300)
 @given(FEW, st.integers(1, 20), st.integers(0, 20), st.integers(1, 3), st.booleans())
 def test_ours_drafts_what_followed_a_match(text: list[int], nodes: int, room: int, shortest: int, branching: bool) -> None:
     drafter = lookup(nodes=nodes, min_ngram=shortest)
@@ -125,7 +127,7 @@ def follow(text: list[int], at: int, n: int) -> list[int]:
     return (line * n)[:n]
 
 
-@settings(max_examples=100, deadline=None)
+@cases(100)
 @given(FEW)
 def test_growing_is_the_same_as_starting_afresh(text: list[int]) -> None:
     drafter, growing = lookup(), list[int]()
@@ -135,7 +137,7 @@ def test_growing_is_the_same_as_starting_afresh(text: list[int]) -> None:
     assert tree == lookup().draft(context(list(text)))
 
 
-@settings(max_examples=150, deadline=None)
+@cases(150)
 @given(st.lists(FEW, min_size=2, max_size=4), st.sampled_from(["ours", "reference"]), st.integers(0, 60))
 def test_another_text_is_noticed(turns: list[list[int]], variant: str, shared: int) -> None:
     drafter = lookup(variant=variant)
@@ -159,7 +161,7 @@ def test_a_long_match_drafts_far_and_a_short_one_does_not() -> None:
     assert max(lookup().draft(context([*often, 1])).depths()) <= max(known.depths()) // 2
 
 
-@settings(max_examples=150, deadline=None)
+@cases(150)
 @given(FEW)
 def test_the_latest_place_of_the_longest_run_is_told_without_a_tree(text: list[int]) -> None:
     index = NgramIndex()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends import Model
@@ -15,6 +15,7 @@ from specchat.decoders.base import Tree
 from specchat.decoders.ngram import Ngram, NgramParams
 from specchat.decoders.ngram_pool import NgramPool, TextNgrams
 
+from ..cases import cases
 from .prompts import copy_prompts
 from .toy import ToyModel, drafting, plain, run
 
@@ -31,7 +32,7 @@ def lines(tree: Tree) -> list[list[int]]:
     return [[tree.tokens[node] for node in tree.path(leaf)][1:] for leaf in sorted(leaves)]
 
 
-@settings(max_examples=200, deadline=None)
+@cases(200)
 @given(FEW, st.integers(2, 5), st.integers(1, 3), st.integers(1, 4))
 def test_the_pool_holds_the_latest_completions_of_each_key(text: list[int], n: int, key: int, most: int) -> None:
     followed = TextNgrams(NgramPool(), n, min(key, n - 1), most)
@@ -46,7 +47,7 @@ def test_the_pool_holds_the_latest_completions_of_each_key(text: list[int], n: i
             assert followed.pool.get(wanted, most) == expected[:most]
 
 
-@settings(max_examples=200, deadline=None)
+@cases(200)
 @given(FEW, st.integers(2, 6), st.integers(1, 3), st.integers(1, 12), st.integers(0, 8))
 def test_every_draft_is_a_verified_ngram(text: list[int], n: int, key: int, nodes: int, room: int) -> None:
     tree = ngram(n=n, key=key, nodes=nodes).draft(drafting(text, room=room, eos=[3]))

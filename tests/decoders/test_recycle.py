@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends import Model
@@ -13,6 +13,7 @@ from specchat.decoders import Conversation, encode_prompt
 from specchat.decoders.base import Tree, Verified
 from specchat.decoders.recycle import SHARES, Recycle, RecycleParams, SuccessorTable
 
+from ..cases import cases
 from .prompts import copy_prompts
 from .toy import ToyModel, drafting, plain, run
 
@@ -28,7 +29,7 @@ def paths(tree: Tree) -> set[tuple[int, ...]]:
     return {tuple(tree.tokens[i] for i in tree.path(node)) for node in range(len(tree))}
 
 
-@settings(max_examples=100, deadline=None)
+@cases(100)
 @given(st.integers(0, 10**6), st.integers(1, 24), st.integers(0, 5), st.booleans())
 def test_the_tree_is_the_most_probable_one(seed: int, nodes: int, room: int, branching: bool) -> None:
     rng = random.Random(seed)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 
@@ -16,6 +16,8 @@ from specchat.backends.base import UserError
 from specchat.backends.loading import builtin_path
 from specchat.decoders.detokenize import RUN, fusing_byte
 from specchat.decoders.text import CLUSTER, STOP, Stops, TextStream
+
+from ..cases import cases
 
 FRAGMENTS = [
     "👨‍👩‍👧‍👦", "👩🏽‍🚀", "🏳️‍🌈", "👍🏿", "🇫🇷", "🇩🇪🇯🇵", "🇺", "1️⃣", "☺️", "☺︎", "🧑🏻‍❤️‍💋‍🧑🏿", "\u200d", "\ufe0f",
@@ -142,7 +144,7 @@ def check(codec: Codec, ids: Sequence[int], fused: bool) -> None:
 
 @codecs
 @given(st.data())
-@settings(max_examples=500, deadline=None)
+@cases(500)
 def test_texts_come_out_whole(name: str, data: st.DataObject) -> None:
     codec = CODECS[name]()
     check(codec, codec.encode(data.draw(texts)), name == "sentencepiece")
@@ -150,7 +152,7 @@ def test_texts_come_out_whole(name: str, data: st.DataObject) -> None:
 
 @codecs
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@cases(400)
 def test_texts_with_invalid_bytes_come_out_whole(name: str, data: st.DataObject) -> None:
     codec = CODECS[name]()
     ids: list[int] = []
@@ -162,7 +164,7 @@ def test_texts_with_invalid_bytes_come_out_whole(name: str, data: st.DataObject)
 
 @codecs
 @given(st.data())
-@settings(max_examples=250, deadline=None)
+@cases(250)
 def test_random_tokens_come_out_whole(name: str, data: st.DataObject) -> None:
     codec = CODECS[name]()
     check(codec, data.draw(st.lists(st.integers(0, codec.vocab - 1), max_size=RUN - 1)), name == "sentencepiece")
@@ -170,7 +172,7 @@ def test_random_tokens_come_out_whole(name: str, data: st.DataObject) -> None:
 
 @codecs
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@cases(150)
 def test_texts_split_into_single_bytes_come_out_whole(name: str, data: st.DataObject) -> None:
     codec = CODECS[name]()
     check(codec, [codec.byte(b) for b in data.draw(texts).encode()][: RUN - 1], name == "sentencepiece")
@@ -202,7 +204,7 @@ def cut(text: str, strings: Sequence[str], patterns: Sequence[str]) -> str:
     st.lists(st.sampled_from(PATTERNS), max_size=3),
     st.booleans(),
 )
-@settings(max_examples=370, deadline=None)
+@cases(370)
 def test_no_stop_is_half_shown(
     name: str, data: st.DataObject, text: str, strings: list[str], patterns: list[str], in_bytes: bool
 ) -> None:

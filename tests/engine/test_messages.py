@@ -7,11 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.engine.beside_messages import LoadBeside, LoadedBeside
 from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded, StepRecord, Steps, Switch, dump, parse
+
+from ..cases import cases
 
 # All of Unicode, lone surrogates and control characters included.
 texts = st.text(st.characters(codec=None, exclude_categories=()), max_size=200)
@@ -48,7 +50,7 @@ messages = st.one_of(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@cases(500)
 @given(messages)
 def test_round_trip(message: Any) -> None:
     line = dump(message)

@@ -19,12 +19,12 @@ from specchat.app.themes import load_themes
 from specchat.backends.base import Sampling
 from specchat.backends.loading import builtin_path
 
+from ..cases import FULL
 from ..decoders.prompts import mixed_prompts
 from .races import FOX, begin, finished, opened, until
 
 pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
 
-FULL = bool(os.environ.get("SPECCHAT_FULL"))
 PROMPTS = 50 if FULL else 4
 """SPECCHAT_FULL=1 races on all 50 prompts."""
 STORY = "Tell me a story about a brave mouse."

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from specchat.app.dialogue import Dialogue
@@ -20,8 +19,9 @@ from specchat.app.transcript import Answer, Notice, Prompt, Transcript
 from specchat.backends.base import UserError
 from specchat.engine.messages import StepRecord
 
+from ...cases import cases
+
 Say = Callable[..., None]
-CASES = 5000 if os.environ.get("SPECCHAT_FULL") else 60
 
 
 def put(store: Store, dialogue: Dialogue, *texts: str, title: str = "", system: str | None = None) -> int:
@@ -189,7 +189,7 @@ HOSTILE = st.one_of(
 )
 
 
-@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
+@cases(5000, suppress_health_check=list(HealthCheck))
 @given(prompt=HOSTILE, runs=st.lists(HOSTILE, max_size=4), notice=HOSTILE, title=HOSTILE, query=HOSTILE, tail=HOSTILE)
 def test_hostile_texts_come_back_as_they_were_and_are_shown_as_text(
     chats: Chats, dialogue: Dialogue, prompt: str, runs: list[str], notice: str, title: str, query: str, tail: str

@@ -22,6 +22,8 @@ from specchat.app.widgets.chats_screen import ChatsScreen
 from specchat.backends.base import UserError
 from specchat.engine.messages import Steps
 
+from ..pilots import settle, until
+
 Make = Callable[..., Any]
 SIZE = (100, 30)
 
@@ -47,11 +49,6 @@ def make_kept(make_chat: Make, folder: Path) -> Iterator[Make]:
     yield make
     for recorder in made:
         recorder.close()
-
-
-async def settle(app: Any, pilot: Any) -> None:
-    app.take_events()
-    await pilot.pause()
 
 
 async def say(app: Any, pilot: Any, engine: Any, make_steps: Make, text: str, finish: bool = True) -> None:
@@ -88,9 +85,6 @@ async def browse(app: Any, pilot: Any, query: str = "") -> ChatsScreen:
 
 async def quiet(pilot: Any) -> None:
     """Until nothing is under way beside the interface."""
-    for _ in range(3):
-        await pilot.pause()
-        await pilot.app.workers.wait_for_complete()
     await pilot.pause()
 
 
@@ -483,7 +477,7 @@ async def test_enter_right_behind_what_is_searched_for_opens_what_is_found(
         await browse(app, pilot)
         for key in (*"lamp", "enter"):
             app.post_message(Key(key, "\r" if key == "enter" else key))
-        await until(app, pilot, lambda: app.screen is app.chat_screen)
+        await until(pilot, lambda: app.screen is app.chat_screen)
         await quiet(pilot)
         assert [e.text for e in app.dialogue.transcript.entries if isinstance(e, Prompt)] == ["The old lamp"]
 
@@ -496,11 +490,4 @@ async def test_enter_right_behind_a_title_takes_all_of_it(make_kept: Make, engin
         await pilot.press("ctrl+r", "ctrl+u")
         for key in (*"Garden", "enter"):
             app.post_message(Key(key, "\r" if key == "enter" else key))
-        await until(app, pilot, lambda: titles(screen) == ["Garden"])
-
-
-async def until(app: Any, pilot: Any, true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end, "it did not come about"
-        await pilot.pause(0.02)
+        await until(pilot, lambda: titles(screen) == ["Garden"])

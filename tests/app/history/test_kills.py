@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -16,11 +15,13 @@ from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
 from specchat.app.transcript import Transcript
 
-RUNS = 200 if os.environ.get("SPECCHAT_FULL") else 20
+from ...cases import FULL
+
+RUNS = 200 if FULL else 20
 TOGETHER = 4
 """Processes that write into the same database at once."""
 
-LAST_SECONDS = 1.0 if os.environ.get("SPECCHAT_FULL") else 2.5
+LAST_SECONDS = 1.0 if FULL else 2.5
 """What may be missing; more where other tests take the processor meanwhile."""
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.app.importing import stream
 from specchat.app.importing.stream import records
+
+from ...cases import cases
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=8),
@@ -26,7 +28,7 @@ def read(data: bytes) -> list[Any]:
     return [record.data if not record.why else record.why for record in records(io.BytesIO(data))]
 
 
-@settings(max_examples=120, deadline=None)
+@cases(120)
 @given(st.lists(VALUES, max_size=6), st.integers(1, 40), st.sampled_from([None, 1]), st.booleans())
 def test_an_array_gives_its_elements_wherever_the_reads_end(
     items: list[Any], chunk: int, indent: int | None, plain: bool
@@ -39,7 +41,7 @@ def test_an_array_gives_its_elements_wherever_the_reads_end(
         stream.CHUNK = before
 
 
-@settings(max_examples=120, deadline=None)
+@cases(120)
 @given(
     st.lists(st.dictionaries(st.text(max_size=4), VALUES, min_size=1, max_size=4), min_size=1, max_size=6),
     st.integers(1, 40),
@@ -55,7 +57,7 @@ def test_lines_and_values_in_a_row_give_each(items: list[Any], chunk: int, prett
         stream.CHUNK = before
 
 
-@settings(max_examples=200, deadline=None)
+@cases(200)
 @given(st.binary(max_size=200) | st.text('[]{}",:\\n a1', max_size=60).map(str.encode), st.integers(1, 20))
 def test_any_bytes_are_read_to_their_end(data: bytes, chunk: int) -> None:
     before = stream.CHUNK

@@ -1,0 +1,65 @@
+"""Waiting for the interface, in one place: for what is true, never for a time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+from textual._context import active_app
+
+PATIENCE = 60.0
+"""Seconds before a test gives up: a machine that does much else may be this slow."""
+
+SOON = 0.012
+"""A timer due within so many seconds belongs to what is being done: a resize, the next slice of a long chat."""
+
+held: set[str] = set()
+"""Groups of workers that a test holds up, for which nobody can wait."""
+
+
+async def idle(least: float = 0, most: float = 0) -> None:
+    """Wait until the app has nothing left to do: no callback is due, no worker runs and nothing is left to paint.
+
+    Stands in for Textual's, which sleeps and takes a process that got no time on the processor for one that has nothing to do.
+    """
+    app, end, quiet = active_app.get(None), time.monotonic() + PATIENCE, 0
+    loop: Any = asyncio.get_running_loop()
+    while quiet < 3:
+        await asyncio.sleep(0)
+        workers = app.workers if app is not None and app._running else ()
+        at_work = [worker for worker in workers if worker.is_running and worker.group not in held]
+        soon = min((timer.when() for timer in loop._scheduled if not timer.cancelled()), default=inf) < loop.time() + SOON
+        # What was due before this task has run by now; what is due after it is still in the loop's queue.
+        if loop._ready:
+            quiet = 0
+        elif at_work or soon:
+            assert time.monotonic() < end, f"still at work: {at_work}"
+            await asyncio.sleep(0.001)
+            quiet = 0
+        else:
+            if app is not None and app.screen_stack:
+                app.screen._on_timer_update()
+            quiet += 1
+
+
+async def settle(app: Any, pilot: Any) -> None:
+    """Let the app take in what the engine said."""
+    app.take_events()
+    await pilot.pause()
+
+
+async def until(pilot: Any, condition: Callable[[], bool]) -> None:
+    """Wait for something that a thread or another process brings about.
+
+    Raises:
+        AssertionError: it did not come about.
+    """
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        await asyncio.sleep(0.005)
+        await pilot.pause()
+    await pilot.pause()

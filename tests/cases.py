@@ -1,0 +1,17 @@
+"""How much a test tries: a sample in `make test`, everything in `make test-all`, which sets SPECCHAT_FULL=1."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hypothesis import settings
+
+FULL = bool(os.environ.get("SPECCHAT_FULL"))
+
+
+def cases(full: int, quick: int = 60, **more: Any) -> settings:
+    """Cases of a property. The sample is the same in each run, so that a failure is of what was changed."""
+    if FULL:
+        return settings(max_examples=full, deadline=None, **more)
+    return settings(max_examples=min(quick, full), deadline=None, **{"derandomize": True, **more})
