@@ -77,7 +77,7 @@ def contents(session: Session, spec: str, revision: str | None = None) -> Conten
     """
     from huggingface_hub import constants
     from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
     try:
         validate_repo_id(spec)

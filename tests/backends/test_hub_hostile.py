@@ -362,7 +362,7 @@ def test_a_token_goes_to_no_other_host_by_redirect(
         other.repositories["me/tiny"] = dict(FILES)
         monkeypatch.delenv("HF_HUB_DISABLE_IMPLICIT_TOKEN")
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.address)
-        hub.hostile = lambda handler, path: handler.answer(307, Location=f"{other.address}{handler.path}") is None
+        answering(hub, lambda handler, path: handler.answer(307, Location=f"{other.address}{handler.path}"), "")
         locate("me/tiny", LoadOptions())
         look_up("me/tiny")
         assert set(hub.tokens) == {token}
