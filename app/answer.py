@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..engine.messages import Finished, Started, StepRecord
+from ..engine.messages import Started, StepRecord
 
 
 @dataclass(slots=True)
@@ -30,10 +30,6 @@ class Answer:
     def start(self, event: Started) -> None:
         """The engine has taken the prompt."""
         self.method, self.prompt_tokens = event.method, event.prompt_tokens
-
-    def finish(self, event: Finished) -> None:
-        """The engine has ended the answer."""
-        self.finish_reason, self.tail, self.prefill_seconds = event.reason, event.tail, event.prefill_seconds
 
     @property
     def text(self) -> str:

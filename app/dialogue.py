@@ -399,7 +399,7 @@ class Dialogue:
             self.phase = "ready" if self.info else "unloaded"
         elif event.id == self._answer_id:
             if self.answer is not None:
-                self.answer.finish("error")
+                self.answer.finish("error", event.tail)
             self._end(send=False)
         elif self.phase == "loading":
             self.phase = "unloaded"

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from ..backends.base import UserError
-from ..engine.messages import Command, Event, Finished, PieceTable, Started, Steps
+from ..engine.messages import Command, Event, Failed, Finished, PieceTable, Started, Steps
 from .dialogue import Dialogue
 from .pieces import Pieces
 from .settings import Settings
@@ -110,6 +110,8 @@ class KeptRun:
                 answer.figures.prefill_seconds = event.prefill_seconds
                 if event.busy_seconds > event.prefill_seconds:
                     answer.figures.decode_seconds = event.busy_seconds - event.prefill_seconds
+            case Failed() if answer is not None and event.tail:
+                answer.finish("error", event.tail)
         if self._recorder is not None and answer is not None:
             self._recorder.note(self.dialogue)
 

@@ -313,7 +313,7 @@ class Race:
             case Failed() if event.id in self._own:
                 if (racer := self._find(event.id)) is not None:
                     racer.error = event.sentence
-                    racer.answer.finish("error")
+                    racer.answer.finish("error", event.tail)
                     self._compare()
             case Started() | Prefilling() | Steps() | Paused() | Finished() if event.id in self._own:
                 if (racer := self._find(event.id)) is not None:

@@ -191,11 +191,8 @@ class _Run:
                 elif self.request.plain:
                     self.output.write((step.text, step.carried) for step in event.steps)
             case Finished():
-                self.answer.finish(event)
-                if self.request.plain:
-                    self.output.tail(event.tail)
-                elif self.request.as_lines and event.tail:
-                    self._line(event.tail, [], 0, 0, self.answer.method)
+                self.answer.prefill_seconds = event.prefill_seconds
+                self._tail(event.tail)
                 return self._end(event.reason)
             case Failed() if event.id in (load, self.id) or event.cause == "died":
                 return self._failed(event)
@@ -266,6 +263,14 @@ class _Run:
             self.notes.figures(self.answer.figures() + (f" · chat {number}" if number is not None else ""))
         return {"cancelled": self.interrupts.code, "error": BROKEN}.get(reason, ANSWERED)
 
+    def _tail(self, text: str) -> None:
+        """Text that had been held back to the end."""
+        self.answer.tail = text
+        if self.request.plain:
+            self.output.tail(text)
+        elif self.request.as_lines and text:
+            self._line(text, [], 0, 0, self.answer.method)
+
     def _line(self, text: str, tokens: Sequence[int], drafted: int, accepted: int, method: str) -> None:
         """A line of --jsonl."""
         step = {"text": text, "token_ids": list(tokens), "drafted": drafted, "accepted": accepted, "method": method}
@@ -278,6 +283,7 @@ class _Run:
     def _failed(self, event: Failed) -> int:
         self.notes.clear()
         if self.answer.steps:
+            self._tail(event.tail)
             self._end("error")
         # The client tells a chat how to go on; here there is nothing to send again.
         self.notes.sentence(event.sentence.partition(" Your chat is kept")[0])

@@ -87,6 +87,10 @@ def check(request: Request) -> None:
     """Refuse what can be seen to be wrong without the engine: its start takes seconds."""
     settings = request.settings
     parse_params(get(settings.method), dict(request.method_settings))
+    if settings.stop or request.stop_regex:
+        from ..decoders.text import Stops
+
+        Stops(settings.stop, request.stop_regex)
     if request.suffix is not None:
         if request.go_on or request.keep:
             raise UserError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
@@ -63,6 +63,8 @@ def check_value(called: str, name: str, spec: Any, value: Any) -> Any:
             texts = [value] if isinstance(value, str) else value
             if not isinstance(texts, list | tuple) or not all(isinstance(text, str) and text for text in texts):
                 raise UserError(f"{called} takes a list of texts, none of them empty, not {value!r}.")
+            if name == "stop" and texts:
+                check_stops(called, texts)
             return tuple(str(text) for text in texts)
         case kind:
             number = _number(called, kind, value)
@@ -136,6 +138,20 @@ def check_keys(called: str, binding: str, value: Any) -> str:
     if not isinstance(keys, list | tuple) or not keys or not all(isinstance(key, str) and key for key in keys):
         raise UserError(f'{called} takes keys such as "ctrl+n" or ["f2", "ctrl+n"], not {value!r}.')
     return ",".join(keys)
+
+
+def check_stops(called: str, texts: Sequence[str]) -> None:
+    """Refuse stop strings that no answer could be searched for.
+
+    Raises:
+        UserError: they are too many or too long.
+    """
+    from ..decoders.text import Stops  # as in `check_method`
+
+    try:
+        Stops(texts)
+    except UserError as error:
+        raise UserError(f"{called}: {error}") from None
 
 
 def check_method(called: str, method: str, values: Mapping[str, Any]) -> None:

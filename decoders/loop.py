@@ -139,12 +139,19 @@ class Generation(Iterator[Step]):
             step = self.advance()
             if step is not None:
                 return step
+        if self.trouble is not None:
+            raise self.trouble
         raise StopIteration
 
     @property
     def method(self) -> str:
         """Name of the method in force."""
         return self.drafter.name
+
+    @property
+    def trouble(self) -> UserError | None:
+        """What the answer could not go on for; its text is whole up to there."""
+        return self._text.trouble
 
     @property
     def answer(self) -> list[int]:
@@ -357,6 +364,8 @@ class Generation(Iterator[Step]):
                 del new[i + 1 :]
                 self.finish_reason = "stop"
                 break
+        if self.trouble is not None:
+            self.finish_reason = "error"
         return text
 
     def _histories(self, tree: Tree) -> list[list[int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Sequence
 
 import regex
@@ -16,8 +18,18 @@ STOP = 1024
 """Characters held back at most because a stop regex may match them, `a.*z` say; a longer match is not found."""
 CONTEXT = 64
 """Shown characters that a stop regex can look behind at."""
+LONGEST = STOP
+"""Characters of a stop string or regex: a longer one could never be held back whole."""
+MOST_STOPS = 100
+"""Strings and regexes of an answer: all are looked for at every token."""
+MOST_COPIES = 100_000
+"""What a regex's exact counts may blow it up to: `a{1000000000}` is compiled into 10^9 characters."""
 REGEX_SECONDS = 1.0
-"""Longest search for one stop regex: those that backtrack without end are refused when they show it."""
+"""Processor time that one stop's search may take at once; those that backtrack without end are refused when they show it."""
+SECONDS_A_LOOK = 0.002
+"""What it may take at every token besides, so that slow searches do not add up to minutes. Most take some microseconds."""
+PROBE = 64
+"""Repeats of a character that a regex is tried on when it is set: 2^64 ways to match them are too many, 64^3 are not."""
 
 _GRAPHEME = regex.compile(r"\X")
 _SENTINELS = "a0 \n."
@@ -32,15 +44,20 @@ class Stops:
         patterns: regexes in the `regex` module's syntax.
 
     Raises:
-        UserError: a string is empty, or a regex is malformed, matches nothing at all ("") or runs backwards.
+        UserError: there are too many, one is too long, a string is empty, or a regex is malformed, matches nothing at all
+            (""), runs backwards, or takes too long.
     """
 
     def __init__(self, strings: Sequence[str] = (), patterns: Sequence[str] = ()) -> None:
         if "" in strings:
             raise UserError("A stop string is empty: give the text to stop at.")
-        self._patterns = [regex.compile(regex.escape(string)) for string in strings] + [_compile(p) for p in patterns]
-        # A literal string is never let go half-way, however long.
-        self._limit = max([STOP, *map(len, strings)])
+        if (count := len(strings) + len(patterns)) > MOST_STOPS:
+            raise UserError(f"There are {count:,} stop strings and regexes, and may be {MOST_STOPS}: leave some out.")
+        for kind, texts in (("string", strings), ("regex", patterns)):
+            if (longest := max(map(len, texts), default=0)) > LONGEST:
+                raise UserError(f"A stop {kind} has {longest:,} characters, and may have {LONGEST:,}: shorten it.")
+        self._patterns = [_Pattern(regex.compile(regex.escape(s)), f"string {s!r:.60}") for s in strings]
+        self._patterns += map(_checked, patterns)
 
     def __bool__(self) -> bool:
         return bool(self._patterns)
@@ -58,61 +75,94 @@ class Stops:
             where the first possible start of a stop is: the text before it is safe to show.
 
         Raises:
-            UserError: a regex takes too long.
+            UserError: a stop takes too long to look for.
         """
         earliest, hold = len(text), len(text)
         stopped = False
         for pattern in self._patterns:
             # `regex` reports a partial match only where there is no full match anywhere in the text.
-            found = _search(pattern, text, start, not final)
+            pattern.left = min(REGEX_SECONDS, pattern.left + SECONDS_A_LOOK)
+            found = pattern.search(text, start, not final)
             if found is None:
                 continue
             if found.partial:
                 hold = min(hold, found.start())
                 continue
-            if final or _settled(pattern, text, found.start()):
+            if final or pattern.settled(text, found.start()):
                 stopped = True
                 earliest = min(earliest, found.start())
             else:
                 hold = min(hold, found.start())
             if not final:
-                before = (i for i in range(start, found.start()) if _search(pattern, text, i, partial=True, here=True))
+                before = (i for i in range(start, found.start()) if pattern.search(text, i, partial=True, here=True))
                 hold = min(hold, next(before, hold))
-        hold = max(hold, len(text) - self._limit)
+        hold = max(hold, len(text) - STOP)
         if stopped and earliest <= hold:
             return earliest, earliest
         return None, hold
 
 
-def _compile(pattern: str) -> regex.Pattern[str]:
+class _Pattern:
+    """A compiled stop, and the processor time that looking for it may still take."""
+
+    def __init__(self, compiled: regex.Pattern[str], name: str) -> None:
+        self.compiled = compiled
+        self.name = name
+        self.left = REGEX_SECONDS
+
+    def search(self, text: str, start: int, partial: bool = False, here: bool = False) -> regex.Match[str] | None:
+        """Search from `start`, or `here`: match exactly there.
+
+        Raises:
+            UserError: that takes too long.
+        """
+        method = self.compiled.match if here else self.compiled.search
+        before = time.thread_time()
+        try:
+            if self.left <= 0:
+                raise TimeoutError
+            return method(text, start, partial=partial, timeout=self.left)
+        except (TimeoutError, MemoryError):
+            raise UserError(
+                f"The stop {self.name} takes too long to look for: write it without repeats inside repeats."
+            ) from None
+        finally:
+            self.left -= time.thread_time() - before
+
+    def settled(self, text: str, start: int) -> bool:
+        """Whether the match at `start` stays one whatever follows (`end$`, `end\\b` and `a(?!b)` may not)."""
+        return all(self.search(text + char, start, here=True) for char in {*_SENTINELS, *self.compiled.pattern})
+
+
+def _checked(pattern: str) -> _Pattern:
+    """A stop regex, compiled and tried.
+
+    Raises:
+        UserError: as Stops.
+    """
+    name = f"regex {pattern!r:.60}"
+    copies = len(pattern)
+    for group, count in re.findall(r"(\)\s*)?\{(\d+)", pattern):
+        # Counts behind groups multiply what is in them; a character's own adds up.
+        copies = copies * max(1, int(count)) if group else copies + int(count)
+    if copies > MOST_COPIES:
+        raise UserError(f"The stop {name} repeats too often: an answer's text is searched, use counts below 1,000.")
     try:
         compiled = regex.compile(pattern)
     except regex.error as error:
-        raise UserError(f"The stop regex {pattern!r} is malformed: {error}.") from None
+        raise UserError(f"The stop {name} is malformed: {error}.") from None
+    except RecursionError:
+        raise UserError(f"The stop {name} is nested too deep: write it with fewer groups inside groups.") from None
     if compiled.flags & regex.REVERSE:
-        raise UserError(f"The stop regex {pattern!r} searches backwards, which a growing text cannot: leave out (?r).")
-    if _search(compiled, "", 0):
-        raise UserError(
-            f"The stop regex {pattern!r} matches the empty text, so it would stop at once: make it match something."
-        )
-    return compiled
-
-
-def _search(
-    pattern: regex.Pattern[str], text: str, start: int, partial: bool = False, here: bool = False
-) -> regex.Match[str] | None:
-    """Search from `start`, or `here`: match exactly there."""
-    method = pattern.match if here else pattern.search
-    try:
-        return method(text, start, partial=partial, timeout=REGEX_SECONDS)
-    except TimeoutError:
-        sentence = f"The stop regex {pattern.pattern!r} takes too long: write it without repeats inside repeats."
-        raise UserError(sentence) from None
-
-
-def _settled(pattern: regex.Pattern[str], text: str, start: int) -> bool:
-    """Whether the match at `start` stays one whatever follows (`end$`, `end\\b` and `a(?!b)` may not)."""
-    return all(_search(pattern, text + char, start, here=True) for char in {*_SENTINELS, *pattern.pattern[:STOP]})
+        raise UserError(f"The stop {name} searches backwards, which a growing text cannot: leave out (?r).")
+    checked = _Pattern(compiled, name)
+    if checked.search("", 0):
+        raise UserError(f"The stop {name} matches the empty text, so it would stop at once: make it match something.")
+    for char in {*_SENTINELS, *pattern}:
+        checked.search(char * PROBE + "\0", 0)
+        checked.search(char * PROBE, 0, partial=True)
+    checked.left = REGEX_SECONDS
+    return checked
 
 
 class TextStream:
@@ -129,6 +179,8 @@ class TextStream:
     def __init__(self, decode: Decode, stops: Stops | None = None) -> None:
         self.stopped = False
         """A stop has matched: the text ends before it, and further tokens give nothing."""
+        self.trouble: UserError | None = None
+        """A stop took too long to look for. None is looked for any more, and what was held back is let go."""
         self._detokenizer = Detokenizer(decode)
         self._stops = stops or None
         self._text = ""
@@ -142,11 +194,7 @@ class TextStream:
         return self._text[self._pos :]
 
     def push(self, token: int) -> str:
-        """Take a token; return the text that may be shown now, often "".
-
-        Raises:
-            UserError: a stop regex takes too long.
-        """
+        """Take a token; return the text that may be shown now, often ""."""
         if self.stopped:
             return ""
         new = self._detokenizer.push(token)
@@ -162,8 +210,11 @@ class TextStream:
         self._text += new
         start, end = self._pos, len(self._text)
         if self._stops:
-            stop, end = self._stops.find(self._text, start, final)
-            self.stopped = stop is not None
+            try:
+                stop, end = self._stops.find(self._text, start, final)
+                self.stopped = stop is not None
+            except UserError as error:
+                self.trouble, self._stops = error, None
         if self.stopped:
             piece = self._text[start:end]
             self._text, self._pos = "", 0

@@ -227,7 +227,7 @@ class Lanes:
     def _turn(self, lane: Lane, generation: Generation) -> None:
         """One `advance` on the lane's own clock, and the events that follow from it."""
         before, watching = generation.prefill_seconds, generation.watch_seconds
-        start = self._clock()
+        start, finished = self._clock(), None
         try:
             step = generation.advance()
             seconds = self._clock() - start - (generation.watch_seconds - watching)
@@ -241,10 +241,12 @@ class Lanes:
                 self._post(Steps(lane.id, [record(step)]))
             if generation.finish_reason is None:
                 return
-            finished = _finished(lane, generation)  # a stop regex may fail even on the tail
+            finished = _finished(lane, generation)
+            if generation.trouble is not None:  # a stop may take too long even on the tail
+                raise generation.trouble
         except BaseException as error:  # see `failure`
             self._end(lane)
-            self._fail(lane, lane.id, error)
+            self._fail(lane, lane.id, error, finished.tail if finished else _tail(generation))
             return
         self._end(lane)
         self._post(finished)
@@ -253,9 +255,10 @@ class Lanes:
         self._running.remove(lane)
         lane.generation = None
 
-    def _fail(self, lane: Lane | None, id: int, error: BaseException) -> None:
+    def _fail(self, lane: Lane | None, id: int, error: BaseException, tail: str = "") -> None:
         """Report what ended an answer; after anything but a user's mistake the lane's cache is not trusted any more."""
         failed = failure(id, error)
+        failed.tail = tail
         if lane is not None and failed.cause != "user":
             self._discard(lane)
         self._post(failed)
@@ -266,6 +269,14 @@ class Lanes:
             lane.close()
         except BaseException as error:  # a session in an unknown state; its memory goes with the last reference
             failure(lane.id, error)
+
+
+def _tail(generation: Generation) -> str:
+    """What an answer that broke off still held back."""
+    try:
+        return generation.flush()
+    except Exception:  # the tokenizer itself may be what failed
+        return ""
 
 
 def _finished(lane: Lane, generation: Generation) -> Finished:

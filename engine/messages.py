@@ -366,6 +366,8 @@ class Failed:
     sentence: str
     ended: bool = True
     """False: only a Switch was refused, the answer `id` goes on."""
+    tail: str = ""
+    """Text of an answer that had been held back, as in Finished."""
     others: list[int] = field(default_factory=list)
     """With cause died: the other answers and loads that ended with it."""
 

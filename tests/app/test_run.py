@@ -168,6 +168,8 @@ def test_forced_colours_are_harmless_and_differ(call: Any, model: str, monkeypat
         (["x", "--dtype", "int4"], "--dtype is one of"),
         (["x", "--model", ""], "--model is empty"),
         (["x", "--raw", "--system", "y"], "leave out --raw or --system"),
+        (["x", "--stop-regex", "(a|aa)+$"], "The stop regex '(a|aa)+$' takes too long"),
+        (["x", "--stop", "y" * 100_000], "--stop: A stop string has 100,000 characters"),
         (["x", "--model", "recorded:/no/such"], "There is no file /no/such"),
     ],
 )

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, decoders, models
 from specchat.backends.base import UserError
 from specchat.backends.loading import builtin_path
 from specchat.decoders.detokenize import RUN, fusing_byte
-from specchat.decoders.text import CLUSTER, STOP, Stops, TextStream
+from specchat.decoders.text import CLUSTER, MOST_STOPS, STOP, Stops, TextStream
 
 from ..cases import cases
 
@@ -284,6 +284,12 @@ def test_a_regex_that_could_match_for_ever_holds_only_so_much() -> None:
         ([], ["x*"], "empty text"),
         ([], ["$"], "empty text"),
         ([], ["(?r)ab"], "backwards"),
+        ([], ["(?:" * 200 + "a" + ")*" * 200], "nested too deep"),
+        ([], ["(" * 1000 + "a" + ")" * 1000], "regex has 2,001 characters"),
+        ([], ["a{1000000000}"], "repeats too often"),
+        ([], ["((a{1000}){1000}){1000}"], "repeats too often"),
+        (["x" * 100_000], [], "string has 100,000 characters"),
+        (["x"] * (MOST_STOPS + 1), [], "leave some out"),
     ],
 )
 def test_bad_stops_are_refused_with_a_sentence(strings: list[str], patterns: list[str], sentence: str) -> None:
@@ -291,10 +297,33 @@ def test_bad_stops_are_refused_with_a_sentence(strings: list[str], patterns: lis
         Stops(strings, patterns)
 
 
-def test_a_regex_that_backtracks_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pattern", [r"(?:a|a)+(?:a|a)+c", r"(b|bb)+$"])
+def test_a_regex_that_backtracks_without_end_is_refused_when_set(monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
     monkeypatch.setattr("specchat.decoders.text.REGEX_SECONDS", 0.05)
     with pytest.raises(UserError, match="takes too long"):
-        chars("a" * 60 + "b", Stops(patterns=[r"(?:a|a)+(?:a|a)+c"]))
+        Stops(patterns=[pattern])
+
+
+def test_a_stop_that_takes_too_long_in_the_answer_loses_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "It begins with words. " + "a" * 2000 + ". It goes on."
+    stops = Stops(patterns=["(a+)+$"])  # takes as long as the cube of the letters: 64 of them are quick
+    monkeypatch.setattr("specchat.decoders.text.REGEX_SECONDS", 0.05)
+    monkeypatch.setattr("specchat.decoders.text.SECONDS_A_LOOK", 0.0)
+    pieces, stream = chars(text, stops)
+    assert "".join(pieces) == text
+    assert "regex '(a+)+$' takes too long" in str(stream.trouble)
+    assert not stream.stopped
+
+
+def test_searches_that_are_slow_at_every_token_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specchat.decoders.text.SECONDS_A_LOOK", 0.0)
+    stops = Stops(patterns=[r"\w+\s\w+END"])  # a few microseconds each time
+    for pattern in stops._patterns:
+        pattern.left = 0.001
+    text = "some words and more " * 500
+    pieces, stream = chars(text, stops)
+    assert "".join(pieces) == text
+    assert stream.trouble is not None
 
 
 # --------------------------------------------------------------------------------------------------------------- limits
