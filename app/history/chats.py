@@ -32,6 +32,9 @@ MOST_TRIGRAMS = 24
 MOST_BEGINNINGS = 400
 """Trigrams that one or two letters may be the beginning of."""
 
+LAST_SECONDS = 253_370_764_800
+"""Since 1970, to the year 9999, where dates end in Python."""
+
 _COLUMNS = "chats.id, title, created, changed, model, answers, parent, deleted_at"
 _WORDS = re.compile(r'"([^"]+)"|(\S+)')
 
@@ -43,7 +46,7 @@ class ChatRow:
     id: int
     title: str
     created: float
-    """Seconds since 1970, like `changed`."""
+    """Seconds since 1970, like `changed`; 0 where what is kept is no date."""
     changed: float
     model: str
     answers: int
@@ -173,6 +176,9 @@ class Chats:
                 damaged = 0
                 for entry_id in (*rows.path, *(end[-1] for end in rows.ends)):
                     row = db.execute(f"SELECT {ROW} FROM entries WHERE id = ?", (entry_id,)).fetchone()
+                    if row is None:  # somebody removed it by other means
+                        damaged += 1
+                        continue
                     entry, whole = read_entry(row, parts_of(db, entry_id) if row[0] == "answer" else ())
                     damaged += not whole
                     if isinstance(entry, Notice):
@@ -181,7 +187,7 @@ class Chats:
                     saved[entry_id] = Saved(entry, entry_id)
             finally:
                 db.execute("COMMIT")
-        transcript.entries += [saved[entry_id].entry for entry_id in rows.path]
+        transcript.entries += [saved[entry_id].entry for entry_id in rows.path if entry_id in saved]
         for fork in _forks(rows, {entry_id: item.entry for entry_id, item in saved.items()}):
             transcript.variants.put(fork)
         given = loaded(title) if named else ""
@@ -324,9 +330,11 @@ def clean_title(title: str) -> str:
 def _forks(rows: Rows, entries: Mapping[int, Entry]) -> Iterator[Fork]:
     """The places where a chat went on in several ways."""
     for after, shown in rows.forks:
+        if not isinstance(shown, int):  # somebody wrote it
+            continue
         ends: dict[int, list[Entry]] = {shown: []}
         for before, number, _, entry in rows.ends:
-            if before == after:
+            if before == after and isinstance(number, int) and entry in entries:
                 ends.setdefault(number, []).append(entries[entry])
         if after == 0 or after in entries:
             yield Fork(entries.get(after), [ends[number] for number in sorted(ends)], sorted(ends).index(shown))
@@ -335,8 +343,20 @@ def _forks(rows: Rows, entries: Mapping[int, Entry]) -> Iterator[Fork]:
 def _row(row: Any) -> ChatRow:
     id, title, created, changed, model, answers, parent, deleted_at = row
     return ChatRow(
-        id, one_line(loaded(title)), created, changed, one_line(loaded(model)), answers, parent, deleted_at is not None
+        id,
+        one_line(loaded(title)),
+        _seconds(created),
+        _seconds(changed),
+        one_line(loaded(model)),
+        answers if isinstance(answers, int) else 0,
+        parent if isinstance(parent, int) else None,
+        deleted_at is not None,
     )
+
+
+def _seconds(at: Any) -> float:
+    """A time; 0 for one that no calendar has, whoever wrote it."""
+    return at if isinstance(at, float | int) and 0 < at < LAST_SECONDS else 0.0
 
 
 def _about(text: Any) -> dict[str, Any]:

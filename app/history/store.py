@@ -156,6 +156,7 @@ class Store:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         self.identity = self._on_disk()
         db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        db.text_factory = _text
         try:
             _use_wal(db)
             # After a crash of the machine the last moments may be missing; after one of specchat nothing is.
@@ -175,6 +176,7 @@ class Store:
         db = sqlite3.connect(
             f"{self.path.absolute().as_uri()}?immutable=1", uri=True, isolation_level=None, check_same_thread=False
         )
+        db.text_factory = _text
         try:
             if _version(db) == VERSION and _tables(db) >= TABLES:
                 db.execute(TRIGRAMS)
@@ -190,7 +192,7 @@ class Store:
             if not _tables(db) >= TABLES:
                 raise _not_ours()
             return
-        if version > VERSION:
+        if not 0 <= version <= VERSION:
             raise UserError(
                 f"{short(self.path)} was written by a newer specchat: update this one, or name another folder in SPECCHAT_DATA."
             )
@@ -315,6 +317,11 @@ def forget(db: sqlite3.Connection, chat: int) -> None:
         text, indexed = db.execute("SELECT text, indexed FROM entries WHERE id = ?", (id,)).fetchone()
         index(db, id, "", loaded(text)[:indexed])
         db.execute("DELETE FROM entries WHERE id = ?", (id,))
+
+
+def _text(data: bytes) -> str:
+    """A text of the database. By itself SQLite lets one that is not UTF-8 end the whole list."""
+    return data.decode("utf-8", "replace")
 
 
 def _version(db: sqlite3.Connection) -> int:

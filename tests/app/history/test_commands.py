@@ -15,7 +15,10 @@ from specchat.app import chat as chat_module
 from specchat.app import cli, launch
 from specchat.app.export import read_chat
 from specchat.app.history.chats import Chats
+from specchat.app.history.continuing import continued
+from specchat.app.history.keeping import find, remarks
 from specchat.app.history.recorder import Recorder
+from specchat.app.history.records import recorded
 from specchat.app.history.store import Store, history_file
 from specchat.app.settings import Settings, changed
 from specchat.app.transcript import Prompt
@@ -132,11 +135,45 @@ def test_a_damaged_chat_is_shown_as_far_as_it_is(call: Call, kept: None) -> None
     assert "Only the text of one answer in this chat is left" in err
 
 
-def test_a_newer_history_is_refused(call: Call, kept: None) -> None:
-    sqlite3.connect(history_file()).execute("PRAGMA user_version = 99").close()
-    code, _, err = call("history", "list")
-    assert code == 2
-    assert "was written by a newer specchat" in err
+ABSURD = (
+    "UPDATE chats SET {0} = 1e300, {1} = 1e300 WHERE id = 2",
+    "UPDATE chats SET {0} = -9e999, {1} = -9e999 WHERE id = 2",
+    "UPDATE chats SET {0} = 'soon', {1} = x'ff' WHERE id = 2",
+    "UPDATE chats SET answers = 'x', deleted_at = NULL, parent = x'ff', {1} = 1e15 WHERE id = 2",
+    "UPDATE chats SET title = CAST(x'ff41' AS TEXT), model = x'ffed', about = CAST(x'5bff' AS TEXT) WHERE id = 2",
+    'UPDATE chats SET about = \'{{"model": {{"asked": 5, "name": [1]}}, "settings": {{"methods": 1}}}}\' WHERE id = 2',
+    "UPDATE entries SET kind = 5, text = x'ffed', severity = 'absurd', figures = '[', asked = '[' WHERE id > 2",
+    "UPDATE entries SET reason = CAST(x'ff41' AS TEXT), figures = '{{\"tokens\": 1e999}}', label = 1e300 WHERE id > 2",
+    "UPDATE steps SET data = 'x' WHERE entry > 2",
+    "UPDATE places SET position = position || 'x' WHERE chat = 2",
+    "DELETE FROM entries WHERE id > 3",
+    "INSERT INTO forks VALUES (2, 3, 'x')",
+    "INSERT INTO forks VALUES (2, 3, 0); INSERT INTO ends VALUES (2, 3, 'x', 0, 4), (2, 3, 5, 0, 99)",
+)
+"""What another program may have left in the rows of chat 2."""
+
+
+@pytest.mark.parametrize("number", range(len(ABSURD)))
+def test_absurd_rows_leave_the_rest_readable(call: Call, kept: None, number: int) -> None:
+    db = sqlite3.connect(history_file())
+    db.executescript(ABSURD[number].format("created", "changed"))
+    db.close()
+    code, out, err = call("history", "list")
+    assert code == 0
+    assert "About lamps" in out
+    assert ("The date of chat 2 is damaged" in err) == ("no date" in out) == ("{1}" in ABSURD[number])
+    assert {chat["id"] for chat in json.loads(call("history", "list", "--json")[1])["chats"]} == {1, 2}
+    code, out, _ = call("history", "show", "1")
+    assert code == 0
+    assert "The keeper lit it." in out
+    assert call("history", "show", "2")[0] == 0
+    assert call("history", "search", "keeper")[0] == 0
+    opened = find(None)
+    assert not isinstance(opened, str)
+    remarks(opened, "builtin")
+    continued(Settings(), opened)
+    with recorded() as path:
+        assert path.read_text().count("The keeper lit it.") == 1
 
 
 # Going on with a chat
@@ -179,6 +216,17 @@ class Begun:
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch, engine: Any, kept: None) -> Begun:
     return Begun(monkeypatch, engine)
+
+
+@pytest.mark.parametrize("version", [-5, -1, 5, 2**31 - 1])
+def test_a_history_of_an_unknown_version_is_refused(call: Call, begun: Begun, version: int) -> None:
+    sqlite3.connect(history_file()).execute(f"PRAGMA user_version = {version}").close()
+    for command in (("history", "list"), ("history", "show", "1"), ("run", "--continue", "Hello")):
+        code, _, err = call(*command)
+        assert code == 2
+        assert "was written by a newer specchat" in err
+    with pytest.raises(UserError, match="was written by a newer specchat"):
+        begun(Settings(), last=True)
 
 
 def test_continue_takes_the_last_chat(begun: Begun) -> None:
