@@ -46,9 +46,11 @@ def colour_depth(mode: str, is_terminal: bool, environ: Mapping[str, str] | None
     return 16 if legacy else 256
 
 
-def run_colour(index: int, depth: Depth) -> str:
-    """The escape sequence that colours a run; neighbours differ. Empty without colours."""
-    true, xterm, basic = _RUNS[index % len(_RUNS)]
+def run_colour(shade: int, depth: Depth) -> str:
+    """The escape sequence that colours a run of this shade (`Run.shade`). Empty without colours, and for one that has none."""
+    if shade < 0:
+        return ""
+    true, xterm, basic = _RUNS[shade % len(_RUNS)]
     match depth:
         case 0:
             return ""

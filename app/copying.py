@@ -92,8 +92,7 @@ class Copying:
         if answer is None or cursor.spot is None:
             raise UserError("No run is looked into: go to one with F7 and the arrow keys.")
         index = cursor.spot.run
-        after = answer.runs[index + 1] if index + 1 < len(answer.runs) else None
-        own = answer.runs[index].text[answer.runs[index].carried :] + (after.text[: after.carried] if after else "")
+        own = answer.own_text(index)
         if not own:
             raise UserError("This run has no text of its own.")
         self.text(own, f"the run {fit(repr(one_line(own)), 32)}")

@@ -81,6 +81,15 @@ EXPLAIN: Mapping[str, str] = {
 }
 """Method → how it works. Methods of other packages have only their own summary."""
 
+WINDOWED = "lookahead"
+"""The method whose passes have guesses beside the draft."""
+
+OTHER_NODES: Mapping[str, str] = {
+    "recompute": "Its other nodes are the text before, read once more.",
+    WINDOWED: "Its other nodes are the window, which finds later guesses.",
+}
+"""Method → what the nodes of its passes are for that check no guess."""
+
 LABELS: Mapping[str, str] = {
     "identical": "The text is exactly what plain decoding would write, token for token, only sooner.",
     "same distribution": "The tokens may differ from plain decoding's, but each is as probable as under plain sampling.",

@@ -62,30 +62,47 @@ class Flow:
         self._cuts: list[int] = []  # offsets in the tail where each next segment begins
         self._new: list[str] = []  # segments since the last `wrap`; joined there, since adding each to the tail copies it
         self._length = 0  # of the tail and what is new
+        self._lent = ""
+        self._changed = False  # what is lent, since the last `wrap`
 
     def append(self, text: str, owner: int) -> None:
         """Add a segment at the end; `wrap` brings the lines up to date, once for many appends."""
+        self.lend("", 0)
         if self.owners:
             self._cuts.append(self._length)
         self.owners.append(owner)
         self._new.append(text)
         self._length += len(text)
 
+    def lend(self, text: str, owner: int) -> None:
+        """Show a text without line breaks behind all others until the next one is appended or lent; "" takes it back."""
+        if text == self._lent and (not text or owner == self.owners[-1]):
+            return
+        if self._lent:
+            self.owners.pop()
+        if text:
+            self.owners.append(owner)
+        self._lent, self._changed = text, True
+
     def wrap(self) -> int:
         """Bring `lines` up to date; return the index of the first line that has changed."""
         first = self.settled
-        if not self._new:
+        if not self._new and not self._changed:
             return len(self.lines)
         self._tail += "".join(self._new)
         self._new.clear()
+        self._changed = False
         self.revision += 1
         before = self.lines[first:]
         del self.lines[first:]
+        text, places = self._tail + self._lent, self._cuts
+        if self._lent and len(self.owners) > 1:
+            places = [*places, self._length]
         start = 0
-        for end in line_ends(self._tail, self.width):
-            lo, hi = bisect_right(self._cuts, start), bisect_right(self._cuts, end - 1)
-            cuts = tuple(cut - start for cut in self._cuts[lo:hi])
-            self.lines.append(Line(self._tail[start:end], self._segment + lo, cuts))
+        for end in line_ends(text, self.width):
+            lo, hi = bisect_right(places, start), bisect_right(places, end - 1)
+            cuts = tuple(cut - start for cut in places[lo:hi])
+            self.lines.append(Line(text[start:end], self._segment + lo, cuts))
             start = end
         for old, new in zip(before, self.lines[first:], strict=False):
             if old != new:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, get_args
 
 from .cells import fit, one_line, sanitise, width
 from .charts import percent
+from .explanations import OTHER_NODES, WINDOWED
 from .pieces import Pieces
 from .transcript import Answer
 from .tree_rows import StepTree, visible
@@ -67,15 +68,19 @@ class Inspection:
 
     method: str
     step: int
-    """From 1; 0 if the run is text that had been held back to the end of the answer."""
+    """From 1; 0 if no step is known."""
     steps: int
     """Of the answer; 0 while it is being written, and where none is known."""
     drafted: int
     accepted: int
     count: int
     """Tokens of the run."""
+    earlier: int = 0
+    """Tokens of the run that earlier passes had found."""
+    guessed: int = 0
+    """Tokens that no draft had, but lookahead's window."""
     nodes: int = 0
-    """That the pass evaluated; 0 where the step was not recorded."""
+    """That the pass evaluated; 0 where there was none, or it was not recorded."""
     seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """For the draft, the model's pass, and the rest."""
     tokens: tuple[str, ...] = ()
@@ -101,48 +106,35 @@ def inspect(answer: Answer, index: int, pieces: Pieces) -> Inspection:
         pieces: token texts of the model that wrote it.
     """
     run = answer.runs[index]
-    text = visible_line(run.text[run.carried :])
-    step = step_of(answer, index)
-    if step is None:
-        # The held-back text at the end belongs to no step; runs of which nothing but the figures is known do.
-        number = index + 1 if run.tokens else 0
-        steps = len(answer.runs) if answer.done and (number or len(answer.log)) else 0
+    text = visible_line(answer.own_text(index))
+    if index >= len(answer.log):  # an answer from elsewhere, without steps
         return Inspection(
-            *(one_line(run.method), number, steps, run.drafted, run.accepted, run.tokens),
+            *(one_line(run.method), 0, 0, run.drafted, run.accepted, run.tokens),
             seconds=(0.0, 0.0, run.seconds),
             tokens=(text,) if text else (),
             traced=not run.drafted,
         )
-    record = answer.log.record(step)
-    before = _before(answer, step)
+    record = answer.log.record(index)
+    before = _before(answer, index)
     tree = StepTree.of(record, before[-1] if before else -1)
     known = len(pieces) > 0
     tokens = tuple(visible(pieces.text(token)) for token in record.tokens) if known else ((text,) if text else ())
     traced = not record.drafted or bool(record.tree_tokens)
     steps = len(answer.log) if answer.done else 0
+    own = int(tree.choice is not None)
     return Inspection(
-        *(one_line(record.method), step + 1, steps, record.drafted, record.accepted, len(record.tokens)),
+        *(one_line(record.method), index + 1, steps, record.drafted, record.accepted, len(record.tokens)),
+        earlier=record.earlier,
+        guessed=max(0, len(record.tokens) - record.accepted - own) if record.method == WINDOWED else 0,
         nodes=record.nodes,
         seconds=(record.draft_seconds, record.forward_seconds, record.other_seconds),
         tokens=tokens,
-        own=int(tree.choice is not None),
+        own=own,
         prob=tree.probs[-1] if tree.probs and tree.choice is not None else None,
         forks=_forks(tree, before, pieces.text) if record.tree_tokens else (),
         traced=traced,
         note=one_line(record.note),
     )
-
-
-def step_of(answer: Answer, index: int) -> int | None:
-    """The step that made a run; None where none is known. Text that had been held back to the end of the answer was made by the
-    last step if that shows none of its own."""
-    last = len(answer.log) - 1
-    if index <= last:
-        return index
-    run = answer.runs[index]
-    if run.tokens or last < 0 or answer.runs[last].text[answer.runs[last].carried :]:
-        return None
-    return last
 
 
 def visible_line(text: str) -> str:
@@ -210,11 +202,11 @@ def figures(run: Inspection, *, brief: bool = False) -> Parts:
     """Which step, and what it counts."""
     out = [Part(run.method, "method")]
     if not run.step:
-        return (*out, Part("  the end of the answer" if run.steps else "  all of the answer", "label"))
+        return (*out, Part("  all of the answer", "label"))
     of = f" of {run.steps:,}" if run.steps else ""
     out += [Part("  step ", "label"), Part(f"{run.step:,}", "value"), Part("" if brief else of, "label")]
-    counts = ((f"{run.drafted:,}", "drafted "), (f"{run.accepted:,}", "accepted "))
-    for value, name in counts if run.drafted else ():
+    counts = ((f"{run.drafted:,}", "drafted "), (f"{run.accepted:,}", "accepted "), (f"{run.guessed:,}", "from the window "))
+    for value, name in (counts if run.guessed else counts[:2]) if run.drafted else ():
         out += [Part(" · " + name, "label"), Part(value, "value")]
     out += [Part(" · ", "label"), Part(f"{run.count:,}", "value"), Part(" token" if run.count == 1 else " tokens", "label")]
     return tuple(part for part in out if part.text)
@@ -244,17 +236,19 @@ def tokens(run: Inspection, cells: int) -> Parts:
     """The run's tokens, those accepted apart from the model's own."""
     if not run.tokens:
         return ()
-    own = run.own if run.drafted and run.traced else 0
-    accepted = run.tokens[: len(run.tokens) - own] if run.traced and run.drafted else ()
+    checked = run.traced and (run.drafted or run.guessed)
+    own = run.own if checked else 0
+    accepted = run.tokens[: len(run.tokens) - own] if checked else ()
     others = run.tokens[len(accepted) :]
+    name = "guessed " if run.guessed else "accepted "
     if not accepted:
         return _listed(others, "own", "model’s own " if own else "tokens " if run.count > 1 else "token ", cells)
     if not others:
-        return _listed(accepted, "accepted", "accepted ", cells)
+        return _listed(accepted, "accepted", name, cells)
     out: Parts = ()
-    for name in ("  model’s own ", "  own "):
-        tail = _listed(others, "own", name, max(12, cells // 2))
-        out = (*_listed(accepted, "accepted", "accepted ", cells - length(tail)), *tail)
+    for last in ("  model’s own ", "  own "):
+        tail = _listed(others, "own", last, max(12, cells // 2))
+        out = (*_listed(accepted, "accepted", name, cells - length(tail)), *tail)
         if len(out) == 2 * len(accepted) + 2:  # nothing left out
             break
     return out
@@ -282,10 +276,10 @@ def _listed(texts: Sequence[str], role: Role, name: str, cells: int) -> Parts:
 def verdict(run: Inspection, detail: Detail = "full") -> list[Parts]:
     """Sentences on what became of the draft, the most important first."""
     brief = detail == "brief"
-    if not run.step and not run.steps:
-        return [(Part("How this answer was decoded is not known: it came without its steps.", "label"),)]
     if not run.step:
-        return [(Part("This text had been held back to the end of the answer: it belongs to no step of its own.", "label"),)]
+        return [(Part("How this answer was decoded is not known: it came without its steps.", "label"),)]
+    if run.earlier or not run.count:
+        return [(Part(gathered(run, brief=brief), "label"),)]
     if not run.drafted:
         return [_plain(run, brief=brief)]
     if not run.traced:
@@ -302,25 +296,50 @@ def verdict(run: Inspection, detail: Detail = "full") -> list[Parts]:
 
 def _plain(run: Inspection, *, brief: bool) -> Parts:
     """Of a step without a draft."""
-    gave = "one token" if run.count == 1 else f"{run.count:,} tokens"
+    if run.guessed:
+        return (Part(_window(run, brief=brief), "label"),)
+    gave, sure = ("one token", run.prob) if run.count == 1 else (f"{run.count:,} tokens", None)
     if brief:
-        return (Part(f"No draft: one pass, {gave}{_chance(run.prob)}.", "label"),)
-    sure = _chance(run.prob, " likely") if run.count == 1 else ""
-    if run.nodes > run.count:
-        return (Part(f"Nothing was there to check: one pass gave {gave}{sure}. Its other nodes find later guesses.", "label"),)
-    return (Part(f"Nothing was drafted: one pass gave {gave}{sure}.", "label"),)
+        return (Part(f"No draft: one pass, {gave}{_chance(sure)}.", "label"),)
+    others = f" {OTHER_NODES[run.method]}" if run.nodes > 1 and run.method in OTHER_NODES else ""
+    return (Part(f"Nothing was drafted: one pass gave {gave}{_chance(sure, ' likely')}.{others}", "label"),)
+
+
+def gathered(run: Inspection, *, brief: bool = False) -> str:
+    """Of a step of beam search: a pass takes each of several texts one token further, and the step's tokens are those that have
+    become certain by it."""
+    over = f"this pass over {run.nodes:,} nodes" if run.nodes > 1 else "this pass"
+    if not run.count:
+        return "No token became certain." if brief else f"No token became certain in {over}: the beams still differ."
+    these, each = ("This token", "It") if run.count == 1 else (f"These {run.count:,} tokens", "Each")
+    if brief:
+        return f"{these} became certain; {each.lower()} took its own pass."
+    if not run.nodes:
+        return f"{these} ended the best text when the search was left. {each} had taken a pass of its own."
+    return f"{these} became certain in {over}. {each} had taken a pass of its own."
+
+
+def _window(run: Inspection, *, brief: bool) -> str:
+    """Of tokens that lookahead's window had guessed."""
+    if brief:
+        return f"{run.guessed:,} of {run.count:,} from the window."
+    were = "token was" if run.guessed == 1 else "tokens were"
+    return f"{run.guessed:,} {were} guessed by the window, and the model chose the same."
 
 
 def _end(run: Inspection, *, brief: bool) -> Parts:
     """Of a draft that was not refused where the run ended."""
+    if run.guessed:
+        return (Part(_window(run, brief=brief), "label"),)
     if not run.own:
-        return (Part("The answer ended here, so the rest of the draft was not needed.", "label"),)
+        rest = ", so the rest of the draft was not needed" if run.count < run.drafted else ""
+        return (Part(f"The answer ended here{rest}.", "label"),)
     own = quoted(run.tokens[-1].replace("␣", " "), SHORT_PHRASE if brief else PHRASE) if run.tokens else ""
     if run.accepted < run.drafted:
         said = "The draft went no further; the model added "
     else:
         which = "the one drafted token" if run.drafted == 1 else f"all {run.drafted:,} drafted tokens"
-        said = f"Accepted {which}, then " if brief else f"The model agreed with {which}, and the same pass gave one more: "
+        said = f"Accepted {which}, then " if brief else f"Accepted {which}, and the same pass gave one more: "
     return Part(said, "label"), Part(own, "chosen"), Part(f"{_chance(run.prob)}.", "label")
 
 

@@ -8,8 +8,10 @@ import sys
 from collections.abc import Iterable
 from typing import TextIO
 
+from ..engine.messages import StepRecord
 from .ansi import DIM, RESET, Depth, colour_depth, run_colour
 from .cells import fit, sanitise
+from .transcript import Shades
 
 
 def stdout() -> TextIO:
@@ -23,7 +25,7 @@ def stdout() -> TextIO:
 
 
 class Output:
-    """The answer's text. On a terminal every run in its colour and harmless; piped, the text as it is."""
+    """The answer's text. On a terminal harmless, and coloured as in the chat; piped, the text as it is."""
 
     def __init__(self, stream: TextIO, color: str) -> None:
         self._stream = stream
@@ -31,26 +33,31 @@ class Output:
         self.depth: Depth = colour_depth(color, self.is_terminal)
         # Coloured text is for eyes even through a pipe (`| less -R`).
         self._safe = self.is_terminal or self.depth > 0
-        self._runs = 0
+        self._shades = Shades()
+        self._shade = -1
         self._last = "\n"
 
-    def write(self, runs: Iterable[tuple[str, int]]) -> None:
-        """Write some runs; an empty one uses up no colour, so that visible neighbours differ.
-
-        Args:
-            runs: each run's text, and how many characters at its start belong to the run before (they were held back).
+    def write(self, steps: Iterable[StepRecord]) -> None:
+        """Write what some steps gave.
 
         Raises:
             OSError: nobody reads any more, or the disk is full.
         """
-        shown = "".join(self._late(text[:held]) + self._run(text[held:]) for text, held in runs)
-        if shown:
-            self._stream.write(shown)
-            self._stream.flush()
+        shown = []
+        for step in steps:
+            shown.append(self._run(step.text[: step.carried]))  # of the run before
+            self._shade = self._shades.next(step)
+            shown.append(self._run(step.text[step.carried :]))
+        self._put("".join(shown))
 
     def tail(self, text: str) -> None:
         """Write text that was held back to the end: it belongs to the last run."""
-        self.write([(text, len(text))])
+        self._put(self._run(text))
+
+    def _put(self, shown: str) -> None:
+        if shown:
+            self._stream.write(shown)
+            self._stream.flush()
 
     def line(self, text: str) -> None:
         """Write a line that is data, as it is."""
@@ -64,19 +71,14 @@ class Output:
             self._stream.flush()
             self._last = "\n"
 
-    def _late(self, text: str) -> str:
-        """Text of the run before, in its colour."""
-        self._runs = max(0, self._runs - 1) if text else self._runs
-        return self._run(text)
-
     def _run(self, text: str) -> str:
+        """Text in the colour of the run that is written."""
         if not text:
             return ""
         self._last = text[-1]
         if self._safe:
             text = sanitise(text)
-        colour = run_colour(self._runs, self.depth)
-        self._runs += 1
+        colour = run_colour(self._shade, self.depth)
         return f"{colour}{text}{RESET}" if colour else text
 
 

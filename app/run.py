@@ -189,7 +189,7 @@ class _Run:
                     for step in event.steps:
                         self._line(step.text, step.tokens, step.drafted, step.accepted, step.method)
                 elif self.request.plain:
-                    self.output.write((step.text, step.carried) for step in event.steps)
+                    self.output.write(event.steps)
             case Finished():
                 self.answer.prefill_seconds = event.prefill_seconds
                 self._tail(event.tail)

@@ -25,6 +25,7 @@ class StepLog:
         self._probs = array("f")
         self._notes: dict[int, str] = {}
         self._prefilled: dict[int, int] = {}
+        self._earlier: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._method)
@@ -40,6 +41,8 @@ class StepLog:
             self._notes[len(self)] = step.note
         if step.prefilled:
             self._prefilled[len(self)] = step.prefilled
+        if step.earlier:
+            self._earlier[len(self)] = step.earlier
         self._method.append(len(self._methods) - 1)
         self._counts.extend((step.drafted, step.accepted, step.nodes, step.carried))
         self._seconds.extend((step.draft_seconds, step.forward_seconds, step.other_seconds))
@@ -80,6 +83,7 @@ class StepLog:
             self._probs[prob:prob_end].tolist(),
             self._notes.get(index, ""),
             self._prefilled.get(index, 0),
+            self._earlier.get(index, 0),
         )
 
     def seconds(self, index: int) -> float:

@@ -25,6 +25,7 @@ class Counted:
     tree: Tree | None
     path: list[int]
     prefilled: int
+    earlier: int
 
 
 def counted(step: StepRecord) -> Counted:
@@ -41,4 +42,5 @@ def counted(step: StepRecord) -> Counted:
         tree,
         step.path,
         step.prefilled,
+        step.earlier,
     )

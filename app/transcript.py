@@ -15,6 +15,26 @@ from .variants import Variants
 SHADES = 6
 """Colours that runs cycle through; neighbours differ with any number from two."""
 
+
+class Shades:
+    """Which colour each run of an answer has, in the chat, in files and in the shell: a run is coloured where one pass gave
+    several tokens together."""
+
+    def __init__(self) -> None:
+        self._shade, self._plain = -1, -2
+
+    def next(self, step: StepRecord) -> int:
+        """The shade of a step's run, as `Run.shade` has it."""
+        if len(step.tokens) - step.earlier > 1:
+            # A run that shows nothing yet leaves its colour to the next, so that visible neighbours always differ.
+            shade = (self._shade + 1) % SHADES
+            if step.text or step.held:
+                self._shade = shade
+            return shade
+        self._plain = -3 - self._plain
+        return self._plain
+
+
 COUNTED_AT_ONCE = 4000
 """Steps that one look at an answer's totals takes in (some 30 ms): the figures of a very long one must not stall the screen."""
 
@@ -36,18 +56,25 @@ REASONS = {
 
 @dataclass(slots=True)
 class Run:
-    """The tokens that one forward pass produced together."""
+    """What one step gave: the tokens that a forward pass produced together, or (beam search) those that it made certain."""
 
     text: str
     tokens: int
     method: str
     shade: int
-    """Which of the run colours, from 0; −1 and −2 take turns where the pass produced a single token."""
+    """Which of the run colours, from 0; −1 and −2 take turns where no pass produced several tokens."""
     drafted: int = 0
     accepted: int = 0
     seconds: float = 0.0
     carried: int = 0
     """Characters at the start of `text` that belong to the run before (they had been held back)."""
+    earlier: int = 0
+    """How many of the tokens earlier passes had found."""
+
+    @property
+    def together(self) -> int:
+        """Tokens that its pass produced."""
+        return self.tokens - self.earlier
 
 
 @dataclass(slots=True)
@@ -127,14 +154,15 @@ class Answer:
     methods: list[str] = field(default_factory=list)
     """Every method that wrote a part, in order of first use."""
     log: StepLog = field(default_factory=StepLog)
-    """Step number i made run number i; a last run of text that had been held back has none."""
+    """Step number i made run number i; a last run, of text that had been held back, has none."""
     pieces: Pieces = field(default_factory=Pieces)
     """The token texts of the model that wrote it, which may not be the one that is loaded now."""
     asked: dict[str, Any] = field(default_factory=dict)
     """What it was asked with: `model`, `method` (the first), `settings` (of that), `sampling`, `accept`, `max_tokens`, `stop`.
     Empty where that is not known."""
-    _shade: int = -1
-    _plain: int = -2
+    held: str = ""
+    """The last character of an answer that is being written, shown although it may yet change: the next text begins with it."""
+    _shades: Shades = field(default_factory=Shades)
     _totals: Totals = field(default_factory=Totals)
     _by_method: dict[str, Totals] = field(default_factory=dict)
     _counted: int = 0
@@ -168,7 +196,13 @@ class Answer:
 
     @property
     def text(self) -> str:
-        return "".join(run.text for run in self.runs)
+        return "".join(run.text for run in self.runs) + self.held
+
+    def own_text(self, index: int) -> str:
+        """All the text of a run: what came with the next one, because it had been held back, is its own too."""
+        run, after = self.runs[index], index + 1
+        late = self.runs[after].text[: self.runs[after].carried] if after < len(self.runs) else self.held
+        return run.text[run.carried :] + late
 
     @property
     def done(self) -> bool:
@@ -178,9 +212,19 @@ class Answer:
         """Append what one step produced."""
         seconds = step.draft_seconds + step.forward_seconds + step.other_seconds
         count = len(step.tokens)
-        shade = self._next_shade(count, bool(step.text))
-        run = Run(step.text, count, step.method, shade, step.drafted, step.accepted, seconds, step.carried if self.runs else 0)
+        run = Run(
+            step.text,
+            count,
+            step.method,
+            self._shades.next(step),
+            step.drafted,
+            step.accepted,
+            seconds,
+            step.carried if self.runs else 0,
+            step.earlier,
+        )
         self.runs.append(run)
+        self.held = step.held
         self.figures.add(count, step.drafted, step.accepted, seconds)
         if step.method not in self.methods:
             self.methods.append(step.method)
@@ -188,21 +232,15 @@ class Answer:
         return run
 
     def finish(self, reason: str, tail: str = "") -> None:
-        """End the answer; `tail` is text that had been held back."""
-        if tail:
-            last = self.runs[-1] if self.runs else None
-            self.runs.append(Run(tail, 0, last.method if last else self.method, last.shade if last else -1))
+        """End the answer; `tail` is text of the last run that had been held back. An engine that died tells none: then it is
+        what was shown of it."""
+        tail, self.held = tail or self.held, ""
+        if tail and self.runs:
+            last = self.runs[-1]
+            self.runs.append(Run(tail, 0, last.method, last.shade, carried=len(tail)))
+        elif tail:
+            self.runs.append(Run(tail, 0, self.method, -1))
         self.reason = reason
-
-    def _next_shade(self, tokens: int, visible: bool) -> int:
-        if tokens > 1:
-            # A run that shows nothing yet leaves its colour to the next, so that visible neighbours always differ.
-            shade = (self._shade + 1) % SHADES
-            if visible:
-                self._shade = shade
-            return shade
-        self._plain = -3 - self._plain
-        return self._plain
 
 
 Entry = Prompt | Answer | Notice

@@ -225,6 +225,8 @@ class Outcome:
     path: Sequence[int] = ()
     drafted: int = 0
     accepted: int = 0
+    earlier: int = 0
+    """How many of `tokens` earlier passes found, a pass for each; this one only made them certain."""
     done: bool = False
     """The answer has ended."""
     probs: tuple[float, ...] = ()

@@ -153,10 +153,13 @@ class Beam(Drafter):
             self._search = None
             best = search.finished[0].end
             self.hypotheses = [(found.end.tokens(), found.score) for found in search.finished]
-            return Outcome(_settle(search, best), tree, done=True)
+            settled = _settle(search, best)
+            return Outcome(settled, tree, done=True, earlier=len(settled) - (best.length == search.length))
         # A finished text that is not the best will never be the answer.
         certain = meeting([link for link, _ in search.running] + [found.end for found in search.finished[:1]])
-        return Outcome(self._emit(search, certain), tree)
+        tokens = self._emit(search, certain)
+        # Only a token that no open text has left behind was found in this very pass.
+        return Outcome(tokens, tree, earlier=len(tokens) - (bool(tokens) and certain.length == search.length))
 
     def leave(self, context: Context) -> Sequence[int]:
         search, self._search = self._search, None

@@ -58,6 +58,12 @@ class Step:
     prefilled: int = 0
     """Prompt tokens that this pass took along; of its time, `forward_seconds` is the share of the tree's nodes, and the rest is
     prefill."""
+    earlier: int = 0
+    """How many of `tokens` earlier passes found, a pass for each, and this one made certain (beam search). What it produced
+    itself are the others."""
+    held: str = ""
+    """The character that waits for the next one, where it can be shown meanwhile: the next text begins with it, or with what it
+    becomes."""
 
 
 class Generation(Iterator[Step]):
@@ -175,7 +181,7 @@ class Generation(Iterator[Step]):
         self.drafter = drafter
 
     def cancel(self) -> None:
-        """End the answer before the next pass; what is there stays."""
+        """End the answer before the next pass; what is there stays, the best text of a beam search so far included."""
         self._cancelled = True
 
     def advance(self) -> Step | None:
@@ -186,8 +192,9 @@ class Generation(Iterator[Step]):
         if self.finish_reason is not None:
             return None
         if self._cancelled:
+            step = self._settled()
             self.finish_reason = "cancelled"
-            return None
+            return step
         left = self.prompt_tokens - 1 - self.conversation.session.length
         if left > PREFILL_CHUNK or (left > 0 and (self.drafter.reads_cache or self._leaving is not None)):
             self._prefill_chunk()
@@ -200,6 +207,13 @@ class Generation(Iterator[Step]):
         if self._text.stopped:
             self.finish_reason = "stop"
         return tail
+
+    def _settled(self) -> Step | None:
+        """What a method with a loop of its own had yet to give when the answer was cancelled (beam search: its best text); None
+        if there is nothing. It takes no pass."""
+        drafter = self._leaving or self.drafter
+        settled = drafter.leave(self._context()) if drafter.own_loop else ()
+        return self._step(settled) if settled else None
 
     def _prefill_chunk(self) -> None:
         session = self.conversation.session
@@ -230,15 +244,16 @@ class Generation(Iterator[Step]):
             conversation.helper,
         )
 
-    def _step(self) -> Step:
+    def _step(self, settled: Sequence[int] | None = None) -> Step:
+        """A pass, or what a method with a loop of its own left behind (`settled`)."""
         started = time.perf_counter()
         session, drafter = self.conversation.session, self._leaving or self.drafter
         nodes, forward, prefilled = session.nodes_evaluated, session.forward_seconds, 0
         draft_seconds, watching = 0.0, self.watch_seconds
-        if self._leaving is not None:
-            self._leaving = None
-            settled = drafter.leave(self._context())
-            outcome = Outcome(settled, Tree.chain(self.tokens[-1], settled))
+        if settled is None and self._leaving is not None:
+            self._leaving, settled = None, drafter.leave(self._context())
+        if settled is not None:
+            outcome = Outcome(settled, Tree.chain(self.tokens[-1], settled), earlier=len(settled))
             new = self._cut(list(settled))
         elif drafter.own_loop:
             outcome = drafter.step(self._context())
@@ -274,6 +289,8 @@ class Generation(Iterator[Step]):
             note=drafter.note,
             probs=outcome.probs,
             prefilled=prefilled,
+            earlier=min(outcome.earlier, len(new)),
+            held=self._text.waiting,
         )
         self.totals.add(step)
         self.by_method.setdefault(step.tree.via or step.method, Totals()).add(step)

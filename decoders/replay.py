@@ -64,6 +64,7 @@ class ReplayStep:
     """0 where nothing is evaluated."""
     other_seconds: float = 0.0
     prefilled: int = 0
+    earlier: int = 0
 
 
 def replay(

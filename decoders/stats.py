@@ -33,6 +33,8 @@ class StepLike(Protocol):
     def path(self) -> Sequence[int]: ...
     @property
     def prefilled(self) -> int: ...
+    @property
+    def earlier(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -56,6 +58,8 @@ class Totals:
     """Tokens that each step produced [steps]."""
     drafts: list[int] = field(default_factory=list)
     """Draft nodes of each step [steps]."""
+    earlier: int = 0
+    """How many of the tokens became certain after the pass that found them (beam search)."""
     depth: int = 0
     """Draft tokens in depth, over all steps: what a drafter that runs a model runs it for, one after the other."""
     passes: list[list[float]] = field(default_factory=list)
@@ -73,6 +77,7 @@ class Totals:
         self.drafted += step.drafted
         self.accepted += step.accepted
         self.nodes += step.nodes
+        self.earlier += step.earlier
         self.draft_seconds += step.draft_seconds
         self.forward_seconds += step.forward_seconds
         self.other_seconds += step.other_seconds

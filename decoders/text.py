@@ -187,11 +187,19 @@ class TextStream:
         """The end of the shown text, and what is held back."""
         self._pos = 0
         """Where in it the text held back begins."""
+        self._safe = 0
+        """Where in it a stop may begin; its end where none does."""
 
     @property
     def held(self) -> str:
         """Decoded text that is held back. It leads the next piece, so that many characters of it belong to earlier tokens."""
         return self._text[self._pos :]
+
+    @property
+    def waiting(self) -> str:
+        """What of the held text a reader may see while nothing follows: the last cluster, which may yet grow. Never part of a
+        stop."""
+        return self._text[self._pos : self._safe]
 
     def push(self, token: int) -> str:
         """Take a token; return the text that may be shown now, often ""."""
@@ -217,15 +225,13 @@ class TextStream:
                 self.trouble, self._stops = error, None
         if self.stopped:
             piece = self._text[start:end]
-            self._text, self._pos = "", 0
+            self._text, self._pos, self._safe = "", 0, 0
             return piece
-        if final:
-            end = len(self._text)
-        else:
-            end = self._boundary(start, end)
+        safe = len(self._text) if final else end
+        end = safe if final else self._boundary(start, end)
         piece = self._text[start:end]
         cut = max(0, end - CONTEXT) if end > 8 * CONTEXT else 0  # seldom, as it copies
-        self._text, self._pos = self._text[cut:], end - cut
+        self._text, self._pos, self._safe = self._text[cut:], end - cut, safe - cut
         return piece
 
     def _boundary(self, start: int, end: int) -> int:

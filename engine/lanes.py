@@ -318,6 +318,8 @@ def record(step: Step) -> StepRecord:
         probs=list(step.probs),
         note=step.note,
         prefilled=step.prefilled,
+        earlier=step.earlier,
+        held=step.held,
     )
     if step.drafted:
         out.tree_tokens, out.tree_parents, out.path = step.tree.tokens, step.tree.parents, list(step.path)

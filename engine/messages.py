@@ -256,6 +256,10 @@ class StepRecord:
     """What the drafter says about the step."""
     prefilled: int = 0
     """Prompt tokens that this pass took along (their share of its time is prefill)."""
+    earlier: int = 0
+    """How many of `tokens` earlier passes found; this one made them certain (beam search)."""
+    held: str = ""
+    """The last character so far: it comes again at the start of the next text, as it is or with what combines with it."""
 
 
 @dataclass(slots=True)

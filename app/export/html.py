@@ -11,7 +11,7 @@ from html import escape
 from ..cells import one_line
 from ..transcript import Answer, Notice, Prompt
 from ..widgets.blocks import figures_lines
-from .look import Ink, Look, own_text, told, visible
+from .look import Ink, Look, told, visible
 from .record import SavedChat
 
 _WIDE = 1 << 20
@@ -150,7 +150,7 @@ def spans(answer: Answer, look: Look, clock: Sequence[float] = ()) -> Iterator[s
             if method:
                 yield f'<span class="mark" data-method="{text(run.method)} "{when}></span>'
             method = run.method
-        if own := own_text(answer, index):
+        if own := answer.own_text(index):
             yield span(own, look.ink(run), told(answer, index), when)
 
 

@@ -69,7 +69,7 @@ def answer_json(answer: Answer, pieces: Pieces, more: dict[str, Any]) -> Iterato
         step = answer.log.record(index)
         seen.update(step.tokens, step.tree_tokens)
         yield (",\n   " if index else "\n   ") + dump(run_body(answer.runs[index], step))
-    tail = "".join(run.text for run in answer.runs[steps:])
+    tail = "".join(run.text for run in answer.runs[steps:]) + answer.held
     yield f'\n  ], "tail": {dump(tail)}, "pieces": {dump(pieces_body(seen, pieces))}}}'
 
 

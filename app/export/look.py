@@ -72,7 +72,7 @@ class Look:
         inks = self.inks
         match self.way:
             case "heat":
-                return inks[heat_step(run.tokens)]
+                return inks[heat_step(run.together)]
             case "off":
                 return inks[0]
             case "underline" if run.shade >= 0:
@@ -93,13 +93,6 @@ class Look:
                 return [("one token at a time", inks[0]), ("tokens of one pass", inks[2]), ("of the next", inks[3])]
             case "off":
                 return []
-
-
-def own_text(answer: Answer, index: int) -> str:
-    """All the text of a run: what came with the next one, because it had been held back, is its own too."""
-    run = answer.runs[index]
-    late = answer.runs[index + 1] if index + 1 < len(answer.runs) else None
-    return run.text[run.carried :] + (late.text[: late.carried] if late else "")
 
 
 def told(answer: Answer, index: int) -> str:

@@ -113,6 +113,7 @@ class Block:
                 self.flow.append(sanitise(own), index)
         grown = len(answer.runs) > self._runs
         self._runs = len(answer.runs)
+        self.flow.lend(sanitise(answer.held), self._runs - 1)
         first = self.flow.wrap() if grown else before
         if answer.done:
             self._figures = figures_lines(answer, self.cells)

@@ -16,7 +16,6 @@ from ...backends.base import UserError
 from ..colouring import WAYS, Way, effective, legend
 from ..dialogue import Dialogue
 from ..draft_length import lengthen
-from ..inspection import step_of
 from ..inspection_rows import strip_rows
 from ..keymap import CHAT, display
 from ..piped import put
@@ -236,8 +235,7 @@ class ChatScreen(ChatActions):
     def on_transcript_view_inspected(self, event: Any) -> None:
         """The strip tells about the run that is looked into, and the side panel shows its step."""
         self.show_inspection()
-        step = None if event.index is None else step_of(event.answer, event.index)
-        self.panel.select(event.answer, event.index if step is None else step)
+        self.panel.select(event.answer, event.index)
 
     def show_inspection(self) -> None:
         """Tell about the run that is looked into, where the strip does not lie over it."""

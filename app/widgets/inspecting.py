@@ -53,8 +53,7 @@ class Inspecting:
         answer = self.answer
         if self.place is None or self.place.seen or self.spot is None or answer is None:
             return ""
-        run = answer.runs[self.spot.run]
-        own = run.text[run.carried :]
+        own = answer.own_text(self.spot.run)
         return "⏎" if "\n" in own else "␣" if own.isspace() else "◌"
 
     # By keys

@@ -51,8 +51,9 @@ def numbers_lines(answer: Answer | None, method: str, tallies: Tallies, cells: i
     whole, own = tallies.of(answer.totals), tallies.of(part)
     out = _summary(answer, cells)
     sections = [
-        _trend(whole, cells),
-        _bins(own, cells),
+        # Where tokens come together that no pass gave together, their number says nothing of the passes.
+        _trend(whole, cells) if not answer.totals.earlier else [],
+        _bins(own, cells) if not part.earlier else [],
         _speedups(own, cells),
         _time(part, cells),
         _what_if(part, cells),
@@ -181,7 +182,7 @@ def _speedups(tally: Tally, cells: int) -> list[Line]:
     if not totals.drafted:
         return [
             heading("Speedup over plain decoding", "", cells),
-            *paragraph("Nothing was drafted: this is plain decoding.", cells, "$quiet"),
+            *paragraph(_undrafted(totals), cells, "$quiet"),
         ]
     rows = (
         ("measured", totals.measured_speedup, "$run-0"),
@@ -200,6 +201,17 @@ def _speedups(tally: Tally, cells: int) -> list[Line]:
         "published: (αK+1)/(K·l_d/l_t+1), mean α",
     )
     return out + [row for text in captions for row in paragraph(text, cells, "$quiet", indent="  ")]
+
+
+def _undrafted(totals: Totals) -> str:
+    """What was done instead of drafting."""
+    if totals.earlier:
+        each = totals.nodes / totals.steps
+        return f"Nothing was drafted: each token took a pass over {each:.1f} nodes. Text came once all beams shared it."
+    if totals.nodes == totals.tokens:
+        return "Nothing was drafted: this is plain decoding."
+    each, gave = totals.nodes / totals.steps, totals.tokens_per_step
+    return f"Nothing was drafted: a pass took {each:,.1f} nodes and gave {gave:.2f} tokens."
 
 
 def _what_if(totals: Totals, cells: int) -> list[Line]:

@@ -123,5 +123,5 @@ class RowPainter:
         if run == MARK:
             return self._styles["mark"]
         made = answer.runs[run]
-        style = self._styles[style_name(self._way, made.shade, made.tokens)]
+        style = self._styles[style_name(self._way, made.shade, made.together)]
         return style + CHOSEN if run == lit else style

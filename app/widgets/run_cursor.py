@@ -106,9 +106,8 @@ def text_rows(block: Block) -> int:
 
 
 def has_text(answer: Answer, run: int) -> bool:
-    """Whether there is text of this run: its own, or some that came with the next."""
-    runs = answer.runs
-    return len(runs[run].text) > runs[run].carried or (run + 1 < len(runs) and runs[run + 1].carried > 0)
+    """Whether there is text of this run."""
+    return bool(answer.own_text(run))
 
 
 def beside(blocks: Sequence[Block], spot: Spot, step: int) -> Spot | None:

@@ -95,6 +95,7 @@ class RunText(ScrollView, can_focus=False):
             if run.text[run.carried :]:
                 flow.append(sanitise(run.text[run.carried :]), index)
         self._runs = end
+        flow.lend(sanitise(self._answer.held) if end == len(runs) else "", end - 1)
         if self._note and not self._noted:
             flow.append(("\n\n" if runs else "") + sanitise(self._note), NOTE)
             self._noted = True
@@ -162,7 +163,7 @@ class RunText(ScrollView, can_focus=False):
         if owner == NOTE:
             return self._styles["note"]
         run = self._answer.runs[owner]
-        return self._styles[style_name(effective(self.colouring, self.app.no_color), run.shade, run.tokens)]
+        return self._styles[style_name(effective(self.colouring, self.app.no_color), run.shade, run.together)]
 
     def _style(self) -> None:
         """Styles of the theme in force."""

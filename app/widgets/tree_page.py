@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ..cells import fit, one_line
 from ..charts import bar, percent
 from ..colouring import Way, style_name
+from ..inspection import gathered, inspect
 from ..pieces import Pieces
 from ..transcript import Answer
 from ..tree_rows import Role, StepTree, TreeRow, tree_rows
@@ -70,16 +71,12 @@ def tree_lines(
     """
     if answer is None or not len(answer.log):
         return _nothing(answer, cells, paused=paused, keys=keys)
-    if index is not None and index >= len(answer.log):
-        return paragraph(
-            "This text had been held back to the end of the answer: it belongs to no step of its own.", cells, "$quiet"
-        )
-    step = len(answer.log) - 1 if index is None else index
+    step = len(answer.log) - 1 if index is None else min(index, len(answer.log) - 1)
     record = answer.log.record(step)
     pending = answer.log.record(step - 1).tokens[-1:] if step else []
     tree = StepTree.of(record, pending[0] if pending else -1)
     run = answer.runs[step]
-    lit, trunk = _colours(style_name(way, run.shade, run.tokens))
+    lit, trunk = _colours(style_name(way, run.shade, run.together))
 
     out = _head(answer, step, cells, selected=index is not None, paused=paused, keys=keys)
     if record.note:
@@ -87,13 +84,17 @@ def tree_lines(
         out += note[: 2 if height >= LEAST_FOR_NOTE else 0]
     if height - len(out) >= 12:
         out.append(())
+    if record.earlier or not record.tokens:
+        told = inspect(answer, step, pieces)
+        out += paragraph(gathered(told), cells, "$foreground") + paragraph(" ".join(told.tokens), cells, lit)
+        return out[:height]
     foot = _foot(tree, cells)
     room = height - len(out)
     tight = room < 10 + len(foot)
     side = _side(tree, cells)
     rows = tree_rows(tree, _piece(pieces), cells - side, max(3, room if tight else room - len(foot)))
     out += [_row(row, cells, side, lit, trunk) for row in rows]
-    if not record.tree_tokens and (others := record.nodes - 1) > 0:
+    if not record.tree_tokens and (others := record.nodes - len(tree.tokens)) > 0:
         out.append(line((fit(f"   … {others} more nodes, no guesses of what comes next", cells), "italic $quiet")))
     if not tight:
         out += foot

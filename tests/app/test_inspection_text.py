@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from specchat.app.cells import width
-from specchat.app.inspection import DETAILS, Part, inspect, length, quoted, step_of, verdict
+from specchat.app.inspection import DETAILS, Part, inspect, length, quoted, verdict
 from specchat.app.inspection_rows import cut, inspection_rows, strip_rows, wrapped
 from specchat.app.pieces import Pieces
 from specchat.app.transcript import Answer
@@ -70,16 +70,15 @@ def test_what_was_not_recorded_is_not_made_up(pieces: Pieces) -> None:
     assert "step 1 ·" in text  # how many there are is not known while it is being written
 
 
-def test_text_held_back_to_the_end_is_told_by_the_step_that_made_it(answer: Answer, pieces: Pieces) -> None:
+def test_text_held_back_to_the_end_is_the_last_runs(answer: Answer, pieces: Pieces) -> None:
     made = Answer("fusion", "identical")
     for index in range(4):
         step = answer.log.record(index)
         made.add(StepRecord(**{**asdict(step), "text": answer.runs[index].text if index < 3 else ""}))
     made.finish("eos", " the")
-    assert step_of(made, 4) == 3
-    assert rows_of(made, 4, pieces) == rows_of(answer, 3, pieces)
-    answer.finish("eos", " end")
-    assert step_of(answer, 4) is None
+    assert made.own_text(3) == " the"
+    assert not made.own_text(4)
+    assert rows_of(made, 3, pieces) == rows_of(answer, 3, pieces)
 
 
 def test_an_answer_cut_in_the_middle_of_a_run(pieces: Pieces) -> None:

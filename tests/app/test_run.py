@@ -17,7 +17,10 @@ from typing import Any
 import pytest
 
 from specchat.app import cli
+from specchat.app.ansi import run_colour
 from specchat.app.output import Output
+from specchat.app.transcript import Answer
+from specchat.engine.messages import StepRecord
 
 ANSWER = "one two three one two three one two three \x1b[31mred [bold] 👩‍👩‍👧 end"
 SAFE = ANSWER.replace("\x1b", "␛")
@@ -124,12 +127,40 @@ def test_options_before_the_command_count(call: Any, model: str, monkeypatch: py
     assert capsys.readouterr().out == f"{ANSWER}\n"
 
 
+def run(text: str, tokens: int = 3, **more: Any) -> StepRecord:
+    return StepRecord("lookup", [1] * tokens, text, 4, max(0, tokens - 1), **more)
+
+
+def test_only_what_a_pass_gave_together_is_coloured_as_in_the_chat() -> None:
+    steps = [
+        *(run("one", 1), run(" two", 1), run(" three", 3), run("", 2), run(" four", 2), run("f five", 1, carried=1)),
+        run(" six seven", 2, earlier=2),  # beam search: they took a pass each
+        *(run(" eight nine", 4), run("e ten", 1, carried=1)),
+    ]
+    stream, answer = io.StringIO(), Answer("lookup", "identical")
+    output = Output(stream, "always")
+    output.write(steps)
+    for step in steps:
+        answer.add(step)
+    expected = ""
+    for made, step in zip(answer.runs, steps, strict=True):
+        assert (made.shade >= 0) == (len(step.tokens) - step.earlier > 1)
+    before = -1
+    for made in answer.runs:
+        for text, shade in ((made.text[: made.carried], before), (made.text[made.carried :], made.shade)):
+            colour = run_colour(shade, output.depth) if text else ""
+            expected += f"{colour}{text}\x1b[0m" if colour else text
+        before = made.shade
+    assert stream.getvalue() == expected
+    assert stream.getvalue().startswith("one two\x1b")
+
+
 def test_runs_beside_each_other_differ_in_colour() -> None:
     stream = io.StringIO()
     output = Output(stream, "always")
-    output.write([("one", 0), ("", 0), (" two", 0)])
+    output.write([run("one"), run(""), run(" two")])
     # Two characters had been held back: they belong to the run before.
-    output.write([("o! three", 2), ("x", 0), ("x", 0), ("x", 0), ("x", 0), ("x", 0), ("x", 0)])
+    output.write([run("o! three", carried=2), *(run("x") for _ in range(6))])
     output.tail("y")
     output.end_line()
     runs = re.findall(r"(\x1b\[[0-9;]+m)(.+?)\x1b\[0m", stream.getvalue())
@@ -150,7 +181,11 @@ def test_forced_colours_are_harmless_and_differ(call: Any, model: str, monkeypat
     _, out, _ = call("hello", "--model", model, "--color", "always")
     assert COLOUR.sub("", out) == f"{SAFE}\n"
     colours = re.findall(r"\x1b\[(38;2;[0-9;]+)m", out)
-    assert len(set(colours)) > 3
+    assert len(set(colours)) > 1
+
+
+def test_one_token_at_a_time_is_no_rainbow(call: Any, model: str) -> None:
+    assert call("hello", "--model", model, "--method", "greedy", "--color", "always")[1] == f"{SAFE}\n"
 
 
 @pytest.mark.parametrize(

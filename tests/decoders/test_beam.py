@@ -261,12 +261,55 @@ def test_a_new_answer_starts_a_new_search() -> None:
     for _ in range(10):
         first.advance()
     first.cancel()
-    assert first.advance() is None
+    first.advance()
+    assert first.finish_reason == "cancelled"
     prompt = list(range(60, 80))
     second = conversation.generate(prompt, "beam", max_tokens=TOKENS)
     for _ in second:
         pass
     assert second.answer == searched(model, prompt, {}, max_tokens=TOKENS)[0].answer
+
+
+def test_a_cancelled_search_keeps_its_best_text() -> None:
+    rng = random.Random(5)
+    model, kept = tiny_model("llama"), 0
+    for _ in range(6):
+        prompt = [rng.randrange(4, VOCAB) for _ in range(10)]
+        generation = Conversation(model).generate(prompt, "beam", settings={"beams": 4}, max_tokens=50)
+        steps = [step for _ in range(rng.randint(2, 20)) if (step := generation.advance()) is not None]
+        passes, before = len(steps), len(generation.answer)
+        generation.cancel()
+        evaluated = generation.conversation.session.nodes_evaluated
+        last = generation.advance()
+        steps += [last] if last is not None else []
+        assert generation.finish_reason == "cancelled"
+        assert generation.conversation.session.nodes_evaluated == evaluated, "cancelling takes no pass"
+        best = theirs(reference("llama"), prompt, settings_of(4, 1.0, "guess"), model.info.eos_ids, max_new_tokens=passes)
+        assert generation.answer == best[0][0]
+        assert "".join(step.text for step in steps) + generation.flush() == model.decode(generation.answer)
+        kept += len(generation.answer) - before
+    assert kept, "the beams never differed, so this proves little"
+
+
+def test_nothing_is_left_to_settle_before_the_first_pass() -> None:
+    generation = Conversation(tiny_model("llama")).generate(list(range(20, 30)), "beam", max_tokens=8)
+    generation.cancel()
+    assert generation.advance() is None
+    assert (generation.answer, generation.finish_reason, generation.totals.steps) == ([], "cancelled", 0)
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+def test_no_pass_of_a_search_gives_several_tokens(beams: int) -> None:
+    generation = Conversation(tiny_model("llama")).generate(
+        list(range(20, 30)), "beam", settings={"beams": beams}, max_tokens=40
+    )
+    steps = list(generation)
+    assert all(0 <= len(step.tokens) - step.earlier <= 1 for step in steps)
+    assert generation.totals.earlier == sum(step.earlier for step in steps)
+    if beams == 1:  # plain decoding
+        assert not generation.totals.earlier
+    else:
+        assert max(len(step.tokens) for step in steps) > 1
 
 
 def test_the_context_may_fill_up() -> None:
