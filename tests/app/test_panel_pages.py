@@ -124,6 +124,40 @@ def test_the_page_of_figures_fits(steps: list[tuple[str, int, int, float]], cell
     assert sum("tok/step" in part for row in rows for part, _ in row) == 1
 
 
+def plain(method: str, count: int, nodes: int, earlier: int = 0) -> Answer:
+    answer = Answer(method, "identical")
+    for _ in range(3):
+        answer.add(StepRecord(method, [1] * count, "x", nodes=nodes, forward_seconds=0.01, earlier=earlier))
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (plain("greedy", 1, 1), "Nothing was drafted: this is plain decoding."),
+        (plain("recompute", 1, 30), "Nothing was drafted: a pass took 30.0 nodes and gave 1.00 tokens."),
+        (plain("lookahead", 2, 28), "Nothing was drafted: a pass took 28.0 nodes and gave 2.00 tokens."),
+        (
+            plain("beam", 8, 4, 8),
+            "Nothing was drafted: each token took a pass over 4.0 nodes. Text came once all beams shared it.",
+        ),
+    ],
+    ids=lambda value: value.method if isinstance(value, Answer) else "",
+)
+def test_the_page_of_figures_says_what_was_done_instead_of_drafting(answer: Answer, sentence: str) -> None:
+    page = text(numbers_lines(answer, answer.method, Tallies(), 44))
+    assert sentence in " ".join(page.split())
+    assert ("Run lengths" in page) == ("Tokens per step" in page) == (answer.method != "beam")
+
+
+def test_the_tree_page_draws_no_path_that_no_pass_verified(vocabulary: list[str]) -> None:
+    page = text(tree_lines(plain("beam", 3, 4, 3), None, Pieces(vocabulary), 50, 30))
+    assert "These 3 tokens became certain in this pass over 4 nodes." in " ".join(page.split())
+    assert "␣lamp ␣lamp ␣lamp" in page
+    assert "┃" not in page
+    assert "accepted" not in page.splitlines()[-1]
+
+
 def test_the_best_length_is_where_the_curve_peaks(written: Make, tree_steps: Make) -> None:
     totals = written(tree_steps() * 5).totals
     best, gain = best_length(totals, 0.8)

@@ -6,7 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from specchat.app.dialogue import Dialogue
-from specchat.engine.messages import Advance, Cancel, Failed, Generate, Pause, Paused, Steps, Switch, Switched, Watch
+from specchat.engine.messages import (
+    Advance,
+    Cancel,
+    Failed,
+    Generate,
+    Pause,
+    Paused,
+    StepRecord,
+    Steps,
+    Switch,
+    Switched,
+    Watch,
+)
 
 from .pilots import settle
 
@@ -165,6 +177,44 @@ async def test_step_key_shows_each_step(make_chat: Make, engine: Any, make_steps
 
 def pane(app: Any) -> Any:
     return app.chat_screen.panel.query_one("LineView").size.region
+
+
+async def test_a_paused_step_shows_its_last_character(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        id = await answering(app, pilot, engine, [StepRecord("lookup", [1, 2], "They foun", 3, 1, 4, held="d")])
+        await pilot.press("f8")
+        engine.events = [Paused(id, True)]
+        await settle(app, pilot)
+        view, answer = app.chat_screen.view, app.dialogue.answer
+        assert "They found" in written(view)
+        await pilot.press("f7")
+        assert view.cursor.spot.run == 0
+        assert answer.own_text(0) == "They found"
+        # It was no plain letter: the mark joins the same run, and a cell later the next one begins.
+        engine.events = [Steps(id, [StepRecord("lookup", [3], "d\u0301 i", carried=2, held="t")])]
+        await settle(app, pilot)
+        assert "They found\u0301 it" in written(view)
+        assert [answer.own_text(index) for index in (0, 1)] == ["They found\u0301", " it"]
+        engine.finish("cancelled", "t")
+        await settle(app, pilot)
+        assert "They found\u0301 it" in written(view)
+        assert answer.text == "They found\u0301 it"
+        assert [answer.own_text(index) for index in (0, 1)] == ["They found\u0301", " it"]
+
+
+def test_an_engine_that_dies_takes_no_character_along(dialogue: Dialogue, engine: Any) -> None:
+    id = ask(dialogue, engine, [StepRecord("lookup", [1], "foun", held="d")])
+    answer = dialogue.answer
+    assert answer is not None
+    engine.events = [Failed(id, "died", "The engine was killed.")]
+    dialogue.drain()
+    assert (answer.text, answer.held) == ("found", "")
+
+
+def written(view: Any) -> str:
+    """What is to be seen of the chat."""
+    return "\n".join(view.render_line(y).text.rstrip() for y in range(view.size.height))
 
 
 async def test_a_pause_before_the_first_step(make_chat: Make, engine: Any) -> None:

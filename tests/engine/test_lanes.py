@@ -360,6 +360,49 @@ def test_a_paused_answer_takes_no_turn_until_it_goes_on(desk: Desk) -> None:
     assert text_of(desk.events, 1) == TEXT
 
 
+def test_a_paused_step_tells_all_of_its_text(desk: Desk) -> None:
+    text = "cafe\u0301 found 👩\u200d🚀 at the end"
+    teller = model(answer=text)
+    desk.lanes.start(teller, Generate(1, prompt="hi", paused=True))
+    grown = 0
+    for _ in range(len(text.encode())):
+        desk.lanes.step(Advance(1))
+        desk.run()
+        steps = steps_of(desk.events, 1)
+        shown = "".join(step.text for step in steps) + steps[-1].held
+        decoded = teller.decode([token for step in steps for token in step.tokens])
+        assert shown == decoded.rstrip("\ufffd")  # what is missing is half a character at most
+        grown += bool(steps[-1].held) and not text.startswith(shown + " ")
+    assert grown > 9
+    desk.lanes.pause(Pause(1, False))
+    desk.run()
+    assert text_of(desk.events, 1) == text
+
+
+def test_a_paused_step_shows_no_half_of_a_stop(desk: Desk) -> None:
+    desk.lanes.start(model(answer="one two STOP"), Generate(1, prompt="hi", paused=True, stop=["STOP"]))
+    for count in range(1, 11):
+        desk.lanes.step(Advance(1))
+        desk.run()
+        steps = steps_of(desk.events, 1)
+        assert "".join(step.text for step in steps) + steps[-1].held == "one two STOP"[: min(count, 8)]
+
+
+def test_a_cancelled_beam_search_posts_its_best_text(desk: Desk) -> None:
+    desk.lanes.start(model(), Generate(1, prompt="hi", method="beam"))
+    desk.run(12)
+    steps = steps_of(desk.events, 1)
+    passes, before = len(steps), sum(len(step.tokens) for step in steps)
+    desk.lanes.cancel(1)
+    steps = steps_of(desk.events, 1)
+    last = desk.events[-1]
+    assert isinstance(last, Finished)
+    assert last.reason == "cancelled"
+    assert before < sum(len(step.tokens) for step in steps) == passes
+    assert steps[-1].earlier == len(steps[-1].tokens) == passes - before
+    assert text_of(desk.events, 1) == TEXT[:passes]
+
+
 def test_an_answer_may_begin_paused_and_steps_once_through_the_prefill(desk: Desk) -> None:
     long = "word " * 300
     desk.lanes.start(model(prompt=long), Generate(1, prompt=long, paused=True))
