@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from .transcript import Answer, Figures
@@ -63,6 +63,24 @@ class Track:
     def _stretch(self, figures: Figures) -> float:
         """What the engine did between two steps is in no step, but on the lane's clock."""
         return figures.decode_seconds / self._seconds[-1] if self._seconds and self._seconds[-1] > 0 else 1.0
+
+
+def in_words(seconds: float) -> str:
+    """A clock: `47 ms`, `1.42 s`, `12.3 s`, `2:05`."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def bars(speedups: Sequence[float], speeds: Sequence[float]) -> list[float]:
+    """How long each lane's bar is, the longest being 1: by its speed over the first lane; by its own where no lane has that."""
+    lengths = speedups if any(speedups) else speeds
+    top = max(lengths, default=0.0)
+    return [length / top if top else 0.0 for length in lengths]
 
 
 def common(amounts: Iterable[int]) -> int:

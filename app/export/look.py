@@ -100,9 +100,9 @@ def told(answer: Answer, index: int) -> str:
     run = answer.runs[index]
     if not len(answer.log):
         return f"{run.method} · how it was decoded is not known"
-    if index >= len(answer.log):
-        return f"{run.method} · text held back until the end"
     parts = [run.method, f"step {index + 1}", f"{run.tokens} token{'s' * (run.tokens != 1)}"]
+    if run.earlier:
+        parts.append("a pass for each")
     parts.append(f"{run.accepted} of {run.drafted} drafted accepted" if run.drafted else "nothing drafted")
     parts.append(f"{run.seconds * 1000:.1f} ms")
     return " · ".join(parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from ...backends.base import UserError
 from ..cells import one_line, sanitise
 from ..race_models import short_name
 from ..race_record import SIGNS, Mark, RaceLane, RaceRecord
-from ..race_track import SHORT, Track, Unit
+from ..race_track import SHORT, Track, Unit, bars, in_words
 from ..racer import THROUGH
 from ..transcript import Answer
 from ..widgets.blocks import figures_lines
@@ -25,7 +24,7 @@ FORMAT = "specchat race"
 VERSION = 2
 """The newest that can be read. 2 has lanes of several models; a race of one is still written as 1, which older readers know."""
 
-CLOCK = "By each lane's own clock, the prompt's prefill included; tokens/s below a text leave it out."
+CLOCK = "By each lane's own clock, the prompt's prefill included."
 
 ENDLESS = 1e9
 """A gap from here on stands for a token that could not have been chosen at all."""
@@ -36,13 +35,13 @@ _WIDE = 1 << 20
 
 
 class Finish(NamedTuple):
-    """A lane when the first one crossed the finish line: the length of the shortest answer."""
+    """How a lane came out."""
 
     lane: RaceLane
     name: str
     """With its model, where the lanes' models differ."""
     share: float
-    """How far it had got, by its own clock: 0 to 1."""
+    """Length of its bar: 0 to 1."""
     seconds: float
     amount: int
     """Of its whole text, in tokens or characters."""
@@ -55,11 +54,11 @@ class Finish(NamedTuple):
 
     @property
     def figures(self) -> list[str]:
-        """Seconds, speed, tokens per step, speedup: as shown."""
+        """Clock, speed, tokens per step, speedup: as on the screen."""
         speedup = f"{self.speedup:.2f}×" if self.speedup else "–"
         return [
-            f"{self.seconds:.2f} s",
-            f"{self.speed:,.1f} {SHORT[self.unit]}/s",
+            in_words(self.seconds),
+            f"{self.speed:,.0f} {SHORT[self.unit]}/s",
             f"{self.tokens_per_step:.2f} tokens/step",
             speedup,
         ]
@@ -80,28 +79,17 @@ class Finish(NamedTuple):
 
 
 def photo_finish(record: RaceRecord) -> list[Finish]:
-    """Each lane at the moment at which the first of them crossed the finish line, in the lanes' order."""
-    unit, length = record.unit, record.finish_line
-    tracks = [Track.of(lane.answer) for lane in record.lanes]
-    through = [lane.answer.reason in THROUGH for lane in record.lanes]
-    arrivals = [
-        track.time(length, unit, lane.answer.figures) if done else 0.0
-        for lane, track, done in zip(record.lanes, tracks, through, strict=True)
+    """Each lane's result, in the lanes' order: the figures of the photo finish on the screen, and its bars."""
+    speedups, speeds = ([find(lane) for lane in record.lanes] for find in (record.speedup, record.speed))
+    return [
+        Finish(
+            *(lane, name, share, lane.seconds, Track.of(lane.answer).amount(record.unit), speed, record.unit),
+            *(lane.answer.figures.tokens_per_step, speedup),
+        )
+        for lane, name, share, speed, speedup in zip(
+            record.lanes, called(record), bars(speedups, speeds), speeds, speedups, strict=True
+        )
     ]
-    moment = min(filter(None, arrivals), default=0.0)
-    longest = max((track.amount(unit) for track in tracks), default=0)
-    out = []
-    for lane, track, arrival, name in zip(record.lanes, tracks, arrivals, called(record), strict=True):
-        if arrival and arrival <= moment:
-            share = 1.0
-        elif moment:
-            share = min(1.0, track.amount(unit, bisect_right(lane.clock(), moment)) / length)
-        else:
-            share = track.amount(unit) / longest if longest else 0.0
-        amount, steps = track.amount(unit), lane.answer.figures.tokens_per_step
-        speed = record.speed(lane)
-        out.append(Finish(lane, name, share, lane.seconds, amount, speed, unit, steps, record.speedup(lane)))
-    return out
 
 
 def called(record: RaceRecord) -> list[str]:
@@ -137,12 +125,13 @@ def race_markdown(record: RaceRecord) -> Iterator[str]:
     what = [plain(text) for text in (str(record.info.get("name") or record.model), record.saved) if text]
     yield f"# specchat race{': ' if what else ''}{' · '.join(what)}\n\n{quoted(record.prompt)}\n\n"
     unit = SHORT[record.unit]
-    yield f"| lane | seconds | {unit}/s | tokens/step | speedup | {unit} | compared |\n|---|---:|---:|---:|---:|---:|---|\n"
+    yield f"| lane | clock | {unit}/s | tokens/step | speedup | {unit} | compared |\n|---|---:|---:|---:|---:|---:|---|\n"
     finishes = photo_finish(record)
     for finish in finishes:
         cells = [
             plain(finish.name),
-            *(words.split(" ")[0] for words in finish.figures),
+            finish.figures[0],
+            *(words.split(" ")[0] for words in finish.figures[1:]),
             f"{finish.amount:,}",
             plain(f"{finish.mark} {finish.where}"),
         ]
@@ -155,7 +144,7 @@ def race_markdown(record: RaceRecord) -> Iterator[str]:
             yield f"\n*Token for token the text of {'the first lane' if first == 1 else f'lane {first}'}.*\n"
         elif said := closed(inert(sanitise(lane.answer.text)).strip("\n")):
             yield f"\n{said}\n"
-        yield f"\n`{one_line(' '.join(figures_lines(lane.answer, _WIDE))).replace('`', chr(39))}`\n"
+        yield f"\n`{one_line(' '.join(figures_lines(lane.answer, _WIDE, speeds=False))).replace('`', chr(39))}`\n"
 
 
 def race_json(record: RaceRecord) -> Iterator[str]:

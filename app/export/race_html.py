@@ -13,7 +13,7 @@ from .race import Finish, photo_finish, remarks
 MARKS = {"reference": "", "identical": "same", "near tie": "bad", "lossy": "worse", "another model": "", "unknown": ""}
 """How alike a lane is → class."""
 
-HINT = "The bars stand where each lane was, by its own clock, when the first was there."
+HINT = "A bar is as long as its lane is fast."
 
 RACE_STYLE = (
     STYLE.replace("94ch", "200ch")
@@ -25,7 +25,7 @@ RACE_STYLE = (
 .race .won { font-weight: 700; }
 .race .number { text-align: right; color: $quiet; font-size: 13px; font-variant-numeric: tabular-nums; }
 .race .gain { color: $primary; font-weight: 700; }
-.track { background: $panel; border-radius: 4px; height: .9rem; border-right: 2px solid $quiet; }
+.track { background: $panel; border-radius: 4px; height: .9rem; }
 .bar { height: 100%; border-radius: 4px; min-width: 3px; }
 .panes { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 38ch), 1fr)); gap: 1.5rem 3ch; }
 .pane h2 {
@@ -125,7 +125,7 @@ def race_html(record: RaceRecord, look: Look) -> Iterator[str]:
         yield f'<small><span class="{MARKS[lane.mark]}">{text(finish.mark)}</span> {text(finish.where)}</small></h2>\n'
         yield '<div class="answer">'
         yield from spans(lane.answer, look, lane.clock())
-        yield f"</div>\n{figures(lane.answer)}</section>\n"
+        yield f"</div>\n{figures(lane.answer, speeds=False)}</section>\n"
     yield f"</div>\n{legend(look)}</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
 
 

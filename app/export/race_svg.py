@@ -40,7 +40,7 @@ def race_svg(record: RaceRecord, look: Look) -> Iterator[str]:
     count = max(1, len(record.lanes))
     wide = max(88, count * cells + (count - 1) * GAP)
     prompt = wrapped(Prompt(record.prompt), wide - LEFT - 1)
-    blocks = [wrapped(lane.answer, cells) for lane in record.lanes]
+    blocks = [wrapped(lane.answer, cells, speeds=False) for lane in record.lanes]
     finishes = photo_finish(record)
     notes = remarks(record)
     bars = len(finishes) * 1.5 + 1.5 + len(notes) * 1.2
@@ -70,22 +70,19 @@ def race_svg(record: RaceRecord, look: Look) -> Iterator[str]:
 
 
 def _bars(canvas: Canvas, wide: int, y: float, finishes: list[Finish]) -> Iterator[str]:
-    """A bar for each lane, as long as it had got when the first one crossed the line at the right."""
+    """A bar for each lane, as long as it was fast."""
     names = [fit(one_line(finish.name), 38) for finish in finishes]
     figures = [finish.figures for finish in finishes]
     columns = [max((width(row[i]) for row in figures), default=0) for i in range(4)]
     first = max(map(width, names), default=0) + 2
     room = max(8, wide - first - sum(columns) - 2 * 4 - 1)
-    line = first + room
-    if finishes:
-        yield canvas.box(line, y - 0.2, 0.12, "quiet", len(finishes) * 1.5)
     for number, finish in enumerate(finishes):
         css = f"lane{number}"
         yield canvas.text(0, y, names[number], "foreground b" if finish.share >= 1 else "foreground")
         yield canvas.box(first, y + 0.16, room, "panel", 0.68, 3)
         if finish.share > 0:
             yield canvas.box(first, y + 0.16, max(0.4, room * finish.share), css, 0.68, 3)
-        column = line + 2
+        column = first + room + 2
         for size, words in zip(columns, finish.figures, strict=True):
             yield canvas.text(column + size - width(words), y, words, "primary b" if words.endswith("×") else "quiet")
             column += size + 2

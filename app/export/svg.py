@@ -44,9 +44,9 @@ def chat_svg(chat: SavedChat, look: Look) -> Iterator[str]:
     yield canvas.close()
 
 
-def wrapped(entry: Entry, cells: int) -> Block:
+def wrapped(entry: Entry, cells: int, *, speeds: bool = True) -> Block:
     """An entry in rows of so many cells."""
-    block = Block(entry, cells)
+    block = Block(entry, cells, speeds=speeds)
     block.update()
     return block
 

@@ -58,12 +58,15 @@ class Block:
         cells: width of a line.
         badge: of a prompt, which of its variants this is; empty where there is no other.
         answers: of an answer, all that there are to the same message, where there are several.
+        speeds: whether its figures tell them.
     """
 
-    def __init__(self, entry: Entry, cells: int, badge: str = "", answers: Sequence[Answer] = ()) -> None:
+    def __init__(
+        self, entry: Entry, cells: int, badge: str = "", answers: Sequence[Answer] = (), *, speeds: bool = True
+    ) -> None:
         self.entry = entry
         self.cells = cells
-        self.badge, self._answers = badge, answers
+        self.badge, self._answers, self._speeds = badge, answers, speeds
         self._table: list[list[Part]] = []
         self.flow = Flow(cells)
         self.closed = False
@@ -116,7 +119,7 @@ class Block:
         self.flow.lend(sanitise(answer.held), self._runs - 1)
         first = self.flow.wrap() if grown else before
         if answer.done:
-            self._figures = figures_lines(answer, self.cells)
+            self._figures = figures_lines(answer, self.cells, speeds=self._speeds)
             if len(self._answers) > 1:
                 self._table = table(self._answers, answer, self.cells)
             self.closed = True
@@ -187,14 +190,15 @@ class Block:
                 yield Piece(shown, self.flow.owners[segment])
 
 
-def figures_lines(answer: Answer, cells: int) -> list[str]:
-    """The figures below a finished answer, in as many lines as they need."""
+def figures_lines(answer: Answer, cells: int, *, speeds: bool = True) -> list[str]:
+    """The figures below a finished answer, in as many lines as they need; without speeds where others are told of it."""
     figures = answer.figures
     parts = [REASONS.get(answer.reason or "", answer.reason or ""), ", ".join(answer.methods) or answer.method]
     if figures.tokens:
         parts.append(f"{figures.tokens:,} token{'s' * (figures.tokens != 1)}")
-        parts.append(f"{figures.tokens_per_second:,.1f} tokens/s")
-        parts.append(f"{figures.tokens_per_step:.2f} tokens/step")
+        if speeds:
+            parts.append(f"{figures.tokens_per_second:,.1f} tokens/s")
+            parts.append(f"{figures.tokens_per_step:.2f} tokens/step")
     if figures.acceptance is not None:
         parts.append(f"{figures.acceptance:.0%} accepted ({figures.accepted:,}/{figures.drafted:,})")
     lines = [""]

@@ -12,10 +12,10 @@ from ..cells import fit, width
 from ..charts import percent
 from ..race import Race
 from ..race_record import SIGNS
-from ..race_track import SHORT, Unit
+from ..race_track import SHORT, Unit, bars, in_words
 from ..racer import Racer
 from ..transcript import REASONS
-from .race_pane import PLACES, eighths, in_words, lane_colour
+from .race_pane import PLACES, eighths, lane_colour
 
 FULL_BAR = 48
 """Most cells of a bar: longer ones say no more."""
@@ -188,9 +188,7 @@ class PhotoFinish(Widget):
     def _table(self, room: int) -> list[Content]:
         rows = self.rows
         line, unit = (rows[0].line, SHORT[rows[0].unit]) if rows else (0, "tokens")
-        # Of speed over the first lane; where that has none, of tokens per second.
-        lengths = [row.speedup or 0.0 for row in rows] if any(row.speedup for row in rows) else [row.speed for row in rows]
-        top = max(lengths, default=0.0)
+        lengths = bars([row.speedup for row in rows], [row.speed for row in rows])
         limits = (34, 26, 18) if any(" · " in row.name for row in rows) else (28, 16, 11)
         limit = limits[0] if room >= 110 else limits[1] if room >= 76 else limits[2]
         name = min(max((width(row.name) for row in rows), default=4), limit)
@@ -233,7 +231,7 @@ class PhotoFinish(Widget):
         out.append(Content.styled(fit(captions, room), "$quiet"))
         for i, row in enumerate(rows):
             place = PLACES[row.place - 1] if row.place is not None else "–"
-            drawn = eighths(lengths[i] / top if top else 0.0, bar)
+            drawn = eighths(lengths[i], bar)
             colour = lane_colour(row.number)
             parts = [
                 (f"{place:<4}", "bold $success" if row.place == 1 else "$quiet"),

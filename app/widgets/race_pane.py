@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from ..cells import fit, one_line, width
-from ..race_track import SHORT, Unit
+from ..race_track import SHORT, Unit, in_words
 from ..transcript import Answer
 from .header import LABEL_STYLES
 from .run_text import RunText
@@ -73,17 +73,6 @@ def eighths(share: float, cells: int) -> str:
     count = max(int(share > 0), round(min(1.0, share) * cells * 8))
     full, part = divmod(count, 8)
     return "█" * full + (EIGHTHS[part] if part else "")
-
-
-def in_words(seconds: float) -> str:
-    """A clock: `47 ms`, `1.42 s`, `12.3 s`, `2:05`."""
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 10:
-        return f"{seconds:.2f} s"
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 class PaneTitle(Widget):

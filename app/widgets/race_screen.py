@@ -19,12 +19,13 @@ from ..race_choices import Choice
 from ..race_entry import Entry
 from ..race_models import short_name
 from ..race_replay import Replay
+from ..race_track import in_words
 from ..racer import Racer
 from .menu import Item, Menu
 from .photo_finish import PhotoFinish, standings
 from .race_around import RaceHeader, RaceKeys
 from .race_model import RaceModel
-from .race_pane import RacePane, in_words
+from .race_pane import RacePane
 from .race_state import live_state, replay_state
 
 if TYPE_CHECKING:

@@ -14,15 +14,21 @@ from xml.etree import ElementTree
 import pytest
 from markdown_it import MarkdownIt
 
+from specchat.app.dialogue import Dialogue
 from specchat.app.export import FORMATS, Look, export_race, race_chunks
 from specchat.app.export.race import photo_finish, read_race
 from specchat.app.pieces import SomePieces
+from specchat.app.race import Race
+from specchat.app.race_entry import Entry
 from specchat.app.race_record import Mark, RaceLane, RaceRecord
 from specchat.app.themes import load_themes
 from specchat.app.transcript import Answer
 from specchat.app.widgets.menu import Menu
+from specchat.app.widgets.photo_finish import PhotoFinish, standings
 from specchat.backends.base import UserError
 from specchat.engine.messages import StepRecord
+
+from .races import run
 
 Make = Callable[..., Any]
 DARK = load_themes()[0]["dark"]
@@ -61,10 +67,10 @@ def whole(record: RaceRecord, format: str) -> str:
     return "".join(race_chunks(record, format, Look(DARK)))
 
 
-def test_the_photo_is_taken_when_the_first_lane_is_done() -> None:
+def test_a_bar_is_as_long_as_its_lane_is_fast() -> None:
     first, second, third = photo_finish(race())
-    # Fusion is done after 0.5 + 2 · 0.6 s; by then greedy has 2 of 12 tokens, lookup 6 of 12.
-    assert [first.share, second.share, third.share] == pytest.approx([2 / 12, 0.5, 1.0])
+    # Greedy is done after 6.5 s, lookup after 2.5 s, fusion after 1.7 s.
+    assert [first.share, second.share, third.share] == pytest.approx([1.7 / 6.5, 1.7 / 2.5, 1.0])
     assert second.speedup == pytest.approx(2.6)
     assert third.mark == "≈ near tie"
     assert third.where == "from token 5 on, gap 0.00012"
@@ -73,14 +79,41 @@ def test_the_photo_is_taken_when_the_first_lane_is_done() -> None:
 
 def test_lanes_that_were_stopped_or_have_nothing() -> None:
     record = race()
-    for each in record.lanes:
-        each.answer.reason = "cancelled"
-    assert [finish.share for finish in photo_finish(record)] == [1, 1, 1]
     record.lanes = [RaceLane("greedy", {}, Answer("greedy", "identical"), mark="reference")]
     assert photo_finish(record)[0].share == 0
     for format in FORMATS:
         assert whole(record, format)
         assert whole(RaceRecord("", "", []), format)
+
+
+def ran(dialogue: Dialogue, engine: Any) -> tuple[Race, list[str]]:
+    """A race that is over, and the rows of its photo finish on the screen."""
+    made = Race(dialogue, "Hello", [{"role": "user", "content": "Hello"}], [Entry("greedy"), Entry("lookup"), Entry("soft")])
+    dialogue.listener = made.handle
+    made.start()
+    run(engine, made, [(range(12), 1, 1.3), (range(12), 3, 0.433), ([0, 1, 2, 9, 9, 9], 2, 0.9)])
+    chart = PhotoFinish()
+    chart.rows = sorted(standings(made), key=lambda row: row.number)
+    return made, [row.plain for row in chart._table(160)[1:]]
+
+
+@pytest.mark.parametrize("format", ["svg", "html", "md"])
+def test_a_file_tells_the_figures_of_the_screen_and_no_others(dialogue: Dialogue, engine: Any, format: str) -> None:
+    made, rows = ran(dialogue, engine)
+    page = whole(made.record(), format)
+    for finish, row in zip(photo_finish(made.record()), rows, strict=True):
+        figures = [figure.partition(" tokens")[0] for figure in finish.figures]
+        assert set(figures) <= set(re.split(r"\s\s+", row)), "as on the screen"
+        assert all(re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.])", page) for figure in figures)
+    speeds = re.findall(r"([\d.,]+) tokens/s\b(?!tep)", page)
+    assert len(speeds) == (0 if format == "md" else 3), "one for each lane; a table has it in its title"
+
+
+def test_bars_in_a_file_are_those_of_the_screen(dialogue: Dialogue, engine: Any) -> None:
+    made, rows = ran(dialogue, engine)
+    drawn = [row.count("█") for row in rows]
+    shares = [finish.share for finish in photo_finish(made.record())]
+    assert [cells / max(drawn) for cells in drawn] == pytest.approx(shares, abs=0.05)
 
 
 class Page(HTMLParser):
@@ -107,7 +140,7 @@ def test_the_page_runs_no_script_but_ours_and_replays_at_the_recorded_pace() -> 
     assert "button" not in {tag for tag, _ in page.tags}
     assert not [attrs for _, attrs in page.tags if "later" in str(attrs.get("class"))]
     widths = [str(attrs["style"]).split(";")[0] for _, attrs in page.tags if attrs.get("class") == "bar"]
-    assert widths == ["width: 16.7%", "width: 50.0%", "width: 100.0%"]
+    assert widths == ["width: 26.2%", "width: 68.0%", "width: 100.0%"]
     times = [int(str(attrs["data-t"])) for _, attrs in page.tags if "data-t" in attrs]
     assert times[12:16] == [1000, 1500, 2000, 2500]
 
@@ -119,7 +152,7 @@ def test_the_picture_has_a_bar_and_a_text_for_each_lane() -> None:
     for words in ("greedy", "lookup max_ngram=3", "≈ near tie", "gap 0.00012", "2.60×", "word3"):
         assert words in drawn
     bars = [next(float(e.get("width", 0)) for e in root.iter(f"{svg}rect") if e.get("class") == f"lane{i}") for i in range(3)]
-    assert bars[1] / bars[2] == pytest.approx(0.5, abs=0.01)
+    assert bars[1] / bars[2] == pytest.approx(1.7 / 2.5, abs=0.01)
     assert DARK.behind(0) in whole(race(), "svg")
 
 

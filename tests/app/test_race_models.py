@@ -330,7 +330,7 @@ def test_a_race_of_models_is_a_file_of_version_2_and_comes_back(dialogue: Dialog
     assert [back.speedup(lane) for lane in back.lanes] == pytest.approx([made.speedup(racer) for racer in made.racers])
     finishes = photo_finish(back)
     assert [finish.name for finish in finishes] == ["greedy on builtin", "greedy on m", "lookup on m"]
-    assert finishes[2].figures[1] == "20.0 chars/s"
+    assert finishes[2].figures[1] == "20 chars/s"
     assert "compared in characters" in remarks(back)[0]
     for suffix in ("md", "html", "svg"):
         page = export_race(record, tmp_path / f"race.{suffix}", dark).read_text()
@@ -361,5 +361,4 @@ def test_a_files_remark_tells_of_different_lengths(dialogue: Dialogue, engine: F
     run(engine, made, [(list(range(10)), 1, 1.1), ([0, 1, 2, 3], 1, 0.9)])
     record = made.record()
     assert remarks(record)[0].endswith("they are compared at 4 tokens, where the shortest ends.")
-    # The photo is taken when the first lane had its fourth token; by then the second, slower one had its second.
-    assert [finish.share for finish in photo_finish(record)] == pytest.approx([1.0, 0.5])
+    assert [finish.share for finish in photo_finish(record)] == pytest.approx([1.0, record.speedup(record.lanes[1])])

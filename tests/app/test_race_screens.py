@@ -10,11 +10,12 @@ import pytest
 from specchat.app.keymap import RACE
 from specchat.app.race_entry import Entry
 from specchat.app.race_replay import Replay
+from specchat.app.race_track import in_words
 from specchat.app.widgets import race_screen
 from specchat.app.widgets.help_screen import HelpScreen
 from specchat.app.widgets.menu import Menu
 from specchat.app.widgets.photo_finish import PhotoFinish, Standing, headline
-from specchat.app.widgets.race_pane import RacePane, eighths, in_words
+from specchat.app.widgets.race_pane import RacePane, eighths
 from specchat.app.widgets.race_screen import RaceScreen
 from specchat.app.widgets.race_setup import RaceSetup
 from specchat.app.widgets.race_state import replay_state
