@@ -399,8 +399,8 @@ class Dialogue:
             self.phase = "ready" if self.info else "unloaded"
         elif event.id == self._answer_id:
             if self.answer is not None:
-                self.answer.finish("error", event.tail)
-            self._end(send=False)
+                self.answer.finish("cancelled" if event.cause == "cancelled" else "error", event.tail)
+            self._end(send=event.cause == "cancelled")
         elif self.phase == "loading":
             self.phase = "unloaded"
             if self._before is not None:  # the engine has let nothing go: the model before is still there

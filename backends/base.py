@@ -327,11 +327,16 @@ class Model(ABC):
         """Token ids of plain text, with the BOS token if the model wants one. Text that spells a special token stays text."""
 
     @abstractmethod
-    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+    def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
         """Token ids of a chat up to where the assistant's next answer starts.
 
+        Args:
+            messages: the chat.
+            cancelled: polled while the model's chat template runs.
+
         Raises:
-            UserError: the model has no chat template, or its template refuses these messages.
+            UserError: the model has no chat template, or its template refuses these messages, fails or does not end.
+            Cancelled: `cancelled` answered True.
         """
 
     def encode_gap(self, prefix: str, suffix: str) -> Gap:

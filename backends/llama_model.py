@@ -55,9 +55,9 @@ class LlamaModel(Model):
         """Token ids of plain text, with BOS if the model wants one (see `Model.encode`)."""
         return self._codec.encode(text)
 
-    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+    def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
         """Token ids of a chat up to where the next answer starts (see `Model.encode_chat`)."""
-        return self._codec.encode_chat(messages)
+        return self._codec.encode_chat(messages, cancelled)
 
     def encode_gap(self, prefix: str, suffix: str) -> Gap:
         """A text with a gap, for a model that fills in the middle (see `Model.encode_gap`)."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .base import Message, UserError
+from .chat_template import Template
 from .infill import parted
 from .llama_context import Weights
-from .llama_template import Template
 
 UNKNOWN, NORMAL, CONTROL = 1, 4, 8
 """Bits of llama_token_attr."""
@@ -127,11 +127,11 @@ class LlamaCodec:
         ids = [lib.llama_vocab_fim_pre(vocab), lib.llama_vocab_fim_suf(vocab), lib.llama_vocab_fim_mid(vocab)]
         return ([], []) if NONE in ids else (ids, [self._name(i) for i in ids])
 
-    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+    def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
         """Token ids of a chat up to where the next answer starts. Special tokens spelled in a message become text.
 
         Raises:
-            UserError: no template, or it refuses these messages.
+            UserError, Cancelled: as `Template.render`; or there is no template.
         """
         if self._template is None:
             raise UserError("This model has no chat template: use plain completion (--raw).")
@@ -139,7 +139,7 @@ class LlamaCodec:
             {name: self._special.sub(rf"{MARK}\g<0>{MARK}", value.replace(MARK, "")) for name, value in message.items()}
             for message in messages
         ]
-        text = self._template.render(marked)
+        text = self._template.render(marked, cancelled)
         if MARK not in text:
             return self.tokenize(text, special=False, parse=True)
         ids: list[int] = []

@@ -149,7 +149,7 @@ class RecordedModel(Model):
         known = self._texts.get(text.strip())
         return list(known[0]) if known else self.tokenizer.encode(text)
 
-    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+    def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
         """Token ids of a chat: the messages' texts, an assistant's closed by EOS.
 
         The last user message decides the answer: the recorded one if a record's prompt is this text, else one made up

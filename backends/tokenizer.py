@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from .base import Message, UserError
+from .chat_template import Template
 from .infill import parted
 
 MARK = "\U000f0000"
@@ -33,11 +34,22 @@ class TextCodec:
         special |= {t.content for t in self._tokenizer.added_tokens_decoder.values() if t.special}
         longest_first = sorted(filter(None, special), key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._template = self._open_template()
+
+    def _open_template(self) -> Template | None:
+        found = self._tokenizer.chat_template
+        if isinstance(found, dict):  # by name
+            found = found.get("default")
+        specials = {
+            name: [str(token) for token in value] if isinstance(value, list | tuple) else str(value)
+            for name, value in self._tokenizer.special_tokens_map.items()
+        }
+        return Template(found, specials) if isinstance(found, str) and found else None
 
     @property
     def has_template(self) -> bool:
         """Whether there is a chat template."""
-        return bool(self._tokenizer.chat_template)
+        return self._template is not None
 
     @property
     def eos_id(self) -> int | None:
@@ -80,15 +92,17 @@ class TextCodec:
             ids += self._encode_part(part, as_text=True, first=not spaced or (first and not ids))
         return ids
 
-    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+    def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
         """Token ids of a chat up to where the next answer starts. Special tokens spelled in a message become text.
 
         Raises:
-            UserError: no template, or it refuses these messages.
+            UserError, Cancelled: as `Template.render`; or there is no template.
         """
-        if not self.has_template:
+        if self._template is None:
             raise UserError("This model has no chat template: use plain completion (--raw).")
-        text = self._render([{name: self._mark(value) for name, value in message.items()} for message in messages])
+        text = self._template.render(
+            [{name: self._mark(value) for name, value in message.items()} for message in messages], cancelled
+        )
         if MARK not in text:
             return list(self._tokenizer.encode(text, add_special_tokens=False))
         return self._encode_marked(text)
@@ -116,23 +130,6 @@ class TextCodec:
             if ids[: len(newline)] == newline:
                 return ids[len(newline) :]
         return list(self._tokenizer.encode(part, add_special_tokens=False, split_special_tokens=as_text))
-
-    def _render(self, messages: Sequence[Message]) -> str:
-        from jinja2.exceptions import TemplateError
-
-        if not messages:
-            raise UserError("A chat needs at least one message.")
-        try:
-            text = self._tokenizer.apply_chat_template(
-                [dict(message) for message in messages], tokenize=False, add_generation_prompt=True
-            )
-        except (TemplateError, ValueError, TypeError, KeyError, IndexError) as error:
-            said = str(error).strip().splitlines()
-            raise UserError(
-                f"The model's chat template refuses this conversation ({said[0] if said else type(error).__name__}): "
-                "leave out the system message, or use plain completion (--raw)."
-            ) from None
-        return str(text)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of token ids, without special tokens, spaces as they are."""

@@ -7,7 +7,7 @@ between any two steps: cache and pools stay, and no token changes as long as the
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -413,15 +413,22 @@ def generate(
     return Conversation(model).generate(encode_prompt(model, prompt), method, **options)
 
 
-def encode_prompt(model: Model, prompt: str | Sequence[Message] | Sequence[int], *, raw: bool = False) -> list[int]:
-    """Token ids of a prompt. Text becomes a chat's first message, unless `raw` or the model has no chat template."""
+def encode_prompt(
+    model: Model,
+    prompt: str | Sequence[Message] | Sequence[int],
+    *,
+    raw: bool = False,
+    cancelled: Callable[[], bool] | None = None,
+) -> list[int]:
+    """Token ids of a prompt. Text becomes a chat's first message, unless `raw` or the model has no chat template. `cancelled`
+    and errors are `Model.encode_chat`'s."""
     if isinstance(prompt, str):
         if raw or not model.info.has_template:
             return model.encode(prompt)
-        return model.encode_chat([{"role": "user", "content": prompt}])
+        return model.encode_chat([{"role": "user", "content": prompt}], cancelled)
     if prompt and isinstance(prompt[0], int):
         return [token for token in prompt if isinstance(token, int)]
     messages = [message for message in prompt if isinstance(message, Mapping)]
     if model.info.has_template and not raw:
-        return model.encode_chat(messages)
+        return model.encode_chat(messages, cancelled)
     return model.encode("\n\n".join(message["content"] for message in messages))

@@ -247,7 +247,7 @@ def write(
     texts: list[Text] = []
     passes = room = 0
     for prompt in prompts:
-        ids = prompt_of(model, Generate(0, prompt=prompt.get("prompt"), messages=prompt.get("messages")))
+        ids = prompt_of(model, Generate(0, prompt=prompt.get("prompt"), messages=prompt.get("messages")), job.cancelled)
         wanted = min(answer_tokens, POSITIONS - sum(len(text.positions) for text in texts))
         if passes >= most or wanted < FEWEST or time.monotonic() > deadline:
             break

@@ -86,13 +86,20 @@ class Lanes:
         """Whether any answer wants a turn: one is being written, and not paused."""
         return not all(lane.held for lane in self._running)
 
-    def start(self, model: Model | None, request: Generate, draft_model: DraftModel = None) -> None:
+    def start(
+        self,
+        model: Model | None,
+        request: Generate,
+        draft_model: DraftModel = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> None:
         """Begin an answer; the lane's cache keeps what it shares with the prompt.
 
         Args:
             model: the target.
             request: what to answer.
             draft_model: of a new lane; or what loads it when the first method needs one.
+            cancelled: polled while the model's chat template runs.
         """
         lane = self._lanes.get(request.lane)
         if lane is not None and lane.generation is not None:
@@ -106,7 +113,7 @@ class Lanes:
             if model is None:
                 raise UserError("No model is loaded: load one first.")
             gap = gap_of(model, request)
-            prompt = gap.ids if gap else prompt_of(model, request)
+            prompt = gap.ids if gap else prompt_of(model, request, cancelled)
             if lane is None:
                 lane = self._lanes[request.lane] = Lane(request.lane, model, draft_model)
             elif request.fresh:

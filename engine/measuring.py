@@ -73,7 +73,7 @@ def measure_answer(
         UserError: the prompt does not fit, or the method cannot run here.
     """
     model = job.model
-    ids = prompt_of(model, Generate(0, prompt=prompt, messages=messages, raw=raw))
+    ids = prompt_of(model, Generate(0, prompt=prompt, messages=messages, raw=raw), job.cancelled)
     if "/" in method:
         from .peers import answer
 

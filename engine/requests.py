@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
-from ..backends.base import Model, Sampling, UserError
+from ..backends.base import Cancelled, Model, Sampling, UserError
 from ..backends.infill import Gap
 from ..decoders.loop import encode_prompt
 from ..decoders.text import Stops
 from .messages import Count, Counted, Generate
 
 
-def prompt_of(model: Model, request: Generate) -> list[int]:
+def prompt_of(model: Model, request: Generate, cancelled: Callable[[], bool] | None = None) -> list[int]:
     """Token ids of what is to be answered.
 
     Raises:
         UserError: neither or both of prompt and messages are there, or the model's template refuses them.
+        Cancelled: `cancelled` answered True while the template ran.
     """
     match request.prompt, request.messages:
         case str() as prompt, None:
-            return encode_prompt(model, prompt, raw=request.raw)
+            return encode_prompt(model, prompt, raw=request.raw, cancelled=cancelled)
         case None, list() as messages:
-            return encode_prompt(model, messages, raw=request.raw)
+            return encode_prompt(model, messages, raw=request.raw, cancelled=cancelled)
     raise UserError("A request needs a prompt or a chat's messages, one of the two.")
 
 
@@ -41,13 +42,13 @@ def gap_of(model: Model, request: Generate) -> Gap | None:
     return model.encode_gap(request.prompt, request.suffix).fitted(model.info.context, request.max_tokens)
 
 
-def count(model: Model | None, request: Count) -> Counted:
-    """Tokens of some chats as prompts."""
+def count(model: Model | None, request: Count, cancelled: Callable[[], bool]) -> Counted:
+    """Tokens of some chats as prompts; none if the model's template refuses one, or `cancelled` answers True."""
     if model is None:
         return Counted(request.id, [], 0)
     try:
-        tokens = [len(encode_prompt(model, chat, raw=False)) for chat in request.chats]
-    except UserError:
+        tokens = [len(encode_prompt(model, chat, cancelled=cancelled)) for chat in request.chats]
+    except (UserError, Cancelled):
         tokens = []
     return Counted(request.id, tokens, model.info.context)
 

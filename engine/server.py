@@ -133,7 +133,7 @@ class Server:
             case Count():
                 from .requests import count
 
-                self._outbox.post(count(self._model, command))
+                self._outbox.post(count(self._model, command, lambda: not self._commands.empty()))
             case CloseLane():
                 lanes.close_lane(command.lane)
             case Work():
@@ -152,7 +152,7 @@ class Server:
                 self._outbox.post(Failed(command.id, "user", sentence))
                 return
             model, drafts = guest.model, guest.drafts
-        lanes.start(model, command, drafts.get if drafts else None)
+        lanes.start(model, command, drafts.get if drafts else None, lambda: command.id in self._cancelled)
 
     def _work(self, command: Work, lanes: Lanes) -> None:
         from .work import run
