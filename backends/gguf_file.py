@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .base import UserError
+from .plain_file import opened
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -213,7 +214,7 @@ def read_layout(file: Path) -> list[Layout]:
 def _read(file: Path) -> Layout:
     """The layout of one file, whose data are all there."""
     try:
-        with file.open("rb") as stream:
+        with opened(file) as stream:
             magic = stream.read(8)
             if magic[:4] != MAGIC:
                 raise UserError(

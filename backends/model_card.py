@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .base import UserError
-from .checkpoint import ITEM_BYTES, check_folder, header
+from .checkpoint import ITEM_BYTES, check_folder, header, read_json
+from .checkpoint import MOST_CONFIG as MOST_CONFIG
 from .gguf_file import Header, Tensor, checked, read_layout
-
-MOST_CONFIG = 16_000_000
-"""Bytes of a config.json; ours has 700."""
 
 FLOATS = ("F64", "F32", "F16", "BF16")
 
@@ -74,7 +72,7 @@ class Card:
 
 def read_card(path: Path) -> Card:
     """What the model in a folder or a GGUF file says about itself. Never raises: what is wrong is the card's `problem`."""
-    gguf = path.is_file()
+    gguf = path.is_file() or path.suffix.lower() == ".gguf"
     try:
         return _gguf_card(path) if gguf else _folder_card(path)
     except UserError as error:
@@ -144,8 +142,8 @@ def quantization_in(name: str) -> str:
 
 
 def _folder_card(folder: Path) -> Card:
-    config = read_config(folder / "config.json")
     files = check_folder(folder)
+    config = read_json(folder / "config.json")
     kinds: Counter[str] = Counter()
     size = floats = float_bytes = parameters = 0
     for file in files:
@@ -173,22 +171,6 @@ def _folder_card(folder: Path) -> Card:
         config_cache_numbers(config),
         _problem(config, folder),
     )
-
-
-def read_config(file: Path) -> dict[str, Any]:
-    """A model's config.json.
-
-    Raises:
-        UserError: it is not one.
-    """
-    try:
-        if file.stat().st_size > MOST_CONFIG:
-            raise UserError(f"{file} is too large for a configuration: get the model again.")
-        return parse_config(file.read_bytes())
-    except FileNotFoundError:
-        raise UserError(f"{file.parent} holds no config.json: name the folder of a transformers model.") from None
-    except (OSError, ValueError, RecursionError):
-        raise UserError(f"{file} is not valid JSON: get the file again.") from None
 
 
 def parse_config(data: bytes) -> dict[str, Any]:

@@ -5,14 +5,15 @@ Ollama keeps manifests (`manifests/HOST/NAMESPACE/NAME/TAG`, JSON) and the files
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from .base import UserError
+from .plain_file import read_json
 
 PREFIX = "ollama:"
 HOST, NAMESPACE, TAG = "registry.ollama.ai", "library", "latest"
@@ -20,9 +21,6 @@ HOST, NAMESPACE, TAG = "registry.ollama.ai", "library", "latest"
 
 MODEL = "application/vnd.ollama.image.model"
 """Media type of the weights."""
-
-MOST_MANIFEST = 1_000_000
-"""Bytes; a usual one has 700."""
 
 MOST = 2000
 """Models that are listed."""
@@ -53,7 +51,9 @@ def listed(folder: Path) -> Iterator[tuple[str, Path]]:
         for file in sorted(host.glob("*/*/*")):
             if count == MOST:
                 return
-            blob = _blob(folder, file)
+            blob = None
+            with suppress(UserError):
+                blob = _blob(folder, file)
             if blob is not None:
                 count += 1
                 yield _name(file.relative_to(manifests).parts), blob
@@ -74,12 +74,7 @@ def locate_ollama(spec: str) -> Path:
     if len(whole) != 4 or not all(_PART.fullmatch(part) and part.strip(".") for part in whole):
         raise UserError(f"{spec!r} is no name of Ollama's: write ollama:NAME:TAG, as `ollama list` shows it.")
     for folder in folders():
-        file = folder.joinpath("manifests", *whole)
-        try:
-            there = file.is_file()
-        except OSError:
-            there = False
-        if there and (blob := _blob(folder, file)) is not None:
+        if (blob := _blob(folder, folder.joinpath("manifests", *whole))) is not None:
             if not os.access(blob, os.R_OK):
                 raise UserError(
                     f"{spec} is in {folder}, which you may not read: fetch it as yourself, or ask for the right to."
@@ -89,18 +84,28 @@ def locate_ollama(spec: str) -> Path:
 
 
 def _blob(folder: Path, manifest: Path) -> Path | None:
-    """The weights that a manifest names, if it can be read and they are there."""
+    """The weights that a manifest names, if both are there.
+
+    Raises:
+        UserError: the manifest cannot be read.
+    """
     try:
-        if manifest.stat().st_size > MOST_MANIFEST:
-            return None
-        layers: Any = json.loads(manifest.read_bytes()).get("layers", ())
+        layers: Any = read_json(manifest).get("layers", ())
         for layer in layers:
             digest = _DIGEST.fullmatch(str(layer.get("digest"))) if layer.get("mediaType") == MODEL else None
             if digest is not None and (blob := folder / "blobs" / f"sha256-{digest[1]}").is_file():
                 return blob
-    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise _unreadable(manifest, error.strerror or str(error)) from None
+    except (ValueError, AttributeError, TypeError):
+        raise _unreadable(manifest, "it is damaged") from None
     return None
+
+
+def _unreadable(manifest: Path, why: str) -> UserError:
+    return UserError(f"Ollama's manifest {manifest} cannot be read ({why}): `ollama pull` writes it anew.")
 
 
 def _name(parts: tuple[str, ...]) -> str:

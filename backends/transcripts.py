@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from .base import UserError
+from .plain_file import read_bytes, read_json
+
+MOST_BYTES = 500_000_000
+"""Of a file of records, or of a tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,12 @@ def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
     """
     try:
         # Not splitlines: JSON may hold the line separators of Unicode as they are.
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = read_bytes(path, MOST_BYTES).decode().split("\n")
     except FileNotFoundError:
         raise UserError(f"There is no file {path}: give a JSONL file of recorded prompts and responses.") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read as UTF-8 text: {error}.") from None
+        said = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{path} cannot be read as UTF-8 text ({said}).") from None
     records: list[Transcript] = []
     problems: list[str] = []
     for number, line in enumerate(lines, 1):
@@ -191,7 +196,7 @@ class FileTokenizer:
         if not path.is_file():
             raise UserError(f"There is no {path}: give the folder that holds the model's tokenizer.json.")
         try:
-            self._tokenizer = Tokenizer.from_file(str(path))
+            self._tokenizer = Tokenizer.from_buffer(read_bytes(path, MOST_BYTES))
         except Exception as error:  # the package raises bare Exception
             raise UserError(f"{path} is not a tokenizer that can be read: {error}.") from None
         self.size = self._tokenizer.get_vocab_size()
@@ -202,8 +207,12 @@ class FileTokenizer:
         names = ["</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<eos>"]
         config = path.with_name("tokenizer_config.json")
         if config.is_file():
-            token: Any = json.loads(config.read_text(encoding="utf-8")).get("eos_token")
-            names.insert(0, token["content"] if isinstance(token, dict) else str(token))
+            try:
+                told = read_json(config, MOST_BYTES)
+            except (OSError, ValueError):
+                raise UserError(f"{config} is not valid JSON: get the file again.") from None
+            token: Any = told.get("eos_token") if isinstance(told, dict) else None
+            names.insert(0, str(token.get("content") if isinstance(token, dict) else token))
         for name in names:
             found: int | None = self._tokenizer.token_to_id(name)
             if found is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from .base import Cancelled, Message, Model, ModelInfo, Session, UserError
-from .checkpoint import check_folder, read_json, weight_bytes
+from .checkpoint import check_folder, read_json, shown, weight_bytes
 from .devices import choose_device, choose_dtype, free_memory, set_threads
 from .infill import Gap, gap
 from .loading import LoadOptions, StageProgress
@@ -104,21 +104,21 @@ def load_transformers(
     dtype = choose_dtype(options.dtype, device)
     set_threads(options.threads)
     files = check_folder(folder)
-    config = _config(folder)
-    limit = context_limit(config)
-    if options.context is not None and not 1 <= options.context <= limit:
-        raise UserError(f"{name} holds at most {limit:,} tokens, not {options.context:,}: ask for a smaller context.")
-    codec = TextCodec(folder, 0)
-    needed = weight_bytes(files, None if dtype is None else dtype.itemsize)
-    spread = _spread(needed, device, options.device, name)
-    try:
-        module, missing = _read(folder, dtype, "auto" if spread else {"": device}, progress, cancelled)
-    except (Cancelled, UserError):
-        raise
-    except Exception as error:
-        if out_of_memory(error):
-            raise _too_big(name, needed, device) from None
-        raise UserError(f"{name} cannot be loaded: {_first_line(error)}") from None
+    with shown(folder, files) as view:
+        limit = context_limit(_config(view))
+        if options.context is not None and not 1 <= options.context <= limit:
+            raise UserError(f"{name} holds at most {limit:,} tokens, not {options.context:,}: ask for a smaller context.")
+        codec = TextCodec(view, 0)
+        needed = weight_bytes(files, None if dtype is None else dtype.itemsize)
+        spread = _spread(needed, device, options.device, name)
+        try:
+            module, missing = _read(view, dtype, "auto" if spread else {"": device}, progress, cancelled)
+        except (Cancelled, UserError):
+            raise
+        except Exception as error:
+            if out_of_memory(error):
+                raise _too_big(name, needed, device) from None
+            raise UserError(f"{name} cannot be loaded: {_first_line(error)}") from None
     if missing:
         raise UserError(
             f"The weights in {folder} lack {len(missing)} tensors that its config.json asks for, such as {missing[0]}: get the "

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from .base import UserError
 from .gguf_file import MOST_STRINGS, Layout
+from .plain_file import read_bytes, read_json
 
 MOST_BYTES = 200_000_000
 """Of a tokenizer's file; Gemma's, the largest we know, has 33 MB."""
@@ -41,8 +43,8 @@ def folder_source(folder: Path) -> bytes:
     """What `folder_vocabulary` reads; the same bytes give the same vocabulary. The folder's name where there is nothing."""
     for name in ("tokenizer.json", "vocab.json"):
         file = folder / name
-        if file.is_file() and file.stat().st_size <= MOST_BYTES:
-            return name.encode() + file.read_bytes()
+        with suppress(OSError):
+            return name.encode() + read_bytes(file, MOST_BYTES)
     return str(folder).encode("utf-8", "surrogateescape")
 
 
@@ -104,11 +106,11 @@ def gguf_vocabulary(layout: Layout) -> list[str]:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        if file.stat().st_size > MOST_BYTES:
-            raise UserError(f"{file} is too large for a tokenizer.")
-        data = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        raise UserError(f"{file} cannot be read.") from None
+        data = read_json(file, MOST_BYTES)
+    except OSError as error:
+        raise UserError(f"{file} cannot be read ({error.strerror or error}).") from None
+    except ValueError:
+        raise UserError(f"{file} is not valid JSON.") from None
     if not isinstance(data, dict):
         raise UserError(f"{file} is not a JSON object.")
     return data

@@ -11,6 +11,7 @@ from ...backends import ollama
 from ...backends.gguf_hub import IGNORED, PART, files_of
 from ...backends.loading import BUILTIN, BUILTIN_DRAFT, builtin_gguf, builtin_path
 from ...backends.model_card import quantization_in
+from ...backends.plain_file import read_text
 from ..locations import hub_cache
 
 DEPTH = 4
@@ -171,7 +172,7 @@ def _snapshot(folder: Path) -> Path | None:
     """The snapshot that `main` is, else the newest."""
     main = folder / "refs" / "main"
     snapshots = [entry for entry in (folder / "snapshots").iterdir() if entry.is_dir()]
-    named = main.read_text().strip() if main.is_file() else ""
+    named = read_text(main).strip() if main.is_file() else ""
     return next(
         (entry for entry in snapshots if entry.name == named),
         max(snapshots, key=lambda entry: entry.stat().st_mtime, default=None),
@@ -190,7 +191,7 @@ def _lm_studio() -> Iterator[Path]:
     pointer = Path("~/.lmstudio-home-pointer").expanduser()
     homes = [Path("~/.lmstudio").expanduser(), Path("~/.cache/lm-studio").expanduser()]
     try:
-        if pointer.is_file() and (named := pointer.read_text(encoding="utf-8", errors="replace")[:4096].strip()):
+        if pointer.is_file() and (named := read_text(pointer).strip()):
             homes.insert(0, Path(named))
     except OSError:
         pass
