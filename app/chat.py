@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from time import monotonic, process_time
 from typing import Any, ClassVar, Literal
 
-from textual import events
+from textual import events, on
 from textual.app import App, SystemCommand
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.timer import Timer
@@ -39,6 +42,7 @@ from .racing import Racing
 from .saving import Saving
 from .settings import Settings
 from .sweeping import Sweeper
+from .terminal import Terminal
 from .themes import Palette, load_themes
 from .transcript import Transcript
 from .variants_commands import Varying
@@ -130,6 +134,10 @@ class SpecchatApp(App[None]):
         for text in notices:
             self.dialogue.notice(text, "warning")
         self.set_keymap(dict(settings.keymap))
+        self.ended_by = 0
+        """The signal that ends the chat."""
+        self.last_words = ""
+        """What is to be said once the terminal is given back."""
         self._frames: Timer | None = None
         self._rest = 0.0
         self._spent = 0.0
@@ -163,6 +171,25 @@ class SpecchatApp(App[None]):
         if isinstance(event, events.Key):
             self.sweeper.key()
         await super().on_event(event)
+
+    def get_driver_class(self) -> type[Driver]:
+        """Ours, unless the environment names another."""
+        found = super().get_driver_class()
+        return Terminal if found is LinuxDriver else found
+
+    @on(Terminal.Ended)
+    def _ended(self, event: Terminal.Ended) -> None:
+        """A signal ends the chat, and nothing of it is lost."""
+        if self.ended_by:
+            return
+        self.ended_by = event.number
+        if not self.editing.end(event.number):
+            self.leave()
+
+    def leave(self) -> None:
+        """End the chat as the signal asks. What was being typed is kept."""
+        self.last_words = self.chat_screen.recalling.leave()
+        self.exit(return_code=128 + self.ended_by)
 
     def stir(self) -> None:
         """Something is under way: look for events at every frame."""
@@ -407,6 +434,7 @@ def run_chat(
         app.run()
     finally:
         app.models.close()
-        for sentence in app.keeping.close():
-            print(f"specchat: {sentence}", file=sys.stderr)
+        with suppress(OSError):  # of a terminal that has gone
+            for sentence in filter(None, (*app.keeping.close(), app.last_words)):
+                print(f"specchat: {sentence}", file=sys.stderr)
     return app.return_code or 0

@@ -75,11 +75,26 @@ class Editing:
         self.chat = chat
         self.open = False
         """An editor has the terminal."""
+        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Open the editor; when it ends its text is the draft. What is in the way is told, and the draft stays."""
         if not self.open:
-            self.chat.run_worker(self._edit(), group="editor")
+            self.chat.run_worker(self._edited(), group="editor")
+
+    def end(self, number: int) -> bool:
+        """Pass a signal that ends the chat on to the editor; False where there is none. The chat ends after it."""
+        if self._process is None:
+            return False
+        self._process.send_signal(number)
+        return True
+
+    async def _edited(self) -> None:
+        try:
+            await self._edit()
+        finally:
+            if self.chat.ended_by:
+                self.chat.leave()
 
     async def _edit(self) -> None:
         box = self.chat.chat_screen.input
@@ -116,7 +131,7 @@ class Editing:
         try:
             file.write_bytes(f"{draft}\n".encode("utf-8", "surrogatepass") if draft else b"")
             with _away(self.chat):
-                code = await _run([*command, str(file)])
+                code = await self._run([*command, str(file)])
             if code:
                 how = f"was ended by signal {-code}" if code < 0 else f"ended with the code {code}"
                 raise UserError(f"{name} {how}: what was written there is not taken over.")
@@ -126,13 +141,15 @@ class Editing:
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
-
-async def _run(command: list[str]) -> int:
-    """Run a command on the terminal; its exit code."""
-    # Output that goes elsewhere (specchat > file) is no place for an editor; what is drawn goes to standard error then too.
-    out = None if os.isatty(1) else sys.__stderr__
-    process = subprocess.Popen(command, stdout=out)
-    return await asyncio.to_thread(process.wait)
+    async def _run(self, command: list[str]) -> int:
+        """Run a command on the terminal; its exit code."""
+        # Output that goes elsewhere (specchat > file) is no place for an editor; what is drawn goes to standard error then too.
+        out = None if os.isatty(1) else sys.__stderr__
+        self._process = subprocess.Popen(command, stdout=out)
+        try:
+            return await asyncio.to_thread(self._process.wait)
+        finally:
+            self._process = None
 
 
 def _read(file: Path, name: str) -> str:
@@ -160,18 +177,14 @@ def _away(app: SpecchatApp) -> Iterator[None]:
     Raises:
         SuspendNotSupported: there is no terminal.
     """
-    driver: Any = app._driver
     # Ctrl-C and Ctrl-\ in the editor reach every process of this terminal. A handler, unlike SIG_IGN, is not inherited.
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
         with app.batch_update(), app.suspend():
             modes = _modes()
-            # The driver's writing thread has ended: what is written now would wait for ever.
-            driver.write = lambda data: None
             try:
                 yield
             finally:
-                del driver.write
                 _restore(modes)
     finally:
         for number, handler in before.items():

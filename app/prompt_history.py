@@ -37,6 +37,8 @@ class Typed:
     text: str
     pastes: Mapping[str, str] = field(default_factory=dict)
     """What stands in it for a long text → that text."""
+    draft: bool = False
+    """It was not sent: a signal ended the chat. The next chat begins with it."""
 
 
 class PromptHistory:
@@ -63,8 +65,8 @@ class PromptHistory:
         found: list[Typed] = []
         for line in lines:
             typed = _parsed(line)
-            if typed is not None and (not found or found[-1].text != typed.text):
-                found.append(typed)
+            if typed is not None:
+                found[len(found) - (bool(found) and found[-1].text == typed.text) :] = [typed]
         return found[-MOST:]
 
     def stale(self) -> bool:
@@ -75,8 +77,8 @@ class PromptHistory:
             return False
         return self._seen != (status.st_mtime_ns, status.st_size)
 
-    def add(self, typed: Typed) -> None:
-        """Add a message.
+    def add(self, typed: Typed) -> bool:
+        """Add a message; False if it is too long.
 
         Raises:
             OSError: the file cannot be written.
@@ -84,7 +86,7 @@ class PromptHistory:
         """
         line = _dumped(typed)
         if len(line) > MOST_ONE:
-            return
+            return False
         ensure(self.path.parent)
         with self._locked() as file:
             size = os.fstat(file).st_size
@@ -93,6 +95,7 @@ class PromptHistory:
             os.write(file, line)
             if size + len(line) > 2 * MOST_BYTES or (size > 2 * MOST * 20 and _count(file) > 2 * MOST):
                 self._shorten()
+        return True
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -154,7 +157,7 @@ def _count(file: int) -> int:
 
 def _dumped(typed: Typed) -> bytes:
     pastes = {chip: text for chip, text in typed.pastes.items() if chip in typed.text}
-    table = {"text": typed.text, **({"pastes": pastes} if pastes else {})}
+    table = {"text": typed.text, **({"pastes": pastes} if pastes else {}), **({"draft": True} if typed.draft else {})}
     return json.dumps(table, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
 
 
@@ -164,7 +167,8 @@ def _parsed(line: bytes) -> Typed | None:
         text, pastes = table["text"], table.get("pastes", {})
         if not isinstance(text, str) or not text.strip() or not isinstance(pastes, dict):
             return None
-        return Typed(enterable(text), {enterable(str(chip)): _clean(str(pasted)) for chip, pasted in pastes.items()})
+        clean = {enterable(str(chip)): _clean(str(pasted)) for chip, pasted in pastes.items()}
+        return Typed(enterable(text), clean, table.get("draft") is True)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...backends.base import UserError
+from ..cells import sanitise
 from ..prompt_history import PromptHistory, Typed
+from .prompt_input import PromptInput
 
 if TYPE_CHECKING:
     from .chat_screen import ChatScreen
@@ -27,9 +30,9 @@ class Recalling:
             return
         self._history = PromptHistory()
         self._screen.input.keep = self._keep
-        self.refresh()
+        self.refresh(first=True)
 
-    def refresh(self) -> None:
+    def refresh(self, first: bool = False) -> None:
         """Take in what other chats have added meanwhile."""
         history = self._history
         if history is None:
@@ -38,9 +41,34 @@ class Recalling:
         async def read() -> None:
             async with self._turn:
                 if await asyncio.to_thread(history.stale):
-                    self._screen.input.recall(await asyncio.to_thread(history.read))
+                    found = await asyncio.to_thread(history.read)
+                    self._screen.input.recall(found)
+                    if first and found and found[-1].draft:
+                        self._take_up(found[-1])
 
         self._screen.run_worker(read(), group="prompts")
+
+    def _take_up(self, typed: Typed) -> None:
+        """Go on with what was being typed when a chat was ended; no other chat does then."""
+        box = self._screen.input
+        if not box.text and not self._screen.dialogue.queued:
+            box.bring(box.sent[-1])
+            self._keep(replace(typed, draft=False))
+
+    def leave(self) -> str:
+        """Keep what is being typed for the next chat, now; a sentence about it, empty if nothing is."""
+        box = next(iter(self._screen.query(PromptInput)), None)
+        if box is None:  # the first frame is still to come
+            return ""
+        draft = Typed(box.text, {chip: whole for chip, whole in box.pastes.items() if chip in box.text}, draft=True)
+        if not draft.text.strip() or box.walking:
+            return ""
+        try:
+            if self._history is not None and self._history.add(draft):
+                return "What you were typing is kept: the next chat begins with it."
+        except (OSError, UserError):
+            pass
+        return f"What you were typing is not kept:\n{sanitise(draft.text)}"
 
     def _keep(self, typed: Typed) -> None:
         history = self._history

@@ -1,0 +1,149 @@
+"""The chat in a real pseudo-terminal: bytes that are no text, signals that end it, a terminal that goes away."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from .terminal import Terminal
+
+SPECCHAT = [sys.executable, "-m", "specchat"]
+FULL = bool(os.environ.get("SPECCHAT_FULL"))
+
+ENDING = [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT] if FULL else [signal.SIGTERM]
+"""SPECCHAT_FULL=1 sends each of them alone; else one, as the others have a test together."""
+
+SWITCHES = (1000, 1003, 1006, 1004, 2004, 1049)
+"""Modes that are on in the chat: mouse, focus, bracketed paste, the other screen."""
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    names = {"XDG_CONFIG_HOME": "c", "XDG_STATE_HOME": "s", "SPECCHAT_DATA": "d"}
+    return {"HOME": str(tmp_path), **{name: str(tmp_path / folder) for name, folder in names.items()}}
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    file = tmp_path / "answers.jsonl"
+    file.write_text(json.dumps({"prompt": "hello", "response": "one two three"}) + "\n")
+    return [*SPECCHAT, "--model", f"recorded:{file}"]
+
+
+def until(condition: Callable[[], bool], seconds: float = 20) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+def off(raw: bytes) -> list[int]:
+    """Those of SWITCHES that were switched off last."""
+    return [mode for mode in SWITCHES if raw.rfind(b"\x1b[?%dl" % mode) > raw.rfind(b"\x1b[?%dh" % mode)]
+
+
+def test_bytes_that_are_no_utf_8_become_a_mark(env: dict[str, str], command: list[str]) -> None:
+    with Terminal(command, env=env) as terminal:
+        terminal.wait("identical")
+        for data, shown in (
+            (b"\xffa", "› �a"),
+            (b"gr\xfcn ", "› �agr�n"),
+            (b"\x1b[200~M\xfcller\xe9 x\x1b[201~", "M�ller� x"),  # a paste of Latin-1
+            (b"\x1b[9999999999u\x1b[48;0;0;0;0t\x1b[<0;99999999999;1M", "M�ller� x"),  # numbers that no terminal sends
+            ("ü✓".encode(), "xü✓"),
+        ):
+            os.write(terminal.master, data)
+            terminal.wait(shown)
+        terminal.send("\x11")
+        assert terminal.exit_code() == 0
+
+
+@pytest.mark.parametrize("number", ENDING, ids=lambda number: number.name)
+def test_a_signal_gives_the_terminal_back_and_keeps_chat_and_draft(
+    env: dict[str, str], command: list[str], number: signal.Signals
+) -> None:
+    with Terminal(command, env=env) as terminal:
+        before = termios.tcgetattr(terminal.master)
+        terminal.wait("identical")
+        terminal.send("hello\r")
+        terminal.wait("one two three")
+        terminal.settle()
+        terminal.send("half a thou")
+        terminal.wait("› half a thou")
+        assert termios.tcgetattr(terminal.master) != before
+        assert off(terminal.raw) == []
+        children = psutil.Process(terminal.process.pid).children()
+        assert children
+        terminal.process.send_signal(number)
+        assert terminal.exit_code() == 128 + number
+        assert termios.tcgetattr(terminal.master) == before
+        assert off(terminal.raw) == list(SWITCHES)
+        assert terminal.raw.rfind(b"\x1b[?25h") > terminal.raw.rfind(b"\x1b[?25l")  # the cursor
+        assert terminal.raw.rfind(b"\x1b[<u") > terminal.raw.rfind(b"\x1b[>")  # kitty's keys
+        assert "specchat: What you were typing is kept: the next chat begins with it." in terminal.text
+        assert "Traceback" not in terminal.text
+        assert until(lambda: not any(child.is_running() for child in children))
+    with Terminal([*command, "--continue"], env=env) as terminal:
+        terminal.wait("› half a thou")
+        assert "one two three" in terminal.text
+        terminal.send("\x11")
+        assert terminal.exit_code() == 0
+    with Terminal(command, env=env) as terminal:  # it has been taken up
+        terminal.wait("identical")
+        terminal.settle()
+        assert "half" not in terminal.text
+
+
+def test_what_is_not_kept_is_shown_and_repeated_signals_change_nothing(env: dict[str, str], command: list[str]) -> None:
+    with Terminal([*command, "--no-history"], env=env) as terminal:
+        terminal.wait("identical")
+        terminal.send("half a thou")
+        terminal.wait("› half a thou")
+        numbers = (signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM)
+        for number in numbers:
+            terminal.process.send_signal(number)
+        assert terminal.exit_code() in [128 + number for number in numbers]  # the kernel does not keep their order
+        assert off(terminal.raw) == list(SWITCHES)
+        assert "What you were typing is not kept:\nhalf a thou" in terminal.text
+
+
+def test_a_terminal_that_goes_away_ends_the_chat_and_the_draft_is_kept(env: dict[str, str], command: list[str]) -> None:
+    with Terminal(command, env=env) as terminal:
+        terminal.wait("identical")
+        terminal.send("half a thou")
+        terminal.wait("› half a thou")
+        children = psutil.Process(terminal.process.pid).children()
+        # Away goes the only descriptor of the other side: the kernel sends no signal, as the terminal controls nothing.
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, terminal.master)
+        os.close(null)
+        assert until(lambda: terminal.process.poll() is not None)
+        assert terminal.process.returncode == 128 + signal.SIGHUP
+        assert until(lambda: not any(child.is_running() for child in children))
+    with Terminal(command, env=env) as terminal:
+        terminal.wait("› half a thou")
+
+
+def test_a_signal_while_an_editor_has_the_terminal_ends_both(env: dict[str, str], command: list[str]) -> None:
+    with Terminal(command, env={**env, "VISUAL": "cat -"}) as terminal:
+        before = termios.tcgetattr(terminal.master)
+        terminal.wait("identical")
+        terminal.send("half a thou")
+        terminal.wait("› half a thou")
+        terminal.send("\x1be")
+        editors = psutil.Process(terminal.process.pid)
+        assert until(lambda: any(child.name() == "cat" for child in editors.children()))
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.exit_code() == 128 + signal.SIGTERM
+        assert termios.tcgetattr(terminal.master) == before
+        assert off(terminal.raw) == list(SWITCHES)
+        assert "the next chat begins with it" in terminal.text
