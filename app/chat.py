@@ -11,7 +11,9 @@ from contextlib import suppress
 from time import monotonic, process_time
 from typing import Any, ClassVar, Literal
 
+from rich.console import RenderableType
 from textual import events, on
+from textual._compositor import CompositorUpdate, LayoutUpdate
 from textual.app import App, SystemCommand
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
@@ -44,6 +46,7 @@ from .settings import Settings
 from .sweeping import Sweeper
 from .terminal import Terminal
 from .themes import Palette, load_themes
+from .too_small import too_small
 from .transcript import Transcript
 from .variants_commands import Varying
 from .widgets.chat_screen import ChatScreen
@@ -250,6 +253,12 @@ class SpecchatApp(App[None]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """What each row goes through before it is written."""
         return [*super().get_line_filters(), self._harmless]
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        """Write what changed on the screen; a terminal that is too small for it says so instead, and the chat goes on."""
+        if isinstance(renderable, CompositorUpdate) and (rows := too_small(self.size)):
+            renderable = LayoutUpdate([[row] for row in rows], self.size.region)
+        super()._display(screen, renderable)
 
     # What keys, commands and the palette share
 

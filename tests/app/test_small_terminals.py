@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -46,24 +45,22 @@ SCREENS: dict[str, list[str]] = {
     "a value": ["alt+o", "down", "down", "enter"],
     "keys": ["alt+o", *"help", "enter"],
     "completion": ["/", "m"],
-    "many lines": [*"abcdefghijklmnop", *["alt+enter"] * 12, "x"],
+    "many lines": [*"abcdefg", *["alt+enter"] * 9, "x"],
 }
-
-SENTENCE = "too small"
 
 
 async def filled(pilot: Any, engine: Any) -> None:
     """A chat with prompts, answers, notices and a tree."""
     engine.events.append(Loaded(1, dict(INFO), {"soft": "It cannot here."}))
     engine.events.append(PieceTable(2, VOCABULARY))
-    await pilot.pause()
     chat = pilot.app
+    chat.take_events()
     answer = Answer("lookup", "identical")
     for step in (*steps(), *trees(), StepRecord("lookup", [1], "x" * 60)):
         answer.add(step)
     answer.finish("eos", "")
-    entries = [Prompt("Tell me about 灯 and 👩‍🚀"), answer, Notice("A notice of some length that wraps."), Notice("No.", "error")]
-    chat.dialogue.transcript.entries[:] = entries
+    notices = [Notice("A notice of some length that wraps."), Notice("No.", "error")]
+    chat.dialogue.transcript.entries[:] = [Prompt("Tell me about 灯 and 👩‍🚀"), answer, *notices]
     chat.chat_screen.view.show(chat.dialogue.transcript)
     chat.chat_screen.input.sent.append("typed before")
     chat.changed()
@@ -84,55 +81,46 @@ async def resized(pilot: Any, sizes: list[tuple[int, int]]) -> None:
         check(pilot.app)
 
 
-@pytest.mark.parametrize("screen", SCREENS)
-async def test_no_size_ends_a_screen(screen: str, make_chat: Any, engine: Any, monkeypatch: Any, tmp_path: Any) -> None:
+@pytest.mark.parametrize("screens", [[name] for name in SCREENS] if FULL else [list(SCREENS)], ids="-".join if FULL else None)
+async def test_no_size_ends_a_screen(screens: list[str], make_chat: Any, engine: Any, monkeypatch: Any, tmp_path: Any) -> None:
     """Opened while it is small, and resized while it is open."""
     monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     app = make_chat()
     async with app.run_test(size=(80, 24)) as pilot:
         await filled(pilot, engine)
-        for size in GRID if FULL else SAMPLE[:3]:
-            await pilot.resize_terminal(*size)
-            await pilot.press(*SCREENS[screen])
-            await pilot.pause()
-            check(app)
-            await resized(pilot, [(1, 1), (80, 24), *SAMPLE[:2], size])
-            await pilot.press("escape", "escape", "escape", "ctrl+u")
-            app.chat_screen.panel.open("")
-        await pilot.resize_terminal(100, 30)
-        await pilot.press(*SCREENS[screen])
-        await resized(pilot, [*(GRID if FULL else SAMPLE), (80, 24)])
+        for number, screen in enumerate(screens):
+            for size in GRID if FULL else [SAMPLE[number % len(SAMPLE)]]:
+                await pilot.resize_terminal(*size)
+                await pilot.press(*SCREENS[screen])
+                await pilot.pause()
+                check(app)
+                await resized(pilot, [(80, 24), (1, 1), size])
+                await pilot.press("escape", "escape", "escape", "ctrl+u")
+                app.chat_screen.panel.open("")
+            if FULL:
+                await pilot.resize_terminal(100, 30)
+                await pilot.press(*SCREENS[screen])
+                await resized(pilot, [*GRID, (80, 24)])
     assert app.return_code in (0, None)
 
 
-async def race_done(pilot: Any, engine: Any) -> None:
-    pilot.app.commands.run("/race greedy lookup recompute : Say it.")
-    await pilot.pause()
-    for lane, method in enumerate(("greedy", "lookup", "recompute")):
-        begin(engine, lane)
-        write(engine, lane, records(method, range(40), 2))
-        finish(engine, lane, 1.0 + lane)
-    pilot.app.take_events()
-    await pilot.pause()
-
-
-async def race_running(pilot: Any, engine: Any) -> None:
-    pilot.app.commands.run("/race greedy lookup recompute : Say it.")
-    await pilot.pause()
-    for lane, method in enumerate(("greedy", "lookup", "recompute")):
-        begin(engine, lane)
-        write(engine, lane, records(method, range(40), 2))
-    pilot.app.take_events()
-    await pilot.pause()
-
-
-@pytest.mark.parametrize("run", [race_running, race_done])
-async def test_no_size_ends_a_race(run: Callable[..., Any], make_chat: Any, engine: Any) -> None:
+@pytest.mark.parametrize("done", [False, True] if FULL else [True])
+async def test_no_size_ends_a_race(done: bool, make_chat: Any, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=(100, 30)) as pilot:
         await filled(pilot, engine)
-        await run(pilot, engine)
+        app.commands.run("/race greedy lookup recompute : Say it.")
+        await pilot.pause()
+        for lane, method in enumerate(("greedy", "lookup", "recompute")):
+            begin(engine, lane)
+            write(engine, lane, records(method, range(40), 2))
+        app.take_events()
+        await resized(pilot, [*(GRID if FULL else SAMPLE), (100, 30)])
+        if done:
+            for lane in range(3):
+                finish(engine, lane, 1.0 + lane)
+            app.take_events()
         await resized(pilot, [*(GRID if FULL else SAMPLE), (100, 30)])
         for keys in (["f1"], ["escape", "f7"], ["tab", "enter"]):
             await pilot.press(*keys)

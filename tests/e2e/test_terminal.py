@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
+import struct
 import sys
 import termios
 import time
@@ -147,3 +149,28 @@ def test_a_signal_while_an_editor_has_the_terminal_ends_both(env: dict[str, str]
         assert termios.tcgetattr(terminal.master) == before
         assert off(terminal.raw) == list(SWITCHES)
         assert "the next chat begins with it" in terminal.text
+
+
+def test_a_terminal_that_is_too_small_says_so(env: dict[str, str], command: list[str]) -> None:
+    def resize(columns: int, lines: int) -> None:
+        fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        terminal.screen.resize(lines, columns)
+        terminal.process.send_signal(signal.SIGWINCH)
+
+    with Terminal(command, env=env) as terminal:
+        terminal.wait("identical")
+        terminal.send("half")
+        terminal.wait("› half")
+        resize(60, 3)
+        terminal.wait("This terminal is too small: specchat needs 20 columns and 6\nlines.")
+        terminal.send(" a thou")  # typing goes on
+        for columns, lines, said in ((12, 3, "Too small:\n20×6 at\nleast."), (5, 4, "Too\nsmall"), (1, 1, "…")):
+            resize(columns, lines)
+            terminal.wait(lambda text, said=said: text.strip() == said)  # type: ignore[misc]
+        terminal.send("\x1bOP")  # the help
+        resize(20, 6)
+        terminal.wait("Help")
+        terminal.send("\x1b")
+        terminal.wait("› half a thou")
+        terminal.send("\x11")
+        assert terminal.exit_code() == 0
