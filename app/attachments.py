@@ -10,11 +10,13 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import islice
 from pathlib import Path
+from time import monotonic
 
+from ..backends import plain_file
 from ..backends.base import UserError
-from . import documents
+from . import documents, ignore_rules
 from .cells import one_line
 
 MOST_BYTES = 2_000_000
@@ -22,6 +24,12 @@ MOST_BYTES = 2_000_000
 
 MOST_FILES = 200
 """Of one folder."""
+
+MOST_ENTRIES = 20_000
+"""Of one folder, without what is in its folders: more are not looked at."""
+
+WALK_SECONDS = 10.0
+"""The longest look through a folder."""
 
 # A quote that is left open ends with its line: a folder's is, when it was completed.
 _MENTION = re.compile(r"""(?<!\S)@(?:"([^"\n]+)(?:"|$)|'([^'\n]+)(?:'|$)|([^\s@"'][^\s]*))""", re.MULTILINE)
@@ -122,7 +130,7 @@ def attach(message: str, folder: Path | None = None, given_up: GivenUp | None = 
         path = _path(name, folder)
         if not _exists(path) and (shorter := name.rstrip(".,;:!?)")) != name and shorter:
             name, path = shorter, _path(shorter, folder)
-        for file, label in _files(path, name):
+        for file, label in _files(path, name, given_up):
             if file not in attachments:
                 attachments[file] = read(file, label, given_up)
     return _ESCAPED.sub("@", message), list(attachments.values())
@@ -176,14 +184,15 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _files(path: Path, name: str) -> Iterator[tuple[Path, str]]:
+def _files(path: Path, name: str, given_up: GivenUp | None = None) -> Iterator[tuple[Path, str]]:
     """A file, or the text files of a folder."""
     if not _is_folder(path):
         yield path, name
         return
     found = []
     total = 0
-    for file in walk(path):
+    late = until(WALK_SECONDS)
+    for file in walk(path, given_up=lambda: late() or (given_up is not None and given_up())):
         try:
             size = file.stat().st_size
             if size > MOST_BYTES or file.suffix.lower() in documents.KINDS or _binary(file):
@@ -197,14 +206,27 @@ def _files(path: Path, name: str) -> Iterator[tuple[Path, str]]:
                 f"The folder {one_line(name)} has more than {MOST_FILES} text files or {size_of(MOST_BYTES)}: "
                 "name a folder in it, or single files."
             )
+    if given_up is not None and given_up():
+        raise UserError(f"You gave up reading the folder {one_line(name)}.")
+    if late():
+        raise UserError(
+            f"The folder {one_line(name)} takes more than {WALK_SECONDS:g} s to look through: "
+            "name a folder in it, or single files."
+        )
     if not found:
         raise UserError(f"The folder {one_line(name)} has no text files (hidden and ignored ones do not count): name a file.")
     for file in found:
         yield file, f"{name.rstrip('/')}/{file.relative_to(path).as_posix()}"
 
 
+def until(seconds: float) -> GivenUp:
+    """Gives up so many seconds from now."""
+    end = monotonic() + seconds
+    return lambda: monotonic() > end
+
+
 def _binary(file: Path) -> bool:
-    with file.open("rb") as opened:
+    with plain_file.opened(file) as opened:
         start = opened.read(4096)
     return b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff"))
 
@@ -235,7 +257,7 @@ def read(path: Path, name: str, given_up: GivenUp | None = None) -> Attachment:
             path.open("rb").close()
             found = documents.extract(path, shown, MOST_BYTES, given_up or (lambda: False))
             return Attachment(name, found.text, status.st_size, notice=found.notice)
-        data = path.read_bytes()
+        data = plain_file.read_bytes(path, most)
     except FileNotFoundError:
         raise UserError(f"There is no file {shown}: mend the name, or write @@ for an @ that names no file.") from None
     except OSError as error:
@@ -285,19 +307,28 @@ def with_pastes(message: str, pastes: Mapping[str, str]) -> tuple[str, list[Atta
 # Completion
 
 
-def walk(folder: Path, hidden: bool = False) -> Iterator[Path]:
-    """The files below a folder, in order; what git would ignore is left out, and hidden files too unless asked for."""
-    stack = [(folder, _rules_above(folder))]
+def walk(folder: Path, hidden: bool = False, given_up: GivenUp = lambda: False) -> Iterator[Path]:
+    """The files below a folder, in order; what git would ignore is left out, and hidden files too unless asked for.
+
+    Args:
+        folder: where to begin; that it is ignored itself does not matter.
+        hidden: hidden files too.
+        given_up: as GivenUp; what was found until then is all there is.
+    """
+    stack = [(folder, ignore_rules.above(folder))]
     while stack:
         at, rules = stack.pop()
         try:
-            entries = sorted(os.scandir(at), key=lambda entry: entry.name)
+            with os.scandir(at) as found:
+                entries = sorted(islice(found, MOST_ENTRIES), key=lambda entry: entry.name)
         except OSError:
             continue
-        own = _rules(at)
+        own = ignore_rules.read(at)
         rules = [*rules, own] if own else rules
         deeper = []
         for entry in entries:
+            if given_up():
+                return
             if entry.name == ".git" or (not hidden and entry.name.startswith(".")):
                 continue
             path = at / entry.name
@@ -306,54 +337,13 @@ def walk(folder: Path, hidden: bool = False) -> Iterator[Path]:
                 plain = entry.is_file()
             except OSError:
                 continue
-            if _ignored(path, inner, rules):
+            if ignore_rules.ignored(path, inner, rules):
                 continue
             if inner:
                 deeper.append((path, rules))
             elif plain:
                 yield path
         stack += reversed(deeper)
-
-
-Rules = tuple[Path, "object"]
-
-
-@lru_cache(256)
-def _parsed(path: Path, changed: int) -> object:
-    from pathspec import GitIgnoreSpec
-
-    return GitIgnoreSpec.from_lines(path.read_text(encoding="utf-8", errors="replace").splitlines())
-
-
-def _rules(folder: Path) -> Rules | None:
-    """The rules of a folder's own .gitignore."""
-    file = folder / ".gitignore"
-    try:
-        return folder, _parsed(file, file.stat().st_mtime_ns)
-    except (OSError, ValueError):
-        return None
-
-
-def _rules_above(folder: Path) -> list[Rules]:
-    """The rules of the folders around this one, up to the repository's own."""
-    above = []
-    at = folder.absolute()
-    for parent in (at, *at.parents):
-        if parent != at:
-            above.append(parent)
-        if (parent / ".git").exists():
-            return [rules for outer in reversed(above) if (rules := _rules(outer))]
-    return []
-
-
-def _ignored(path: Path, folder: bool, rules: list[Rules]) -> bool:
-    """Whether git would leave this out: the deepest file with a word about it decides."""
-    for base, spec in reversed(rules):
-        name = os.path.relpath(path, base) + ("/" if folder else "")
-        verdict = spec.check_file(name).include  # type: ignore[attr-defined]
-        if verdict is not None:
-            return bool(verdict)
-    return False
 
 
 def score(query: str, name: str) -> float | None:

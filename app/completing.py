@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from .attachments import ranked, walk
+from .attachments import ranked, until, walk
 
 MOST_NAMES = 10_000
 """Files that are offered: a look at all of them at each key must not be felt."""
+
+LOOK_SECONDS = 3.0
+"""For the files below a folder; what was found until then is offered."""
 
 
 class Offer(NamedTuple):
@@ -50,31 +54,44 @@ def spelled(name: str) -> str:
 
 def names_below(folder: Path) -> list[str]:
     """Files below a folder and the folders that hold them, relative to it; what git ignores and hidden ones are left out."""
-    files = [PurePosixPath(file.relative_to(folder).as_posix()) for file in islice(walk(folder), MOST_NAMES)]
+    files = [
+        PurePosixPath(file.relative_to(folder).as_posix())
+        for file in islice(walk(folder, given_up=until(LOOK_SECONDS)), MOST_NAMES)
+    ]
     folders = {f"{parent}/" for file in files for parent in file.parents if parent.name}
     return sorted(folders) + [str(file) for file in files if str(file).isprintable()]
 
 
-def elsewhere(query: str) -> bool:
-    """Whether a name leads out of the working folder, or to what is hidden in it: then one folder at a time is offered."""
-    return query.startswith(("~", "/", "./", "../", ".")) or "/." in query
+def folder_of(query: str) -> str | None:
+    """The one folder whose names are offered where a name leads out of the working folder, or to what is hidden in it.
+
+    Returns:
+        the folder as typed, with its slash (empty for the working folder); None where files at any depth are offered.
+    """
+    if not (query.startswith(("~", "/", "./", "../", ".")) or "/." in query):
+        return None
+    return query[: query.rfind("/") + 1]
 
 
-def offers(query: str, names: list[str], most: int = 6) -> list[str]:
+def names_in(folder: str) -> list[str]:
+    """What is in one folder, folders with a slash at the end; nothing where it cannot be read."""
+    try:
+        with os.scandir(Path(folder or ".").expanduser()) as entries:
+            return [entry.name + "/" * entry.is_dir() for entry in islice(entries, MOST_NAMES) if entry.name.isprintable()]
+    except (OSError, RuntimeError, ValueError):
+        return []
+
+
+def offers(query: str, names: Sequence[str], most: int = 6) -> list[str]:
     """The best names for what was typed.
 
     Args:
         query: what follows the @.
-        names: of `names_below` the working folder.
+        names: of `names_in` the query's folder, or else of `names_below` the working folder.
         most: as many at most.
     """
-    if not elsewhere(query):
+    folder = folder_of(query)
+    if folder is None:
         return ranked(query, names, most)
-    at, slash, last = query.rpartition("/")
-    base = at + slash
-    try:
-        entries = list(islice(os.scandir(Path(base or ".").expanduser()), MOST_NAMES))
-        inner = [entry.name + "/" * entry.is_dir() for entry in entries if entry.name.isprintable()]
-    except (OSError, RuntimeError, ValueError):
-        return []
-    return [base + name for name in ranked(last, [n for n in inner if n.startswith(".") == last.startswith(".")], most)]
+    last = query[len(folder) :]
+    return [folder + name for name in ranked(last, [n for n in names if n.startswith(".") == last.startswith(".")], most)]

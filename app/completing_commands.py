@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from .attachments import score
 from .colouring import WAYS
-from .completing import Offer, offers
+from .completing import Offer, folder_of, offers
 from .copying import WHAT
 from .dialogue import Method
 from .race_entry import RUNTIMES, split_prompt
@@ -70,8 +70,15 @@ class Known:
     presets: Mapping[str, str] = field(default_factory=dict)
     files: Sequence[str] = ()
     """Below the working folder, folders with a slash at the end."""
+    inside: dict[str, Sequence[str]] = field(default_factory=dict)
+    """Single folders that were looked into, as typed → the names in them."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """What /set takes → its value now."""
+
+    def names(self, query: str) -> Sequence[str]:
+        """Of the files that a name that is being typed may become."""
+        folder = folder_of(query)
+        return self.files if folder is None else self.inside.get(folder, ())
 
 
 def line(before: str) -> Line | None:
@@ -214,8 +221,8 @@ def _told(table: Callable[[Known], Mapping[str, str]]) -> Callable[[Line, Known]
 
 
 def _files(typed: Line, known: Known, suffixes: tuple[str, ...]) -> list[Offer]:
-    names = [name for name in known.files if name.endswith(("/", *suffixes))]
-    return [Offer(name, "") for name in offers(typed.word, names, 40) if name.endswith(("/", *suffixes))]
+    names = [name for name in known.names(typed.word) if name.endswith(("/", *suffixes))]
+    return [Offer(name, "") for name in offers(typed.word, names, 40)]
 
 
 def _open(typed: Line, known: Known) -> list[Offer]:

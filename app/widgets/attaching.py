@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ..attachments import Attachment, with_pastes
-from ..completing import Offer, elsewhere, names_below, offers, spelled, typed
+from ..completing import Offer, folder_of, names_below, names_in, offers, spelled, typed
 from ..completing_commands import Known, Line, completions, line, quoted
 from .completion import Completion
 
 if TYPE_CHECKING:
     from .chat_screen import ChatScreen
+
+T = TypeVar("T")
 
 FRESH_SECONDS = 10.0
 """How long a look at the working folder, at the models or at the chats holds."""
@@ -56,9 +58,8 @@ class Attaching:
         found = typed(box.before)
         if found is None:
             return -1, []
-        if not elsewhere(found[1]):
-            self._look("files", self._files)
-        return found[0], [Offer(name) for name in offers(found[1], list(self._known.files))]
+        self._look_for_files(found[1])
+        return found[0], [Offer(name) for name in offers(found[1], self._known.names(found[1]))]
 
     def _command(self) -> Line | None:
         """The command that is being typed, up to the cursor."""
@@ -78,13 +79,30 @@ class Attaching:
         """Look for what the command may be about, beside the drawing."""
         match command.name:
             case "open" | "export" | "import":
-                self._look("files", self._files)
+                self._look_for_files(command.word)
             case "chats":
-                self._look("chats", _titles)
+                self._look_for_all("chats", _titles)
             case "preset":
-                self._look("presets", _presets)
+                self._look_for_all("presets", _presets)
             case "model" | "models" | "race":
-                self._look("models", _models)
+                self._look_for_all("models", _models)
+
+    def _look_for_files(self, query: str) -> None:
+        """Look for the files that a name that is being typed may become."""
+        folder = folder_of(query)
+        if folder is None:
+            self._look_for_all("files", self._files)
+        else:
+            self._look(f"in {folder}", lambda: names_in(folder), lambda found: self._known.inside.update({folder: found}))
+
+    def _look_for_all(self, what: str, look: Callable[[], object]) -> None:
+        """Look for all there is of something.
+
+        Args:
+            what: the field of Known.
+            look: finds it.
+        """
+        self._look(what, look, lambda found: setattr(self._known, what, found))
 
     @staticmethod
     def _files() -> list[str]:
@@ -93,14 +111,14 @@ class Attaching:
         except OSError:  # the working folder is gone
             return []
 
-    def _look(self, what: str, look: Callable[[], object]) -> None:
+    def _look(self, what: str, look: Callable[[], T], keep: Callable[[T], None]) -> None:
         """Look for something beside the drawing, unless that was done just now: it may be large, or on a slow disk."""
         if what in self._looking or monotonic() - self._looked.get(what, float("-inf")) <= FRESH_SECONDS:
             return
         self._looking.add(what)
 
-        def done(found: object) -> None:
-            setattr(self._known, what, found)
+        def done(found: T) -> None:
+            keep(found)
             self._looked[what] = monotonic()
             self._looking.discard(what)
             self.offer()

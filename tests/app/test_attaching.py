@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,10 +11,10 @@ from typing import Any
 import pytest
 from textual.events import Paste
 
-from specchat.app.completing import names_below, offers, spelled, typed
+from specchat.app.completing import folder_of, names_below, names_in, offers, spelled, typed
 from specchat.app.widgets.completion import Completion
 
-from .pilots import settle
+from .pilots import held, settle, until
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -116,6 +118,46 @@ async def test_folders_and_several_files_go_with_one_message_but_what_git_ignore
         assert "three.log" not in content
 
 
+async def test_rules_of_a_stranger_hold_neither_typing_nor_sending_up(make_chat: Make, engine: Any, folder: Path) -> None:
+    (folder / ".git").mkdir()
+    os.mkfifo(folder / ".gitignore")
+    (folder / "docs" / ".gitignore").symlink_to("/dev/zero")
+    (folder / "deep").mkdir()
+    (folder / "deep" / ("a" * 200)).write_text("Deep.\n")
+    (folder / "deep" / ".gitignore").write_text("*a" * 200 + "b\n")
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await type_text(pilot, "Read @not")
+        await settle(app, pilot)
+        assert app.chat_screen.query_one(Completion).names[0] == "notes.txt"
+        app.chat_screen.input.put("Read @docs and @deep")
+        await pilot.press("enter")
+        await settle(app, pilot)
+        content = engine.asked.messages[-1]["content"]
+        assert "The lamp." in content
+        assert "Deep." in content
+
+
+async def test_a_folder_on_a_dead_disk_does_not_hold_typing_up(
+    make_chat: Make, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    there = threading.Event()
+    monkeypatch.setattr("specchat.app.widgets.attaching.names_in", lambda base: there.wait(60) and ["late.txt"])
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        held.add("names")
+        try:
+            await type_text(pilot, "Read @../l")
+            assert app.chat_screen.input.text == "Read @../l"
+            assert not app.chat_screen.query_one(Completion).display
+        finally:
+            held.discard("names")
+            there.set()
+        await until(pilot, lambda: app.chat_screen.query_one(Completion).names == ["../late.txt"])
+
+
 async def test_a_missing_file_sends_nothing_and_the_draft_stays(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
@@ -202,6 +244,10 @@ def test_what_is_being_typed() -> None:
 
 def test_names_and_their_spelling(folder: Path) -> None:
     assert names_below(Path()) == ["docs/", "notes.txt", "docs/my notes.md", "docs/other.md"]
-    assert offers(".", []) == [".hidden"]
-    assert offers("../here/no", []) == ["../here/notes.txt"]
+    assert folder_of("no") is None
+    assert folder_of(".") == ""
+    assert offers(".", names_in("")) == [".hidden"]
+    assert folder_of("../here/no") == "../here/"
+    assert offers("../here/no", names_in("../here/")) == ["../here/notes.txt"]
+    assert names_in("no/such/") == []
     assert [spelled(name) for name in ("a.md", "a b.md", "docs/", 'a "b')] == ["@a.md ", '@"a b.md" ', "@docs/", "@'a \"b' "]
