@@ -197,7 +197,7 @@ class Session:
     def _within(self, seconds: float, ask: Callable[[Any], Any]) -> Any:
         """What `ask` returns, waited for in this thread: looking up a name or a header that drips knows no limit of its own."""
         self.stop()
-        if _offline():
+        if constants().HF_HUB_OFFLINE:
             raise Broken("HF_HUB_OFFLINE is set")
         future: Future[Any] = Future()
         client, left = self._client, threading.Event()
@@ -230,11 +230,13 @@ class Session:
             return future.result()
         except self._http.TimeoutException:
             raise Broken(f"no answer within {seconds:g} s") from None
+        except (self._http.InvalidURL, self._http.UnsupportedProtocol, ValueError) as error:
+            raise UserError(
+                f"{one_line(endpoint())} cannot be asked ({one_line(error)}): check HF_ENDPOINT, the proxies and HF_TOKEN."
+            ) from None
         except (self._http.HTTPError, OSError) as error:
             self.stop()
             raise Broken(one_line(error)) from None
-        except (self._http.InvalidURL, ValueError) as error:
-            raise UserError(f"{one_line(endpoint())} cannot be asked ({one_line(error)}): check HF_ENDPOINT.") from None
 
     def _shut(self) -> None:
         """End what waits for the other side."""
@@ -252,11 +254,19 @@ def http_library() -> Any:
         return import_module("httpx")
 
 
+def constants() -> Any:
+    """huggingface_hub's settings. It reads the environment as it is imported, and fails at a variable that it cannot read."""
+    try:
+        return import_module("huggingface_hub.constants")
+    except ValueError as error:
+        raise UserError(
+            f"A variable of huggingface_hub in this shell cannot be read ({one_line(error)}): check those that begin with HF_."
+        ) from None
+
+
 def endpoint() -> str:
     """Where the Hub is: HF_ENDPOINT, or huggingface.co."""
-    from huggingface_hub import constants
-
-    return str(constants.ENDPOINT).rstrip("/")
+    return str(constants().ENDPOINT).rstrip("/")
 
 
 def keeps_secrets(url: str) -> bool:
@@ -353,9 +363,3 @@ def one_line(said: object) -> str:
     if isinstance(said, BaseException):
         text = text or type(said).__name__
     return "".join(each if each.isprintable() else "?" for each in text)[:300]
-
-
-def _offline() -> bool:
-    from huggingface_hub import constants
-
-    return bool(constants.HF_HUB_OFFLINE)

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from .base import UserError
-from .hub_client import Broken, Session, endpoint, fault, refusal, unreachable
+from .hub_client import Broken, Session, constants, endpoint, fault, refusal, unreachable
 
 MOST_SIZE = 10**15
 """Bytes of a file that can be meant."""
@@ -75,7 +75,6 @@ def contents(session: Session, spec: str, revision: str | None = None) -> Conten
         UserError: there is no such repository or revision, it may not be read, the Hub cannot be reached or answers nonsense.
         Cancelled
     """
-    from huggingface_hub import constants
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
@@ -87,7 +86,7 @@ def contents(session: Session, spec: str, revision: str | None = None) -> Conten
         raise UserError(f"{revision!r} is no revision: name a branch, a tag or a commit.")
     at = "" if revision is None else f"/revision/{quote(revision, safe='')}"
     try:
-        response, told = session.table(f"{endpoint()}/api/models/{spec}{at}?blobs=true", constants.HF_HUB_ETAG_TIMEOUT)
+        response, told = session.table(f"{endpoint()}/api/models/{spec}{at}?blobs=true", constants().HF_HUB_ETAG_TIMEOUT)
     except Broken as broken:
         raise unreachable(spec, broken) from None
     if response.status_code != 200:
@@ -118,13 +117,11 @@ def complete(session: Session, there: Contents, name: str) -> File:
         UserError: the Hub refuses it, or does not tell.
         Cancelled
     """
-    from huggingface_hub import constants
-
     file = there.files[name]
     if file.size is not None and file.etag:
         return file
     try:
-        with session.asked(there.url(name), constants.HF_HUB_ETAG_TIMEOUT, method="HEAD") as response:
+        with session.asked(there.url(name), constants().HF_HUB_ETAG_TIMEOUT, method="HEAD") as response:
             if response.status_code != 200:
                 raise refusal(there.name, there.commit, response, name)
     except Broken as broken:

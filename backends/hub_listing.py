@@ -11,7 +11,7 @@ from typing import Any, Literal
 from .base import UserError
 from .gguf_hub import IGNORED, PART, files_of
 from .hub import UNWANTED, WANTED
-from .hub_client import Broken, Session, Stopped, one_line
+from .hub_client import Broken, Session, Stopped, constants, one_line
 from .hub_contents import MOST_SIZE, Contents, contents, matches
 from .hub_transfer import PART as INCOMPLETE
 from .hub_transfer import repository_folder
@@ -115,9 +115,7 @@ def _nothing(files: Mapping[str, Any]) -> str:
 
 def _config(session: Session, there: Contents) -> dict[str, Any]:
     """The repository's config.json; empty where it cannot be had, as in a gated one."""
-    from huggingface_hub import constants
-
-    seconds = constants.HF_HUB_ETAG_TIMEOUT
+    seconds = constants().HF_HUB_ETAG_TIMEOUT
     try:
         with session.asked(there.url("config.json"), seconds) as answer:
             return parse_config(session.body(answer, seconds, MOST_CONFIG)) if answer.status_code == 200 else {}

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from .base import UserError
-from .hub_client import LEAST, POLL_SECONDS, Broken, Session, refusal
+from .hub_client import LEAST, POLL_SECONDS, Broken, Session, constants, refusal
 from .hub_contents import Contents, File
 from .loading import StageProgress
 
@@ -75,9 +75,7 @@ class Missing:
 
 def repository_folder(spec: str) -> Path:
     """A repository's folder in the cache."""
-    from huggingface_hub import constants
-
-    return Path(constants.HF_HUB_CACHE).expanduser().resolve() / f"models--{spec.replace('/', '--')}"
+    return Path(constants().HF_HUB_CACHE).expanduser().resolve() / f"models--{spec.replace('/', '--')}"
 
 
 def missing(there: Contents, files: Mapping[str, File]) -> list[Missing]:
@@ -255,9 +253,7 @@ def _receive(session: Session, spec: str, arriving: _Arriving, tell: Callable[[]
         Broken: it ended before the file did, or brought something else.
         UserError: the server refuses the file.
     """
-    from huggingface_hub import constants
-
-    file, seconds = arriving.file, constants.HF_HUB_DOWNLOAD_TIMEOUT
+    file, seconds = arriving.file, constants().HF_HUB_DOWNLOAD_TIMEOUT
     end = min(file.size, arriving.have + MOST_AT_ONCE)
     span = f"bytes={arriving.have}-{end - 1}" if arriving.have or end < file.size else ""
     with session.asked(file.url, seconds, span=span) as response:

@@ -406,6 +406,26 @@ def test_the_program_says_it(hub: Hub, tmp_path: Path, command: list[str], fault
 
 
 @pytest.mark.parametrize(
+    ("variable", "value", "sentence"),
+    [
+        ("HF_ENDPOINT", "hub.example", "hub.example cannot be asked"),
+        ("HF_ENDPOINT", "http://[::", "A variable of huggingface_hub in this shell cannot be read"),
+        ("HF_HUB_ETAG_TIMEOUT", "soon", "A variable of huggingface_hub in this shell cannot be read"),
+        ("ALL_PROXY", "nonsense://x", "connection settings of this shell cannot be used"),
+        ("SSL_CERT_FILE", "/no/such/file", "connection settings of this shell cannot be used"),
+    ],
+)
+def test_variables_that_cannot_be_used(tmp_path: Path, variable: str, value: str, sentence: str) -> None:
+    code = "from specchat.backends.hub_listing import look_up\ntry: look_up('me/tiny')\nexcept Exception as e: print(repr(e))"
+    environment = {**os.environ, "HF_ENDPOINT": "https://127.0.0.1:9", "HF_HUB_CACHE": str(tmp_path), variable: value}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=SECONDS, check=True
+    )
+    assert done.stdout.startswith("UserError")
+    assert sentence in done.stdout
+
+
+@pytest.mark.parametrize(
     ("name", "may"), [("a.json", True), ("a/b c.gguf", True), ("ü.json", True), ("..", False), ("a/..", False), ("", False)]
 )
 def test_names_that_fit(name: str, may: bool) -> None:
