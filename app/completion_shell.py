@@ -1,7 +1,7 @@
 """What the shell offers at tab: models, methods, themes, presets, chats, settings. Typer asks; nothing heavy is imported.
 
-Shells evaluate what they are given (zsh: `eval`), and titles and file names may say anything: only names without signs that a
-shell reads are offered, and texts beside them lose such signs.
+Shells evaluate what they are given (zsh by `eval`; bash at enter, as its menu completion puts a value in whole), and titles and
+file names may say anything: only names without signs that a shell reads are offered, and texts beside them lose such signs.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ MOST = 200
 ABOUT_CELLS = 60
 """Of the words beside a value: Typer breaks what is wider than a line of 80."""
 
-_SAFE = re.compile(r"[\w.,:/+@=~#%^-]+")
-_SIGNS = re.compile(r"[^\w\s.,;/+@=~#%^?!&*·…–—-]|[\\\x00-\x1f]")
+# None of these means anything to a shell where it stands: ~ and = would at the beginning, # and ^ do in some shells anywhere.
+_SAFE = re.compile(r"[\w./][\w.,:/+@=-]*")
+_SIGNS = re.compile(r"[^\w .,/+·…–—-]")
+_BUT_WORDS = re.compile(r"[^\w]+")
 
 
 def _completing(offered: Callable[[str], Offered]) -> Callable[..., list[tuple[str, str]]]:
@@ -53,10 +55,10 @@ def _shell() -> str:
 
 
 def _beside(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """For bash, which shows values alone: numbers say nothing without their titles. A single one stays what it is."""
+    """For bash, which shows values alone: numbers say nothing without their titles' words. A single one stays as it is."""
     if len(found) < 2 or not all(value.isdigit() for value, _ in found):
         return found
-    return [(f"{value}  {about}", "") for value, about in found]
+    return [(f"{value}  {_BUT_WORDS.sub(' ', about).strip()}", "") for value, about in found]
 
 
 @_completing

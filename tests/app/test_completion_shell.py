@@ -138,7 +138,48 @@ def test_names_that_a_shell_would_run_are_not_offered(home: Path) -> None:
     code = f'_arguments() {{ eval "list=( ${{2#*((}}"; }}\neval {out!r}\n'
     subprocess.run(["bash", "-c", code], check=False, capture_output=True)
     assert not (home / "here" / "ran").exists()
-    assert not re.search(r"[`$\\]", out)
+    assert not re.search(r"[`$\\;&|<>#!~?]", out)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["~root", "=ls", "-rf", "#x", "a#b", "a^b", "a;b", "a&b", "a b", "a!b", "a|b", "a>b", "a*", "a?", "{a,b}", "a\nb", "%1"],
+)
+def test_values_are_words_that_mean_nothing_to_a_shell(name: str) -> None:
+    complete = completion_shell._completing(lambda typed: iter([("plain-1.0", ""), (name, "")]))
+    assert complete(None, [], "") == [("plain-1.0", "")]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_what_bash_puts_in_whole_runs_nothing(home: Path) -> None:
+    keep("; touch ran #", "> ran")
+    script = subprocess.run(
+        [SPECCHAT], env={**os.environ, "_SPECCHAT_COMPLETE": "source_bash"}, capture_output=True, text=True, check=True
+    ).stdout
+    (home / "script").write_text(script + "\nbind 'TAB:menu-complete'\n")
+    keys, terminal = os.openpty()
+    bash = subprocess.Popen(
+        ["bash", "--noprofile", "--rcfile", str(home / "script"), "-i"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+        env={**os.environ, "TERM": "dumb"},
+    )
+    os.close(terminal)
+    shown = b""
+    # All of it at once, as if typed ahead: bash takes a key when it has done with the one before.
+    os.write(keys, b"".join(b"specchat history show " + b"\t" * n + b"\n" for n in (1, 2)) + b"exit\n")
+    try:
+        while block := os.read(keys, 4096):
+            shown += block
+    except OSError:  # bash has gone
+        pass
+    finally:
+        os.close(keys)
+    assert bash.wait(60) == 2  # as the last command
+    assert b"touch ran" in shown  # that is: it was put in, as words
+    assert not (home / "here" / "ran").exists()
 
 
 def test_paths_are_left_to_the_shell(home: Path) -> None:
