@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from ..backends import plain_file
 from ..backends.base import UserError
 from ..decoders.latency import LatencyCurve, curve_of
 from ..engine.catalog import get, parse_params
@@ -160,7 +161,7 @@ class Lab:
         path = curve_file(info)
         if not again:
             try:
-                return curve_of(json.loads(path.read_text(encoding="utf-8")))
+                return curve_of(plain_file.read_json(path))
             except (OSError, ValueError, UserError):
                 pass
 

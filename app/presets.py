@@ -14,7 +14,7 @@ from . import locations
 from .cells import fit, one_line
 from .dotted import join, split
 from .settings import chat_keys, checked, is_chat_key, mend, nearest
-from .toml_file import leaves, line_numbers, line_of, parse, put, read_text, short, write
+from .toml_file import MOST_WRONG, leaves, line_numbers, line_of, parse, put, read_text, short, write
 
 ABOUT = "about"
 """A line on what a preset is for; the only key that no setting has."""
@@ -148,6 +148,9 @@ def preset_of(name: str, text: str, place: str) -> Preset:
     problems = []
     numbers = line_numbers(text)
     for parts, value in leaves(parse(text, place), _TABLES):
+        if len(problems) == MOST_WRONG:
+            problems.append(f"{place} has more than {MOST_WRONG} lines that no preset has: the rest of it is not read.")
+            break
         key = join(parts)
         try:
             if parts == (ABOUT,):

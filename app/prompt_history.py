@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..backends import plain_file
 from .cells import enterable
 from .locations import data_folder, ensure
 
@@ -53,14 +54,18 @@ class PromptHistory:
         self._seen: tuple[int, int] | None = None  # time of change and size, when last read
 
     def read(self) -> list[Typed]:
-        """The messages, oldest first, none twice in a row; empty where there is no file or it cannot be read."""
+        """The messages, oldest first, none twice in a row; none where there is no file.
+
+        Raises:
+            OSError: it cannot be read, or is a pipe, a device or a folder.
+        """
         try:
-            with self.path.open("rb") as file:
+            with plain_file.opened(self.path) as file:
                 status = os.fstat(file.fileno())
                 self._seen = (status.st_mtime_ns, status.st_size)
                 file.seek(max(0, status.st_size - 4 * MOST_BYTES))  # never more, whatever lies there
                 lines = file.read(4 * MOST_BYTES).splitlines()
-        except OSError:
+        except FileNotFoundError:
             return []
         found: list[Typed] = []
         for line in lines:
@@ -102,8 +107,9 @@ class PromptHistory:
         """The file, open for adding, with nobody else writing."""
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
-            file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
             try:
+                plain_file.require_ordinary(os.fstat(file))
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
@@ -167,8 +173,8 @@ def _parsed(line: bytes) -> Typed | None:
         text, pastes = table["text"], table.get("pastes", {})
         if not isinstance(text, str) or not text.strip() or not isinstance(pastes, dict):
             return None
-        clean = {enterable(str(chip)): _clean(str(pasted)) for chip, pasted in pastes.items()}
-        return Typed(enterable(text), clean, table.get("draft") is True)
+        clean = {_clean(enterable(str(chip))): _clean(str(pasted)) for chip, pasted in pastes.items()}
+        return Typed(_clean(enterable(text)), clean, table.get("draft") is True)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 

@@ -25,7 +25,7 @@ from .setting_checks import (
     check_value,
 )
 from .setting_fields import FIELDS, PLAIN, TABLES, Settings
-from .toml_file import leaves, line_numbers, line_of, parse, put, read_text, short, write
+from .toml_file import MOST_WRONG, leaves, line_numbers, line_of, parse, put, read_text, short, write
 
 __all__ = ["Read", "Settings", "changed", "load_settings", "read_settings", "save"]
 
@@ -41,6 +41,9 @@ class Read:
     problems: tuple[str, ...] = ()
     """A sentence for each thing that is wrong; all else counts."""
 
+
+MOST_SENTENCE = 1200
+"""Characters of a sentence about a line of a file; the longest that names all settings there are has 500."""
 
 CHAT_KEYS = ("method", "accept", "max_tokens", "stop", "system")
 """Besides `[sampling]` and `[methods.NAME]` what a chat, a preset or a model's defaults may hold."""
@@ -222,6 +225,8 @@ def flat(settings: Settings) -> dict[str, Any]:
 
 def mend(sentence: str) -> str:
     """A sentence about a line of a file, with what to do about it."""
+    if len(sentence) > MOST_SENTENCE:  # a key or a value without end
+        sentence = f"{sentence[: MOST_SENTENCE // 2]} … {sentence[-MOST_SENTENCE // 2 :]}"
     if sentence.endswith("?"):
         return f"{sentence} Correct it there or delete the line."
     return f"{sentence.rstrip('.')}; correct it there or delete the line."
@@ -251,6 +256,9 @@ def read(path: Path | None = None) -> Read:
     lines: dict[str, int] = {}
     wrong: list[str] = []
     for parts, value in found:
+        if len(wrong) == MOST_WRONG:
+            wrong.append(f"{short(path)} has more than {MOST_WRONG} lines that are no settings: the rest of it is not read.")
+            break
         key, line = join(parts), line_of(numbers, parts)
         try:
             values[key] = checked(key, value, key)

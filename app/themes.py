@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends.base import UserError
-from .cells import one_line
+from .cells import fit, one_line
 from .colours import blend, contrast, distance, with_contrast
+from .toml_file import parse, read_text
 from .transcript import SHADES
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ COLOURS = (
 
 KEYS = ("summary", "inherits", "dark", *COLOURS, "runs", "tint", "heat", "glow")
 """Everything that a theme may give."""
+
+MOST_PARENTS = 20
+"""Themes that one inherits from, each by way of the one before."""
 
 READABLE = 4.5
 """Least contrast of text: WCAG 2, level AA."""
@@ -251,7 +254,7 @@ def read_theme(path: Path) -> Palette:
 
 
 def _refuser(path: Path) -> Any:
-    return lambda what: UserError(f"The theme {path} {what}.")
+    return lambda what: UserError(f"The theme {path} {fit(what, 300)}.")
 
 
 def _merged(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
@@ -260,7 +263,7 @@ def _merged(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
     if "inherits" not in data:
         return data
     parent = _find(path, data.pop("inherits"))
-    if parent in (path, *below):
+    if parent in (path, *below) or len(below) > MOST_PARENTS:
         raise _refuser(path)("inherits from itself: name another theme")
     inherited = _merged(parent, (path, *below))
     data.setdefault("summary", f"{parent.stem}, with colours of its own")
@@ -279,18 +282,16 @@ def _find(path: Path, name: str) -> Path:
     names = sorted({file.stem for folder in (SHIPPED, path.parent) for file in folder.glob("*.toml")} - {path.stem})
     close = get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}."
-    raise UserError(f"The theme {path} inherits from {name!r}, which is no theme: {hint}")
+    raise UserError(f"The theme {path} inherits from {fit(name, 80)!r}, which is no theme: {hint}")
 
 
 def _parsed(path: Path) -> dict[str, Any]:
     """What a file itself says, each value of its type."""
     refuse = _refuser(path)
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"The theme {path} cannot be read ({error.strerror}): make it a readable file.") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UserError(f"The theme {path} is not TOML ({error}): mend it or delete it.") from None
+    text = read_text(path)
+    if text is None:
+        raise UserError(f"The theme {path} cannot be read (there is no such file): name one that there is.")
+    data = parse(text, str(path))
     for key, value in data.items():
         match key:
             case "summary" | "inherits":
@@ -315,7 +316,7 @@ def _parsed(path: Path) -> dict[str, Any]:
             case _:
                 close = get_close_matches(key, KEYS, n=1)
                 hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(KEYS)}."
-                raise UserError(f"The theme {path} has {key!r}, which no theme has: {hint}")
+                raise UserError(f"The theme {path} has {fit(key, 80)!r}, which no theme has: {hint}")
     return data
 
 

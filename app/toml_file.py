@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,16 @@ from ..backends.base import UserError
 from ..backends.plain_file import read_bytes
 from . import locations
 from .dotted import split
+
+MOST_DEPTH = 40
+"""Tables and lists inside one another; settings have four."""
+
+MOST_WRONG = 50
+"""Keys of a file that are no settings and are looked at; each is compared with all that there are."""
+
+_KEY = r'(?:[\w-]+|"[^"\n]*"|\'[^\'\n]*\')'
+_DOTTED = re.compile(rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*+[ \t]*([=\]])?")
+"""Parts with dots between them, all of them at once; a key if a sign follows."""
 
 _HEADER = re.compile(r"\s*\[\[?(.*?)\]\]?\s*(#.*)?")
 _OPENING = re.compile(r'"""|\'\'\'|"|\'|#|[\[{]|[\]}]')
@@ -41,12 +51,28 @@ def parse(text: str, name: str) -> dict[str, Any]:
     Raises:
         UserError: it is not TOML; names the file and the line.
     """
+    too_deep = UserError(f"{name} is not TOML that can be read: its lists or tables are nested too deep.")
+    # Of a key with thousands of parts tomllib would make something in minutes.
+    if any(key[1] and key[0].count(".") > MOST_DEPTH for key in _DOTTED.finditer(text)):
+        raise too_deep
     try:
-        return tomllib.loads(text)
+        found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{name}{_where(str(error), text)}; mend that line or delete the file.") from None
+    except ValueError:  # what Python makes no number of
+        raise UserError(f"{name} is not TOML that can be read: a number in it is too long.") from None
     except RecursionError:
-        raise UserError(f"{name} is not TOML that can be read: its lists or tables are nested too deep.") from None
+        raise too_deep from None
+    level: list[Any] = [found]
+    for _ in range(MOST_DEPTH):
+        level = [inner for each in level if isinstance(each, dict | list) for inner in _values(each)]
+    if level:
+        raise too_deep
+    return found
+
+
+def _values(of: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return of.values() if isinstance(of, dict) else of
 
 
 def leaves(

@@ -30,13 +30,13 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     """
     try:
         # Looked at first: opening some devices does something, and opening a pipe lets its writer go on.
-        _refuse(os.stat(path))
+        _check(os.stat(path))
         # It may be another file by now, so the opened one is looked at too; without O_NONBLOCK a pipe waits for its writer.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except ValueError:  # a nul in the name
         raise OSError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
     with os.fdopen(file, "rb") as out:
-        _refuse(os.fstat(file))
+        _check(os.fstat(file))
         yield out
 
 
@@ -84,10 +84,19 @@ def is_database(status: os.stat_result) -> bool:
     return False
 
 
-def _refuse(status: os.stat_result) -> None:
+def require_ordinary(status: os.stat_result) -> None:
+    """Refuse pipes, devices and folders.
+
+    Raises:
+        OSError: it is one of them.
+    """
     if stat.S_ISDIR(status.st_mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is no ordinary file")
+
+
+def _check(status: os.stat_result) -> None:
+    require_ordinary(status)
     if is_database(status):
         raise OSError(errno.EBUSY, "specchat keeps its chats in it")

@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import sqlite3
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -150,8 +149,7 @@ class Store:
         plain_file.databases.update(Path(f"{real}{suffix}") for suffix in ("", "-wal", "-shm"))
         with suppress(FileExistsError):
             _create(real)
-        if not stat.S_ISREG(self.path.stat().st_mode):
-            raise OSError(errno.EINVAL, "it is no ordinary file")
+        plain_file.require_ordinary(self.path.stat())
         if not os.access(self.path, os.R_OK | os.W_OK):  # SQLite would open it for reading only
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         self.identity = self._on_disk()

@@ -14,6 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Literal
 
+from ...backends import plain_file
 from ...backends.base import Cancelled, UserError
 from ...backends.hub_listing import Offer
 from ...backends.hub_transfer import PART, Missing, forget
@@ -181,7 +182,7 @@ class Downloads:
 
     def _read(self) -> list[Any]:
         try:
-            found = json.loads(self._record.read_bytes())
+            found = plain_file.read_json(self._record)
         except (OSError, ValueError):
             return []
         return found if isinstance(found, list) else []

@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 
+from ...backends import plain_file
 from ..locations import data_folder
 
 MOST = 20
@@ -19,8 +20,8 @@ def _file() -> Path:
 def recent() -> list[str]:
     """Their names, the latest first."""
     try:
-        found = json.loads(_file().read_bytes())
-    except (OSError, ValueError, RecursionError):
+        found = plain_file.read_json(_file())
+    except (OSError, ValueError):
         return []
     return [spec for spec in found if isinstance(spec, str)][:MOST] if isinstance(found, list) else []
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...backends.base import UserError
 from ..cells import sanitise
 from ..prompt_history import PromptHistory, Typed
+from ..saving import shown
 from .prompt_input import PromptInput
 
 if TYPE_CHECKING:
@@ -40,8 +41,12 @@ class Recalling:
 
         async def read() -> None:
             async with self._turn:
-                if await asyncio.to_thread(history.stale):
-                    found = await asyncio.to_thread(history.read)
+                try:
+                    found = await asyncio.to_thread(history.read) if await asyncio.to_thread(history.stale) else None
+                except OSError as error:
+                    self._warn("What you sent in earlier chats cannot be read", error)
+                    return
+                if found is not None:
                     self._screen.input.recall(found)
                     if first and found and found[-1].draft:
                         self._take_up(found[-1])
@@ -79,16 +84,18 @@ class Recalling:
                 try:
                     await asyncio.to_thread(history.add, typed)
                 except (OSError, UserError) as error:
-                    self._warn(error)
+                    self._warn("What you send is not kept for the up key in later chats", error)
 
         self._screen.run_worker(add(), group="prompts")
 
-    def _warn(self, error: OSError | UserError) -> None:
-        """Say once that nothing is kept."""
-        if not self._warned:
+    def _warn(self, what: str, error: OSError | UserError) -> None:
+        """Say once what is wrong with the file."""
+        if not self._warned and self._history is not None:
             self._warned = True
-            why = (error.strerror or type(error).__name__) if isinstance(error, OSError) else str(error)
-            self._screen.chat.tell(f"What you send is not kept for the up key in later chats: {why}", "warning")
+            why = str(error)
+            if isinstance(error, OSError):
+                why = f"{error.strerror or type(error).__name__}; move {shown(self._history.path)} out of the way."
+            self._screen.chat.tell(f"{what}: {why}", "warning")
 
     def search(self) -> None:
         """Choose among all that was sent."""

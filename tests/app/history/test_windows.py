@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +21,9 @@ from specchat.backends import plain_file
 from specchat.backends.base import UserError
 from specchat.tests.app.history.windows import run  # by a name that the other processes can import too
 
-ROUNDS = 300 if os.environ.get("SPECCHAT_FULL") else 8
+from ...cases import FULL
+
+ROUNDS = 300 if FULL else 8
 STEPS = 12
 """Things that happen in a round."""
 

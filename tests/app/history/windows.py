@@ -78,15 +78,15 @@ class Window:
 
     def everything(self) -> dict[int, tuple[str, bool, list[str], list[str]]]:
         """All chats by number: title, whether it was deleted, prompts, answers."""
+        out = {}
+        listed = self.list()
         with Store(self.file, reading=True) as store:
             assert store.told == []
             assert store.db.execute("PRAGMA quick_check").fetchone() == ("ok",)
-        out = {}
-        for id, (title, deleted) in self.list().items():
-            with Store(self.file, reading=True) as store:
+            for id, (title, deleted) in listed.items():
                 transcript = Chats(store).open(id).transcript
-            prompts = [entry.text for entry in transcript.entries if isinstance(entry, Prompt)]
-            out[id] = (title, deleted, prompts, [answer.text for answer in transcript.answers()])
+                prompts = [entry.text for entry in transcript.entries if isinstance(entry, Prompt)]
+                out[id] = (title, deleted, prompts, [answer.text for answer in transcript.answers()])
         return out
 
     def quit(self) -> None:
