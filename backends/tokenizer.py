@@ -66,7 +66,7 @@ class TextCodec:
 
     def _open(self, text: str) -> list[int]:
         """Ids of a text as the tokenizer opens it, but not closed: a prompt goes on."""
-        ids = list(self._tokenizer.encode(text, split_special_tokens=True))
+        ids = self._tokenize(text, split_special_tokens=True)
         if ids and ids[-1] == self._tokenizer.eos_token_id and ids[-1] != self._tokenizer.bos_token_id:
             ids.pop()
         return ids
@@ -104,7 +104,7 @@ class TextCodec:
             [{name: self._mark(value) for name, value in message.items()} for message in messages], cancelled
         )
         if MARK not in text:
-            return list(self._tokenizer.encode(text, add_special_tokens=False))
+            return self._tokenize(text, add_special_tokens=False)
         return self._encode_marked(text)
 
     def _encode_marked(self, text: str) -> list[int]:
@@ -125,11 +125,15 @@ class TextCodec:
     def _encode_part(self, part: str, *, as_text: bool, first: bool) -> list[int]:
         """Ids of a part of a text. SentencePiece puts a space before what starts a string; behind a newline it does not."""
         if not first:
-            newline = self._tokenizer.encode("\n", add_special_tokens=False)
-            ids = list(self._tokenizer.encode("\n" + part, add_special_tokens=False, split_special_tokens=as_text))
+            newline = self._tokenize("\n", add_special_tokens=False)
+            ids = self._tokenize("\n" + part, add_special_tokens=False, split_special_tokens=as_text)
             if ids[: len(newline)] == newline:
                 return ids[len(newline) :]
-        return list(self._tokenizer.encode(part, add_special_tokens=False, split_special_tokens=as_text))
+        return self._tokenize(part, add_special_tokens=False, split_special_tokens=as_text)
+
+    def _tokenize(self, text: str, **options: bool) -> list[int]:
+        # Lone surrogates have no UTF-8, and tokenizers takes no text that has some.
+        return list(self._tokenizer.encode(text.encode("utf-8", "replace").decode(), **options))
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of token ids, without special tokens, spaces as they are."""

@@ -221,7 +221,8 @@ class FileTokenizer:
 
     def encode(self, text: str, start: bool = True, special: bool = False) -> list[int]:
         self._tokenizer.encode_special_tokens = not special
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=start).ids
+        whole = text.encode("utf-8", "replace").decode()  # it takes no lone surrogates
+        ids: list[int] = self._tokenizer.encode(whole, add_special_tokens=start).ids
         return ids
 
     def decode(self, tokens: Sequence[int]) -> str:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from specchat.backends import UserError
 from specchat.backends.tokenizer import MARK, TextCodec
+from specchat.backends.transcripts import FileTokenizer
 
 from .tiny import SPECIAL, VOCAB, tiny_folder, tiny_model, write_tokenizer
 
@@ -68,6 +69,13 @@ def test_chat_is_what_transformers_makes_of_it() -> None:
     ]
     wanted = raw(tiny_folder("llama")).apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
     assert tiny_model("llama").encode_chat(messages) == wanted
+
+
+def test_lone_surrogates_are_question_marks() -> None:
+    """Kept and imported chats may have some; no tokenizer takes them."""
+    model, file = tiny_model("llama"), FileTokenizer(tiny_folder("llama") / "tokenizer.json")
+    for encode in (model.encode, file.encode, lambda text: model.encode_chat([{"role": "user", "content": text}])):
+        assert encode("a \ud800b\udfff") == encode("a ?b?")
 
 
 printable = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=12)
