@@ -39,6 +39,7 @@ class Answer:
     def as_dict(self) -> dict[str, Any]:
         """The object of `--json`. `tokens` counts an EOS token that was produced; rates are 0 where nothing was measured."""
         token_ids = [token for step in self.steps for token in step.tokens]
+        passes = sum(step.nodes > 0 for step in self.steps)
         draft_tokens = sum(step.drafted for step in self.steps)
         accepted_tokens = sum(step.accepted for step in self.steps)
         decode_seconds = sum(step.draft_seconds + step.forward_seconds + step.other_seconds for step in self.steps) or 0.0
@@ -49,8 +50,8 @@ class Answer:
             "method": self.method,
             "prompt_tokens": self.prompt_tokens,
             "tokens": len(token_ids),
-            "steps": len(self.steps),
-            "tokens_per_step": _ratio(len(token_ids), len(self.steps)),
+            "steps": passes,
+            "tokens_per_step": _ratio(len(token_ids), passes),
             "draft_tokens": draft_tokens,
             "accepted_tokens": accepted_tokens,
             "acceptance_rate": _ratio(accepted_tokens, draft_tokens),

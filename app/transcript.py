@@ -93,10 +93,10 @@ class Figures:
     """(tokens, seconds) of the last steps."""
     recent_seconds: float = 0.0
 
-    def add(self, tokens: int, drafted: int, accepted: int, seconds: float) -> None:
+    def add(self, tokens: int, drafted: int, accepted: int, seconds: float, passes: int = 1) -> None:
         """Count one step."""
         self.tokens += tokens
-        self.steps += 1
+        self.steps += passes
         self.drafted += drafted
         self.accepted += accepted
         self.decode_seconds += seconds
@@ -225,7 +225,7 @@ class Answer:
         )
         self.runs.append(run)
         self.held = step.held
-        self.figures.add(count, step.drafted, step.accepted, seconds)
+        self.figures.add(count, step.drafted, step.accepted, seconds, int(step.nodes > 0))
         if step.method not in self.methods:
             self.methods.append(step.method)
         self.log.append(step)

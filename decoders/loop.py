@@ -273,7 +273,7 @@ class Generation(Iterator[Step]):
         self.prefill_seconds += prefill_seconds
         apart = prefill_seconds + self.watch_seconds - watching
         step = Step(
-            index=self.totals.steps,
+            index=len(self.totals.runs),
             method=drafter.name,
             tokens=tuple(new),
             text=text,

@@ -72,7 +72,7 @@ class Totals:
 
     def add(self, step: StepLike) -> None:
         """Count one step."""
-        self.steps += 1
+        self.steps += step.nodes > 0  # what a search has yet to give when it is left takes no pass
         self.tokens += len(step.tokens)
         self.drafted += step.drafted
         self.accepted += step.accepted

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..cells import fit, one_line, width
 from ..charts import bar, columns, percent, portions, resampled
+from ..explanations import OTHER_NODES
 from ..tally import Tally
 from ..totals import Totals
 from ..transcript import Answer
@@ -54,7 +55,7 @@ def numbers_lines(answer: Answer | None, method: str, tallies: Tallies, cells: i
         # Where tokens come together that no pass gave together, their number says nothing of the passes.
         _trend(whole, cells) if not answer.totals.earlier else [],
         _bins(own, cells) if not part.earlier else [],
-        _speedups(own, cells),
+        _speedups(own, method, cells),
         _time(part, cells),
         _what_if(part, cells),
     ]
@@ -169,20 +170,20 @@ def _time(totals: Totals, cells: int) -> list[Line]:
     for (name, style), seconds in zip(SHARES, parts, strict=True):
         legend += [("■ ", style), (f"{name} ", "$quiet"), (f"{percent(seconds / sum(parts))}  ", "$foreground")]
     return [
-        heading("Where the time goes", f"{milliseconds(totals.seconds / totals.steps)} ms a step", cells),
+        heading("Where the time goes", f"{milliseconds(totals.seconds / max(1, totals.steps))} ms a step", cells),
         tuple(("█" * size, style) for (_, style), size in zip(SHARES, sizes, strict=True)),
         tuple(legend),
         line((f"{totals.nodes_per_token:.2f}", "bold $foreground"), (" nodes per token: what the speed costs", "$quiet")),
     ]
 
 
-def _speedups(tally: Tally, cells: int) -> list[Line]:
+def _speedups(tally: Tally, method: str, cells: int) -> list[Line]:
     """Measured against predicted."""
     totals = tally.totals
     if not totals.drafted:
         return [
             heading("Speedup over plain decoding", "", cells),
-            *paragraph(_undrafted(totals), cells, "$quiet"),
+            *paragraph(_undrafted(totals, method), cells, "$quiet"),
         ]
     rows = (
         ("measured", totals.measured_speedup, "$run-0"),
@@ -203,15 +204,16 @@ def _speedups(tally: Tally, cells: int) -> list[Line]:
     return out + [row for text in captions for row in paragraph(text, cells, "$quiet", indent="  ")]
 
 
-def _undrafted(totals: Totals) -> str:
+def _undrafted(totals: Totals, method: str) -> str:
     """What was done instead of drafting."""
     if totals.earlier:
-        each = totals.nodes / totals.steps
+        each = totals.nodes / max(1, totals.steps)
         return f"Nothing was drafted: each token took a pass over {each:.1f} nodes. Text came once all beams shared it."
     if totals.nodes == totals.tokens:
         return "Nothing was drafted: this is plain decoding."
     each, gave = totals.nodes / totals.steps, totals.tokens_per_step
-    return f"Nothing was drafted: a pass took {each:,.1f} nodes and gave {gave:.2f} tokens."
+    others = f" {OTHER_NODES[method]}" if method in OTHER_NODES else ""
+    return f"Nothing was drafted: a pass took {each:,.1f} nodes and gave {gave:.2f} tokens.{others}"
 
 
 def _what_if(totals: Totals, cells: int) -> list[Line]:

@@ -148,6 +148,7 @@ def test_a_beams_tokens_took_a_pass_each() -> None:
     assert sentence(made, 3) == f"These 2 tokens ended the best text when the search was left. {each}"
     assert [run.shade for run in made.runs] == [-1, -2, -1, -2]
     assert [run.together for run in made.runs] == [0, 0, 0, 0]
+    assert (made.figures.steps, made.totals.steps) == (3, 3), "the last one took no pass"
 
 
 HOSTILE = ["\x1b[2J", "\u202e", "[bold]x[/]", "\n\n", "😀" * 9, "\t", "x" * 300, "e\u0301", "\r"]

@@ -284,6 +284,7 @@ def test_a_cancelled_search_keeps_its_best_text() -> None:
         steps += [last] if last is not None else []
         assert generation.finish_reason == "cancelled"
         assert generation.conversation.session.nodes_evaluated == evaluated, "cancelling takes no pass"
+        assert generation.totals.steps == passes
         best = theirs(reference("llama"), prompt, settings_of(4, 1.0, "guess"), model.info.eos_ids, max_new_tokens=passes)
         assert generation.answer == best[0][0]
         assert "".join(step.text for step in steps) + generation.flush() == model.decode(generation.answer)
