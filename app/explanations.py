@@ -21,8 +21,8 @@ EXPLAIN: Mapping[str, str] = {
     ),
     "beam": (
         "Several beginnings of the answer are kept side by side and grow by a token in each pass; only the most probable ones "
-        "stay. Text appears once all of them share it, often many tokens at a time. The answer is the most probable whole "
-        "text that was found, which is often not what greedy or sampling would write."
+        "stay. Text appears once all of them share it: often many tokens at a time, though each took a pass. The answer is the "
+        "most probable whole text that was found, which is often not what greedy or sampling would write."
     ),
     "lookup": (
         "It takes the last few tokens, finds where they stood before in the prompt or the answer, and guesses that the text "

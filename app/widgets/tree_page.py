@@ -86,7 +86,8 @@ def tree_lines(
         out.append(())
     if record.earlier or not record.tokens:
         told = inspect(answer, step, pieces)
-        out += paragraph(gathered(told), cells, "$foreground") + paragraph(" ".join(told.tokens), cells, lit)
+        out += paragraph(gathered(told), cells, "$foreground")
+        out += [(), *paragraph(" ".join(told.tokens), cells, lit)] if told.tokens else []
         return out[:height]
     foot = _foot(tree, cells)
     room = height - len(out)
