@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from rich.console import RenderableType
 from textual import events, on
-from textual._compositor import CompositorUpdate, LayoutUpdate
+from textual._compositor import CompositorUpdate
 from textual.app import App, SystemCommand
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
@@ -46,7 +46,7 @@ from .settings import Settings
 from .sweeping import Sweeper
 from .terminal import Terminal
 from .themes import Palette, load_themes
-from .too_small import too_small
+from .too_small import LEAST, fits, laid_out, refusal
 from .transcript import Transcript
 from .variants_commands import Varying
 from .widgets.chat_screen import ChatScreen
@@ -137,6 +137,8 @@ class SpecchatApp(App[None]):
         for text in notices:
             self.dialogue.notice(text, "warning")
         self.set_keymap(dict(settings.keymap))
+        self.terminal_size = LEAST
+        """Of the terminal itself; `size` is what the screens are laid out for."""
         self.ended_by = 0
         """The signal that ends the chat."""
         self.last_words = ""
@@ -170,9 +172,14 @@ class SpecchatApp(App[None]):
         self.configuring.close()
 
     async def on_event(self, event: events.Event) -> None:
-        """Note each key press on its way."""
+        """Note each key press on its way. No screen is laid out for less than the least size."""
         if isinstance(event, events.Key):
             self.sweeper.key()
+        elif isinstance(event, events.Resize):
+            if not (fits(self.terminal_size) and fits(event.size)):
+                self.refresh(layout=True)
+            self.terminal_size, size = event.size, laid_out(event.size)
+            event = events.Resize(size, size, size, event.pixel_size)
         await super().on_event(event)
 
     def get_driver_class(self) -> type[Driver]:
@@ -256,8 +263,8 @@ class SpecchatApp(App[None]):
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         """Write what changed on the screen; a terminal that is too small for it says so instead, and the chat goes on."""
-        if isinstance(renderable, CompositorUpdate) and (rows := too_small(self.size)):
-            renderable = LayoutUpdate([[row] for row in rows], self.size.region)
+        if isinstance(renderable, CompositorUpdate) and not fits(self.terminal_size):
+            renderable = refusal(self.terminal_size)
         super()._display(screen, renderable)
 
     # What keys, commands and the palette share

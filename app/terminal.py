@@ -51,7 +51,8 @@ class Terminal(LinuxDriver):
     def start_application_mode(self) -> None:
         """Take the terminal over. From here on it must be given back, so the signals are heeded from here on."""
         for number in ENDING:
-            signal.signal(number, self._asked)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup asks
+                signal.signal(number, self._asked)
         super().start_application_mode()
 
     def _asked(self, number: int, frame: object) -> None:

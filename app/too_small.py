@@ -1,10 +1,11 @@
-"""What a terminal shows that is too small to draw the chat in."""
+"""A terminal too small to draw the chat in: the screens are laid out for the least size, and a sentence is shown instead."""
 
 from __future__ import annotations
 
 from textwrap import wrap
 
 from rich.segment import Segment
+from textual._compositor import LayoutUpdate
 from textual.geometry import Size
 from textual.strip import Strip
 
@@ -19,12 +20,20 @@ SENTENCES = (
 )
 
 
-def too_small(size: Size) -> list[Strip]:
-    """The rows of a screen that says so, with the longest sentence that fits; none where the size will do."""
-    width, height = size
-    if width >= LEAST.width and height >= LEAST.height:
-        return []
+def fits(terminal: Size) -> bool:
+    """Whether it is large enough."""
+    return terminal.width >= LEAST.width and terminal.height >= LEAST.height
+
+
+def laid_out(terminal: Size) -> Size:
+    """The size that the screens are laid out for."""
+    return Size(max(terminal.width, LEAST.width), max(terminal.height, LEAST.height))
+
+
+def refusal(terminal: Size) -> LayoutUpdate:
+    """A screen with the longest sentence that fits."""
+    width, height = terminal
     tried = (wrap(sentence, max(1, width), break_long_words=False) for sentence in SENTENCES)
     lines = next((lines for lines in tried if len(lines) <= height and max(map(len, lines)) <= width), [])
     lines += [""] * (height - len(lines))
-    return [Strip([Segment(line.ljust(width))]) for line in lines]
+    return LayoutUpdate([[Strip([Segment(line.ljust(width))])] for line in lines], terminal.region)

@@ -80,7 +80,7 @@ def lines(sentences: list[Sentence], cells: int, most: int) -> list[tuple[str, s
     """Sentences on at most so many lines of so many cells; what does not fit ends in an ellipsis."""
     out: list[tuple[str, str]] = []
     for text, style, limit in sentences:
-        pieces = wrap(text, max(1, cells), break_on_hyphens=False)
+        pieces = wrap(text, cells, break_on_hyphens=False)
         if len(pieces) > limit:
             pieces = [*pieces[: limit - 1], " ".join(pieces[limit - 1 :])]
         out += [(fit(piece, cells), style) for piece in pieces]

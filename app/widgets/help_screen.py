@@ -24,9 +24,6 @@ ABOUT = (
     "Every answer shows how it was decoded. Tokens that one forward pass of the model produced together share a colour: "
     "drafts that the model checked and accepted, and its own next token after them. Plain text came one token per pass."
 )
-LEAST = 12
-"""Cells that the right column of a table has at least; a narrower terminal cuts it."""
-
 LABELS = {
     "identical": "the plain method's own tokens, only sooner",
     "same distribution": "other tokens, equally probable",
@@ -128,7 +125,7 @@ def table(rows: Iterable[tuple[str, str]], cells: int) -> Content:
     column = 24 if cells >= 64 else 4
     lines: list[Content] = []
     for left, right in rows:
-        first, *rest = wrap(right, max(LEAST, cells - column)) or [""]
+        first, *rest = wrap(right, cells - column) or [""]
         beside = width(left) <= column - 2
         gap = " " * (column - width(left)) if beside else "\n" + " " * column
         parts = [(left, "bold $foreground"), (gap + first, "$quiet")]

@@ -31,9 +31,6 @@ UPDATE_SECONDS = 0.15
 """Between two updates while an answer streams: as fast as figures can be read."""
 
 
-LEAST = 12
-"""Cells that a page is laid out for at least; a narrower terminal cuts it."""
-
 SPACIOUS = 16
 """Rows from which on the page begins with a blank one."""
 
@@ -168,7 +165,7 @@ class SidePanel(Vertical):
         return self._view.container_size.height >= SPACIOUS
 
     def _size_now(self) -> tuple[int, int]:
-        return max(LEAST, self._view.cells), max(1, self._view.container_size.height - self._spacious)
+        return self._view.cells, self._view.container_size.height - self._spacious
 
     def _shown(self) -> Answer | None:
         """The answer that the pages are about: the inspected one, the one being written, or the last with a step."""

@@ -18,10 +18,10 @@ from .races import begin, finish, records, write
 FULL = bool(os.environ.get("SPECCHAT_FULL"))
 """SPECCHAT_FULL=1 opens every screen at every size of the grid, and goes through all sizes while it is open."""
 
-WIDTHS = (1, 2, 3, 5, 8, 12, 16, 20, 24, 30, 40, 60, 100, 250)
-HEIGHTS = (1, 2, 3, 4, 6, 8, 10, 16, 24, 60)
+WIDTHS = (1, 2, 12, 19, 20, 21, 24, 30, 40, 60, 100, 250)
+HEIGHTS = (1, 2, 5, 6, 7, 8, 10, 16, 24, 60)
 GRID = list(itertools.product(WIDTHS, HEIGHTS))
-SAMPLE = [(1, 1), (2, 2), (24, 10), (250, 1), (1, 60), (12, 6), (40, 3)]
+SAMPLE = [(1, 1), (20, 6), (24, 10), (250, 1), (1, 60), (20, 8), (40, 6)]
 
 SCREENS: dict[str, list[str]] = {
     "chat": [],
@@ -68,8 +68,9 @@ async def filled(pilot: Any, engine: Any) -> None:
 
 
 def check(app: Any) -> None:
-    """The screen is drawn, as large as the terminal is."""
+    """The screen is drawn, as large as the terminal or the least size is."""
     width, height = app.size
+    assert (width, height) == (max(app.terminal_size.width, 20), max(app.terminal_size.height, 6))
     rows: list[Strip] = app.screen._compositor.render_strips()
     assert [strip.cell_length for strip in rows] == [width] * height
 

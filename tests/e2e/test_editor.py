@@ -67,8 +67,7 @@ def test_the_answer_goes_on_while_the_editor_is_open_and_nothing_is_lost(
         terminal.send("keeper\r")
         terminal.wait("The lighthouse keeper", 30)
         terminal.send("my draft\x1be")
-        terminal.wait_raw(b"EDITOR OPEN")
-        terminal.wait_raw(b"my draft")
+        terminal.wait_raw(b"EDITOR OPEN\r\nmy draft")
         terminal.send("\x03\x1c")  # ctrl+c and ctrl+\ are the editor's; this one dies of neither, nor does the chat
         before, deadline = kept(tmp_path), time.monotonic() + 20
         mark = len(terminal.raw)
