@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import select
 import stat
@@ -57,26 +56,28 @@ def read(source: BinaryIO) -> tuple[str, str]:
     waiting.daemon = True
     waiting.start()
     try:
-        data = whole(source, MOST_BYTES + 1)
+        data = whole(source)
     finally:
         waiting.cancel()
-    if len(data) > MOST_BYTES:
-        raise UserError(f"What is piped in has more than the {size_of(MOST_BYTES)} that fit a message: pipe a part of it in.")
     text, notice = decoded(data, "What was piped in")
     return (text, notice) if text.strip() else ("", "")
 
 
-def whole(source: BinaryIO, most: float = math.inf) -> bytes:
-    """What comes until a pipe's end, at most `most` bytes. Ctrl+c ends it at any moment: one that came between the last look at
-    signals and a read that blocks would not, so none blocks."""
+def whole(source: BinaryIO) -> bytes:
+    """What comes until a pipe's end. Ctrl+c ends it at any moment: one that came between the last look at signals and a read
+    that blocks would not, so none blocks.
+
+    Raises:
+        UserError: it is too much, or has no end.
+    """
     data = bytearray()
-    while len(data) < most:
+    while len(data) <= MOST_BYTES:
         if select.select([source], [], [], POLL_SECONDS)[0]:
             more = os.read(source.fileno(), CHUNK_BYTES)
             if not more:
-                break
+                return bytes(data)
             data += more
-    return bytes(data if len(data) <= most else data[: int(most)])
+    raise UserError(f"What is piped in has more than the {size_of(MOST_BYTES)} that fit a message: pipe a part of it in.")
 
 
 def _waiting() -> None:

@@ -16,6 +16,9 @@ BUILTIN_FAMILIES = ("copy", "edit", "extract", "fact", "passage", "story")
 BUILTIN_EACH = 6
 """Prompts of each family unless told otherwise."""
 
+MOST_BYTES = 50_000_000
+"""Of a file of prompts: Spec-Bench has 0.5 MB."""
+
 SEED = "bench"
 
 NO_CATEGORY = "prompts"
@@ -79,7 +82,11 @@ def read_items(path: Path | None, limit: int | None, categories: Sequence[str] =
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:  # a pipe too: `specchat bench <(make-prompts)`
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise UserError(f"{path} has more than {MOST_BYTES / 1e6:g} MB: give fewer prompts.")
+        return data.decode().replace("\r\n", "\n")
     except FileNotFoundError:
         raise UserError(
             f"There is no file {path}: give prompts as JSONL or plain text, or nothing for the built-in set."

@@ -8,8 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ...backends import plain_file
 from ...backends.base import UserError
 from ..cells import fit, one_line
+
+MOST_BYTES = 200_000_000
+"""Of a saved chat or race: an answer of 100,000 tokens with all its trees has some 100 MB."""
 
 INT32 = 2**31 - 1
 """Largest number that the chat's arrays hold: token ids, counts."""
@@ -95,11 +99,11 @@ def read(path: Path, kind: str, version: int) -> Table:
     """
     name = one_line(path.name)
     try:
-        if not path.exists():
-            raise UserError(f"There is no file {one_line(str(path))}: check its name.")
-        if not path.is_file():
-            raise UserError(f"{one_line(str(path))} is not a file: name a .json file that /export wrote.")
-        data = json.loads(path.read_bytes())
+        data = json.loads(plain_file.read_bytes(path, MOST_BYTES))
+    except FileNotFoundError:
+        raise UserError(f"There is no file {one_line(str(path))}: check its name.") from None
+    except IsADirectoryError:
+        raise UserError(f"{one_line(str(path))} is a folder: name a .json file that /export wrote.") from None
     except OSError as error:
         raise UserError(f"{name} cannot be read: {one_line(error.strerror or str(error))}.") from None
     except (ValueError, RecursionError) as error:

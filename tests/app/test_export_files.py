@@ -13,6 +13,7 @@ import pytest
 
 from specchat.app.export import Look, SavedChat, export_chat, read_chat, target
 from specchat.app.export.files import write
+from specchat.app.export.race import read_race
 from specchat.app.themes import load_themes
 from specchat.app.transcript import Answer, Prompt, Transcript
 from specchat.backends.base import UserError
@@ -221,8 +222,21 @@ def test_files_of_other_kinds(content: bytes, words: str) -> None:
 def test_files_that_are_not_there() -> None:
     with pytest.raises(UserError, match="There is no file"):
         read_chat(Path("nothing.json"))
-    with pytest.raises(UserError, match="not a file"):
-        read_chat(Path("/dev/zero"))
+    with pytest.raises(UserError, match="is a folder"):
+        read_chat(Path())
+
+
+@pytest.mark.parametrize("read", [read_chat, read_race])
+def test_files_that_have_no_end_are_sentences(read: Callable[[Path], object]) -> None:
+    os.mkfifo("pipe.json")
+    Path("zeros.json").symlink_to("/dev/zero")
+    with Path("sparse.json").open("wb") as file:
+        file.truncate(10**11)
+    for name, words in (
+        ("pipe.json", "no ordinary file"), ("zeros.json", "no ordinary file"), ("sparse.json", "more than 200 MB")
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=rf"{name} cannot be read: .*{words}"):
+            read(Path(name))
 
 
 def test_names_in_a_file_are_made_harmless() -> None:

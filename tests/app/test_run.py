@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -214,6 +215,33 @@ def test_mistakes_are_one_sentence(call: Any, args: list[str], said: str) -> Non
     assert said in err
     assert err.startswith("specchat: ")
     assert err.count("\n") == 1
+
+
+@pytest.mark.skipif(shutil.which("yes") is None, reason="needs yes")
+@pytest.mark.parametrize("prompt", ["hello", "-"])
+def test_standard_input_without_an_end_is_a_sentence(model: str, prompt: str) -> None:
+    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless:
+        done = subprocess.run(
+            command(prompt, "--model", model), stdin=endless.stdout, capture_output=True, text=True, check=False, timeout=60
+        )
+        endless.kill()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "specchat: What is piped in has more than the 2.0 MB that fit a message: pipe a part of it in.\n"
+
+
+def test_recordings_without_an_end_are_sentences(call: Any, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(10**11)
+    for path, words in (
+        (tmp_path / "pipe", "no ordinary file"),
+        (Path("/dev/zero"), "no ordinary file"),
+        (tmp_path / "sparse", "more than 500 MB"),
+    ):
+        code, out, err = call("hello", "--model", f"recorded:{path}")
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert f"{path} cannot be read" in err
+        assert words in err
 
 
 def test_mistakes_that_the_engine_sees(call: Any, model: str) -> None:
