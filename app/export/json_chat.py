@@ -210,6 +210,7 @@ def _step(run: Table) -> StepRecord:
     carried = run.count("carried", 0)
     if carried > len(text):
         raise Wrong(f"{run.place}.carried is more than its text has")
+    counts: dict[str, Any] = {name: run.count(name, 0) for name in _COUNTS}
     return StepRecord(
         one_line(run.text("method")),
         tokens,
@@ -226,7 +227,7 @@ def _step(run: Table) -> StepRecord:
         carried=carried,
         probs=run.numbers("probs", []),
         note=one_line(run.text("note", "")),
-        **{name: run.count(name, 0) for name in _COUNTS},
+        **counts,
     )
 
 
