@@ -249,3 +249,13 @@ def test_names_in_a_file_are_made_harmless() -> None:
     assert all(
         text.isprintable() for text in (answer.method, answer.label, str(answer.reason), answer.runs[0].method, *answer.methods)
     )
+
+
+def test_a_search_and_its_last_character_come_back_as_they_were(here: Path) -> None:
+    answer = Answer("beam", "lossy")
+    answer.add(StepRecord("beam", [1, 2, 3], "ab", nodes=4, earlier=3, held="c"))
+    export_chat(SavedChat(Transcript([answer])), here / "chat.json", look())
+    (back,) = read_chat(here / "chat.json").transcript.answers()
+    assert (back.text, back.own_text(0)) == ("abc", "abc")
+    assert back.log.record(0).earlier == 3
+    assert (back.runs[0].together, back.runs[0].shade) == (0, -1)
