@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import logging
+import os
 import sys
 from collections import deque
 from dataclasses import asdict, dataclass
@@ -56,6 +57,8 @@ def library() -> Any:
             f"llama-cpp-python is installed but does not work ({_first_line(error)}): {pip_command()} --force-reinstall "
             "--no-cache-dir"
         ) from None
+    # Where gdb is installed, an abort would have it print a backtrace first, for 15 seconds.
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
     # The function object must live as long as the library.
     bindings.specchat_log = bindings.llama_log_callback(_log)
     bindings.llama_log_set(bindings.specchat_log, ctypes.c_void_p(0))
