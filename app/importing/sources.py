@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import select
 import sqlite3
+import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +26,12 @@ from .stream import Record, Source, records
 
 GIVE_UP = 1000
 """Records that are no chats, at a file's beginning, until it is taken for something else."""
+
+WAIT_SECONDS = 0.2
+"""Between looks whether the import was cancelled while nothing comes out of a pipe."""
+
+PIECE = 1 << 16
+"""Bytes read of a pipe at once, unless more or fewer are asked for."""
 
 SQLITE, ZIP = b"SQLite format 3\0", b"PK\x03\x04"
 
@@ -54,7 +65,7 @@ def read_chats(path: Path, batch: Batch, progress: Progress) -> Iterator[Found]:
             raise UserError(f"{one_line(str(path))} is a folder: name the files in it.")
         if plain_file.is_database(path.stat()):
             raise _own(name)
-        with path.open("rb") as file:
+        with _open(path, progress) as file:
             size = path.stat().st_size
             begin = file.read(16)
             if begin.startswith(ZIP):
@@ -68,6 +79,36 @@ def read_chats(path: Path, batch: Batch, progress: Progress) -> Iterator[Found]:
         raise UserError(f"There is no file {one_line(str(path))}: check its name.") from None
     except OSError as error:
         raise UserError(f"{name} cannot be read: {one_line(error.strerror or str(error))}.") from None
+
+
+@contextmanager
+def _open(path: Path, progress: Progress) -> Iterator[Any]:
+    """An ordinary file, or a pipe of which every wait can be cancelled: opening one waits for its writer."""
+    kind = path.stat().st_mode
+    if not stat.S_ISFIFO(kind):
+        if not stat.S_ISREG(kind):
+            raise OSError(errno.EINVAL, "it is no ordinary file and no pipe")
+        with path.open("rb") as file:
+            yield file
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield _Pipe(descriptor, progress)
+    finally:
+        os.close(descriptor)
+
+
+class _Pipe:
+    def __init__(self, descriptor: int, progress: Progress) -> None:
+        self._descriptor, self._progress = descriptor, progress
+
+    def read(self, size: int = -1, /) -> bytes:
+        while not select.select([self._descriptor], [], [], WAIT_SECONDS)[0]:
+            self._progress(0, 0)
+        return os.read(self._descriptor, size if size > 0 else PIECE)
+
+    def seek(self, *_: int) -> int:
+        raise OSError(errno.ESPIPE, "what is packed cannot be read from a pipe")
 
 
 class _Counted:

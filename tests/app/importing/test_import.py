@@ -135,6 +135,24 @@ def test_ctrl_c_ends_it_with_what_it_has(history: Path, tmp_path: Path) -> None:
     assert "Cancelled: the rest was not read" in out
 
 
+def test_a_pipe_that_nobody_writes_to_is_left_at_the_first_ctrl_c(history: Path, tmp_path: Path) -> None:
+    path, code = tmp_path / "pipe", "import sys; from specchat.app.importing import sources; sources.WAIT_SECONDS = 0.02; "
+    os.mkfifo(path)
+    waits = "plain, waited = sources._Pipe.read, []; sources.select.select = lambda *a: (print('waits', flush=True), ([],))[1]; "
+    command = [sys.executable, "-c", f"{code}{waits}from specchat.app.cli import main; main()", "history", "import", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waits\n"
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Cancelled: the rest was not read" in out
+
+
+def test_a_device_is_no_file_of_chats(bring: Bring) -> None:
+    assert "zero cannot be read: it is no ordinary file and no pipe" in " ".join(bring(Path("/dev/zero")).failed)
+
+
 def test_an_imported_chat_is_gone_on_with_and_a_later_import_leaves_that(
     bring: Bring, history: Path, chats: Chats, write: Write, dialogue: Any, engine: Any, make_steps: Callable[..., Any]
 ) -> None:
