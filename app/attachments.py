@@ -16,6 +16,7 @@ from time import monotonic
 
 from ..backends import plain_file
 from ..backends.base import UserError
+from ..backends.plain_file import user_path
 from . import documents, ignore_rules
 from .cells import one_line
 
@@ -164,7 +165,7 @@ def _path(name: str, folder: Path | None) -> Path:
     if "\0" in name:
         raise UserError(f"{one_line(name)} is no file name: a name has no nul characters.")
     try:
-        path = Path(name).expanduser()
+        path = user_path(name)
     except RuntimeError:
         path = Path(name)
     return path if folder is None else folder / path

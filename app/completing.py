@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from ..backends.plain_file import user_path
 from .attachments import ranked, until, walk
 
 MOST_NAMES = 10_000
@@ -76,7 +77,7 @@ def folder_of(query: str) -> str | None:
 def names_in(folder: str) -> list[str]:
     """What is in one folder, folders with a slash at the end; nothing where it cannot be read."""
     try:
-        with os.scandir(Path(folder or ".").expanduser()) as entries:
+        with os.scandir(user_path(folder or ".")) as entries:
             return [entry.name + "/" * entry.is_dir() for entry in islice(entries, MOST_NAMES) if entry.name.isprintable()]
     except (OSError, RuntimeError, ValueError):
         return []

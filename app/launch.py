@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..backends.base import UserError
+from ..backends.plain_file import user_path
 from ..engine.client import EngineClient
 from . import encoding, piped
 from .settings import Settings
@@ -75,7 +76,7 @@ def open_chat(
         if file is not None:
             from .export import read_chat
 
-            saved = read_chat(file.expanduser()).transcript
+            saved = read_chat(user_path(file)).transcript
         return run_chat(
             settings, client=client, load=load, notice=notice, transcript=saved, browse=browse, piped=text, fallback=fallback
         )

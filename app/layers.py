@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
+from ..backends.plain_file import user_path
 from . import locations
 from .dotted import join, split
 from .setting_checks import SAMPLING
@@ -102,7 +102,7 @@ class Layers:
 def model_table(models: Mapping[str, Mapping[str, Any]], model: str) -> tuple[str, dict[str, Any]]:
     """The table of a model, under the name that it has there; a path may be written with ~ or without."""
     for name in (model, *models):
-        if name in models and (name == model or Path(name).expanduser() == Path(model).expanduser()):
+        if name in models and (name == model or user_path(name) == user_path(model)):
             return name, dict(models[name])
     return model, {}
 

@@ -11,6 +11,7 @@ import platformdirs
 from ..backends import cache
 from ..backends.base import UserError
 from ..backends.loading import builtin_path
+from ..backends.plain_file import user_path
 from ..engine.logfile import log_path
 
 APP = "specchat"
@@ -19,7 +20,7 @@ APP = "specchat"
 def _folder(variable: str, default: Path) -> Path:
     """The folder that an environment variable names, or the default."""
     named = os.environ.get(variable)
-    return Path(named).expanduser().absolute() if named else default
+    return user_path(named).absolute() if named else default
 
 
 def settings_file() -> Path:
@@ -56,9 +57,9 @@ def package_folder() -> Path:
 def hub_cache() -> Path:
     """Where huggingface_hub keeps downloaded models: its own rule, repeated here because importing it takes 0.2 s."""
     if named := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
-        return Path(named).expanduser()
+        return user_path(named)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    return Path(os.environ.get("HF_HOME") or cache / "huggingface").expanduser() / "hub"
+    return user_path(os.environ.get("HF_HOME") or cache / "huggingface") / "hub"
 
 
 def everything() -> Mapping[str, Path]:

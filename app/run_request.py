@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..backends.base import UserError
+from ..backends.plain_file import user_path
 from ..engine.catalog import get, parse_params
 from .attachments import Attachment, attach, compose, decoded, read, read_all
 from .output import Notes
@@ -65,7 +66,7 @@ def suffix_of(text: str | None, file: Path | None) -> str | None:
         return text
     if text is not None:
         raise UserError("--suffix and --suffix-file both name the text after the gap: give one of them.")
-    return read(file.expanduser(), str(file)).text
+    return read(user_path(file), str(file)).text
 
 
 def kept(*, last: bool, resume: str | None, keep: bool, no_history: bool) -> bool | None:
@@ -114,7 +115,7 @@ def attached(request: Request, notes: Notes) -> tuple[str, list[Attachment]]:
             raise UserError(f"{option} sends the prompt as it is, without files: leave out {option} or -f.")
         return request.prompt, []  # an @ in code is code
     text, named = attach(request.prompt)
-    given = [found for path in request.files for found in read_all(path.expanduser(), str(path))]
+    given = [found for path in request.files for found in read_all(user_path(path), str(path))]
     attachments = [*given, *named]
     for attachment in attachments:
         if attachment.notice:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ..backends.base import UserError
+from ..backends.plain_file import user_path
 from .cells import one_line
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class Saving:
 
         self._idle()
         try:
-            path = Path(text).expanduser()
+            path = user_path(text)
         except RuntimeError:
             raise UserError(f"There is no user of that name, so no folder {one_line(text)}: write the folder out.") from None
 

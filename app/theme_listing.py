@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from ..backends.base import UserError
+from ..backends.plain_file import user_path
 from .ansi import RESET, Depth, colour_depth
 from .cells import fit, one_line, width
 from .colours import SIGHTS, contrast, distance, rgb, seen
@@ -85,7 +86,7 @@ def _closest(palette: Palette, sight: str) -> float:
 def _path(which: str) -> Path:
     """The file of a theme by its name, or the file itself."""
     if Path(which).suffix == ".toml":
-        return Path(which).expanduser()
+        return user_path(which)
     for folder in (themes_folder(), SHIPPED):
         if Path(which).name == which and (path := folder / f"{which}.toml").is_file():
             return path

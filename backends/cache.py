@@ -7,8 +7,10 @@ from pathlib import Path
 
 import platformdirs
 
+from .plain_file import user_path
+
 
 def cache_folder() -> Path:
     """The cache folder; SPECCHAT_CACHE names another."""
     named = os.environ.get("SPECCHAT_CACHE")
-    return Path(named).expanduser().absolute() if named else platformdirs.user_cache_path("specchat", appauthor=False)
+    return user_path(named).absolute() if named else platformdirs.user_cache_path("specchat", appauthor=False)

@@ -14,6 +14,7 @@ from .hub_client import Session, one_line
 from .hub_contents import Contents, File, complete, contents, fit, matches
 from .hub_transfer import Missing, missing, repository_folder, transfer
 from .loading import BUILTIN, LoadOptions, StageProgress
+from .plain_file import user_path
 
 WANTED = (
     "*.json",
@@ -54,8 +55,8 @@ def locate(
         UserError: there is no such model, it may not be read, or the Hub cannot be reached; says what to do.
         Cancelled: `cancelled` answered True; what arrived is kept, the next call goes on from there.
     """
-    folder = Path(spec).expanduser()
-    if folder.exists():
+    folder = user_path(spec)
+    if os.path.exists(folder):  # False for a name that is too long, where Path's raises
         return folder
     if not _REPOSITORY.fullmatch(spec) or spec.startswith((".", "/")):
         if "/" in spec or "\\" in spec or spec.startswith((".", "~")):

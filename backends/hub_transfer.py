@@ -22,6 +22,7 @@ from .base import UserError
 from .hub_client import LEAST, POLL_SECONDS, Broken, Session, constants, refusal
 from .hub_contents import Contents, File
 from .loading import StageProgress
+from .plain_file import user_path
 
 PART = ".incomplete"
 """Ends the name of what has come of a file. Versions 1 of huggingface_hub go on with such a file too."""
@@ -75,7 +76,7 @@ class Missing:
 
 def repository_folder(spec: str) -> Path:
     """A repository's folder in the cache."""
-    return Path(constants().HF_HUB_CACHE).expanduser().resolve() / f"models--{spec.replace('/', '--')}"
+    return user_path(constants().HF_HUB_CACHE).resolve() / f"models--{spec.replace('/', '--')}"
 
 
 def missing(there: Contents, files: Mapping[str, File]) -> list[Missing]:

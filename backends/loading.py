@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from .base import Model, UserError
+from .plain_file import user_path
 
 BUILTIN = "builtin"
 """Name of the model that ships with specchat."""
@@ -156,14 +158,14 @@ def find_model(
 
         _check_backend(spec, first, gguf=True)
         return _find_gguf(locate_ollama(spec), spec, first, progress, cancelled)
-    gguf = spec.lower().endswith(".gguf") or (GGUF_ON_HUB.fullmatch(spec) is not None and not Path(spec).exists())
+    gguf = spec.lower().endswith(".gguf") or (GGUF_ON_HUB.fullmatch(spec) is not None and not os.path.exists(spec))
     shipped = spec in (BUILTIN, BUILTIN_DRAFT)
     if not shipped:
         _check_backend(spec, first, gguf)
     elif _on_llama(spec, first):
         return _find_gguf(builtin_gguf(spec), spec, first, progress, cancelled)
     if spec.lower().endswith(".gguf"):
-        return _find_gguf(Path(spec).expanduser(), spec, first, progress, cancelled)
+        return _find_gguf(user_path(spec), spec, first, progress, cancelled)
     if gguf:
         from .gguf_hub import locate_gguf
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .base import UserError
-from .plain_file import read_json
+from .plain_file import read_json, user_path
 
 PREFIX = "ollama:"
 HOST, NAMESPACE, TAG = "registry.ollama.ai", "library", "latest"
@@ -35,7 +35,7 @@ _PART = re.compile(r"[\w.-]+", re.ASCII)
 def folders() -> list[Path]:
     """Where Ollama's models may be: what OLLAMA_MODELS names, else the user's and the service's."""
     if named := os.environ.get("OLLAMA_MODELS"):
-        return [Path(named).expanduser()]
+        return [user_path(named)]
     return [Path("~/.ollama/models").expanduser(), SERVICE]
 
 

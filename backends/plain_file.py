@@ -57,6 +57,11 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
         return data
 
 
+def user_path(name: str | Path) -> Path:
+    """A path that a user wrote, `~` being the home. Where nobody is called so, `~name` is a name as any other."""
+    return Path(os.path.expanduser(name))
+
+
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
     """The same as text; bytes that are not UTF-8 become U+FFFD."""
     return read_bytes(path, most).decode("utf-8", "replace")

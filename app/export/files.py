@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ...backends.base import UserError
+from ...backends.plain_file import user_path
 from ..cells import one_line
 
 FORMATS = {"html": "web page", "svg": "picture", "md": "Markdown", "json": "all there is"}
@@ -64,7 +65,7 @@ def target(text: str, format: str | None = None, stem: str = "specchat") -> Path
     if "\0" in text:
         raise UserError("A file's name cannot hold the character NUL: choose another name.")
     try:
-        path = Path(text).expanduser()
+        path = user_path(text)
     except RuntimeError:
         raise UserError(f"There is no user of that name, so no folder {one_line(text)}: write the folder out.") from None
     if format is not None and (not text or _is_folder(path)):

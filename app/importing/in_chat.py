@@ -10,6 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from ...backends.base import UserError
+from ...backends.plain_file import user_path
 from ..cells import one_line
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Importing:
         if self.busy:
             raise UserError("An import is under way: wait for its end, or /import stop.")
         try:
-            paths = [Path(name).expanduser() for name in names]
+            paths = [user_path(name) for name in names]
         except RuntimeError:
             raise UserError("There is no user of that name: write the folder out.") from None
         self._stop = Event()

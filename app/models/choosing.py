@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...backends.base import UserError
 from ...backends.loading import BUILTIN, BUILTIN_DRAFT
+from ...backends.plain_file import user_path
 from .amounts import size_of
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Models:
         """Keep the name of a model on the disk for the list of those that were used lately."""
         from .recent import remember
 
-        path = Path(spec).expanduser()
+        path = user_path(spec)
         if path.is_absolute() or spec.lower().endswith(".gguf") or spec.startswith("."):
             threading.Thread(target=remember, args=(str(path.absolute()),), daemon=True).start()
 

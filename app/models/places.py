@@ -11,7 +11,7 @@ from ...backends import ollama
 from ...backends.gguf_hub import IGNORED, PART, files_of
 from ...backends.loading import BUILTIN, BUILTIN_DRAFT, builtin_gguf, builtin_path
 from ...backends.model_card import quantization_in
-from ...backends.plain_file import read_text
+from ...backends.plain_file import read_text, user_path
 from ..locations import hub_cache
 
 DEPTH = 4
@@ -55,7 +55,7 @@ def spots(recent: Sequence[str] = (), named: Sequence[str] = (), here: Path | No
         *_built_in(),
         *_recent(recent),
         *_below("This folder", here or Path.cwd(), depth=2),
-        *(spot for folder in named for spot in _below("Your folders", Path(folder).expanduser())),
+        *(spot for folder in named for spot in _below("Your folders", user_path(folder))),
         *_hub(hub_cache()),
         *(spot for folder in _lm_studio() for spot in _below("LM Studio", folder)),
         *_ollama(),
@@ -85,7 +85,7 @@ def _built_in() -> Iterator[Spot]:
 
 def _recent(specs: Sequence[str]) -> Iterator[Spot]:
     for spec in specs:
-        path = Path(spec).expanduser()
+        path = user_path(spec)
         try:
             if path.is_absolute() and path.exists():
                 yield Spot("Recently used", spec, path, path.name)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from specchat.backends import plain_file
+from specchat.backends import UserError, load_model, plain_file
 
 
 def test_an_ordinary_file_is_read(tmp_path: Path) -> None:
@@ -56,3 +56,17 @@ def test_json_that_is_nested_too_deep_is_no_json(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="deep"):
         plain_file.read_json(tmp_path / "deep.json")
     assert plain_file.read_json(tmp_path / "good.json") == {"a": [1]}
+
+
+@pytest.mark.parametrize(
+    "spec", ["~nobody-of-this-name/model", "~nobody-of-this-name/model.gguf", "x" * 5000, "./" + "x" * 5000]
+)
+def test_names_that_lead_nowhere(spec: str) -> None:
+    with pytest.raises(UserError, match=r"There is no (folder|file|model)"):
+        load_model(spec)
+
+
+def test_a_home_is_a_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert plain_file.user_path("~/a") == tmp_path / "a"
+    assert plain_file.user_path("~nobody-of-this-name/a") == Path("~nobody-of-this-name/a")

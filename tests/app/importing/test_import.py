@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 from typer.testing import CliRunner
@@ -135,18 +135,24 @@ def test_ctrl_c_ends_it_with_what_it_has(history: Path, tmp_path: Path) -> None:
     assert "Cancelled: the rest was not read" in out
 
 
-def test_a_pipe_that_nobody_writes_to_is_left_at_the_first_ctrl_c(history: Path, tmp_path: Path) -> None:
-    path, code = tmp_path / "pipe", "import sys; from specchat.app.importing import sources; sources.WAIT_SECONDS = 0.02; "
+def test_a_pipe_that_nobody_writes_to_is_given_up(bring: Bring, tmp_path: Path) -> None:
+    path, stop = tmp_path / "pipe", Event()
     os.mkfifo(path)
-    waits = "plain, waited = sources._Pipe.read, []; sources.select.select = lambda *a: (print('waits', flush=True), ([],))[1]; "
-    command = [sys.executable, "-c", f"{code}{waits}from specchat.app.cli import main; main()", "history", "import", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "waits\n"
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert "Cancelled: the rest was not read" in out
+    # Cancelled when it has waited once.
+    assert bring(path, progress=lambda *_: stop.set(), stop=stop).cancelled
+
+
+def test_a_pipe_is_read_whatever_its_writer_takes_for_it(bring: Bring, tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    def write(*_: Any) -> None:
+        if not begun.is_set():
+            begun.set()
+            Thread(target=path.write_text, args=(json.dumps(talk(1)) + "\n",), daemon=True).start()
+
+    begun = Event()
+    assert bring(path, progress=write).tally.chats == 1
 
 
 def test_a_device_is_no_file_of_chats(bring: Bring) -> None:
