@@ -6,34 +6,33 @@ Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimizati
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 from typing import Any
 
 from ..backends.base import UserError
 from ..engine.catalog import get, parse_params
-from . import locations
-from . import settings as settings_file
 from .bench.items import Item, PromptSet, read_items
 from .bench.run import BASE, WARM_UP_TOKENS, Bench, BenchRequest, answer_one
 from .bench.statistics import interval, per_token
 from .dotted import join
-from .equivalents import equivalents
-from .measuring import Broken, Lab, Spec, Stopped, duration, read_spec, read_specs, show_table
-from .model_defaults import method_changes
+from .measuring import Broken, Lab, Spec, Stopped, read_spec, read_specs
 from .output import Notes
-from .run import ANSWERED, BROKEN, CANCELLED
+from .run import ANSWERED, BROKEN, CANCELLED, USER
 from .settings import Settings
-from .tune_blocks import TIME_SHARE, Blocks, budget, search_blocks, show_blocks, stops_early, wanted
+from .tune_blocks import TIME_SHARE, Blocks, budget, search_blocks, stops_early, wanted
+from .tune_report import report
 
 KEPT = 3
 """One in so many candidates goes on to the next rung, which has so many times the prompts."""
+
+LEAST = 4
+"""Prompts that a pick must have answered to be one: with fewer, chance decides."""
 
 EACH = 4
 """Prompts of each category of the built-in set."""
@@ -95,6 +94,10 @@ class Search:
     """Candidates of the exhaustive search, if more than there are here."""
     rungs: list[dict[str, Any]] = field(default_factory=list)
     out_of_time: bool = False
+    tokens: int = 0
+    """Of all answers, those of the warm-up too."""
+    seconds: float = 0.0
+    """That they took."""
 
     def score(self, label: str, items: Sequence[Item]) -> float:
         """Geometric mean of the paired speedups; those far from the middle half are brought to its edge: a prompt during which
@@ -144,13 +147,40 @@ class Search:
             scores = {spec.label: self.score(spec.label, seen) for spec in alive}
             alive = sorted(alive, key=lambda spec: -scores[spec.label])
             keep = max(1, math.ceil(len(alive) / KEPT)) if number < len(sizes) else 1
-            line = [{"method": spec.label, "speedup": scores[spec.label]} for spec in alive]
+            line = [{"method": spec.label, "speedup": scores[spec.label] or None} for spec in alive]
             self.rungs.append({"prompts": size, "kept": keep, "candidates": line})
             ranked = [*alive, *(spec for spec in ranked if spec not in alive)]
             if self.out_of_time:
                 break
             alive = alive[:keep] if number < len(sizes) else alive
         return ranked
+
+    def whole_seconds(self) -> float:
+        """How long the search would take to its end, by what was answered until now; 0 where nothing was."""
+        alive, before, answers = len(self.specs), 0, 0
+        for size in rung_sizes(len(self.items), alive):
+            answers += (alive + 1) * (size - before)
+            alive, before = math.ceil(alive / KEPT), size
+        each = self.seconds / self.tokens if self.tokens else 0.0
+        blocks = 1 - TIME_SHARE if self.blocks.found else 1.0
+        return each * (answers * self.request.max_tokens + (len(self.specs) + 1) * WARM_UP_TOKENS) / blocks
+
+    def lacks(self, prompts: int) -> str:
+        """What it takes to choose a method; empty where enough was measured.
+
+        Args:
+            prompts: that the best candidate and plain decoding have answered.
+        """
+        if prompts >= LEAST:
+            return ""
+        said = "Too little was measured to choose a method, so nothing is saved: "
+        said += f"it takes {LEAST} answered prompts, not {prompts}."
+        if len(self.items) < LEAST:
+            return f"{said} Give more prompts."
+        if not self.out_of_time:
+            return f"{said} The sentences above say why the others have no answer."
+        minutes = math.ceil(self.whole_seconds() / 60)
+        return f"{said} The whole search takes about {minutes} min: give --minutes {minutes}, or name fewer --methods."
 
 
 def rung_sizes(prompts: int, candidates: int) -> list[int]:
@@ -251,7 +281,13 @@ def tune(request: TuneRequest) -> int:
     notes.clear()
     if search is None or not search.rungs:
         return code
-    _report(request, search, info, notes, keep=request.save and code == ANSWERED)
+    ranked = [spec for line in search.rungs[-1]["candidates"] for spec in search.specs if spec.label == line["method"]]
+    found = result_of(search, ranked)
+    lacks = search.lacks(found["prompts"])
+    report(request, search, info, None if lacks else found, keep=request.save and code == ANSWERED)
+    if lacks and code == ANSWERED:
+        notes.sentence(lacks)
+        return USER
     return code
 
 
@@ -293,7 +329,11 @@ def _search(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: list[Spec
     def measure(item: Item, spec: Spec) -> dict[str, Any]:
         lab.check()
         limit = request.max_tokens if search.told is not silent else WARM_UP_TOKENS
-        return answer_one(bench, lab, item, spec, {}, limit)
+        started = time.monotonic()
+        row = answer_one(bench, lab, item, spec, {}, limit)
+        search.tokens += row.get("count", 0)
+        search.seconds += time.monotonic() - started
+        return row
 
     def silent(text: str) -> None:
         """Nothing is told while methods warm up."""
@@ -321,64 +361,3 @@ def result_of(search: Search, ranked: Sequence[Spec]) -> dict[str, Any]:
         "speedup_high": high,
         "prompts": len(ratios),
     }
-
-
-def grid_passes(search: Search) -> int:
-    """Forward passes of every candidate on every prompt, as estimated from those that each did take; candidates that only the
-    exhaustive search has count like the others' mean."""
-    total = 0.0
-    for spec in search.specs:
-        steps = [row["steps"] for (_, label), row in search.rows.items() if label == spec.label and not row.get("error")]
-        total += (median(steps) + mean(steps)) / 2 * len(search.items) if steps else 0
-    return round(total * max(1.0, search.grid / len(search.specs)))
-
-
-def _report(request: TuneRequest, search: Search, info: Mapping[str, Any], notes: Notes, *, keep: bool) -> None:
-    ranked_labels = [line["method"] for line in search.rungs[-1]["candidates"]]
-    ranked = [spec for label in ranked_labels for spec in search.specs if spec.label == label]
-    found = result_of(search, ranked)
-    others = equivalents(found["method"], found["settings"], request.settings.draft_model or "DRAFT")
-    saved = ""
-    if keep:
-        settings_file.save(method_changes(request.settings.model, found["method"], found["settings"]))
-        saved = str(locations.settings_file())
-    if request.as_json:
-        report = {
-            "model": info["name"],
-            "backend": info["backend"],
-            "device": info["device"],
-            "prompts": len(search.items),
-            "best": found,
-            "rungs": search.rungs,
-            "passes": search.passes,
-            "grid_passes": search.passes - search.blocks.passes if request.exhaustive else grid_passes(search),
-            "blocks": search.blocks.as_dict(),
-            "out_of_time": search.out_of_time,
-            "equivalents": [{"engine": e.engine, "setting": e.setting, "note": e.note} for e in others],
-            "saved": saved,
-        }
-        print(json.dumps(report, ensure_ascii=False))
-        return
-    if search.blocks.found:
-        show_blocks(search.blocks)
-    for number, rung in enumerate(search.rungs, 1):
-        print(f"Rung {number}: {len(rung['candidates'])} candidates on {rung['prompts']} prompts")
-        rows = [
-            [line["method"], f"{line['speedup']:.2f}×", "kept" if place < rung["kept"] else ""]
-            for place, line in enumerate(rung["candidates"])
-        ]
-        show_table(["method", "speedup", ""], rows)
-    if search.out_of_time:
-        print(f"The time of {duration(60 * request.minutes)} ran out before all rungs were done: --minutes gives more.")
-    print(
-        f"\nBest for {info['name']} on {info['device']}: {found['spec']}, {found['speedup']:.2f}× plain decoding "
-        f"(median {found['median_speedup']:.2f}×, 95% {found['speedup_low']:.2f}–{found['speedup_high']:.2f}, "
-        f"{found['prompts']} prompts, {search.passes:,} forward passes)."
-    )
-    if saved:
-        print(f"Saved as this model's method in {saved}.")
-    print("\nElsewhere:")
-    for other in others:
-        print(f"  {other.engine}: {other.setting or other.note}")
-        if other.setting and other.note:
-            print(f"    {other.note}")

@@ -19,18 +19,20 @@ from specchat.app.layers import Layers
 from specchat.app.measuring import Spec, read_spec, read_specs
 from specchat.app.settings import Settings, read, read_settings
 from specchat.app.tune import (
+    LEAST,
+    WARM_UP_TOKENS,
     Search,
     TuneRequest,
     anew,
     candidates,
     early_exits,
-    grid_passes,
     in_turn,
     joined,
     result_of,
     rung_sizes,
 )
 from specchat.app.tune_blocks import SETS, Blocks, block_specs, budget, chat, fewest, show_blocks, wanted
+from specchat.app.tune_report import grid_passes
 from specchat.decoders.early_exit import what_is_left
 from specchat.decoders.registry import BUILT_IN
 
@@ -93,6 +95,22 @@ def test_the_search_ends_when_its_time_is_over() -> None:
     assert search.out_of_time
     assert len(search.rows) <= 61
     assert len(ranked) == 30
+
+
+def test_too_little_measured_says_what_it_would_take() -> None:
+    search = searching(SPEEDS, minutes=1, max_tokens=60)
+    clock = iter(range(10_000))
+    search.now = lambda: float(next(clock))
+    found = result_of(search, search.run())
+    assert found["prompts"] < LEAST
+    # Three rungs of 3, 8 and 24 prompts with 31, 11 and 5 answers each, 60 tokens each, and a warm-up: at 0.1 s a token.
+    search.tokens, search.seconds = 100, 10.0
+    assert search.whole_seconds() == pytest.approx(0.1 * (60 * (3 * 31 + 5 * 11 + 16 * 5) + 31 * WARM_UP_TOKENS))
+    assert "about 27 min: give --minutes 27" in search.lacks(found["prompts"])
+    few = searching({"lookup": 1.5, "fusion": 1.2}, prompts=3)
+    assert "Give more prompts." in few.lacks(result_of(few, few.run())["prompts"])
+    enough = searching({"lookup": 1.5, "fusion": 1.2}, prompts=LEAST)
+    assert enough.lacks(result_of(enough, enough.run())["prompts"]) == ""
 
 
 def test_an_answer_that_failed_counts_against_nobody_else() -> None:
@@ -268,11 +286,19 @@ def test_the_command_saves_its_pick_as_the_models_method(tmp_path: Path) -> None
     assert report["best"]["speedup"] > 1.2
     kept = {"method": "lookup", **{f"methods.lookup.{k}": v for k, v in report["best"]["settings"].items()}}
     assert {key: str(value) for key, value in read_settings(tmp_path / "settings.toml").models[model].items()} == kept
+    before = (tmp_path / "settings.toml").read_bytes()
     done = subprocess.run(
-        [*command, "--no-save", "--minutes", "0.001"], capture_output=True, text=True, timeout=180, env=environment, check=False
+        [*command, "--minutes", "0.001", "--limit", "1"],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        env=environment,
+        check=False,
     )
-    assert "ran out" in done.stdout
-    assert "vLLM: " in done.stdout
+    assert done.returncode == 2
+    assert "Too little was measured to choose a method, so nothing is saved" in done.stderr
+    assert "×" not in done.stdout
+    assert (tmp_path / "settings.toml").read_bytes() == before
 
 
 def test_the_command_finds_blocks_that_early_exit_leaves_out(tmp_path: Path) -> None:
