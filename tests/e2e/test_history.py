@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ..cases import FULL
 from .terminal import Terminal
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
@@ -80,7 +81,7 @@ def test_nothing_is_kept_where_that_was_asked(env: dict[str, str], slow_record: 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not os.environ.get("SPECCHAT_FULL"), reason="tests/app/history/test_windows.py has it without an engine")
+@pytest.mark.skipif(not FULL, reason="tests/app/history/test_windows.py has it without an engine")
 def test_a_window_that_quits_takes_nothing_from_another(env: dict[str, str], tmp_path: Path) -> None:
     path = tmp_path / "record.jsonl"
     path.write_text(json.dumps({"prompt": "keeper", "response": "The lamp is lit."}) + "\n")

@@ -19,11 +19,11 @@ from specchat.app.history.store import Store
 from specchat.app.importing.sources import Batch, read_chats
 from specchat.backends import plain_file
 from specchat.backends.base import UserError
-from specchat.tests.app.history.windows import run  # by a name that the other processes can import too
 
 from ...cases import FULL
+from .windows import run
 
-ROUNDS = 300 if FULL else 8
+ROUNDS = 300 if FULL else 4
 STEPS = 12
 """Things that happen in a round."""
 
