@@ -25,6 +25,7 @@ class Record:
     tree: Tree | None = None
     path: tuple[int, ...] = (0,)
     prefilled: int = 0
+    earlier: int = 0
 
 
 def totals(*records: Record) -> Totals:
