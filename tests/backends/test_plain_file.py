@@ -34,9 +34,9 @@ def test_what_is_no_ordinary_file_is_refused(tmp_path: Path) -> None:
 def test_a_pipe_put_there_meanwhile_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("text")
     os.mkfifo(tmp_path / "fifo")
-    ordinary = os.stat(tmp_path / "file")
+    ordinary, look = os.stat(tmp_path / "file"), os.stat
     with monkeypatch.context() as patch:
-        patch.setattr(plain_file.os, "stat", lambda path: ordinary)
+        patch.setattr(plain_file.os, "stat", lambda path: ordinary if path == tmp_path / "fifo" else look(path))
         with pytest.raises(OSError, match="no ordinary file"):
             plain_file.read_bytes(tmp_path / "fifo")
 
