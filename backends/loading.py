@@ -170,12 +170,14 @@ def find_model(
         from .gguf_hub import locate_gguf
 
         return _find_gguf(locate_gguf(spec, first, progress, cancelled), spec, first, progress, cancelled)
+    from .checkpoint import check_folder
     from .hub import locate
 
-    # Importing the runtime takes seconds: a name that leads nowhere should be told at once.
+    # Importing the runtime takes seconds: a name that leads nowhere, or to a damaged model, should be told at once.
     if shipped and not builtin_path(spec).is_dir():
         raise UserError(f"{spec} is not in this installation ({builtin_path(spec)} is missing): `specchat doctor` says more.")
     folder = builtin_path(spec) if shipped else locate(spec, first, progress=progress, cancelled=cancelled)
+    check_folder(folder)
 
     def load(chosen: LoadOptions) -> Model:
         from .transformers_model import load_transformers
