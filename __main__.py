@@ -17,9 +17,9 @@ def main() -> None:
 
     use_utf8()
 
-    from .app.cli import main
+    from .app import cli
 
-    main()
+    cli.main()
 
 
 def _leave(number: int, frame: object) -> None:

@@ -44,16 +44,16 @@ class Terminal(LinuxDriver):
 
     def __init__(self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        if hasattr(sys.__stderr__, "reconfigure"):
-            sys.__stderr__.reconfigure(encoding="utf-8")
-        self._file: Any = _Lasting(self._file)
+        assert sys.__stderr__ is not None
+        sys.__stderr__.reconfigure(encoding="utf-8")
+        self._file: Any = _Lasting(sys.__stderr__)
 
     def start_application_mode(self) -> None:
         """Take the terminal over. From here on it must be given back, so the signals are heeded from here on."""
         for number in ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup asks
                 signal.signal(number, self._asked)
-        super().start_application_mode()
+        super().start_application_mode()  # type: ignore[no-untyped-call]
 
     def _asked(self, number: int, frame: object) -> None:
         for each in ENDING:

@@ -48,7 +48,7 @@ def until(condition: Callable[[], bool], seconds: float = 20) -> bool:
     return condition()
 
 
-def off(raw: bytes) -> list[int]:
+def off(raw: bytearray) -> list[int]:
     """Those of SWITCHES that were switched off last."""
     return [mode for mode in SWITCHES if raw.rfind(b"\x1b[?%dl" % mode) > raw.rfind(b"\x1b[?%dh" % mode)]
 
