@@ -145,7 +145,7 @@ def preset_of(name: str, text: str, place: str) -> Preset:
     """
     values: dict[str, Any] = {}
     about = ""
-    problems = []
+    problems: list[str] = []
     numbers = line_numbers(text)
     for parts, value in leaves(parse(text, place), _TABLES):
         if len(problems) == MOST_WRONG:

@@ -131,7 +131,7 @@ class World:
 
     def look(self, window: Window) -> None:
         """A live window sees all of it too."""
-        listed = window.do("list")
+        listed = window.do("chats")
         for id, kept in self.kept.items():
             kept.check(*listed[id])
         some = self.pick.choice([*self.kept])

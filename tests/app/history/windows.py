@@ -55,7 +55,7 @@ class Window:
         self._settle()
         return int(self.dialogue.transcript.track.chat)
 
-    def list(self) -> dict[int, tuple[str, bool]]:
+    def chats(self) -> dict[int, tuple[str, bool]]:
         """All chats by number: title, and whether it was deleted."""
         with Store(self.file, reading=True) as store:
             rows = [*Chats(store).newest(limit=100_000), *Chats(store).deleted()]
@@ -79,7 +79,7 @@ class Window:
     def everything(self) -> dict[int, tuple[str, bool, list[str], list[str]]]:
         """All chats by number: title, whether it was deleted, prompts, answers."""
         out = {}
-        listed = self.list()
+        listed = self.chats()
         with Store(self.file, reading=True) as store:
             assert store.told == []
             assert store.db.execute("PRAGMA quick_check").fetchone() == ("ok",)
