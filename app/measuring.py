@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
+import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from ..engine.catalog import get, parse_params
 from ..engine.client import EngineClient
 from ..engine.messages import Event, Failed, Finished, Loaded, Loading, Worked, Working
 from . import locations
-from .cells import sanitise
+from .cells import one_line, sanitise, width
 from .output import Notes, stdout
 from .run import POLL_SECONDS, Interrupts
 from .settings import Settings
@@ -219,30 +221,93 @@ def table_text(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
     lines = []
     for row in (head, *rows):
         cells = [
-            cell.rjust(width) if i >= left else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(wide) if i >= left else cell.ljust(wide) for i, (cell, wide) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
     return lines
 
 
-def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
-    """Print a table: with rules and within the width on a terminal, as aligned lines in a pipe."""
-    stream = stdout()
-    if not stream.isatty():
-        stream.write("\n".join(table_text(head, rows, left)) + "\n")
-        return
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, spare: Sequence[str] = ()) -> None:
+    """Print a table: with a rule and within the width on a terminal, as aligned lines in a pipe.
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for i, title in enumerate(head):
-        table.add_column(Text(title), justify="left" if i < left else "right", overflow="fold", no_wrap=i >= left)
-    for row in rows:
-        table.add_row(*(Text(sanitise(cell)) for cell in row))
-    Console(file=stream, highlight=False).print(table)
+    Args:
+        head: titles of the columns.
+        rows: their cells.
+        left: columns with names, which are always there.
+        spare: titles of the columns that a narrow terminal leaves out first, in this order; then the last ones go.
+    """
+    stream = stdout()
+    if stream.isatty():
+        text = "\n".join(fitting_table(head, rows, shutil.get_terminal_size().columns, left, spare))
+        stream.write((text if stream.encoding.lower().startswith("utf") else text.replace("─", "-")) + "\n")
+    else:
+        stream.write("\n".join(table_text(head, rows, left)) + "\n")
+
+
+def fitting_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], cells: int, left: int = 1, spare: Sequence[str] = ()
+) -> list[str]:
+    """Lines of a table of at most so many cells: long names go on in the next line behind one of their signs, then columns are
+    left out, and named below. The arguments are those of `show_table`."""
+    table = [[one_line(cell) for cell in row] for row in (head, *rows)]
+    wide = [max(map(width, column)) for column in zip(*table, strict=True)]
+    kept = list(range(len(head)))
+    dropping = [head.index(title) for title in spare if title in head] + list(reversed(kept[left:]))
+
+    def room() -> int:
+        """Of the table that is not used."""
+        return cells - sum(wide[i] + len(GAP) for i in kept) + len(GAP)
+
+    for i in sorted(kept[:left], key=lambda i: -wide[i]):  # the longest names first, down to their longest piece
+        if room() < 0:
+            wide[i] = max(min(wide[i], cells // 3), *(width(piece.rstrip()) for row in table for piece in _pieces(row[i])))
+    for i in dropping:
+        if room() < 0 and i in kept and len(kept) > left + 1:
+            kept.remove(i)
+    lines = []
+    for number, row in enumerate(table):
+        parts = {i: _broken(row[i], wide[i]) if i < left else [row[i]] for i in kept}
+        for at in range(max(map(len, parts.values()))):
+            texts = [part[at] if at < len(part) else "" for part in parts.values()]
+            gaps = [" " * (wide[i] - width(text)) for i, text in zip(kept, texts, strict=True)]
+            said = (text + gap if i < left else gap + text for i, text, gap in zip(kept, texts, gaps, strict=True))
+            lines.append(GAP.join(said).rstrip())
+        if not number:
+            lines.append("─" * min(cells, cells - room()))
+    if gone := [title for i, title in enumerate(head) if i not in kept and title]:
+        lines += filled(f"Not shown for want of room: {', '.join(gone)}. A wider terminal or a pipe has them.", cells)
+    return lines
+
+
+GAP = "  "
+"""Between two columns."""
+
+
+def _pieces(name: str) -> list[str]:
+    """What a name may be broken into: each piece ends with a sign that comes between parts of it."""
+    return re.findall(r"[^:,/ ]*[:,/ ]+|[^:,/ ]+", name) or [""]
+
+
+def _broken(name: str, cells: int) -> list[str]:
+    """A name in lines of at most so many cells, where its pieces allow that."""
+    lines = [""]
+    for piece in _pieces(name):
+        if lines[-1] and width(lines[-1]) + width(piece.rstrip()) > cells:
+            lines.append("")
+        lines[-1] += piece
+    return [line.rstrip() for line in lines]
+
+
+def filled(text: str, cells: int) -> list[str]:
+    """A sentence in lines of at most so many cells, broken between words."""
+    return textwrap.wrap(text, max(1, cells), break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
+
+
+def say(text: str) -> None:
+    """Print a sentence; on a terminal it breaks between words."""
+    stream = stdout()
+    lines = filled(sanitise(text), shutil.get_terminal_size().columns) if stream.isatty() else [text]
+    stream.write("\n".join(lines) + "\n")
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -15,7 +15,7 @@ from ..backends.base import UserError
 from ..decoders.latency import LatencyCurve, Observed, fit_curve, read_curve
 from ..decoders.replay import model_free, why_not
 from ..engine.catalog import get
-from .measuring import Broken, Lab, Spec, Stopped, markdown, read_spec, read_specs, show_table
+from .measuring import Broken, Lab, Spec, Stopped, markdown, read_spec, read_specs, say, show_table
 from .output import Notes
 from .run import ANSWERED, BROKEN, CANCELLED
 from .settings import Settings
@@ -285,11 +285,12 @@ def _print(request: ReplayRequest, found: Replayed, labels: Sequence[str]) -> No
         }
         print(json.dumps(report, ensure_ascii=False))
         return
-    show_table(head, rows, left=2 if several else 1)
+    show_table(head, rows, left=2 if several else 1, spare=("µs/draft", "nodes/pass", "acceptance"))
     if found.fitted:
-        print("\n".join(_fit_lines(found.fitted)))
+        for line in _fit_lines(found.fitted):
+            say(line)
     if found.curve is None:
-        print("No speedup predicted: give a latency curve with --curve, measure one with --model, or --fit recorded speedups.")
+        say("No speedup predicted: give a latency curve with --curve, measure one with --model, or --fit recorded speedups.")
 
 
 def _record(row: Mapping[str, Any], curve: LatencyCurve | None) -> dict[str, Any]:

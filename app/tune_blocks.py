@@ -8,7 +8,7 @@ from typing import Any
 
 from ..backends.base import UserError
 from .bench.items import Item
-from .measuring import Lab, Spec, read_specs, show_table
+from .measuring import Lab, Spec, read_specs, say, show_table
 from .settings import Settings
 
 SETS = 3
@@ -148,7 +148,7 @@ def block_specs(found: Sequence[Mapping[str, Any]]) -> list[Spec]:
 
 def show_blocks(blocks: Blocks) -> None:
     """Print what the search found."""
-    print(
+    say(
         f"Blocks that early exit leaves out: how often a draft without them chooses as the whole model does, over "
         f"{blocks.positions} tokens of {blocks.answers} plain answers ({blocks.passes:,} forward passes)"
     )

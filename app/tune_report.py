@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import locations
 from . import settings as settings_file
 from .equivalents import equivalents
-from .measuring import duration, show_table
+from .measuring import duration, say, show_table
 from .model_defaults import method_changes
 from .tune_blocks import show_blocks
 
@@ -58,7 +58,7 @@ def report(request: TuneRequest, search: Search, info: Mapping[str, Any], found:
     for number, rung in enumerate(search.rungs, 1):
         if not any(line["speedup"] for line in rung["candidates"]):
             continue
-        print(f"Rung {number}: {len(rung['candidates'])} candidates on {rung['prompts']} prompts")
+        say(f"Rung {number}: {len(rung['candidates'])} candidates on {rung['prompts']} prompts")
         rows = [
             [line["method"], f"{line['speedup']:.2f}×", "kept" if place < rung["kept"] else ""]
             if line["speedup"]
@@ -67,18 +67,20 @@ def report(request: TuneRequest, search: Search, info: Mapping[str, Any], found:
         ]
         show_table(["method", "speedup", ""], rows)
     if search.out_of_time:
-        print(f"The time of {duration(60 * request.minutes)} ran out before all rungs were done: --minutes gives more.")
+        say(f"The time of {duration(60 * request.minutes)} ran out before all rungs were done: --minutes gives more.")
     if found is None:
         return
-    print(
-        f"\nBest for {info['name']} on {info['device']}: {found['spec']}, {found['speedup']:.2f}× plain decoding "
+    say("")
+    say(
+        f"Best for {info['name']} on {info['device']}: {found['spec']}, {found['speedup']:.2f}× plain decoding "
         f"(median {found['median_speedup']:.2f}×, 95% {found['speedup_low']:.2f}–{found['speedup_high']:.2f}, "
         f"{found['prompts']} prompts, {search.passes:,} forward passes)."
     )
     if saved:
-        print(f"Saved as this model's method in {saved}.")
-    print("\nElsewhere:")
+        say(f"Saved as this model's method in {saved}.")
+    say("")
+    say("Elsewhere:")
     for other in others:
-        print(f"  {other.engine}: {other.setting or other.note}")
+        say(f"  {other.engine}: {other.setting or other.note}")
         if other.setting and other.note:
-            print(f"    {other.note}")
+            say(f"    {other.note}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import locations
-from ..measuring import markdown, show_table
+from ..measuring import markdown, say, show_table
 from . import plots
 from .run import BASE, Bench, is_own
 from .statistics import compare, scaling, summarise
@@ -36,15 +36,16 @@ def print_report(bench: Bench) -> None:
     if request.as_json:
         print(json.dumps(report, ensure_ascii=False))
         return
-    print(_heading(report))
-    show_table(head, rows, left=2)
+    say(_heading(report))
+    show_table(head, rows, left=2, spare=("forward", "draft", "nodes/tok", "accepted", "95%"))
     if report["comparisons"]:
-        print("\nHead to head, times as fast:")
+        say("")
+        say("Head to head, times as fast:")
         show_table(*_comparisons(report["comparisons"]), left=3)
     for name, line in report["scaling"].items():
         fit = line["fit"]
         if fit:
-            print(
+            say(
                 f"{name}: tokens per step = {fit['intercept']:.2f} + {fit['slope']:.2f} · ln(nodes per token), "
                 f"which explains {fit['r2']:.0%}"
             )
