@@ -36,7 +36,7 @@ def test_a_pipe_put_there_meanwhile_is_refused(tmp_path: Path, monkeypatch: pyte
     os.mkfifo(tmp_path / "fifo")
     ordinary, look = os.stat(tmp_path / "file"), os.stat
     with monkeypatch.context() as patch:
-        patch.setattr(plain_file.os, "stat", lambda path: ordinary if path == tmp_path / "fifo" else look(path))
+        patch.setattr(os, "stat", lambda path, **given: ordinary if path == tmp_path / "fifo" else look(path, **given))
         with pytest.raises(OSError, match="no ordinary file"):
             plain_file.read_bytes(tmp_path / "fifo")
 
