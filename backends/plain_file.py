@@ -4,13 +4,19 @@ without end can hold specchat up."""
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+T = TypeVar("T")
 
 MOST_BYTES = 1_000_000
 """Of a file that people write by hand: settings, themes, presets. The longest theme has 3 kB."""
@@ -35,9 +41,26 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except ValueError:  # a nul in the name
         raise OSError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
-    with os.fdopen(file, "rb") as out:
+    with io.BufferedReader(_Ordinary(file)) as out:
         _check(os.fstat(file))
         yield out
+
+
+class _Ordinary(io.FileIO):
+    """What always has something to read, or has ended: /proc/kmsg is called an ordinary file and keeps its readers waiting."""
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        count: int | None = super().readinto(buffer)
+        return _come(count)
+
+    def readall(self) -> bytes:
+        return _come(super().readall())
+
+
+def _come(found: T | None) -> T:
+    if found is None:
+        raise OSError(errno.EINVAL, "it is no ordinary file")
+    return found
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:

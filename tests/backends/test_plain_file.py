@@ -70,3 +70,17 @@ def test_a_home_is_a_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     monkeypatch.setenv("HOME", str(tmp_path))
     assert plain_file.user_path("~/a") == tmp_path / "a"
     assert plain_file.user_path("~nobody-of-this-name/a") == Path("~nobody-of-this-name/a")
+
+
+def test_an_ordinary_file_with_nothing_to_read_yet_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As /proc/kmsg: `stat` calls it an ordinary file, and a reader of it waits for the next message.
+    (tmp_path / "file").write_text("text")
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    ordinary = os.stat(tmp_path / "file")
+    with monkeypatch.context() as patch:
+        patch.setattr(plain_file.os, "open", lambda *_: reading)
+        patch.setattr(plain_file.os, "fstat", lambda _: ordinary)
+        with pytest.raises(OSError, match="no ordinary file"):
+            plain_file.read_bytes(tmp_path / "file")
+    os.close(writing)
