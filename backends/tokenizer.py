@@ -174,7 +174,9 @@ def open_tokenizer(folder: Path) -> Any:
             "model was trained with into it."
         )
     try:
-        return AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+        tokenizer.decode(tokenizer.encode("a é"))  # some are found out only here
+        return tokenizer
     except Exception as error:
         said = str(error).strip().splitlines()
         raise UserError(

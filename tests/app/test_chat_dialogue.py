@@ -83,6 +83,18 @@ def test_cancelling(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
     assert engine.asked.messages[-1]["content"] == "next"
 
 
+def test_cancelling_before_the_answer_has_started(dialogue: Dialogue, engine: Any) -> None:
+    dialogue.submit("Hello")
+    id = engine.ids
+    assert dialogue.cancel()
+    assert dialogue.submit("next")
+    engine.events.append(Failed(id, "cancelled", "Cancelled."))  # as the engine says of a chat template that it has stopped
+    dialogue.drain()
+    assert dialogue.transcript.answers()[0].reason == "cancelled"
+    assert not [entry for entry in dialogue.transcript.entries if "Cancelled" in str(entry)]
+    assert engine.asked.messages[-1]["content"] == "next"
+
+
 def test_switching_in_the_middle(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
     dialogue.submit("Hello")
     id = engine.begin(make_steps()[:3])
