@@ -356,4 +356,9 @@ def _device_name(module: Any, device: torch.device) -> str:
 def _first_line(error: BaseException) -> str:
     """What an error of transformers says, as the end of a sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(".") + "."
+    text = lines[0] if lines else ""
+    if text.endswith(":"):  # of a list of entries that are wrong
+        text = " ".join(lines[:2])
+    if not text or isinstance(error, LookupError | ArithmeticError):  # a key or a figure says nothing by itself
+        text = f"{type(error).__name__} {text}".strip()
+    return text.rstrip(".!") + "."

@@ -79,8 +79,8 @@ def test_an_ordinary_file_with_nothing_to_read_yet_is_refused(tmp_path: Path, mo
     os.set_blocking(reading, False)
     ordinary = os.stat(tmp_path / "file")
     with monkeypatch.context() as patch:
-        patch.setattr(plain_file.os, "open", lambda *_: reading)
-        patch.setattr(plain_file.os, "fstat", lambda _: ordinary)
+        patch.setattr(os, "open", lambda *_: reading)
+        patch.setattr(os, "fstat", lambda _: ordinary)
         with pytest.raises(OSError, match="no ordinary file"):
             plain_file.read_bytes(tmp_path / "file")
     os.close(writing)
