@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from .base import UserError
 from .plain_file import opened
@@ -198,7 +198,7 @@ def _is_tensor(value: Any) -> bool:
     return kind not in ITEM_BYTES or prod(shape) * ITEM_BYTES[kind] == span[1] - span[0]
 
 
-def _are_counts(value: Any) -> bool:
+def _are_counts(value: Any) -> TypeGuard[list[int]]:
     return isinstance(value, list) and len(value) <= 64 and all(isinstance(item, int) and 0 <= item < 1 << 63 for item in value)
 
 

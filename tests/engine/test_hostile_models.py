@@ -39,7 +39,8 @@ def test_each_costs_one_answer_or_load(client: EngineClient, tmp_path: Path) -> 
     assert isinstance(loaded, Loaded), loaded
     id = client.generate(messages=CHAT)
     client.cancel(id)
-    (failed,) = [event for event in answer(client, id) if isinstance(event, Failed)]
+    failed: Event = answer(client, id)[-1]
+    assert isinstance(failed, Failed)
     assert (failed.cause, failed.sentence) == ("cancelled", "Cancelled.")
     assert isinstance(ask(client, messages=None, prompt="Once", raw=True), Finished)
     # What a template does wrong is the model's fault: `user` becomes exit code 2.
