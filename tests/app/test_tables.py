@@ -22,7 +22,7 @@ METHODS = ("greedy", "early-exit:layers=2:schedule=constant:tokens=4", "transfor
 class Terminal(io.StringIO):
     """Standard output that claims to be a terminal."""
 
-    encoding = "utf-8"  # type: ignore[assignment]
+    encoding = "utf-8"
 
     def isatty(self) -> bool:
         return True

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from specchat.app.bench.items import Item
+from specchat.app.bench.run import WARM_UP_TOKENS
 from specchat.app.equivalents import equivalents
 from specchat.app.layers import Layers
 from specchat.app.measuring import Spec, read_spec, read_specs
 from specchat.app.settings import Settings, read, read_settings
 from specchat.app.tune import (
     LEAST,
-    WARM_UP_TOKENS,
     Search,
     TuneRequest,
     anew,
