@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from specchat.backends import LoadOptions, UserError, load_model
 from specchat.backends.loading import builtin_path
 
-# Each command waits seconds for torch: one for each mistake, which xdist spreads over the cores.
+# Each command waits seconds for torch.
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not (builtin_path() / "model.safetensors").exists(), reason="the built-in model is not there"),
@@ -61,13 +62,26 @@ def _pickled(where: Path) -> str:
     ("make", "said"),
     [
         (lambda where: "no-such-model", "There is no model 'no-such-model'"),
-        (lambda where: "nobody/nothing", "nobody/nothing is not in the cache"),
         (_empty, "is empty"),
         (_truncated, "model.safetensors is damaged or was not copied completely"),
         (_pickled, "pickled weights only"),
         (lambda where: _copy(where, "tokenizer*", "chat_template*"), "tokenizer"),
     ],
-    ids=["unknown name", "not in the cache", "empty folder", "truncated", "pickled", "no tokenizer"],
+    ids=["unknown name", "empty folder", "truncated", "pickled", "no tokenizer"],
+)
+def test_what_a_model_lacks_is_said(tmp_path: Path, make: Callable[[Path], str], said: str) -> None:
+    with pytest.raises(UserError, match=said) as error:
+        load_model(make(tmp_path), LoadOptions(device="cpu"))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda where: "nobody/nothing", "nobody/nothing is not in the cache"),
+        (_truncated, "model.safetensors is damaged or was not copied completely"),
+    ],
+    ids=["not in the cache", "truncated"],
 )
 def test_a_model_that_cannot_be_loaded_is_one_sentence(tmp_path: Path, make: Callable[[Path], str], said: str) -> None:
     done = run(tmp_path, "x", "--model", make(tmp_path))

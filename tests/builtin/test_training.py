@@ -20,6 +20,8 @@ from specchat.builtin.export import export
 from specchat.builtin.model import SIZES, Size, TrainingLoss, build, inherit
 from specchat.builtin.train import Run, Settings, rate_factor
 
+from ..cases import FULL
+
 WEIGHTS = Path(tokens_of.__file__).parent / "weights" / "target"
 CPU = torch.device("cpu")
 
@@ -149,6 +151,7 @@ def test_the_models_are_as_small_as_they_say() -> None:
     assert counts["draft"] <= 1.5e6
 
 
+@pytest.mark.skipif(not FULL, reason="20 s of three processes that import torch: make test-all runs it")
 def test_a_run_of_two_processes_that_is_stopped_saves_and_leaves_none_behind(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "specchat.builtin.train", "--size", "tiny", "--processes", "2", "--threads", "1"]
     command += ["--tokens", "1e8", "--work", str(_work(tmp_path / "work")), "--device", "cpu"]

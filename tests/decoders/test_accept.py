@@ -17,8 +17,10 @@ from specchat.decoders import accept as module
 from specchat.decoders.accept import accept, passes
 from specchat.decoders.base import Acceptance, Draws, Tree
 
-DRAWS = 200_000
+from ..cases import FULL
+
 SMALL = 30_000
+DRAWS = 200_000 if FULL else SMALL
 P = np.array([0.5, 0.05, 0.2, 0.15, 0.1])
 Q = np.array([0.1, 0.4, 0.3, 0.15, 0.05])
 AFTER = np.array([[0.3, 0.3, 0.2, 0.1, 0.1], [0.1, 0.1, 0.1, 0.1, 0.6], [0.2] * 5, [0.7, 0.1, 0.1, 0.05, 0.05], [0.05, 0.05, 0.3, 0.3, 0.3]])  # fmt: skip  # noqa: E501

@@ -22,6 +22,7 @@ from specchat.decoders.proposers import DraftModel, Reencoded
 from specchat.decoders.schedules import SCHEDULES
 
 from ..backends.tiny import tiny_folder, tiny_model
+from ..cases import FULL
 from .prompts import TEXTS
 from .toy import ToyModel
 
@@ -85,7 +86,7 @@ def test_a_draft_model_that_is_the_target_is_always_right(builtin_model: Model) 
 
 
 def test_a_tree_yields_no_less_than_its_chain(builtin_model: Model, draft_model: Model) -> None:
-    for text in (*TEXTS, "Tell me a story about a dog.", "What is speculative decoding?"):
+    for text in (TEXTS[0], "Tell me a story about a dog.", *(TEXTS[1:] if FULL else ())):
         chain, _ = run(builtin_model, draft_model, text, "draft", {"tokens": 5, "schedule": "constant"})
         tree, _ = run(builtin_model, draft_model, text, "tree", {"depth": 5})
         assert tree.answer == chain.answer
@@ -141,7 +142,7 @@ def test_inner_layers_draft_anew_behind_every_pass_up_to_the_end_of_the_context(
     """With nothing to copy from, too: what is foreseen is what the inner layers said this time, and it fits."""
     model: Any = tiny_model("qwen3")
     rng = random.Random(5)
-    for number in range(60):
+    for number in range(60 if FULL else 10):
         ids = [rng.randrange(4, 250) for _ in range(rng.choice((200, 235, 244)))]
         settings = {"layers": 2, "inner": 1, "cascade": bool(number % 2), "threshold": 0.0}
         generation, steps = run(model, None, ids, "early-exit", settings, max_tokens=24)
@@ -154,7 +155,7 @@ def test_an_error_in_the_middle_of_a_draft_leaves_nothing_behind(monkeypatch: py
     ids = list(range(20, 60))
     wanted = plain(model, ids, max_tokens=30)
     session_pass = TransformersSession._pass
-    for fails_at in range(2, 12):
+    for fails_at in range(2, 12, 1 if FULL else 3):
         left = [fails_at]
 
         def counted(session: Any, *args: Any, left: list[int] = left, **more: Any) -> Any:
@@ -340,7 +341,7 @@ def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: st
     target, draft = tiny_model("llama"), tiny_model("qwen3")
     filters = {"temperature": 1.0, "top_k": 3}
     prompt = [0, 2, 70, 71, 3]
-    conversation, draws = Conversation(target, draft_model=draft), 3000
+    conversation, draws = Conversation(target, draft_model=draft), 3000 if FULL else 750
     seen: dict[tuple[int, ...], int] = {}
     accepted = 0
     for seed in range(draws):
@@ -373,7 +374,7 @@ def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: st
     counts = np.array([seen.get(pair, 0) for pair in pairs])
     wanted = np.array(expected) / sum(expected) * draws
     assert chisquare(counts, wanted).pvalue > 1e-3
-    assert accepted > 100
+    assert accepted > draws / 30
     conversation.close()
 
 

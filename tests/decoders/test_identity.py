@@ -17,9 +17,9 @@ from ..cases import FULL
 from .prompts import TEXTS, mixed_prompts
 
 TOKENS = 128
-PROMPTS = 50
-RECOMPUTE_PROMPTS = PROMPTS if FULL else 6
-"""Without a KV cache 128 tokens cost 128 passes over everything; SPECCHAT_FULL=1 runs all 50 prompts (minutes)."""
+PROMPTS = 50 if FULL else 8
+RECOMPUTE_PROMPTS = PROMPTS if FULL else 2
+"""Without a KV cache 128 tokens cost 128 passes over everything."""
 IDENTICAL = [name for name, method in methods().items() if method.label == "identical"]
 
 
@@ -71,16 +71,16 @@ def test_greedy_tokens_are_those_of_transformers_generate(
 @pytest.mark.slow
 def test_one_seed_gives_one_text_whatever_the_method(endless: Model, draft_model: Model) -> None:
     sampling = Sampling(temperature=0.8, seed=20)
-    differing = 0
-    for i, text in enumerate(mixed_prompts(12, seed=3)):
+    differing, prompts = 0, mixed_prompts(12 if FULL else 3, seed=3)
+    for i, text in enumerate(prompts):
         prompt = encode_prompt(endless, text)
         plain = answer(endless, draft_model, prompt, "greedy", sampling)
         for method in IDENTICAL[1:]:
-            if method == "recompute" and i >= 3:
+            if method == "recompute" and i >= len(prompts) // 3:
                 continue
             assert answer(endless, draft_model, prompt, method, sampling) == plain, method
         differing += answer(endless, draft_model, prompt, "greedy", replace(sampling, seed=21)) != plain
-    assert differing >= 10, "another seed must give another text"
+    assert differing >= len(prompts) - 2, "another seed must give another text"
 
 
 @pytest.mark.slow
@@ -88,7 +88,7 @@ def test_switching_at_random_steps_changes_no_token(
     endless: Model, draft_model: Model, reference: list[tuple[list[int], list[int]]]
 ) -> None:
     rng = random.Random(5)
-    for prompt, expected in reference[::4]:
+    for prompt, expected in reference[:: 4 if FULL else 2]:
         generation = Conversation(endless, draft_model=draft_model).generate(prompt, "greedy", max_tokens=TOKENS)
         for _ in generation:
             if rng.random() < 0.2:
