@@ -169,6 +169,19 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pilot waits for what is to be done, however busy the machine is."""
     monkeypatch.setattr("textual.pilot.wait_for_idle", idle)
     monkeypatch.setattr("textual.app.wait_for_idle", idle)
+    # What was told stays until a test has looked, however long that takes.
+    monkeypatch.setattr("textual.notifications.Notification.time_left", 3600.0)
+
+
+@pytest.fixture
+def snap_compare(snap_compare: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Pictures of what is there, whatever the clock says: nothing pulses or goes away, and each change is drawn at once."""
+    monkeypatch.setattr("specchat.app.chat.IDLE_SECONDS", 3600)
+    monkeypatch.setattr("specchat.app.widgets.status.FLASH_SECONDS", 3600)
+    monkeypatch.setattr("specchat.app.widgets.status.FIGURES_SECONDS", 0)
+    monkeypatch.setattr("specchat.app.widgets.race_screen.FIGURES_SECONDS", 0)
+    monkeypatch.setattr("specchat.app.widgets.side_panel.UPDATE_SECONDS", 0)
+    return snap_compare
 
 
 @pytest.fixture

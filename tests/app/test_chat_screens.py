@@ -11,16 +11,6 @@ from specchat.engine.messages import Loading, Steps, Switched
 
 Make = Callable[..., Any]
 
-pytestmark = pytest.mark.usefixtures("still")
-
-
-@pytest.fixture
-def still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing pulses, and each change is drawn, however soon after the last one."""
-    monkeypatch.setattr("specchat.app.chat.IDLE_SECONDS", 3600)
-    monkeypatch.setattr("specchat.app.widgets.status.FIGURES_SECONDS", 0)
-
-
 both = pytest.mark.parametrize("theme", ["dark", "light"])
 sizes = pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
 

@@ -13,6 +13,8 @@ from specchat.app.draft_length import BUDGETS, LENGTHS, NONE, SETTINGS, UNDER, L
 from specchat.engine.catalog import get, parse_params
 from specchat.engine.messages import Switch, Switched
 
+from .pilots import until
+
 Make = Callable[..., Any]
 METHODS = known_methods()
 
@@ -154,5 +156,4 @@ async def test_what_a_key_did_makes_room_for_the_figures(
         assert "nodes 16 → 32" in status(app)
         monkeypatch.setattr("specchat.app.widgets.status.FLASH_SECONDS", 0.01)
         await pilot.press("ctrl+up")
-        await pilot.pause(0.3)
-        assert "tokens/step" in status(app)
+        await until(pilot, lambda: "tokens/step" in status(app))

@@ -28,6 +28,7 @@ from specchat.app.widgets.photo_finish import PhotoFinish, standings
 from specchat.backends.base import UserError
 from specchat.engine.messages import StepRecord
 
+from .pilots import until
 from .races import run
 
 Make = Callable[..., Any]
@@ -199,10 +200,7 @@ async def test_exporting_a_race_from_the_chat(
         await pilot.pause()
         assert isinstance(app.screen, Menu)
         await pilot.press("4")
-        for _ in range(500):
-            if any("Saved as" in toast.message for toast in app._notifications):
-                break
-            await pilot.pause(0.01)
+        await until(pilot, lambda: any("Saved as" in toast.message for toast in app._notifications))
         (path,) = tmp_path.glob("specchat-race-*.json")
         assert read_race(path).lanes[0].answer.reason == "unfinished"
         assert record.lanes[0].answer.reason is None

@@ -18,12 +18,6 @@ both = pytest.mark.parametrize("theme", ["dark", "light"])
 sizes = pytest.mark.parametrize("size", [(60, 20), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
 
 
-@pytest.fixture
-def still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing pulses."""
-    monkeypatch.setattr("specchat.app.chat.IDLE_SECONDS", 3600)
-
-
 async def converse(pilot: Any, engine: Any, make_steps: Make) -> None:
     """Two answers."""
     app = pilot.app

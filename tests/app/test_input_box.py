@@ -15,6 +15,8 @@ from specchat.app.cells import HOSTILE, enterable
 from specchat.app.prompt_history import Typed
 from specchat.engine.messages import Generate
 
+from .pilots import until
+
 Make = Callable[..., Any]
 
 EVIL = "a\x1b]0;owned\x07 \x1b[31mred\x9b2J \u202eb\u2066 [bold]x[/bold]\r\ntwo\u2028three"
@@ -103,8 +105,7 @@ async def test_what_is_typed_behind_an_enter_does_not_get_in_before_it(make_chat
     app = make_chat()
     async with app.run_test(size=(90, 26)) as pilot:
         engine.loaded()
-        while app.dialogue.phase != "ready":
-            await pilot.pause(0.02)
+        await until(pilot, lambda: app.dialogue.phase == "ready")
         typed_at_once(app.chat_screen.input, "/method greedy\rWhat is a tree?\rAnd a")
         await pilot.pause()
         assert app.dialogue.method == "greedy"

@@ -402,7 +402,7 @@ async def test_a_clicked_run_stays_until_it_is_clicked_again(make_chat: Make, en
         await pilot.press("right")
         await pilot.pause()
         assert view.cursor.spot == Spot(1, 2)
-        await pilot.pause(0.6)  # not a double click
+        app.CLICK_CHAIN_TIME_THRESHOLD = 0  # not a double click
         await pilot.click(view, offset=cell_of(app, Spot(1, 2)))
         await pilot.pause()
         assert not view.cursor.by_keys

@@ -178,7 +178,7 @@ async def test_an_answer_is_runs_while_it_is_written_and_markdown_when_it_has_en
         await pilot.pause()
         assert "Some bold text." in seen(app)
         await pilot.resize_terminal(60, 20)
-        await pilot.pause(0.3)
+        await pilot.pause()
         assert "Some bold text." in seen(app)
 
 
@@ -201,7 +201,7 @@ async def test_the_place_in_a_long_answer_is_kept(make_chat: Make, engine: Any) 
         await pilot.pause()
         for middle in ("Paragraph 10", "Paragraph **10"):
             await pilot.press("ctrl+g")
-            await pilot.pause(0.3)
+            await pilot.pause()
             assert middle in seen(app)
             assert not view.following
 
@@ -253,7 +253,7 @@ async def test_a_long_chat_stays_where_it_was(make_chat: Make, engine: Any) -> N
         await answered(pilot, engine, "\n\n".join(f"Paragraph **{i}**." for i in range(60)))
         await answered(pilot, engine, "\n\n".join(f"Second **{i}**." for i in range(60)))
         await pilot.press("ctrl+g")
-        await pilot.pause(0.3)
+        await pilot.pause()
         assert "Second 59." in seen(app)
         assert app.chat_screen.view.following
 
@@ -269,6 +269,6 @@ def test_pictures(
     async def before(pilot: Any) -> None:
         await answered(pilot, engine)
         await pilot.press("ctrl+g")
-        await pilot.pause(0.3)
+        await pilot.pause()
 
     assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)

@@ -34,9 +34,8 @@ async def test_an_answer_step_by_step(tmp_path: Any, monkeypatch: pytest.MonkeyP
             answer = dialogue.answer
             assert answer is not None
             await until(pilot, lambda: len(answer.pieces) > 0)
-            await pilot.pause(0.1)
+            await until(pilot, lambda: "Paused before the first step" in shown(app))
             assert len(answer.log) == 0
-            assert "Paused before the first step" in shown(app)
             for count in range(1, 4):
                 await pilot.press("f9")
                 await until(pilot, lambda count=count: len(answer.log) >= count)  # type: ignore[misc]

@@ -19,7 +19,7 @@ from specchat.app import prompt_history
 from specchat.app.prompt_history import MOST, PromptHistory, Typed, found, step_back
 from specchat.app.widgets.prompt_search import PromptSearch
 
-from .pilots import settle
+from .pilots import settle, until
 
 Make = Callable[..., Any]
 SIZE = (90, 26)
@@ -280,7 +280,5 @@ async def test_enter_right_behind_what_is_searched_for_takes_what_is_found(make_
         await pilot.press("ctrl+f")
         for key in (*"lamp", "enter"):
             app.post_message(Key(key, "\r" if key == "enter" else key))
-        while isinstance(app.screen, PromptSearch):
-            await pilot.pause(0.02)
-        await pilot.pause()
+        await until(pilot, lambda: not isinstance(app.screen, PromptSearch))
         assert app.chat_screen.input.text == "The old lamp"

@@ -74,7 +74,7 @@ async def test_the_choice_stays_while_an_answer_grows_and_when_resized(make_chat
         assert cursor.spot == chosen
         assert strip(app).splitlines()[0] == told
         await pilot.resize_terminal(60, 20)
-        await pilot.pause(0.3)
+        await pilot.pause()
         assert cursor.spot == chosen
         first, _ = cursor.rows
         view = app.chat_screen.view
@@ -108,15 +108,15 @@ async def test_markdown_gives_way_to_runs_while_they_are_looked_into(make_chat: 
         await answered(pilot, engine, tree_steps())
         view = app.chat_screen.view
         await pilot.press("ctrl+g")
-        await pilot.pause(0.2)
+        await pilot.pause()
         assert view.markdown
         await pilot.press("f7")
-        await pilot.pause(0.2)
+        await pilot.pause()
         assert not view.markdown
         assert view.cursor.spot == Spot(1, 3)
         assert view.cursor.place is not None
         await pilot.press("ctrl+g")
-        await pilot.pause(0.2)
+        await pilot.pause()
         assert view.markdown
         assert view.cursor.spot is None
         assert app.focused is app.chat_screen.input
@@ -132,7 +132,7 @@ async def test_another_view_of_the_text_lets_the_run_under_the_mouse_go(make_cha
         await pilot.pause()
         assert "step 2" in strip(app)
         await pilot.press("ctrl+g")
-        await pilot.pause(0.2)
+        await pilot.pause()
         assert view.markdown
         assert view.cursor.spot is None
         assert not strip(app)

@@ -13,7 +13,7 @@ from specchat.app.widgets.line_view import LineView, line
 from specchat.app.widgets.side_panel import PAGES
 from specchat.engine.messages import Finished, Paused, StepRecord, Steps, Switched, Watch
 
-from .pilots import settle
+from .pilots import settle, until
 
 Make = Callable[..., Any]
 SIZE = (120, 40)
@@ -169,8 +169,7 @@ async def test_it_follows_a_resize_in_mid_stream(make_chat: Make, engine: Any, t
             assert "┗━ ␣the" in shown(app)
         engine.events = [Steps(id, tree_steps()[2:3])]
         await settle(app, pilot)
-        await pilot.pause(0.2)
-        assert "step 3 of 3" in shown(app)
+        await until(pilot, lambda: "step 3 of 3" in shown(app))
 
 
 # How often it draws
@@ -195,8 +194,7 @@ async def test_it_draws_a_few_times_a_second_and_misses_nothing(
         await settle(app, pilot)
         engine.events = [Steps(id, tree_steps()[3:4])]
         await settle(app, pilot)
-        await pilot.pause(0.2)  # no event comes any more
-        assert "step 4 of 4" in shown(app)
+        await until(pilot, lambda: "step 4 of 4" in shown(app))  # no event comes any more
 
 
 async def test_only_rows_that_changed_are_painted(make_chat: Make, engine: Any) -> None:
@@ -285,14 +283,14 @@ async def test_figures_of_an_answer_with_two_methods(make_chat: Make, engine: An
             Steps(id, make_steps(" The model reads on.", method="greedy", drafts=False)),
         ]
         await settle(app, pilot)
-        await pilot.pause(0.2)
+        await until(pilot, lambda: "Nothing was drafted" in shown(app))
         page = shown(app)
         for word in ("lookup", "greedy", "Tokens per step", "Run lengths", "Nothing was drafted", "Where the time goes"):
             assert word in page
         assert "What if" not in page  # greedy drafts nothing
         engine.events = [Switched(id, "lookup", "identical"), Steps(id, make_steps())]
         await settle(app, pilot)
-        await pilot.pause(0.2)
+        await until(pilot, lambda: "What if" in shown(app))
         page = shown(app)
         for word in ("Accepted at position", "measured", "predicted", "published", "What if", "l_d"):
             assert word in page

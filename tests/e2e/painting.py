@@ -31,11 +31,11 @@ def record(model: str, method: str) -> tuple[bytes, int]:
             while b"\x1b[?2026$p" not in terminal.raw and time.monotonic() < deadline:
                 terminal.pump()
             terminal.send("\x1b[?2026;2$y")
-            terminal.wait("ready", 60)
+            terminal.wait("ready")
             terminal.settle(0.5)
             before = len(terminal.raw)
             terminal.send("keeper\r")
-            terminal.wait_raw("finished ·".encode(), 120)
+            terminal.wait_raw("finished ·".encode())
             terminal.settle(0.5)
             raw = bytes(terminal.raw)
             terminal.send("\x11")

@@ -16,6 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyte
 
+PATIENCE = 120.0
+"""Seconds before a test gives up: a machine that does much else may be this slow."""
+
 
 class Terminal:
     """Runs `command` on a pseudo-terminal of `columns` × `lines` cells.
@@ -77,7 +80,7 @@ class Terminal:
         self._parsed = len(self.raw)
         return "\n".join(line.rstrip() for line in self.screen.display)
 
-    def wait(self, condition: str | Callable[[str], bool], timeout: float = 30) -> float:
+    def wait(self, condition: str | Callable[[str], bool], timeout: float = PATIENCE) -> float:
         """Pump until the screen shows a text (or satisfies a condition); seconds since the start.
 
         Raises:
@@ -93,7 +96,7 @@ class Terminal:
                 break
         raise AssertionError(f"never saw {condition!r}; the screen was:\n{self.text}")
 
-    def wait_raw(self, data: bytes, timeout: float = 30) -> None:
+    def wait_raw(self, data: bytes, timeout: float = PATIENCE) -> None:
         """Pump until the command wrote these bytes, without parsing.
 
         Raises:
@@ -117,7 +120,7 @@ class Terminal:
             if len(self.raw) != size:
                 last, size = time.monotonic(), len(self.raw)
 
-    def exit_code(self, timeout: float = 10) -> int:
+    def exit_code(self, timeout: float = PATIENCE) -> int:
         """Wait for the command's end, and read what it wrote until then."""
         deadline = time.monotonic() + timeout
         while self.process.poll() is None and time.monotonic() < deadline:

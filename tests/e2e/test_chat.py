@@ -41,10 +41,10 @@ def engine_of(terminal: Terminal) -> psutil.Process:
 @pytest.mark.slow
 def test_the_builtin_model_answers_and_quits(env: dict[str, str]) -> None:
     with Terminal([SPECCHAT], env=env) as terminal:
-        terminal.wait("identical", 20)
+        terminal.wait("identical")
         terminal.send("What is prompt lookup?\r")
-        terminal.wait("tokens/step", 60)
-        terminal.wait("finished", 60)
+        terminal.wait("tokens/step")
+        terminal.wait("finished")
         terminal.send("\x11")
         assert terminal.exit_code() == 0
         assert "torch" not in terminal.text
@@ -52,21 +52,21 @@ def test_the_builtin_model_answers_and_quits(env: dict[str, str]) -> None:
 
 def test_switch_in_mid_answer_type_cancel_and_go_on(env: dict[str, str], slow_record: str) -> None:
     with Terminal([SPECCHAT, "--model", slow_record, "--method", "greedy"], env=env) as terminal:
-        terminal.wait("greedy", 20)
+        terminal.wait("greedy")
         terminal.send("keeper\r")
-        terminal.wait("The lighthouse keeper", 30)
+        terminal.wait("The lighthouse keeper")
         engine = engine_of(terminal)
         terminal.send("n 1 draft")  # bare letters, digits and space type, also during an answer
         terminal.wait("n 1 draft")
         for method in ("◆ sample", "◆ recompute"):
             terminal.send("\x0e")
             terminal.wait(method)
-        terminal.wait("finished", 30)
+        terminal.wait("finished")
         assert "n 1 draft" in terminal.text, "the draft survives"
         terminal.send("\x7f" * 9 + "keeper\r")
-        terminal.wait(lambda text: "finished" not in text.splitlines()[-5], 20)
+        terminal.wait(lambda text: "finished" not in text.splitlines()[-5])
         terminal.send("\x1b")
-        terminal.wait("cancelled", 20)
+        terminal.wait("cancelled")
         terminal.send("\x11")
         assert terminal.exit_code() == 0
         assert not psutil.pid_exists(engine.pid) or engine.status() == psutil.STATUS_ZOMBIE
@@ -74,18 +74,18 @@ def test_switch_in_mid_answer_type_cancel_and_go_on(env: dict[str, str], slow_re
 
 def test_a_killed_engine_costs_one_answer_and_not_the_chat(env: dict[str, str], slow_record: str) -> None:
     with Terminal([SPECCHAT, "--model", slow_record, "--method", "greedy"], env=env) as terminal:
-        terminal.wait("greedy", 20)
+        terminal.wait("greedy")
         terminal.send("keeper\r")
-        terminal.wait("counted seven", 30)
+        terminal.wait("counted seven")
         terminal.send("my draft")
         terminal.wait("my draft")
         os.kill(engine_of(terminal).pid, signal.SIGKILL)
-        terminal.wait("engine", 10)
+        terminal.wait("engine")
         terminal.settle()
         assert "counted seven" in terminal.text, "the partial answer stays"
         assert "my draft" in terminal.text, "the draft stays"
         terminal.send("\x7f" * 8 + "keeper\r")
-        terminal.wait(lambda text: text.count("counted seven") >= 2, 30)
+        terminal.wait(lambda text: text.count("counted seven") >= 2)
         terminal.send("\x11")
         assert terminal.exit_code() == 0
 
@@ -95,9 +95,9 @@ def test_hostile_model_text_is_shown_and_does_nothing(env: dict[str, str], tmp_p
     text = "A [bold]b[/bold] \x1b[31mred\x1b[0m \x1b]0;owned\x07 \x1b]52;c;ZXZpbA==\x07 \x9b2J \x1b[2J end"
     path.write_text(json.dumps({"prompt": "go", "response": text}) + "\n")
     with Terminal([SPECCHAT, "--model", f"recorded:{path}"], env=env) as terminal:
-        terminal.wait("identical", 20)
+        terminal.wait("identical")
         terminal.send("go\r")
-        terminal.wait(lambda text: "[bold]b[/bold]" in text and "finished ·" in text, 30)
+        terminal.wait(lambda text: "[bold]b[/bold]" in text and "finished ·" in text)
         assert "end" in terminal.text
         for sequence in (b"\x1b[31mred", b"\x1b]0;owned", b"\x1b]52;c;ZXZpbA", b"\x9b2J"):
             assert sequence not in terminal.raw
@@ -111,16 +111,16 @@ def test_resizing_in_mid_answer(env: dict[str, str], slow_record: str) -> None:
     import termios
 
     with Terminal([SPECCHAT, "--model", slow_record, "--method", "greedy"], env=env) as terminal:
-        terminal.wait("greedy", 20)
+        terminal.wait("greedy")
         terminal.send("keeper\r")
-        terminal.wait("counted", 30)
+        terminal.wait("counted")
         for columns, lines in ((60, 20), (120, 40)):
             terminal.screen.resize(lines, columns)
             fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
             os.kill(terminal.process.pid, signal.SIGWINCH)
             time.sleep(0.1)
             terminal.wait(lambda text: "lookup" in text or "greedy" in text)
-        terminal.wait("finished", 40)
+        terminal.wait("finished")
         terminal.send("\x11")
         assert terminal.exit_code() == 0
 
@@ -128,24 +128,24 @@ def test_resizing_in_mid_answer(env: dict[str, str], slow_record: str) -> None:
 @pytest.mark.slow
 def test_type_race_switch_and_quit(env: dict[str, str]) -> None:
     with Terminal([SPECCHAT], env=env, columns=120, lines=36) as terminal:
-        terminal.wait("ready", 60)
+        terminal.wait("ready")
         terminal.send("Repeat this text exactly: the lamp and the boat and the lamp.")
-        terminal.wait("the boat and the lamp.", 10)
+        terminal.wait("the boat and the lamp.")
         terminal.send("\x1b[15~")  # F5: the race's set-up, on the draft
-        terminal.wait("enter start", 10)
+        terminal.wait("enter start")
         terminal.send("\r")
-        terminal.wait(lambda text: "wins in" in text and text.count("identical") >= 2, 60)
+        terminal.wait(lambda text: "wins in" in text and text.count("identical") >= 2)
         assert "≠" not in terminal.text
         terminal.send("\x1b")
         # Back in the chat: the draft is where it was, and is sent now.
-        terminal.wait(lambda text: "wins in" not in text and "the boat and the lamp." in text, 10)
+        terminal.wait(lambda text: "wins in" not in text and "the boat and the lamp." in text)
         terminal.send("\r")
-        terminal.wait("finished ·", 60)
+        terminal.wait("finished ·")
         terminal.send("\x0e")  # ctrl+n
-        terminal.wait("◆ ngram", 10)
+        terminal.wait("◆ ngram")
         terminal.send("What is prompt lookup?\r")
-        terminal.wait(lambda text: text.count("finished ·") >= 2 and "ngram" in text, 60)
+        terminal.wait(lambda text: text.count("finished ·") >= 2 and "ngram" in text)
         terminal.send("\x1bOS\x1bOS")  # F4 twice: the token tree
-        terminal.wait(lambda text: "numbers" in text and "nodes" in text, 10)
+        terminal.wait(lambda text: "numbers" in text and "nodes" in text)
         terminal.send("\x11")
         assert terminal.exit_code() == 0

@@ -23,7 +23,7 @@ ANSWER = "Here:\n\n```python\nprint('lantern')\n```\n\nThat is all of it."
 
 def said(terminal: Terminal, sentence: str) -> None:
     """Wait for a sentence, which may go over several lines of a toast."""
-    terminal.wait(lambda text: sentence in " ".join(re.sub(r"[│▌▎]", " ", text).split()), 20)
+    terminal.wait(lambda text: sentence in " ".join(re.sub(r"[│▌▎]", " ", text).split()))
 
 
 @pytest.fixture
@@ -57,9 +57,9 @@ def test_a_copy_is_checked_and_an_unchecked_one_never_called_copied(
     board = tmp_path / "board"
     own = {"PATH": f"{tool.parent}:{os.environ['PATH']}", "BOARD": str(board), "DISPLAY": ":9"}
     with Terminal([SPECCHAT, *model], env={**env, **own}) as terminal:
-        terminal.wait("identical", 30)
+        terminal.wait("identical")
         terminal.send("keeper\r")
-        terminal.wait("finished ·", 30)
+        terminal.wait("finished ·")
         terminal.send("\x19")
         said(terminal, "Copied the answer with xclip, and checked it.")
         assert board.read_text() == ANSWER
@@ -83,9 +83,9 @@ def test_in_tmux_its_buffer_has_the_text_and_the_terminal_is_asked(env: dict[str
     command = shlex.join([SPECCHAT, *model])
     try:
         with Terminal([*tmux, "-f", "/dev/null", "new-session", command], env=env) as terminal:
-            terminal.wait("identical", 30)
+            terminal.wait("identical")
             terminal.send("keeper\r")
-            terminal.wait("finished ·", 30)
+            terminal.wait("finished ·")
             terminal.send("\x19")
             said(terminal, "Copied the answer into tmux's buffer, and checked it; sent it to the terminal too")
             shown = subprocess.run([*tmux, "show-buffer"], capture_output=True, check=True)

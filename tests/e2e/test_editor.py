@@ -63,9 +63,9 @@ def test_the_answer_goes_on_while_the_editor_is_open_and_nothing_is_lost(
     wait = 'trap \'\' INT QUIT; echo EDITOR OPEN; cat "$1"; until [ -e "$GO" ]; do sleep 0.05; done; '
     env = editor(wait + 'printf " and more\\n" >> "$1"')
     with Terminal([SPECCHAT, *slow_model], env=env) as terminal:
-        terminal.wait("greedy", 30)
+        terminal.wait("greedy")
         terminal.send("keeper\r")
-        terminal.wait("The lighthouse keeper", 30)
+        terminal.wait("The lighthouse keeper")
         terminal.send("my draft\x1be")
         terminal.wait_raw(b"EDITOR OPEN\r\nmy draft")
         terminal.send("\x03\x1c")  # ctrl+c and ctrl+\ are the editor's; this one dies of neither, nor does the chat
@@ -76,12 +76,12 @@ def test_the_answer_goes_on_while_the_editor_is_open_and_nothing_is_lost(
         assert kept(tmp_path) > before, "the answer is kept while the editor is open"
         assert b"\x1b[" not in terminal.raw[mark:], "nothing is drawn over the editor"
         Path(env["GO"]).touch()
-        terminal.wait(lambda text: "my draft" in text and "and more" in text, 20)
-        terminal.wait("At last all was dark.", 60)
-        terminal.wait("finished", 20)
+        terminal.wait(lambda text: "my draft" in text and "and more" in text)
+        terminal.wait("At last all was dark.")
+        terminal.wait("finished")
         assert terminal.text.count("harbour woke") >= 3
         terminal.send("\x1a")  # ctrl+z brings the draft back as it was
-        terminal.wait(lambda text: "and more" not in text and "my draft" in text, 20)
+        terminal.wait(lambda text: "and more" not in text and "my draft" in text)
         terminal.send("\x11")
         assert terminal.exit_code() == 0
     assert not list(tmp_path.glob("specchat-*")), "no file is left behind"
@@ -101,24 +101,24 @@ def test_an_editor_that_fails_leaves_the_draft_and_the_terminal_as_they_were(
     env = editor('. "$GO"')
     with Terminal([SPECCHAT, *slow_model], env=env) as terminal:
         modes = termios.tcgetattr(terminal.master)
-        terminal.wait("greedy", 30)
+        terminal.wait("greedy")
         terminal.send("my draft")
         for script, sentence in FAILURES:
             (tmp_path / "go").write_text(script)
             terminal.send("\x1be")
-            terminal.wait(lambda text, sentence=sentence: sentence in " ".join(text.split()), 20)  # type: ignore[misc]
+            terminal.wait(lambda text, sentence=sentence: sentence in " ".join(text.split()))  # type: ignore[misc]
             assert "Your draft is as it was" in " ".join(terminal.text.split())
             terminal.send(" goes on")
-        terminal.wait("my draft" + " goes on" * len(FAILURES), 20)
+        terminal.wait("my draft" + " goes on" * len(FAILURES))
         # And one that works, on a draft with a pasted text in it.
         (tmp_path / "go").write_text('cp "$1" "$GO"; { printf "Sum up "; cat "$GO"; } > "$1"')
         terminal.send("\x15\x1b[200~" + "\n".join(f"line {n}" for n in range(60)) + "\x1b[201~")
-        terminal.wait("[pasted 60 lines]", 20)
+        terminal.wait("[pasted 60 lines]")
         terminal.send("\x1be")
-        terminal.wait("Sum up [pasted 60 lines]", 20)
+        terminal.wait("Sum up [pasted 60 lines]")
         assert (tmp_path / "go").read_text() == "[pasted 60 lines]\n"
         terminal.send("\t")  # behind it, tab shows the text
-        terminal.wait("line 59", 20)
+        terminal.wait("line 59")
         terminal.send("\x11")
         assert terminal.exit_code() == 0
         assert termios.tcgetattr(terminal.master)[3] == modes[3], "echo and lines are as they were"

@@ -50,19 +50,19 @@ def listed(env: dict[str, str]) -> list[dict[str, object]]:
 def test_a_chat_that_is_killed_in_mid_answer_is_continued(env: dict[str, str], slow_record: str) -> None:
     command = [SPECCHAT, "--model", slow_record, "--method", "greedy"]
     with Terminal(command, env=env) as terminal:
-        terminal.wait("identical", 30)
+        terminal.wait("identical")
         terminal.send("keeper\r")
-        terminal.wait("lantern-3", 60)
+        terminal.wait("lantern-3")
         time.sleep(1.0)  # the most that may be missing
         os.kill(terminal.process.pid, signal.SIGKILL)
         terminal.process.wait()
     assert [(chat["title"], chat["answers"]) for chat in listed(env)] == [("keeper", 1)]
     with Terminal([*command, "--continue"], env=env) as terminal:
-        terminal.wait("lantern-3", 30)
-        terminal.wait("not finished when saved", 30)
-        terminal.wait("identical", 30)
+        terminal.wait("lantern-3")
+        terminal.wait("not finished when saved")
+        terminal.wait("identical")
         terminal.send("\x1bh")
-        terminal.wait("● keeper", 30)
+        terminal.wait("● keeper")
         terminal.send("\x1b")
         time.sleep(0.5)
         terminal.send("\x11")
@@ -72,9 +72,9 @@ def test_a_chat_that_is_killed_in_mid_answer_is_continued(env: dict[str, str], s
 @pytest.mark.slow
 def test_nothing_is_kept_where_that_was_asked(env: dict[str, str], slow_record: str, tmp_path: Path) -> None:
     with Terminal([SPECCHAT, "--model", slow_record, "--no-history"], env=env) as terminal:
-        terminal.wait("identical", 30)
+        terminal.wait("identical")
         terminal.send("keeper\r")
-        terminal.wait("lantern-3", 60)
+        terminal.wait("lantern-3")
         terminal.send("\x11")
         assert terminal.exit_code() == 0
     assert not (tmp_path / "d").exists()
@@ -89,20 +89,20 @@ def test_a_window_that_quits_takes_nothing_from_another(env: dict[str, str], tmp
 
     def ask(window: Terminal, times: int) -> None:
         window.send("keeper\r")
-        window.wait(lambda text: text.count("The lamp is lit.") == times, 60)
+        window.wait(lambda text: text.count("The lamp is lit.") == times)
 
     with Terminal(command, env=env) as first:
-        first.wait("identical", 60)
+        first.wait("identical")
         ask(first, 1)
         first.send("\x1bh")
-        first.wait("● keeper", 30)
+        first.wait("● keeper")
         first.send("\x1b")
-        first.wait(lambda text: "● keeper" not in text, 30)
+        first.wait(lambda text: "● keeper" not in text)
         with Terminal(command, env=env) as second:
-            second.wait("identical", 60)
+            second.wait("identical")
             ask(second, 1)
             second.send("\x11")
-            assert second.exit_code(30) == 0
+            assert second.exit_code() == 0
         ask(first, 2)
         deadline = time.monotonic() + 30
         while sorted(str(chat["answers"]) for chat in listed(env)) != ["1", "2"]:

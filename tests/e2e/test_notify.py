@@ -27,12 +27,12 @@ def test_the_terminal_is_told_once_and_only_when_it_is_not_in_front(tmp_path: Pa
         **dict.fromkeys(("TMUX", "STY"), ""),
     }
     with Terminal([SPECCHAT, "--model", f"recorded:{record}?pace=0.04", "--method", "greedy"], env=env) as terminal:
-        terminal.wait("greedy", 30)
+        terminal.wait("greedy")
         assert b"\x1b[?1004h" in terminal.raw, "the terminal is asked to tell when it loses the focus"
         terminal.send("keeper\r\x1b[O")
-        terminal.wait_raw(b"\x1b]9;specchat: The answer has ended (finished): ", 60)
+        terminal.wait_raw(b"\x1b]9;specchat: The answer has ended (finished): ")
         terminal.send("\x1b[Ikeeper\r")
-        terminal.wait(lambda text: text.count("finished ·") == 2, 60)
+        terminal.wait(lambda text: text.count("finished ·") == 2)
         assert terminal.raw.count(b"\x1b]9;") == 1
         terminal.send("\x11")
         assert terminal.exit_code() == 0

@@ -27,31 +27,31 @@ def env(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_text_with_any_identical_method(env: dict[str, str]) -> None:
     with Terminal([SPECCHAT, "--method", "lookup"], env=env) as terminal:
-        terminal.wait("identical", 30)
+        terminal.wait("identical")
         terminal.send("/set temperature=3 seed=11 max_tokens=24\r")
-        terminal.wait("max_tokens=24", 10)
+        terminal.wait("max_tokens=24")
         terminal.send("Tell me about the lighthouse.\r")
-        terminal.wait("token limit", 60)
+        terminal.wait("token limit")
         terminal.send("/regenerate\r")
-        terminal.wait("‹ 2/2 ›", 60)
-        terminal.wait("≡ identical", 10)
+        terminal.wait("‹ 2/2 ›")
+        terminal.wait("≡ identical")
         terminal.send("/retry greedy\r")
-        terminal.wait("‹ 3/3 ›", 60)
+        terminal.wait("‹ 3/3 ›")
         rows = [line for line in terminal.text.splitlines() if "≡ identical" in line]
         assert len(rows) == 2
         terminal.send("/regenerate seed=12\r")
-        terminal.wait("‹ 4/4 ›", 60)
-        terminal.wait("seed 12", 10)
+        terminal.wait("‹ 4/4 ›")
+        terminal.wait("seed 12")
         assert "≠ from token" in terminal.text
         terminal.send("\x1b[1;3D")
-        terminal.wait("‹ 3/4 ›", 10)
+        terminal.wait("‹ 3/4 ›")
         terminal.send("\x11")
         assert terminal.exit_code() == 0
     with Terminal([SPECCHAT, "--continue"], env=env) as terminal:
-        terminal.wait("‹ 3/4 ›", 30)
-        terminal.wait("lookup", 30)
+        terminal.wait("‹ 3/4 ›")
+        terminal.wait("lookup")
         terminal.send("\x1b[1;3C")
-        terminal.wait("‹ 4/4 ›", 10)
+        terminal.wait("‹ 4/4 ›")
         terminal.send("\x11")
         assert terminal.exit_code() == 0
 
@@ -61,24 +61,24 @@ def test_a_chat_goes_on_with_its_own_model_as_long_as_that_is_there(env: dict[st
     path = tmp_path / "record.jsonl"
     path.write_text(json.dumps({"prompt": "keeper", "response": "Seven lanterns before the harbour woke."}) + "\n")
     with Terminal([SPECCHAT, "--model", f"recorded:{path}", "--method", "greedy"], env=env) as terminal:
-        terminal.wait("identical", 30)
+        terminal.wait("identical")
         terminal.send("keeper\r")
-        terminal.wait("finished", 60)
+        terminal.wait("finished")
         terminal.send("\x11")
         assert terminal.exit_code() == 0
     with Terminal([SPECCHAT, "--continue"], env=env) as terminal:
-        terminal.wait("Seven lanterns", 30)
-        terminal.wait("◆ greedy", 30)
+        terminal.wait("Seven lanterns")
+        terminal.wait("◆ greedy")
         terminal.send("\x1br")  # the recorded model answers once more
-        terminal.wait("≡ identical", 60)
+        terminal.wait("≡ identical")
         terminal.send("\x11")
         assert terminal.exit_code() == 0
     path.unlink()
     with Terminal([SPECCHAT, "--continue"], env=env) as terminal:
-        terminal.wait("builtin is loaded in its place.", 60)
-        terminal.wait("Seven lanterns", 10)
+        terminal.wait("builtin is loaded in its place.")
+        terminal.wait("Seven lanterns")
         terminal.send("Hello\r")
-        terminal.wait("‹ 2/2 ›", 60)
-        terminal.wait("finished", 60)
+        terminal.wait("‹ 2/2 ›")
+        terminal.wait("finished")
         terminal.send("\x11")
         assert terminal.exit_code() == 0
