@@ -36,7 +36,7 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *a
 def imported(*args: str) -> set[str]:
     """Top-level modules that a command imports in its own process."""
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "specchat", *args], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-X", "importtime", "-m", "specchat", *args], capture_output=True, text=True, timeout=120, check=True
     )
     return {found.partition(".")[0] for found in re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.MULTILINE)}
 

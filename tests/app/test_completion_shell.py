@@ -177,7 +177,7 @@ def test_what_bash_puts_in_whole_runs_nothing(home: Path) -> None:
         pass
     finally:
         os.close(keys)
-    assert bash.wait(60) == 2  # as the last command
+    assert bash.wait(120) == 2  # as the last command
     assert b"touch ran" in shown  # that is: it was put in, as words
     assert not (home / "here" / "ran").exists()
 

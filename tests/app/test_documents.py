@@ -245,7 +245,7 @@ def test_run_takes_documents(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         env={**os.environ, "SPECCHAT_CONFIG": str(tmp_path), "SPECCHAT_LOG": str(tmp_path / "log")},
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr

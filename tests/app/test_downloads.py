@@ -33,7 +33,7 @@ def downloads(tmp_path: Path) -> Iterator[Downloads]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline, "it did not come about"
         time.sleep(0.01)

@@ -130,14 +130,14 @@ def test_the_engine_counts(tmp_path: Path) -> None:
         client.load(f"recorded:{file}")
         events: list[Any] = []
         while not any(isinstance(event, Loaded) for event in events):
-            if (event := client.wait(60)) is not None:
+            if (event := client.wait(120)) is not None:
                 events.append(event)
         assert Counted(77, [], 0) in events
         chats = [[{"role": "user", "content": text}] for text in ("one", "one two three")]
         client.send(Count(78, chats))
-        counted = client.wait(60)
+        counted = client.wait(120)
         while not isinstance(counted, Counted):
-            counted = client.wait(60)
+            counted = client.wait(120)
         short, long = counted.tokens
         assert (counted.id, counted.context > 0) == (78, True)
         assert 0 < short < long

@@ -16,9 +16,9 @@ from textual.strip import Strip
 from specchat.app.chat import SpecchatApp
 from specchat.app.transcript import Answer, Notice, Prompt
 from specchat.engine.messages import Loaded, PieceTable, StepRecord
-from tests.e2e.terminal import Terminal
 
 from ..cases import FULL
+from ..e2e.terminal import Terminal
 from .hostile import CONTROLS, MARKUP, UNICODE, calm
 
 ROUNDS = 200 if FULL else 6

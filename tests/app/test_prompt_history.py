@@ -112,7 +112,7 @@ for number in range(count):
 def write_at_once(file: Path, names: str, count: int, most_bytes: int) -> None:
     """Several processes add messages to one file."""
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(file), name, str(count), str(most_bytes)]) for name in names]
-    assert [writer.wait(60) for writer in writers] == [0] * len(names)
+    assert [writer.wait(120) for writer in writers] == [0] * len(names)
 
 
 def test_several_chats_at_once_lose_nothing(file: Path) -> None:

@@ -310,7 +310,7 @@ async def test_the_method_page_follows_the_method_and_its_settings(make_chat: Ma
         assert "Saxena 2023" in page
         app.chat_screen.input.put("/method lookup max_ngram=5")
         await pilot.press("enter")
-        await pilot.pause(side_panel.UPDATE_SECONDS + 0.05)
+        await until(pilot, lambda: "max_ngram = 5" in shown(app))
         assert "max_ngram = 5 (default 3)" in " ".join(shown(app).split())
         await pilot.press("ctrl+n")
         assert "soft" in shown(app).splitlines()[1]

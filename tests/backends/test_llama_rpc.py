@@ -52,7 +52,7 @@ def server() -> Iterator[str]:
         pytest.skip("this build of llama.cpp has no RPC")
     name = f"127.0.0.1:{free_port()}"
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(SERVER), name], stdout=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline and process.poll() is None:
             try:
                 socket.create_connection(("127.0.0.1", int(name.rpartition(":")[2]))).close()

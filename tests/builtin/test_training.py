@@ -164,7 +164,7 @@ def test_a_run_of_two_processes_that_is_stopped_saves_and_leaves_none_behind(tmp
         assert len(children) >= 2
         run.terminate()
         run.wait(60)
-    gone, alive = psutil.wait_procs(children, timeout=30)
+    gone, alive = psutil.wait_procs(children, timeout=120)
     assert gone
     assert not alive
     assert checkpoint.exists()

@@ -27,7 +27,7 @@ def record(model: str, method: str) -> tuple[bytes, int]:
             model = f"recorded:{path}?pace=0.04"
         environment = {"HOME": home, "XDG_CONFIG_HOME": home}
         with Terminal([SPECCHAT, "--model", model, "--method", method], env=environment) as terminal:
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 120
             while b"\x1b[?2026$p" not in terminal.raw and time.monotonic() < deadline:
                 terminal.pump()
             terminal.send("\x1b[?2026;2$y")

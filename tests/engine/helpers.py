@@ -46,7 +46,7 @@ def answer(client: EngineClient, id: int) -> list[Event]:
     return list(client.stream(id))
 
 
-def until(client: EngineClient, seen: list[Event], enough: Callable[[list[Event]], bool], seconds: float = 20) -> None:
+def until(client: EngineClient, seen: list[Event], enough: Callable[[list[Event]], bool], seconds: float = 120) -> None:
     """Collect events into `seen` until there are enough."""
     deadline = time.monotonic() + seconds
     while not enough(seen):
@@ -113,7 +113,7 @@ class BareEngine:
         self.stdout.close()
 
 
-def wait_gone(pid: int, seconds: float) -> float:
+def wait_gone(pid: int, seconds: float = 120) -> float:
     """Seconds until no process has this id any more (a zombie counts as gone); fails after `seconds`."""
     begin = time.monotonic()
     while time.monotonic() < begin + seconds:

@@ -67,7 +67,7 @@ def test_drain_and_wake(tmp_path: Path, log: Path) -> None:
         id = client.generate("hello")
         seen: list[Event] = []
         while not any(isinstance(event, Finished) for event in seen):
-            assert woken.wait(10)
+            assert woken.wait(120)
             woken.clear()
             seen += client.drain()
         assert text_of(seen, id) == ANSWER
@@ -168,7 +168,7 @@ def test_a_kill_while_nothing_runs(client: EngineClient, tmp_path: Path) -> None
     answer(client, client.load(recorded(tmp_path)))
     assert client.pid is not None
     os.kill(client.pid, signal.SIGTERM)
-    failed = client.wait(5)
+    failed = client.wait(120)
     assert isinstance(failed, Failed)
     assert (failed.id, failed.cause) == (0, "died")
     client.cancel(99)  # nothing to cancel: starts nothing
@@ -180,13 +180,13 @@ def test_a_kill_while_nothing_runs(client: EngineClient, tmp_path: Path) -> None
 def test_a_kill_at_once_is_tried_again_by_the_next_prompt(tmp_path: Path, log: Path) -> None:
     client = EngineClient(log=log)
     client.start()
-    ready = client.wait(10)
+    ready = client.wait(120)
     assert isinstance(ready, Ready)
     os.kill(ready.pid, signal.SIGSTOP)
     load = client.load(recorded(tmp_path))
     time.sleep(0.1)
     os.kill(ready.pid, signal.SIGKILL)
-    failed = client.wait(5)
+    failed = client.wait(120)
     assert isinstance(failed, Failed)
     assert failed.id == load
     id = client.generate("short")
@@ -215,7 +215,7 @@ def test_without_restarts(tmp_path: Path, log: Path) -> None:
         answer(client, client.load(recorded(tmp_path)))
         assert client.pid is not None
         os.kill(client.pid, signal.SIGKILL)
-        assert isinstance(client.wait(5), Failed)
+        assert isinstance(client.wait(120), Failed)
         id = client.generate("short")
         (failed,) = answer(client, id)
         assert isinstance(failed, Failed)
@@ -237,7 +237,7 @@ def test_an_engine_that_cannot_start_is_a_sentence(tmp_path: Path, log: Path, mo
 
 def test_close_is_quick_even_in_the_middle_of_a_step(tmp_path: Path, log: Path) -> None:
     client = EngineClient(log=log)
-    client.load(recorded(tmp_path, pace=30))
+    client.load(recorded(tmp_path, pace=600))
     id = client.generate("hello")
     until(client, [], started(id))
     pid = client.pid
@@ -245,7 +245,7 @@ def test_close_is_quick_even_in_the_middle_of_a_step(tmp_path: Path, log: Path) 
     begin = time.monotonic()
     client.close()
     client.close()
-    assert time.monotonic() - begin < 10  # the step that is under way takes 30 s
+    assert time.monotonic() - begin < 120  # the step that is under way takes ten minutes
     assert not alive(pid)
     client.generate("hello")  # goes nowhere, harms nothing
 
@@ -260,7 +260,7 @@ def test_close_kills_an_engine_that_hangs(tmp_path: Path, log: Path) -> None:
     time.sleep(0.1)
     begin = time.monotonic()
     client.close()
-    assert time.monotonic() - begin < 15  # it waits for its end, then kills it
+    assert time.monotonic() - begin < 120  # it waits for its end, then kills it
     assert not alive(pid)
 
 
@@ -272,11 +272,11 @@ def test_an_exit_without_close_leaves_nothing_behind(tmp_path: Path, log: Path) 
         check=False,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=120,
         env={**os.environ, "SPECCHAT_LOG": str(log)},
     )
     assert (done.returncode, done.stderr) == (0, "")
-    wait_gone(int(done.stdout), 2)
+    wait_gone(int(done.stdout))
 
 
 def test_the_working_folder_is_not_imported_from(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

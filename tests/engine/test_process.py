@@ -212,7 +212,7 @@ def busy_until_idle(pid: int) -> float:
     """Wait until a process has stopped using the CPU; return the seconds it used."""
     psutil = pytest.importorskip("psutil")
     process = psutil.Process(pid)
-    last, quiet, deadline = -1.0, 0, time.monotonic() + 30
+    last, quiet, deadline = -1.0, 0, time.monotonic() + 120
     while quiet < 4 and time.monotonic() < deadline:
         times = process.cpu_times()
         used = times.user + times.system
@@ -225,13 +225,13 @@ def busy_until_idle(pid: int) -> float:
 def test_quit_and_the_end_of_input_end_it(log: Path, tmp_path: Path) -> None:
     for last in (Quit(), None):
         engine = BareEngine(log)
-        engine.send(Load(1, recorded(tmp_path, pace=30)), Generate(2, prompt="hello"))
-        engine.until(2, Started)  # in the middle of a pass of 30 s now
+        engine.send(Load(1, recorded(tmp_path, pace=600)), Generate(2, prompt="hello"))
+        engine.until(2, Started)  # in the middle of a pass of ten minutes now
         if last is None:
             engine.stdin.close()
         else:
             engine.send(last)
-        assert engine.process.wait(2) == 0
+        assert engine.process.wait(120) == 0
         engine.close()
 
 
@@ -252,37 +252,36 @@ for event in client.stream(client.generate("hello")):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_it_goes_with_its_parent_in_the_middle_of_a_step(how: signal.Signals, log: Path, tmp_path: Path) -> None:
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, recorded(tmp_path, pace=30)],
+        [sys.executable, "-c", PARENT, recorded(tmp_path, pace=600)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "SPECCHAT_LOG": str(log)},
     )
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
-    time.sleep(0.2)
     parent.send_signal(how)
-    assert wait_gone(pid, 2) < 2
-    parent.wait(2)
+    wait_gone(pid)
+    parent.wait(120)
     parent.stdout.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs prctl")
 def test_it_goes_with_its_parent_even_while_a_library_holds_the_gil() -> None:
     child = "import ctypes; from specchat.engine.server import die_with_parent as d; d(); print(1, flush=True); "
-    child += "ctypes.PyDLL(None).sleep(30)"
+    child += "ctypes.PyDLL(None).sleep(600)"
     code = f"""
         import subprocess, sys, time
         child = subprocess.Popen([sys.executable, "-c", {child!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         child.stdout.readline()
         print(child.pid, flush=True)
-        time.sleep(30)
+        time.sleep(600)
     """
     parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE)
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     parent.kill()
-    wait_gone(pid, 2)
-    parent.wait(2)
+    wait_gone(pid)
+    parent.wait(120)
     parent.stdout.close()
 
 
@@ -294,10 +293,10 @@ def test_ctrl_c_is_the_apps_affair(engine: BareEngine, tmp_path: Path) -> None:
 
 
 def test_a_crash_leaves_its_traceback(engine: BareEngine, tmp_path: Path, log: Path) -> None:
-    engine.send(Load(1, recorded(tmp_path, pace=30)), Generate(2, prompt="long"))
+    engine.send(Load(1, recorded(tmp_path, pace=600)), Generate(2, prompt="long"))
     engine.until(2, Started)
     engine.process.send_signal(signal.SIGSEGV)
-    engine.process.wait(5)
+    engine.process.wait(120)
     assert "Segmentation fault" in log.read_text()
     assert "recorded.py" in log.read_text()
 

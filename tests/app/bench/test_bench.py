@@ -126,7 +126,7 @@ def test_ctrl_c_shows_what_is_done(world: dict[str, Any]) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert 1 <= sum(row["prompts"] for row in json.loads(out)["results"] if row["category"] in ("even", "odd")) < 12
     assert "--resume" in err

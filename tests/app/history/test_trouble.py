@@ -317,7 +317,7 @@ def test_a_real_disk_that_is_full_and_one_that_is_read_only(tmp_path: Path) -> N
     folder.mkdir()
     script = MOUNTED.format(here=str(Path(__file__).parent), folder=str(folder))
     done = subprocess.run(
-        ["unshare", "-rm", sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+        ["unshare", "-rm", sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     full, again, kept, read_only, read, opened, refused = done.stdout.splitlines()

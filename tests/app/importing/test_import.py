@@ -127,7 +127,7 @@ def test_ctrl_c_ends_it_with_what_it_has(history: Path, tmp_path: Path) -> None:
                     pipe.write(json.dumps(talk(9999, "word " * 8000)) + "\n")
             except BrokenPipeError:
                 pass
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=120)
     except BaseException:
         process.kill()
         raise
