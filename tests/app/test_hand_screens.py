@@ -9,7 +9,6 @@ import pytest
 
 Make = Callable[..., Any]
 
-pytestmark = pytest.mark.usefixtures("still")
 
 CODE = "Two ways.\n\n```python\ndef one():\n    return 1\n\ndef two():\n    return 2\n```\n\nOr:\n\n```sh\nmake two\n```\n"
 SENT = ["What is prompt lookup?", "Write a story\nabout a fox\nand a lamp\nat night", "/theme light", "How does a lamp work?"]
