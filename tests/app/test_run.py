@@ -373,11 +373,12 @@ def test_a_second_ctrl_c_ends_even_a_stuck_engine(model: str) -> None:
         command("hello", "--model", f"{model}?pace=600"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         engine = _child(process.pid)
-        time.sleep(1)
+        time.sleep(1.5)
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
-        assert process.wait(120) == 130
+        # On a busy machine it may not wait for the engine yet, and die of the signal: 130 to a shell as well.
+        assert process.wait(120) in (130, -signal.SIGINT)
     deadline = time.monotonic() + 120
     while psutil.pid_exists(engine) and time.monotonic() < deadline:
         time.sleep(0.05)
