@@ -46,6 +46,11 @@ def listed(env: dict[str, str]) -> list[dict[str, object]]:
     return chats
 
 
+def shown(env: dict[str, str]) -> str:
+    command = [SPECCHAT, "history", "show", "1"]
+    return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False).stdout
+
+
 @pytest.mark.slow
 def test_a_chat_that_is_killed_in_mid_answer_is_continued(env: dict[str, str], slow_record: str) -> None:
     command = [SPECCHAT, "--model", slow_record, "--method", "greedy"]
@@ -53,7 +58,8 @@ def test_a_chat_that_is_killed_in_mid_answer_is_continued(env: dict[str, str], s
         terminal.wait("identical")
         terminal.send("keeper\r")
         terminal.wait("lantern-3")
-        time.sleep(1.0)  # the most that may be missing
+        while "lantern-3" not in shown(env):  # a second is the most that may be missing
+            terminal.pump()
         os.kill(terminal.process.pid, signal.SIGKILL)
         terminal.process.wait()
     assert [(chat["title"], chat["answers"]) for chat in listed(env)] == [("keeper", 1)]
@@ -64,7 +70,7 @@ def test_a_chat_that_is_killed_in_mid_answer_is_continued(env: dict[str, str], s
         terminal.send("\x1bh")
         terminal.wait("● keeper")
         terminal.send("\x1b")
-        time.sleep(0.5)
+        terminal.wait(lambda text: "● keeper" not in text)
         terminal.send("\x11")
         assert terminal.exit_code() == 0
 
