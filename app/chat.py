@@ -208,7 +208,7 @@ class SpecchatApp(App[None]):
 
     def _frame(self) -> None:
         now = monotonic()
-        if now < self._rest:
+        if now < self._rest or not self.screen_stack:  # which is empty while the chat ends
             return
         # All that the process did since the last frame: it is paint, for the most part, and that comes after this call.
         spent = process_time()
@@ -225,6 +225,8 @@ class SpecchatApp(App[None]):
             self._frames.pause()
 
     def _idle(self) -> None:
+        if not self.screen_stack:
+            return
         self.configuring.idle()
         self.keeping.idle()
         dialogue = self.dialogue

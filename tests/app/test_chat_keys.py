@@ -415,3 +415,14 @@ async def test_tab_completes_a_command(make_chat: Make) -> None:
         await pilot.press("slash", "m", "e", "tab")
         assert app.chat_screen.input.text == "/method "
         assert "NAME key=value" in app.chat_screen.query_one("#status").render().plain
+
+
+async def test_a_timer_that_fires_while_the_chat_ends_finds_no_screen_and_does_nothing(make_chat: Any, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test():
+        pass
+    assert not app.screen_stack
+    engine.loaded()
+    app._idle()
+    app._frame()
+    assert engine.events

@@ -18,7 +18,7 @@ from .prompts import TEXTS, mixed_prompts
 
 TOKENS = 128
 PROMPTS = 50 if FULL else 6
-RECOMPUTE_PROMPTS = PROMPTS if FULL else 2
+RECOMPUTE_PROMPTS = PROMPTS if FULL else 1
 """Without a KV cache 128 tokens cost 128 passes over everything."""
 IDENTICAL = [name for name, method in methods().items() if method.label == "identical"]
 
