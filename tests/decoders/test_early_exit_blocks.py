@@ -25,7 +25,7 @@ BUILT_IN = ("3a,4-6", "2a,3m,5-6m,7", "4-7m", "2-7a", "1m,4-7")
 @pytest.mark.parametrize("kind", KINDS)
 def test_tokens_are_the_plain_methods(kind: str, sampling: Sampling) -> None:
     conversation = Conversation(endless(kind))
-    drafted, lists = 0, LISTS[::2] if sampling.greedy else LISTS[1::2]
+    drafted, lists = 0, list(LISTS[::2] if sampling.greedy else LISTS[1::2])
     if not FULL:  # each list on two kinds or more
         lists = [lists[(KINDS.index(kind) + i) % len(lists)] for i in range(2)]
     for number, skip in enumerate(lists):
