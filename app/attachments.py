@@ -164,10 +164,7 @@ def mentioned(message: str) -> Iterator[str]:
 def _path(name: str, folder: Path | None) -> Path:
     if "\0" in name:
         raise UserError(f"{one_line(name)} is no file name: a name has no nul characters.")
-    try:
-        path = user_path(name)
-    except RuntimeError:
-        path = Path(name)
+    path = user_path(name)
     return path if folder is None else folder / path
 
 

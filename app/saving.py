@@ -150,10 +150,7 @@ class Saving:
         from .export import SavedChat, read_chat
 
         self._idle()
-        try:
-            path = user_path(text)
-        except RuntimeError:
-            raise UserError(f"There is no user of that name, so no folder {one_line(text)}: write the folder out.") from None
+        path = user_path(text)
 
         def done(saved: SavedChat) -> None:
             self._idle()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -124,21 +125,25 @@ def place(there: Contents, files: Mapping[str, File], revision: str | None = Non
         if pointer.exists():
             continue
         pointer.parent.mkdir(parents=True, exist_ok=True)
-        pointer.unlink(missing_ok=True)  # it may point to a file that was deleted
+        temporary = _beside(pointer)
         try:
-            pointer.symlink_to(os.path.relpath(blob, pointer.parent))
-        except FileExistsError:  # another download of the same was faster
-            continue
+            temporary.symlink_to(os.path.relpath(blob, pointer.parent))
         except OSError:  # a disk without links
-            shutil.copyfile(blob, pointer)
+            shutil.copyfile(blob, temporary)
+        temporary.replace(pointer)  # which may point to a file that was deleted
     name = revision or DEFAULT
     if name != there.commit:
         reference = folder / "refs" / name
         reference.parent.mkdir(parents=True, exist_ok=True)
-        temporary = reference.with_name(f".{reference.name}.{os.getpid()}")
+        temporary = _beside(reference)
         temporary.write_text(there.commit)
         temporary.replace(reference)
     return snapshot
+
+
+def _beside(file: Path) -> Path:
+    """A fresh name in the same folder: another download of the same may be at it too, in this process or in another."""
+    return file.with_name(f".{secrets.token_hex(8)}")
 
 
 def _whole(snapshot: Path, allow: Sequence[str], ignore: Sequence[str]) -> bool:

@@ -173,7 +173,7 @@ def main() -> None:
     if arguments.report:
         chat(arguments.rate, arguments.seconds, arguments.nodes, arguments.report)
         return
-    from tests.e2e.terminal import Terminal
+    from specchat.tests.e2e.terminal import Terminal
 
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"

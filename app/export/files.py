@@ -64,10 +64,7 @@ def target(text: str, format: str | None = None, stem: str = "specchat") -> Path
     """
     if "\0" in text:
         raise UserError("A file's name cannot hold the character NUL: choose another name.")
-    try:
-        path = user_path(text)
-    except RuntimeError:
-        raise UserError(f"There is no user of that name, so no folder {one_line(text)}: write the folder out.") from None
+    path = user_path(text)
     if format is not None and (not text or _is_folder(path)):
         return path / f"{stem}-{datetime.now():%Y-%m-%d-%H%M%S}.{format}"
     if format is None:

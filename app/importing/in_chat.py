@@ -58,10 +58,7 @@ class Importing:
             raise UserError(USAGE)
         if self.busy:
             raise UserError("An import is under way: wait for its end, or /import stop.")
-        try:
-            paths = [user_path(name) for name in names]
-        except RuntimeError:
-            raise UserError("There is no user of that name: write the folder out.") from None
+        paths = [user_path(name) for name in names]
         self._stop = Event()
         # Its thread must end with the chat, whatever the file is.
         self.chat.run_worker(self._run(paths, dry, self._stop), group="import")

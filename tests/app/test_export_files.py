@@ -52,8 +52,9 @@ def test_a_name_without_a_known_suffix_is_refused_with_those_there_are(name: str
 def test_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert target("~/chat.html") == tmp_path / "chat.html"
-    with pytest.raises(UserError, match="no user"):
-        target("~nobody-of-that-name/chat.html")
+    nobody = target("~nobody-of-that-name/chat.html")
+    with pytest.raises(UserError, match=r"^~nobody-of-that-name/chat\.html was not written: there is no such folder"):
+        export_chat(chat(), nobody, look())
 
 
 def test_a_format_gives_a_name_its_suffix(here: Path) -> None:

@@ -257,6 +257,23 @@ def test_two_downloads_of_one_model_fetch_it_once(hub: Hub) -> None:
     assert hub.bodies() == [""]
 
 
+def test_two_downloads_that_end_at_once(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    both, plain, found = threading.Barrier(2), Path.replace, list[bool]()
+
+    def replace(self: Path, target: Path) -> Path:
+        if target.parent.name == "refs":  # the last that is done
+            both.wait(60)
+        return plain(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    threads = [threading.Thread(target=lambda: found.append(whole(fetch()))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert found == [True, True]
+
+
 # What a repository offers
 
 
