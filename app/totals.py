@@ -26,6 +26,7 @@ class Counted:
     path: list[int]
     prefilled: int
     earlier: int
+    checked: int
 
 
 def counted(step: StepRecord) -> Counted:
@@ -43,4 +44,5 @@ def counted(step: StepRecord) -> Counted:
         step.path,
         step.prefilled,
         step.earlier,
+        step.checked,
     )

@@ -14,6 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+PAD_KEYS = 32
+"""A padded pass shows each node the slots up to the next multiple of this, those behind its own hidden by the mask."""
+PAD_ROWS = 4
+"""Its rows of queries are a multiple of this."""
+MOST_ROWS = 128
+"""Most rows of queries at once: from 192 on torch takes them in larger blocks, and the bits are others."""
+
 NAME = "specchat_tree"
 """As models are told to use it. No mask function goes by this name, so transformers takes our masks, or none, as they are."""
 
@@ -60,14 +67,90 @@ def tree_attention(
         # [1, K/V heads, group × n, width]: each group's heads are rows beside each other, all reading one K/V head.
         query = query.reshape(1, kv_heads, group * n, width)
         if attention_mask is not None and n > 1 and attention_mask.shape[2] == n:
+            parts = getattr(attention_mask, "parts", None)
             attention_mask = attention_mask.repeat(1, 1, group, 1)
-    if softcap is not None:
+            if parts is not None:
+                attention_mask = padded(attention_mask, parts)
+    parts = getattr(attention_mask, "parts", None)
+    if parts is not None and attention_mask is not None:
+        out = _alike(query, key, value, attention_mask, parts, n, scaling, softcap)
+    elif softcap is not None:
         out = _capped(query, key, value, attention_mask, n if causal else 0, scaling, softcap)
     else:
         out = F.scaled_dot_product_attention(
             query, key, value, attention_mask, is_causal=causal, scale=scaling, enable_gqa=causal and group > 1
         )
     return out.reshape(1, heads, n, value.shape[3]).transpose(1, 2).contiguous(), None
+
+
+Parts = tuple[tuple[int, int, int], ...]
+"""Nodes of a pass and the slots they see: (first node, behind the last, behind the last slot in view)."""
+
+
+def parts_of(start: int, count: int, first: int) -> Parts:
+    """How a padded pass divides, so that every node sees as many slots as in a pass of its own; none if all see the same.
+
+    Args:
+        start: slot of the pass's first node.
+        count: how many nodes there are.
+        first: the oldest slot in view.
+    """
+    end = start + count
+    stops = [*range(start + PAD_KEYS - start % PAD_KEYS, end, PAD_KEYS), end]
+    if len(stops) == 1:
+        return ()
+    begins = [start, *stops]
+    return tuple((a - start, b - start, -(-b // PAD_KEYS) * PAD_KEYS - first) for a, b in zip(begins, stops, strict=False))
+
+
+def padded(mask: Tensor, parts: Parts) -> Tensor:
+    """A mask that tells `tree_attention` to give each node the bits that it would have in a pass of its own.
+
+    torch sums attention's products in an order that depends on how many keys there are, and on whether a block of queries has
+    fewer than four rows. With the same number of keys, those behind a node's own hidden by the mask, and rows in fours, its
+    attention has the same bits whatever else is in the pass, in every type (0 of 17,640 passes differ: torch 2.13, CPUs with
+    AVX-512). In half types matrix products, norms and activations have that without help, in float32 products from four rows
+    on: a token tree's logits are those of plain decoding, bit for bit. Proven at load (see `rounding.py`).
+    """
+    mask.parts = parts  # type: ignore[attr-defined]
+    return mask
+
+
+def _alike(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, parts: Parts, n: int, scaling: float | None, cap: float | None
+) -> Tensor:
+    """Attention of a padded pass [1, K/V heads, group × n, width of V]; the arguments are `tree_attention`'s, the heads of a
+    group in one row after the other."""
+    _, heads, rows, width = query.shape
+    if not parts:
+        return _even(query, key, value, mask, scaling, cap)
+    group = rows // n
+    by_node, seen = query.view(1, heads, group, n, width), mask.view(1, -1, n, mask.shape[3])
+    out = []
+    for a, b, keys in parts:
+        some = by_node[:, :, :, a:b].reshape(1, heads, group * (b - a), width)
+        shown = seen[:, :, a:b, :keys].reshape(1, 1, -1, keys)
+        part = _even(some, key[:, :, :keys], value[:, :, :keys], shown, scaling, cap)
+        out.append(part.view(1, heads, group, b - a, part.shape[3]))
+    return torch.cat(out, 3)
+
+
+def _even(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float | None, cap: float | None) -> Tensor:
+    """Attention with the last row repeated up to a multiple of PAD_ROWS, at most MOST_ROWS at once."""
+    rows = query.shape[2]
+    if rows > MOST_ROWS:
+        both = zip(query.split(MOST_ROWS, 2), mask.expand(-1, -1, rows, -1).split(MOST_ROWS, 2), strict=True)
+        return torch.cat([_even(some, key, value, shown, scaling, cap) for some, shown in both], 2)
+    more = -rows % PAD_ROWS
+    if more:
+        query = torch.cat((query, query[:, :, -1:].expand(-1, -1, more, -1)), 2)
+        if mask.shape[2] > 1:
+            mask = torch.cat((mask, mask[:, :, -1:].expand(-1, -1, more, -1)), 2)
+    if cap is not None:
+        out = _capped(query, key, value, mask, 0, scaling, cap)
+    else:
+        out = F.scaled_dot_product_attention(query, key, value, mask, scale=scaling)
+    return out[:, :, :rows] if more else out
 
 
 def _capped(

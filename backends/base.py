@@ -6,6 +6,7 @@ calls below, so that every method runs on every runtime. This module imports nei
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -141,6 +142,15 @@ class Scores(ABC):
     def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
         """Probabilities [vocab] (numpy float32) of one row: the plain softmax, or after `sampling`'s filters if given."""
 
+    def kept(self) -> Scores:
+        """The same, for longer than until the session's next pass."""
+        return self
+
+    def leads(self, rows: Sequence[int], sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[float]:
+        """By how much the pick after each of some rows leads the next best choice, in logits (noise and temperature counted).
+        Infinite where nothing rounds."""
+        return [math.inf] * len(rows)
+
     @abstractmethod
     def gap(self, row: int, token: int) -> float:
         """How far the logit of `token` lies below the row's highest (0 for the argmax itself): the size of a near tie."""
@@ -208,6 +218,12 @@ class Session(ABC):
             ValueError: a parent that is not alive, rows of other nodes, or a parent that left out what a node runs.
         """
 
+    def exact(self, path: Sequence[int]) -> int:
+        """How many nodes of `path` (a chain from ROOT), from its start, were evaluated as plain decoding would have done, bit
+        for bit. The others may differ in a last bit; the loop does not commit them but evaluates them again in its next pass.
+        All, where passes of many nodes are not bit for bit the same anyhow."""
+        return len(path)
+
     @abstractmethod
     def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:
         """Make `path` (node ids, a chain from ROOT) the committed tail; nodes in `keep` that descend from its end stay alive,
@@ -264,6 +280,11 @@ class Session(ABC):
         return shared
 
 
+Label = Literal["identical", "identical, near ties checked", "identical but for near ties", "same distribution", "lossy"]
+"""*identical*: the plain method's own tokens (in passes that round otherwise than plain decoding: with near ties checked, or
+but for near ties); *same distribution*: other tokens, equally probable; *lossy*: neither."""
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a model can do here, proven at load by evaluating it, never assumed from its name."""
@@ -274,8 +295,22 @@ class Capabilities:
     """Several tokens a pass, and rewinding, work: chains can be verified."""
     layers: bool = False
     """`evaluate(layers=N)` works: the first N layers can draft."""
+    near_tie: float = 0.0
+    """Where the two best choices after a node are closer than this, in logits, a pass of many nodes may pick the other one than
+    a pass of one; 0 where it never does, because it gives the same bits or float32."""
+    exact: bool = True
+    """Passes of many nodes give the bits of passes of one along each tree's first path, or the weights are float32."""
+    guard: bool = True
+    """Near ties are decided in a pass of their own, as plain decoding decides them."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """For each False above (by its name) one sentence that says why."""
+
+    @property
+    def identical(self) -> Label:
+        """What holds of a method that verifies by exact match."""
+        if self.exact:
+            return "identical"
+        return "identical, near ties checked" if self.guard else "identical but for near ties"
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,6 +250,35 @@ def choose(
     return draw(logits, sampling, keys, histories)
 
 
+def leads(
+    logits: Tensor,
+    sampling: Sampling,
+    positions: Sequence[int],
+    histories: Sequence[Sequence[int]] | None = None,
+) -> list[float]:
+    """How far `choose`'s pick lies above the next best choice, in logits: how near a tie the pick was.
+
+    Args:
+        logits, sampling, positions, histories: as `choose`.
+
+    Returns:
+        differences [rows], 0 for a tie; infinite where the filters keep one token only.
+    """
+    if sampling.uses_history:
+        if histories is None:
+            raise ValueError("a repetition penalty needs the tokens before each row")
+        logits = penalize(_working_copy(logits), sampling.repetition_penalty, histories)
+    if sampling.greedy:
+        best = logits.float().topk(2, -1).values
+        return (best[:, 0] - best[:, 1]).tolist()  # type: ignore[no-any-return]
+    scaled, ids = _filtered(_working_copy(logits), sampling)
+    keys = [noise_key(sampling.seed, position) for position in positions]
+    best = (scaled + gumbel(keys, ids)).topk(min(2, scaled.shape[-1]), -1).values
+    if best.shape[-1] < 2:
+        return [float("inf")] * len(positions)
+    return ((best[:, 0] - best[:, 1]) * sampling.temperature).tolist()  # type: ignore[no-any-return]
+
+
 def warp(logits: Tensor, sampling: Sampling, history: Sequence[int] | None = None) -> Tensor:
     """Log-probabilities of one row after the filters: the distribution that `choose` samples.
 
@@ -336,5 +365,5 @@ def candidates(
 
 
 __all__ = [
-    "Purpose", "candidates", "choose", "draw", "gumbel", "noise_key", "penalize", "shortlist", "uniform", "warp",
+    "Purpose", "candidates", "choose", "draw", "gumbel", "leads", "noise_key", "penalize", "shortlist", "uniform", "warp",
 ]  # fmt: skip

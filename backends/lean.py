@@ -11,6 +11,7 @@ pass.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import tree_attention
+from .attention import Parts, padded, tree_attention
 
 FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 """Models whose layers are: norm, attention with rotary positions, sum, norm, gated MLP, sum. Others of the same class names'
@@ -226,7 +227,19 @@ def narrowed(mask: Tensor | None, kept: Tensor, n: int, keys: Tensor) -> Tensor 
         later = torch.arange(n, device=kept.device) > kept[:, None]
         return torch.zeros((1, 1, len(kept), n), dtype=keys.dtype, device=keys.device).masked_fill_(later, float("-inf"))
     m = mask.shape[3]
-    return mask.view(1, -1, n, m).index_select(2, kept).view(1, 1, -1, m)
+    some = mask.view(1, -1, n, m).index_select(2, kept).view(1, 1, -1, m)
+    parts = getattr(mask, "parts", None)
+    return some if parts is None else padded(some, kept_parts(parts, kept.tolist()))
+
+
+def kept_parts(parts: Parts, kept: Sequence[int]) -> Parts:
+    """The division of a padded pass for some of its nodes, in rising order."""
+    out = []
+    for a, b, keys in parts:
+        begin, end = bisect_left(kept, a), bisect_left(kept, b)
+        if begin < end:
+            out.append((begin, end, keys))
+    return tuple(out)
 
 
 class LeanModel(nn.Module):

@@ -15,7 +15,7 @@ from .llama_context import Context, Runtime, Weights
 from .llama_library import devices, library, pip_command
 from .llama_options import cache_bytes, check_memory, choose_runtime, sequences
 from .llama_plain import LlamaPlainSession
-from .llama_proof import PASSES, RECURRENT, SIZE, prove
+from .llama_proof import PASSES, RECURRENT, SIZE, prove, rounded
 from .llama_session import LlamaSession
 from .llama_tokenizer import LlamaCodec
 from .loading import LoadOptions, StageProgress
@@ -168,6 +168,7 @@ def load_llama(
         check_memory(name, header, runtime, size)
     codec = LlamaCodec(weights)
     capabilities = _capabilities(weights, header, runtime, name, plain, progress, cancelled)
+    capabilities = replace(capabilities, guard=options.guard == "on")
     info = ModelInfo(
         name=name,
         backend="llama.cpp",
@@ -211,7 +212,8 @@ def _capabilities(
             raise Cancelled
 
     session = LlamaSession(open_context(weights, header, runtime, SIZE, name), SIZE)
-    found = prove(session, weights.vocabulary, tick)
+    parameters, cpu = int(weights.lib.llama_model_n_params(weights.handle)), _device_name(runtime) == "cpu"
+    found = rounded(session, prove(session, weights.vocabulary, tick), weights.vocabulary, tick, parameters, cpu)
     if progress is not None:
         progress("check", PASSES, PASSES)
     return found

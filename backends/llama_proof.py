@@ -6,12 +6,15 @@ The linear paths go through the same model as plain chains from an empty cache: 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from .base import ROOT, Cancelled, Capabilities
 from .llama_session import LlamaSession
+from .rounding import PASSES as ROUNDING_PASSES
+from .rounding import TOKENS, movement
 
 PREFIX = 6
 """Tokens before the tree."""
@@ -23,10 +26,10 @@ TOLERANCE = 0.1
 """Greatest root-mean-square difference of logits, in units of their standard deviation. A wrong mask costs some 0.5; quantized
 weights differ by some 0.01 between passes of different sizes."""
 
-PASSES = 6
+PASSES = 6 + ROUNDING_PASSES
 """Forward passes of the proof."""
 
-SIZE = 64
+SIZE = TOKENS + 8
 """Tokens that its cache holds."""
 
 RECURRENT = "This model is recurrent or hybrid: its state cannot branch or go back, so it decodes plainly."
@@ -79,6 +82,17 @@ def prove(session: LlamaSession, vocabulary: int, tick: Callable[[], None]) -> C
         why = "A branching tree did not give this model's linear logits, so methods draft chains only."
         return Capabilities(tree=False, reasons={"tree": why})
     return Capabilities()
+
+
+def rounded(
+    session: LlamaSession, found: Capabilities, vocabulary: int, tick: Callable[[], None], parameters: int, cpu: bool
+) -> Capabilities:
+    """What `prove` found, with how far logits move between passes of one node and of many (see `rounding.movement`)."""
+    if not found.chain:
+        return found
+    tokens = [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(TOKENS)]
+    moved = movement(session, tokens, tick, tree=found.tree, parameters=parameters, cpu=cpu)
+    return replace(found, exact=moved.proven, near_tie=0.0 if moved.proven else moved.near_tie)
 
 
 def differs(found: Tensor, wanted: Tensor) -> bool:

@@ -55,6 +55,11 @@ class LoadOptions:
     backend: str = "auto"
     """auto, transformers or llama.cpp. Only the built-in models come for both: auto takes llama.cpp, which starts sooner, where
     it is installed and neither a dtype nor a GPU of torch is asked for."""
+    exact: str = "auto"
+    """auto: in half types on the CPU passes are padded so that the number of nodes moves no bit of a node's logits; bits: in
+    float32 too, by passes of at least four nodes."""
+    guard: str = "on"
+    """on, off: whether near ties are decided in a pass of their own where passes of many nodes round otherwise."""
     rpc: str = ""
     """GGUF only: `host:port,…` of llama.cpp's RPC servers, whose devices share the layers with those here."""
 

@@ -110,6 +110,7 @@ def tree_mask(
     dtype: torch.dtype,
     device: torch.device,
     group: int = 1,
+    pad: int = 1,
 ) -> Tensor:
     """Additive mask of new nodes: 0 where they see, the type's lowest value where not.
 
@@ -123,11 +124,12 @@ def tree_mask(
         dtype: of the attention scores.
         device: where the mask goes.
         group: times the rows are repeated.
+        pad: the slots end at a multiple of this; what lies behind the last node is hidden.
 
     Returns:
-        [1, 1, group × n, length - first + m]
+        [1, 1, group × n, length - first + m, or more to end at a multiple of `pad`]
     """
-    n, m = len(bits), len(slot_positions)
+    n, m = len(bits), -(-(length + len(slot_positions)) // pad) * pad - length
     low = torch.finfo(dtype).min
     seen = unpack(bits, m)
     if group > 1:
@@ -139,7 +141,7 @@ def tree_mask(
         mask[:, length - first :] = tail
         return mask[None, None]
     oldest = np.tile([reach.first(p) for p in positions], group)[:, None]
-    seen &= np.asarray(slot_positions)[None, :] >= oldest
+    seen[:, : len(slot_positions)] &= np.asarray(slot_positions)[None, :] >= oldest
     prefix = np.arange(first, length)[None, :] >= oldest
     visible = torch.from_numpy(np.concatenate((prefix, seen), axis=1))
     return torch.zeros(visible.shape, dtype=dtype).masked_fill_(~visible, low).to(device)[None, None]

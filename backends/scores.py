@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .base import Sampling, Scores
-from .choose import Purpose, candidates, choose, shortlist, warp
+from .choose import Purpose, candidates, choose, leads, shortlist, warp
 
 
 class TorchScores(Scores):
@@ -62,6 +62,15 @@ class TorchScores(Scores):
         if sampling is None:
             return self.logits[row].float().softmax(-1).cpu().numpy()
         return warp(self.logits[row], sampling, history).exp().to(torch.float32).cpu().numpy()
+
+    def kept(self) -> TorchScores:
+        """The same in memory of their own."""
+        return TorchScores(self.logits.clone(), self.nodes, self.positions)
+
+    def leads(self, rows: Sequence[int], sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[float]:
+        """By how much the pick after each of some rows leads the next best choice (see `choose.leads`)."""
+        positions = [self.positions[row] for row in rows]
+        return leads(self.logits[list(rows)], sampling, positions, histories)
 
     def gap(self, row: int, token: int) -> float:
         """How far the logit of `token` lies below the row's highest (0 for the argmax itself)."""

@@ -94,12 +94,12 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self.keys.narrow(2, start, count).copy_(key_states)
         self.values.narrow(2, start, count).copy_(value_states)
         first = self.first
-        length = start + count - first
+        length = cache.end - first
         return self.keys.narrow(2, first, length), self.values.narrow(2, first, length)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """(keys that the queries see, position of the first of them)."""
-        return self.cache.start + query_length - self.first, self.first
+        return self.cache.end - self.first, self.first
 
     def get_seq_length(self) -> int:
         """Slots in use before this pass."""
@@ -116,13 +116,18 @@ class SlotCache(Cache):
     Args:
         specs: per layer what it caches; None for a layer without K/V of its own.
         context: most slots.
+        pad: what a pass sees ends at a multiple of this (see `attention.padded`).
     """
 
-    def __init__(self, specs: Sequence[KVSpec | None], context: int) -> None:
+    def __init__(self, specs: Sequence[KVSpec | None], context: int, pad: int = 1) -> None:
         self.context = context
+        self.pad = pad
+        self._most = -(-context // pad) * pad
         self.capacity = 0
         self.start = 0
         self.count = 0
+        self.end = 0
+        """Behind the last slot in view."""
         self.slots = [SlotLayer(self) for _ in specs]
         super().__init__(layers=list(self.slots))
         self._none_sliding = [False] * len(specs)
@@ -137,10 +142,10 @@ class SlotCache(Cache):
                 self.arenas.append(arena)
             self._places.append((self.slots[index], arena, arena.layers))
             arena.layers += 1
-        self.reserve(min(FIRST_CAPACITY, context), used=0)
+        self.reserve(min(FIRST_CAPACITY, self._most), used=0)
 
     def reserve(self, slots: int, used: int) -> None:
-        """Make room for `slots` slots, of which the first `used` hold something.
+        """Make room for `slots` slots and their padding; the first `used` hold something.
 
         Raises:
             RuntimeError: torch's out of memory; what was there still is.
@@ -150,7 +155,7 @@ class SlotCache(Cache):
         capacity = max(1, self.capacity)
         while capacity < slots:
             capacity *= 2
-        capacity = min(capacity, self.context)
+        capacity = min(-(-capacity // self.pad) * self.pad, self._most)
         for arena in self.arenas:
             if arena.slots < capacity:
                 arena.resize(capacity, used)
@@ -161,6 +166,7 @@ class SlotCache(Cache):
     def begin(self, start: int, count: int) -> None:
         """The next pass writes slots `start` … `start` + `count`."""
         self.start, self.count = start, count
+        self.end = -(-(start + count) // self.pad) * self.pad
 
     def look_from(self, firsts: Sequence[int]) -> None:
         """Per layer the oldest slot that the next pass reads."""

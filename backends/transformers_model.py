@@ -7,6 +7,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from .infill import Gap, gap
 from .loading import LoadOptions, StageProgress
 from .masks import native_plan
 from .plain_session import PlainSession
-from .proof import PASSES, prove
+from .proof import PASSES, prove, rounded
 from .tokenizer import TextCodec
 from .transformers_session import Runner, TransformersSession, out_of_memory
 
@@ -158,7 +159,9 @@ def _proven(
 
     try:
         with _quiet():
-            runner, capabilities, several = prove(runner, config, embedding.shape[0], tick)
+            runner, capabilities, several = prove(runner, config, embedding.shape[0], tick, options.exact)
+            runner, capabilities = rounded(runner, capabilities, embedding.shape[0], limit, tick)
+            capabilities = replace(capabilities, guard=options.guard == "on")
     except Exception as error:
         if not out_of_memory(error):
             raise

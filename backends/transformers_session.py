@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from .attention import PAD_KEYS, PAD_ROWS, padded, parts_of
 from .base import ROOT, ContextFull, Layers, Session, UserError
 from .blocks import Run, covers, shown
 from .early_layers import EarlyLayers, LayerList, Portion
@@ -18,6 +20,10 @@ from .scores import TorchScores
 from .slot_cache import KVSpec, SlotCache
 
 T = TypeVar("T")
+
+VIEW = 512
+"""What a sliding window sees of a padded pass begins at a multiple of this: torch's attention takes keys in blocks of 512, and
+the bits of a sum depend on where its blocks begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +43,21 @@ class Runner:
     """Where the decoder layers of `network` are; None if early passes do not work on it."""
     lean: torch.nn.Module | None = None
     """A quicker pass over the same weights, if there is one (see lean.py)."""
+    padded: bool = False
+    """Whether attention is padded so that a node's logits do not depend on what else is in its pass (see
+    `attention.padded`)."""
+    exact: bool = False
+    """Whether they then are the same bits, as the proof found."""
 
     @property
     def network(self) -> torch.nn.Module:
         """What runs the passes."""
         return self.module if self.lean is None else self.lean
+
+    @property
+    def fewest(self) -> int:
+        """Fewest nodes of a pass: matrix products in float32 give a row the same bits from four rows on."""
+        return PAD_ROWS if self.padded and self.dtype == torch.float32 else 1
 
 
 @dataclass(slots=True)
@@ -54,6 +70,19 @@ class Node:
     slot: int
     bits: int
     """Its ancestors and itself, bit i for slot length + i."""
+    straight: bool
+    """Whether it was evaluated with every ancestor in the slot of its own position, as plain decoding has them."""
+
+
+def _filled(new: list[Node], picks: list[int] | None, fewest: int) -> tuple[list[Node], list[int] | None]:
+    """A pass of at least `fewest` nodes and rows: the last node runs again in the slots behind, where nobody looks."""
+    last = new[-1]
+    own = 1 << (last.bits.bit_length() - 1)
+    more = range(1, fewest - len(new) + 1)
+    new = [*new, *(replace(last, slot=last.slot + i, bits=last.bits ^ own | own << i) for i in more)]
+    if picks:
+        picks = [*picks, *(picks[-1:] * (fewest - len(picks)))]
+    return new, picks
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -83,8 +112,9 @@ class TransformersSession(Session):
         self._early = EarlyLayers(runner.network, runner.layers)
         try:
             with torch.inference_mode():
-                self._cache = SlotCache(runner.specs, context)
+                self._cache = SlotCache(runner.specs, context + runner.fewest - 1, PAD_KEYS if runner.padded else 1)
                 self._arange = torch.arange(context, device=runner.device)[None]
+                self._edge = self._make_edge()
         except Exception as error:
             if not out_of_memory(error):
                 raise
@@ -98,6 +128,15 @@ class TransformersSession(Session):
         # The LM head may be on another GPU than the embedding; an index on the CPU suits them all.
         spread = len({spec.device for spec in runner.specs if spec is not None}) > 1
         self._index_device = torch.device("cpu") if spread else runner.device
+
+    def _make_edge(self) -> Tensor | None:
+        """What masks of single nodes are cut out of: zeros for the slots in view, and behind them the padding."""
+        run = self._run
+        if not run.padded:
+            return None
+        edge = torch.zeros(self._context + PAD_KEYS, dtype=run.dtype, device=run.device)
+        edge[self._context :] = torch.finfo(run.dtype).min
+        return edge
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -124,7 +163,8 @@ class TransformersSession(Session):
             scores = self._evaluate_early(tokens, parents, rows, layers)
             self.forward_seconds += time.perf_counter() - begun
             return scores
-        new = self._hang(tokens, parents)
+        order = self._straightest(parents) if self._edge is not None and len(parents) > 2 else None
+        new = self._hang(tokens, parents, order)
         first_id = self._next
         wanted = range(first_id, first_id + len(new)) if rows is None else rows
         if not new:
@@ -136,7 +176,14 @@ class TransformersSession(Session):
             picks = [row - first_id for row in rows]
             if any(not 0 <= pick < len(new) for pick in picks):
                 raise ValueError(f"rows {list(rows)} are not all of this pass's nodes {first_id} to {first_id + len(new) - 1}")
-        logits = self._guarded(lambda: self._pass(new, picks, self._forward), len(new))
+        if order is None:
+            logits = self._guarded(lambda: self._pass(new, picks, self._forward), len(new))
+        else:
+            batch = sorted(new, key=lambda node: node.slot)
+            places = order if picks is None else [order[pick] for pick in picks]
+            risen = sorted(places)
+            logits = self._guarded(lambda: self._pass(batch, None if picks is None else risen, self._forward), len(new))
+            logits = logits[[bisect_left(risen, place) for place in places]]
         self._add(new)
         self.forward_seconds += time.perf_counter() - begun
         if picks is None:
@@ -152,6 +199,9 @@ class TransformersSession(Session):
         order = early.order(early.stopped if run is None else self._taken_on(run, [*(rows or ()), *parents]))
         if order:
             self._line_up(order)
+            for number in order:
+                node = self._nodes[number]
+                node.straight = node.straight and self._sees_all(node)
         new = self._hang(tokens, parents)
         if run is not None:
             taken = set(order)
@@ -239,8 +289,25 @@ class TransformersSession(Session):
         self._end += len(new)
         self.nodes_evaluated += len(new)
 
-    def _hang(self, tokens: Sequence[int], parents: Sequence[int]) -> list[Node]:
-        """The new nodes, placed behind the slots in use; nothing is changed but that holes may be closed."""
+    def _straightest(self, parents: Sequence[int]) -> list[int] | None:
+        """The place of each new node among the pass's slots; None for their own order. Each node's first child, which drafters
+        think likeliest, follows it: the likeliest path has the slots that plain decoding gives it, and with them its bits."""
+        tip, main = self._next - 1, []
+        for i, parent in enumerate(parents):
+            if i == 0 or parent == tip:
+                tip = self._next + i
+                main.append(i)
+        if main[-1] == len(main) - 1:
+            return None
+        taken = set(main)
+        place = [0] * len(parents)
+        for at, i in enumerate((*main, *(i for i in range(len(parents)) if i not in taken))):
+            place[i] = at
+        return place
+
+    def _hang(self, tokens: Sequence[int], parents: Sequence[int], order: Sequence[int] | None = None) -> list[Node]:
+        """The new nodes, placed behind the slots in use, in their order or in another; nothing is changed but that holes may be
+        closed."""
         length = len(self._tokens)
         if self._end + len(tokens) > self._context and self._end - length > len(self._nodes):
             self._compact(0, [])
@@ -253,24 +320,29 @@ class TransformersSession(Session):
         new: list[Node] = []
         living = self._nodes
         first_id = self._next
-        for token, parent in zip(tokens, parents, strict=True):
+        first_slot = slot
+        for i, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
+            slot = first_slot + (i if order is None else order[i])
             bit = 1 << (slot - length)
             if parent == ROOT:
-                node = Node(token, ROOT, length, slot, bit)
+                node = Node(token, ROOT, length, slot, bit, slot == length)
             else:
                 above = living.get(parent)
                 if above is None:
                     if not first_id <= parent < first_id + len(new):
                         raise ValueError(f"parent {parent} is not alive")
                     above = new[parent - first_id]
-                node = Node(token, parent, above.position + 1, slot, above.bits | bit)
+                straight = above.straight and above.bits + 1 == bit
+                node = Node(token, parent, above.position + 1, slot, above.bits | bit, straight)
             new.append(node)
-            slot += 1
         return new
 
     def _pass(self, new: list[Node], picks: list[int] | None, forward: Callable[..., Any]) -> Tensor:
         """Run the model over nodes in the last slots, in their order; logits of the picked ones [rows, vocab]."""
         run, cache = self._run, self._cache
+        wanted = len(new) if picks is None else len(picks)
+        if run.fewest > 1:
+            new, picks = _filled(new, picks, run.fewest)
         n = len(new)
         start = new[0].slot
         end = start + n
@@ -291,17 +363,25 @@ class TransformersSession(Session):
             else:
                 kwargs["position_ids"] = torch.tensor([[node.position for node in new]], device=run.device)
         if picks is None:
-            return forward(**kwargs).logits[0]  # type: ignore[no-any-return]
+            return forward(**kwargs).logits[0, :wanted]  # type: ignore[no-any-return]
         index = torch.tensor(picks, dtype=torch.long, device=self._index_device)
         if run.takes_rows:
-            return forward(**kwargs, logits_to_keep=index).logits[0]  # type: ignore[no-any-return]
+            return forward(**kwargs, logits_to_keep=index).logits[0, :wanted]  # type: ignore[no-any-return]
         logits = forward(**kwargs).logits[0]
-        return logits[index.to(logits.device)]  # type: ignore[no-any-return]
+        return logits[index.to(logits.device)][:wanted]  # type: ignore[no-any-return]
 
     def _is_chain(self, new: list[Node]) -> bool:
         """Whether each node sees every slot before its own."""
-        length = len(self._tokens)
-        return all(node.bits + 1 == 1 << (node.slot - length + 1) for node in new)
+        return all(map(self._sees_all, new))
+
+    def _sees_all(self, node: Node) -> bool:
+        return node.bits + 1 == 1 << (node.slot - len(self._tokens) + 1)
+
+    def exact(self, path: Sequence[int]) -> int:
+        """How many nodes of a path from the tail on have plain decoding's bits (see `Session.exact`)."""
+        if not self._run.exact:
+            return len(path)
+        return next((i for i, number in enumerate(path) if not self._nodes[number].straight), len(path))
 
     def _masks(self, new: list[Node], chain: bool) -> Any:
         """What to pass as `attention_mask`; also tells the layers where their view starts."""
@@ -314,16 +394,25 @@ class TransformersSession(Session):
         lowest = min(node.position for node in new)
         # One node that sees all before it needs no mask: a window is then just a shorter view.
         bare = chain and n == 1
-        if chain and start == 0 and plan.causal_without:
+        edge = self._edge
+        if edge is not None:
+            bare = bare and all(reach.first(lowest) == 0 for reach in plan.reaches.values())
+        elif chain and start == 0 and plan.causal_without:
             bare = all(reach.first(n - 1) == 0 for reach in plan.reaches.values())
         firsts = {}
         for kind, reach in plan.reaches.items():
             first = reach.first(lowest)
+            if edge is not None:
+                first -= first % VIEW
             firsts[kind] = first if bare else min(first, length)
         if self._bounded:
             self._cache.look_from([firsts[kind] for kind in plan.layer_types])
         if bare:
-            return dict.fromkeys(plan.reaches) if plan.style == "mapping" else None
+            alone = None
+            if edge is not None:
+                behind = self._context - start - 1
+                alone = padded(edge[behind : behind + self._cache.end][None, None, None], ())
+            return dict.fromkeys(plan.reaches, alone) if plan.style == "mapping" else alone
         # What the tentative slots hold; those of dropped nodes are seen by none.
         slot_positions = [length] * (start - length + n)
         for node in (*self._nodes.values(), *new):
@@ -336,8 +425,19 @@ class TransformersSession(Session):
             key = None if reach.first(max(positions)) == 0 else reach
             if key not in masks:
                 masks[key] = tree_mask(
-                    bits, positions, slot_positions, length, reach, firsts[kind], self._run.dtype, self._run.device, plan.group
+                    bits,
+                    positions,
+                    slot_positions,
+                    length,
+                    reach,
+                    firsts[kind],
+                    self._run.dtype,
+                    self._run.device,
+                    plan.group,
+                    self._cache.pad,
                 )
+                if edge is not None:
+                    padded(masks[key], parts_of(start, n, firsts[kind]))
             out[kind] = masks[key]
         if plan.style == "mapping":
             return out

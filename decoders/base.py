@@ -11,11 +11,7 @@ from difflib import get_close_matches
 from math import isfinite
 from typing import Any, ClassVar, Literal
 
-from ..backends.base import ROOT, Model, Sampling, Scores, Session, UserError
-
-Label = Literal["identical", "same distribution", "lossy"]
-"""*identical*: the plain method's own tokens; *same distribution*: other tokens, equally probable; *lossy*: neither."""
-
+from ..backends.base import ROOT, Capabilities, Label, Model, Sampling, Scores, Session, UserError
 
 Rule = Literal["exact", "rejection", "soft", "typical"]
 
@@ -231,6 +227,8 @@ class Outcome:
     """The answer has ended."""
     probs: tuple[float, ...] = ()
     """As `loop.Step.probs`."""
+    checked: int = 0
+    """As `loop.Step.checked`."""
 
 
 def param(default: Any, doc: str, *, low: float | None = None, high: float | None = None, choices: Sequence[str] = ()) -> Any:
@@ -302,13 +300,17 @@ class Drafter(ABC):
         """Free what the drafter holds (a draft session)."""
 
 
-def label_of(method: type[Drafter] | Drafter, acceptance: Acceptance, sampling: Sampling) -> Label:
-    """What holds of a method's tokens under an acceptance rule. Rejection sampling at temperature 0 is exact match, and a
-    method that drafts nothing has nothing to accept."""
+def label_of(
+    method: type[Drafter] | Drafter, acceptance: Acceptance, sampling: Sampling, model: Capabilities | None = None
+) -> Label:
+    """What holds of a method's tokens under an acceptance rule, on a model. Rejection sampling at temperature 0 is exact match,
+    and a method that drafts nothing has nothing to accept."""
     order: list[Label] = ["identical", "same distribution", "lossy"]
-    if not method.drafts or method.own_loop or (acceptance.rule == "rejection" and sampling.greedy):
+    if not method.drafts or method.own_loop:
         return method.label
-    return max(method.label, acceptance.label, key=order.index)
+    exact = acceptance.rule == "rejection" and sampling.greedy
+    label = method.label if exact else max(method.label, acceptance.label, key=order.index)
+    return model.identical if label == "identical" and model is not None else label
 
 
 KINDS: dict[str, type[Any]] = {"int": int, "float": float, "bool": bool, "str": str}

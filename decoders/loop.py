@@ -50,6 +50,8 @@ class Step:
     """What was verified; node 0 is the token pending before this step."""
     path: tuple[int, ...]
     """Nodes of `tree` on the accepted path."""
+    checked: int = 0
+    """Nodes of the accepted path that were near ties and decided in a pass of their own (see `Capabilities.near_tie`)."""
     note: str = ""
     """What the drafter has to say about this step, if anything."""
     probs: tuple[float, ...] = ()
@@ -129,6 +131,8 @@ class Generation(Iterator[Step]):
         """Whether steps carry probabilities."""
         self.watch_seconds = 0.0
         """Seconds that reading them took; they are in no step's time."""
+        self._caps = model.info.capabilities
+        self._near_tie = self._caps.near_tie if self._caps.guard or self._caps.exact else 0.0
         self._text = TextStream(behind(anchor, model.decode) if anchor else model.decode, stops)
         self._ends = frozenset(ends)
         self._eos = self._ends.union(model.info.eos_ids)
@@ -195,7 +199,7 @@ class Generation(Iterator[Step]):
             step = self._settled()
             self.finish_reason = "cancelled"
             return step
-        left = self.prompt_tokens - 1 - self.conversation.session.length
+        left = len(self.tokens) - 1 - self.conversation.session.length
         if left > PREFILL_CHUNK or (left > 0 and (self.drafter.reads_cache or self._leaving is not None)):
             self._prefill_chunk()
             return None
@@ -218,13 +222,13 @@ class Generation(Iterator[Step]):
     def _prefill_chunk(self) -> None:
         session = self.conversation.session
         start = time.perf_counter()
-        session.prefill(self.tokens[session.length : min(session.length + PREFILL_CHUNK, self.prompt_tokens - 1)])
+        session.prefill(self.tokens[session.length : min(session.length + PREFILL_CHUNK, len(self.tokens) - 1)])
         self.prefill_seconds += time.perf_counter() - start
 
     def _room(self) -> int:
         """Most draft tokens below the pending one: a path of d of them yields d + 1 tokens and takes d + 1 slots."""
         session = self.conversation.session
-        room = session.context - max(session.length, self.prompt_tokens - 1) - 1
+        room = session.context - max(session.length, len(self.tokens) - 1) - 1
         if self.max_tokens is not None:
             room = min(room, self.max_tokens - (len(self.tokens) - self.prompt_tokens) - 1)
         return room
@@ -260,7 +264,7 @@ class Generation(Iterator[Step]):
             new = self._cut(list(outcome.tokens), done=outcome.done)
         else:
             prefilled = max(0, self.prompt_tokens - 1 - session.length)
-            draft_seconds, early, outcome = self._draft_and_verify(drafter, prefilled)
+            draft_seconds, early, outcome = self._draft_and_verify(drafter, max(0, len(self.tokens) - 1 - session.length))
             forward += early
             new = self._cut(list(outcome.tokens))
         waiting = len(self._text.held)
@@ -288,6 +292,7 @@ class Generation(Iterator[Step]):
             path=tuple(outcome.path),
             note=drafter.note,
             probs=outcome.probs,
+            checked=outcome.checked,
             prefilled=prefilled,
             earlier=min(outcome.earlier, len(new)),
             held=self._text.waiting,
@@ -301,7 +306,8 @@ class Generation(Iterator[Step]):
 
         Args:
             drafter: whose turn it is.
-            missing: how many prompt tokens before the pending one are not in the cache: the pass begins with them.
+            missing: how many tokens before the pending one are not in the cache, the prompt's end or what is evaluated again
+                (see `Session.exact`): the pass begins with them.
         """
         started = time.perf_counter()
         session = self.conversation.session
@@ -329,15 +335,21 @@ class Generation(Iterator[Step]):
             scores = session.evaluate(tree.tokens, tree.parents)
         histories = self._histories(tree) if self.sampling.uses_history else None
         chosen = scores.choose(self.sampling, histories)
+        checked, kept = 0, 0
         if self.acceptance.rule == "exact" or len(tree) == 1:
             path = walk(tree, chosen)
+            near = self._near_tie if missing + len(tree) > 1 else 0.0
+            if near:
+                scores, path, checked = self._check(tree, scores, chosen, path, missing, near)
+            kept = session.exact([*range(missing), *(missing + node for node in path)])
         else:
             path, last = accept(tree, scores, chosen, self.acceptance, self.sampling, lambda node: self._history(tree, node))
             # What the drafters learn is what became of it.
             for node, follows in zip(path, [*(tree.tokens[node] for node in path[1:]), last], strict=True):
                 chosen[node] = follows
         probs = self._watch(tree, scores, path[-1], chosen[path[-1]]) if self.watched else ()
-        session.commit([*range(missing), *(missing + node for node in path)] if missing else path)
+        whole = [*range(missing), *(missing + node for node in path)] if missing else path
+        session.commit(whole[:kept] if kept else whole)
         tokens = [tree.tokens[node] for node in path[1:]] + [chosen[path[-1]]]
         if fits:
             # What a pass costs that begins with a prompt says nothing of the others.
@@ -345,7 +357,52 @@ class Generation(Iterator[Step]):
             drafter.learn(Verified(tree, chosen, path, scores, draft_seconds, seconds))
         drafted = len(tree) - 1 - len(tree.window)
         accepted = sum(node not in tree.window for node in path[1:]) if tree.window else len(path) - 1
-        return draft_seconds, early, Outcome(tokens, tree, path, drafted, accepted, probs=probs)
+        return draft_seconds, early, Outcome(tokens, tree, path, drafted, accepted, probs=probs, checked=checked)
+
+    def _check(
+        self, tree: Tree, scores: Scores, chosen: list[int], path: list[int], missing: int, near: float
+    ) -> tuple[Scores, list[int], int]:
+        """The scores, the accepted path after a look at its near ties, and how many there were.
+
+        Where the target's two best choices are so close that a pass of one node may pick the other one, that pass decides;
+        `chosen` is changed to its choice.
+
+        Args:
+            tree, scores, chosen: what was verified.
+            path: the accepted path so far.
+            missing: nodes of the pass before the tree's.
+            near: how close is close.
+        """
+        session = self.conversation.session
+        exact = self._caps.exact
+        # Of an exact pass only what lies beside the first path can have moved.
+        start = max(0, session.exact([*range(missing), *(missing + node for node in path)]) - missing) if exact else 0
+        checked = at = 0
+        leads = dict[int, float]()
+        while (at := max(at, start)) < len(path):
+            fresh = [node for node in path[at:] if node not in leads]
+            if fresh:
+                histories = [self._history(tree, node) for node in fresh] if self.sampling.uses_history else None
+                leads.update(zip(fresh, scores.leads(fresh, self.sampling, histories), strict=True))
+            at = next((i for i in range(at, len(path)) if leads[path[i]] < near), len(path))
+            if at == len(path):
+                break
+            if not checked and not exact:
+                scores = scores.kept()
+            checked += 1
+            if exact:
+                # The next pass begins with this node, as a part of the first path.
+                return scores, path[:at], checked
+            node = path[at]
+            above = missing + path[at - 1] if at else missing - 1
+            alone = session.evaluate((tree.tokens[node],), (above,))
+            history = [self._history(tree, node)] if self.sampling.uses_history else None
+            (choice,) = alone.choose(self.sampling, history)
+            if choice != chosen[node]:
+                chosen[node] = choice
+                path = walk(tree, chosen)
+            at += 1
+        return scores, path, checked
 
     def _watch(self, tree: Tree, scores: Scores, end: int, last: int) -> tuple[float, ...]:
         start = time.perf_counter()
@@ -366,7 +423,8 @@ class Generation(Iterator[Step]):
             if len(new) >= left:
                 self.finish_reason = "length"
                 return new[:left]
-        if self.conversation.session.length >= self.conversation.session.context:
+        held = max(self.conversation.session.length, len(self.tokens) - 1 + len(new))
+        if held >= self.conversation.session.context:
             self.finish_reason = "context"
         return new
 

@@ -22,6 +22,8 @@ class StepLike(Protocol):
     @property
     def nodes(self) -> int: ...
     @property
+    def checked(self) -> int: ...
+    @property
     def draft_seconds(self) -> float: ...
     @property
     def forward_seconds(self) -> float: ...
@@ -51,6 +53,8 @@ class Totals:
     """How many of them were accepted."""
     nodes: int = 0
     """Nodes that went through the model."""
+    checked: int = 0
+    """Near ties decided in a pass of their own."""
     draft_seconds: float = 0.0
     forward_seconds: float = 0.0
     other_seconds: float = 0.0
@@ -78,6 +82,7 @@ class Totals:
         self.accepted += step.accepted
         self.nodes += step.nodes
         self.earlier += step.earlier
+        self.checked += step.checked
         self.draft_seconds += step.draft_seconds
         self.forward_seconds += step.forward_seconds
         self.other_seconds += step.other_seconds

@@ -327,6 +327,7 @@ def record(step: Step) -> StepRecord:
         prefilled=step.prefilled,
         earlier=step.earlier,
         held=step.held,
+        checked=step.checked,
     )
     if step.drafted:
         out.tree_tokens, out.tree_parents, out.path = step.tree.tokens, step.tree.parents, list(step.path)

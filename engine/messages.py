@@ -260,6 +260,8 @@ class StepRecord:
     """How many of `tokens` earlier passes found; this one made them certain (beam search)."""
     held: str = ""
     """The last character so far: it comes again at the start of the next text, as it is or with what combines with it."""
+    checked: int = 0
+    """Near ties that were decided in a pass of their own."""
 
 
 @dataclass(slots=True)

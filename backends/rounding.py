@@ -1,0 +1,119 @@
+"""How far logits move between passes of one node and passes of many: proven at load, for every runtime.
+
+A pass of many rows may round otherwise than a pass of one, and where two choices are nearly equal the other one then wins. If
+no bit moves, *identical* is proven. Otherwise the loop's guard decides near ties in a pass of their own (see `loop.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .base import ROOT, Session
+
+STEPS = 4
+"""Tokens that are evaluated one by one, and then again in passes of several."""
+
+CONTEXTS = (6, 90, 270)
+"""Tokens before them. llama.cpp takes attention's keys in blocks of 256, and with several threads shares them out from the second
+block on; torch divides them in other ways beyond 192."""
+
+LARGE = 1_500_000_000
+"""Parameters of a model that leaves out the longest text: 270 tokens would take many seconds of its load on a CPU."""
+
+LEAST = 0.003
+"""Typical movement, in units of the logits' standard deviation, taken for a model that moved none in the texts before; seen in
+quantized weights: 0.004."""
+
+TOKENS = max(CONTEXTS) + STEPS + 1
+"""How many token ids a measurement needs, and slots besides a tree's."""
+
+PASSES = len(CONTEXTS) * (STEPS + 5)
+
+
+SAFETY = 12.0
+"""Times the typical movement within which near ties are looked for: the lead of one choice over another moves by the difference
+of two such movements, and what a text's earlier passes left in the cache adds to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """What passes of many nodes do to the logits of passes of one."""
+
+    most: float
+    """Greatest difference in any logit; 0 if every bit is the same."""
+    typical: float
+    """Root-mean-square difference, in the text that moved them most."""
+    highest: float
+    """Greatest logit, without its sign."""
+    spread: float
+    """Standard deviation of the logits."""
+    proven: bool
+    """Every bit was the same, in all of CONTEXTS."""
+
+    @property
+    def near_tie(self) -> float:
+        """How close two choices must be for a pass of many nodes to turn them round, in logits."""
+        return SAFETY * max(self.typical, LEAST * self.spread)
+
+
+def movement(
+    session: Session, tokens: Sequence[int], tick: Callable[[], None], *, tree: bool, parameters: int, cpu: bool
+) -> Movement:
+    """Measure it.
+
+    Args:
+        session: what was in it goes; if it holds fewer than TOKENS and a tree, the texts are shorter.
+        tokens: TOKENS ids.
+        tick: told after each pass; may raise Cancelled.
+        tree: whether branching trees work.
+        parameters: of the model.
+        cpu: whether it runs on the CPU.
+    """
+    moved: list[Tensor] = []
+    highest = spread = 0.0
+    long = not cpu or parameters <= LARGE
+
+    def logits(new: Sequence[int], parents: Sequence[int], rows: Sequence[int]) -> Tensor:
+        scores = session.evaluate(new, parents, rows)
+        tick()
+        return scores.logits.float().clone()  # type: ignore[attr-defined, no-any-return]
+
+    room = session.context - STEPS - 3
+    for length in sorted({min(length, room) for length in (CONTEXTS if long else CONTEXTS[:-1])}):
+        found: list[Tensor] = []
+        prefix, steps = list(tokens[:length]), list(tokens[length : length + STEPS])
+        session.rewind(0)
+        session.prefill(prefix)
+        tick()
+        alone = []
+        for token in steps:
+            alone.append(logits((token,), (ROOT,), (0,)))
+            session.commit((0,))
+        wanted = torch.cat(alone)
+        highest, spread = max(highest, float(wanted.abs().max())), max(spread, float(wanted.std()))
+        # The same tokens as a chain, and then the last of them after what the chain left in the cache.
+        session.rewind(length)
+        chain = range(STEPS)
+        found.append(logits(steps, range(ROOT, STEPS - 1), chain) - wanted)
+        session.commit((0, 1))
+        found.append(logits(steps[2:3], (ROOT,), (0,)) - wanted[2:3])
+        # As a tree's first path, with wrong guesses beside it.
+        session.rewind(length)
+        wrong = tokens[0]
+        if tree:
+            nodes, parents, path = [steps[0], steps[1], wrong, steps[2], wrong, wrong], [ROOT, 0, 0, 1, 1, 3], (0, 1, 3)
+            rows = logits(nodes, parents, path)
+            kept = session.exact(path)
+            found.append(rows[:kept] - wanted[:kept])
+        # Behind the prompt, in its own pass.
+        session.rewind(0)
+        found.append(logits([*prefix, *steps], range(ROOT, length + STEPS - 1), range(length, length + STEPS)) - wanted)
+        moved.append(torch.cat(found))
+    session.rewind(0)
+    most = max(float(some.abs().max()) for some in moved)
+    typical = max(float(some.square().mean().sqrt()) for some in moved)
+    return Movement(most, typical, highest, spread, most == 0 and long)
