@@ -13,7 +13,7 @@ from .gguf_layers import first_layers
 from .infill import Gap, gap
 from .llama_context import Context, Runtime, Weights
 from .llama_library import devices, library, pip_command
-from .llama_options import cache_bytes, check_memory, choose_runtime, sequences
+from .llama_options import FLASH, cache_bytes, check_memory, choose_runtime, sequences
 from .llama_plain import LlamaPlainSession
 from .llama_proof import PASSES, RECURRENT, SIZE, prove, rounded
 from .llama_session import LlamaSession
@@ -213,7 +213,9 @@ def _capabilities(
 
     session = LlamaSession(open_context(weights, header, runtime, SIZE, name), SIZE)
     parameters, cpu = int(weights.lib.llama_model_n_params(weights.handle)), _device_name(runtime) == "cpu"
-    found = rounded(session, prove(session, weights.vocabulary, tick), weights.vocabulary, tick, parameters, cpu)
+    alike = runtime.flash_attention == FLASH["on"]
+    found = prove(session, weights.vocabulary, tick)
+    found = rounded(session, found, weights.vocabulary, tick, parameters=parameters, cpu=cpu, alike=alike)
     if progress is not None:
         progress("check", PASSES, PASSES)
     return found

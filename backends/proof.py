@@ -39,7 +39,7 @@ TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.03, torch.bfloat16: 0.15}
 """Greatest root-mean-square difference of logits, in units of their standard deviation. A wrong mask costs some 0.5; what a
 half type loses depends on the order of its sums, about 0.005 and 0.03."""
 
-SIDE_BITS = 8
+SIDE_BITS = 3
 """In units of the largest logit's last place: how close two choices beside a tree's first path must be for the next pass to
 decide (seen at most: 0.7 such units in 1,676 nodes)."""
 

@@ -14,19 +14,19 @@ from torch import Tensor
 
 from .base import ROOT, Session
 
-STEPS = 4
+STEPS = 12
 """Tokens that are evaluated one by one, and then again in passes of several."""
 
 CONTEXTS = (6, 90, 270)
-"""Tokens before them. llama.cpp takes attention's keys in blocks of 256, and with several threads shares them out from the second
+"""Tokens before them. llama.cpp takes attention's keys in blocks of 256, and shares them out to its threads from the second
 block on; torch divides them in other ways beyond 192."""
 
 LARGE = 1_500_000_000
 """Parameters of a model that leaves out the longest text: 270 tokens would take many seconds of its load on a CPU."""
 
 LEAST = 0.003
-"""Typical movement, in units of the logits' standard deviation, taken for a model that moved none in the texts before; seen in
-quantized weights: 0.004."""
+"""Typical movement, in units of the logits' standard deviation, where none was seen: rounding activations to eight bits hides
+it from most tokens. Seen in quantized weights: 0.004."""
 
 TOKENS = max(CONTEXTS) + STEPS + 1
 """How many token ids a measurement needs, and slots besides a tree's."""
@@ -57,7 +57,7 @@ class Movement:
     @property
     def near_tie(self) -> float:
         """How close two choices must be for a pass of many nodes to turn them round, in logits."""
-        return SAFETY * max(self.typical, LEAST * self.spread)
+        return SAFETY * (self.typical or LEAST * self.spread)
 
 
 def movement(
