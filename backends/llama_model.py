@@ -13,7 +13,7 @@ from .gguf_layers import first_layers
 from .infill import Gap, gap
 from .llama_context import Context, Runtime, Weights
 from .llama_library import devices, library, pip_command
-from .llama_options import FLASH, cache_bytes, check_memory, choose_runtime, sequences
+from .llama_options import CACHE_TYPES, FLASH, cache_bytes, check_memory, choose_runtime, exact_runtime, sequences
 from .llama_plain import LlamaPlainSession
 from .llama_proof import PASSES, RECURRENT, SIZE, prove, rounded
 from .llama_session import LlamaSession
@@ -167,7 +167,7 @@ def load_llama(
     if not plain:
         check_memory(name, header, runtime, size)
     codec = LlamaCodec(weights)
-    capabilities = _capabilities(weights, header, runtime, name, plain, progress, cancelled)
+    capabilities, runtime = _capabilities(weights, header, runtime, options, size, name, plain, progress, cancelled)
     capabilities = replace(capabilities, guard=options.guard == "on")
     info = ModelInfo(
         name=name,
@@ -193,14 +193,16 @@ def _capabilities(
     weights: Weights,
     header: Header,
     runtime: Runtime,
+    options: LoadOptions,
+    size: int,
     name: str,
     plain: bool,
     progress: StageProgress | None,
     cancelled: Callable[[], bool] | None,
-) -> Capabilities:
-    """What the proof finds."""
+) -> tuple[Capabilities, Runtime]:
+    """What the proof finds, and how contexts are to be set up."""
     if plain:
-        return Capabilities(tree=False, chain=False, reasons={"tree": RECURRENT, "chain": RECURRENT})
+        return Capabilities(tree=False, chain=False, reasons={"tree": RECURRENT, "chain": RECURRENT}), runtime
     passes = 0
 
     def tick() -> None:
@@ -211,14 +213,23 @@ def _capabilities(
         if cancelled is not None and cancelled():
             raise Cancelled
 
-    session = LlamaSession(open_context(weights, header, runtime, SIZE, name), SIZE)
     parameters, cpu = int(weights.lib.llama_model_n_params(weights.handle)), _device_name(runtime) == "cpu"
-    alike = runtime.flash_attention == FLASH["on"]
-    found = prove(session, weights.vocabulary, tick)
-    found = rounded(session, found, weights.vocabulary, tick, parameters=parameters, cpu=cpu, alike=alike)
+
+    def found(runtime: Runtime, alike: bool) -> Capabilities:
+        session = LlamaSession(open_context(weights, header, runtime, SIZE, name), SIZE)
+        proven = prove(session, weights.vocabulary, tick)
+        if runtime.type_k == runtime.type_v == CACHE_TYPES["f32"] and _file_type(weights) == "all F32":
+            return proven
+        return rounded(session, proven, weights.vocabulary, tick, parameters=parameters, cpu=cpu, alike=alike)
+
+    if alike := exact_runtime(runtime, options, size):
+        capabilities = found(alike, True)
+        if capabilities.exact:
+            return capabilities, alike
+    capabilities = found(runtime, runtime.flash_attention == FLASH["on"])
     if progress is not None:
         progress("check", PASSES, PASSES)
-    return found
+    return capabilities, runtime
 
 
 def _unloadable(file: Path, header: Header, said: str) -> UserError:

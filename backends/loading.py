@@ -56,8 +56,8 @@ class LoadOptions:
     """auto, transformers or llama.cpp. Only the built-in models come for both: auto takes llama.cpp, which starts sooner, where
     it is installed and neither a dtype nor a GPU of torch is asked for."""
     exact: str = "auto"
-    """auto: in half types on the CPU passes are padded so that the number of nodes moves no bit of a node's logits; bits: in
-    float32 too, by passes of at least four nodes."""
+    """auto: passes on the CPU are arranged so that the number of nodes moves no bit of a node's logits, where that is cheap: in
+    half types, and on llama.cpp in contexts of up to 4,096 tokens; bits: also in float32 and longer contexts; off: nowhere."""
     guard: str = "on"
     """on, off: whether near ties are decided in a pass of their own where passes of many nodes round otherwise."""
     rpc: str = ""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from .attention import NAME as ATTENTION
+from .attention import in_view
 
 FULL = "full_attention"
 SLIDING = "sliding_attention"
@@ -110,7 +111,7 @@ def tree_mask(
     dtype: torch.dtype,
     device: torch.device,
     group: int = 1,
-    pad: int = 1,
+    padded: bool = False,
 ) -> Tensor:
     """Additive mask of new nodes: 0 where they see, the type's lowest value where not.
 
@@ -124,12 +125,14 @@ def tree_mask(
         dtype: of the attention scores.
         device: where the mask goes.
         group: times the rows are repeated.
-        pad: the slots end at a multiple of this; what lies behind the last node is hidden.
+        padded: there are as many slots as a padded pass shows; those behind the last node are hidden.
 
     Returns:
-        [1, 1, group × n, length - first + m, or more to end at a multiple of `pad`]
+        [1, 1, group × n, length - first + m, or more if `padded`]
     """
-    n, m = len(bits), -(-(length + len(slot_positions)) // pad) * pad - length
+    n, m = len(bits), len(slot_positions)
+    if padded:
+        m += in_view(length - first + m) - (length - first + m)
     low = torch.finfo(dtype).min
     seen = unpack(bits, m)
     if group > 1:

@@ -268,7 +268,7 @@ def prove(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str =
                 if not attempt(partial(switched, model, name)):
                     continue
                 padded = name == attention.NAME and runner.device.type == "cpu"
-                padded = padded and (runner.dtype in (torch.bfloat16, torch.float16) or exact == "bits")
+                padded = padded and exact in ("bits", "auto" if runner.dtype in (torch.bfloat16, torch.float16) else "bits")
                 kinds = [*leaner(runner, name), runner]
                 for plan in plans_for(config):
                     for candidate in [*(replace(kind, padded=True) for kind in kinds if padded), *kinds]:

@@ -17,12 +17,15 @@ from .base import ROOT, Session
 STEPS = 12
 """Tokens that are evaluated one by one, and then again in passes of several."""
 
-CONTEXTS = (6, 90, 270)
+CONTEXTS = (6, 186, 270)
 """Tokens before them. llama.cpp takes attention's keys in blocks of 256, and shares them out to its threads from the second
-block on; torch divides them in other ways beyond 192."""
+block on; torch divides them in other ways beyond 192, which the second text crosses."""
 
-LARGE = 1_500_000_000
-"""Parameters of a model that leaves out the longest text: 270 tokens would take many seconds of its load on a CPU."""
+BEFORE = 20
+"""Tokens of the prompt's end that go through the model together with the steps."""
+
+LARGE = 1_000_000_000
+"""Parameters of a model on the CPU that leaves out the longest text: it would take many seconds of its load."""
 
 LEAST = 0.003
 """Typical movement, in units of the logits' standard deviation, where none was seen: rounding activations to eight bits hides
@@ -82,12 +85,13 @@ def movement(
         tick()
         return scores.logits.float().clone()  # type: ignore[attr-defined, no-any-return]
 
-    room = session.context - STEPS - 3
+    room, held = session.context - STEPS - 3, 0
+    session.rewind(0)
     for length in sorted({min(length, room) for length in (CONTEXTS if long else CONTEXTS[:-1])}):
         found: list[Tensor] = []
-        prefix, steps = list(tokens[:length]), list(tokens[length : length + STEPS])
-        session.rewind(0)
-        session.prefill(prefix)
+        steps = list(tokens[length : length + STEPS])
+        session.rewind(held)
+        session.prefill(tokens[held:length])
         tick()
         alone = []
         for token in steps:
@@ -95,10 +99,9 @@ def movement(
             session.commit((0,))
         wanted = torch.cat(alone)
         highest, spread = max(highest, float(wanted.abs().max())), max(spread, float(wanted.std()))
-        # The same tokens as a chain, and then the last of them after what the chain left in the cache.
+        # The same tokens as a chain, and then one of them after what the chain left in the cache.
         session.rewind(length)
-        chain = range(STEPS)
-        found.append(logits(steps, range(ROOT, STEPS - 1), chain) - wanted)
+        found.append(logits(steps, range(ROOT, STEPS - 1), range(STEPS)) - wanted)
         session.commit((0, 1))
         found.append(logits(steps[2:3], (ROOT,), (0,)) - wanted[2:3])
         # As a tree's first path, with wrong guesses beside it.
@@ -109,9 +112,12 @@ def movement(
             rows = logits(nodes, parents, path)
             kept = session.exact(path)
             found.append(rows[:kept] - wanted[:kept])
-        # Behind the prompt, in its own pass.
-        session.rewind(0)
-        found.append(logits([*prefix, *steps], range(ROOT, length + STEPS - 1), range(length, length + STEPS)) - wanted)
+        # Behind the prompt's end, in its pass.
+        held = max(0, length - BEFORE)
+        session.rewind(held)
+        before = length - held
+        chain = [*tokens[held:length], *steps]
+        found.append(logits(chain, range(ROOT, len(chain) - 1), range(before, len(chain))) - wanted)
         moved.append(torch.cat(found))
     session.rewind(0)
     most = max(float(some.abs().max()) for some in moved)

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from .attention import PAD_KEYS, in_view
+
 FIRST_CAPACITY = 256
 """Slots of a new cache; it doubles when full, up to the session's context."""
 
@@ -94,12 +96,12 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self.keys.narrow(2, start, count).copy_(key_states)
         self.values.narrow(2, start, count).copy_(value_states)
         first = self.first
-        length = cache.end - first
+        length = cache.seen(first)
         return self.keys.narrow(2, first, length), self.values.narrow(2, first, length)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """(keys that the queries see, position of the first of them)."""
-        return self.cache.end - self.first, self.first
+        return self.cache.seen(self.first), self.first
 
     def get_seq_length(self) -> int:
         """Slots in use before this pass."""
@@ -116,18 +118,16 @@ class SlotCache(Cache):
     Args:
         specs: per layer what it caches; None for a layer without K/V of its own.
         context: most slots.
-        pad: what a pass sees ends at a multiple of this (see `attention.padded`).
+        padded: passes see more slots than are in use, behind a mask (see `attention.padded`).
     """
 
-    def __init__(self, specs: Sequence[KVSpec | None], context: int, pad: int = 1) -> None:
+    def __init__(self, specs: Sequence[KVSpec | None], context: int, padded: bool = False) -> None:
         self.context = context
-        self.pad = pad
-        self._most = -(-context // pad) * pad
+        self.padded = padded
+        self._most = self._rounded(context)
         self.capacity = 0
         self.start = 0
         self.count = 0
-        self.end = 0
-        """Behind the last slot in view."""
         self.slots = [SlotLayer(self) for _ in specs]
         super().__init__(layers=list(self.slots))
         self._none_sliding = [False] * len(specs)
@@ -155,7 +155,7 @@ class SlotCache(Cache):
         capacity = max(1, self.capacity)
         while capacity < slots:
             capacity *= 2
-        capacity = min(-(-capacity // self.pad) * self.pad, self._most)
+        capacity = min(self._rounded(capacity), self._most)
         for arena in self.arenas:
             if arena.slots < capacity:
                 arena.resize(capacity, used)
@@ -163,10 +163,17 @@ class SlotCache(Cache):
             layer.keys, layer.values = arena.keys[index], arena.values[index]
         self.capacity = capacity
 
+    def _rounded(self, slots: int) -> int:
+        return -(-slots // PAD_KEYS) * PAD_KEYS if self.padded else slots
+
+    def seen(self, first: int) -> int:
+        """How many slots the pass sees from `first` on."""
+        slots = self.start + self.count - first
+        return in_view(slots) if self.padded else slots
+
     def begin(self, start: int, count: int) -> None:
         """The next pass writes slots `start` … `start` + `count`."""
         self.start, self.count = start, count
-        self.end = -(-(start + count) // self.pad) * self.pad
 
     def look_from(self, firsts: Sequence[int]) -> None:
         """Per layer the oldest slot that the next pass reads."""

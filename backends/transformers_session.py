@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from .attention import PAD_KEYS, PAD_ROWS, padded, parts_of
+from .attention import PAD_KEYS, PAD_ROWS, in_view, padded, parts_of
 from .base import ROOT, ContextFull, Layers, Session, UserError
 from .blocks import Run, covers, shown
 from .early_layers import EarlyLayers, LayerList, Portion
@@ -112,7 +112,7 @@ class TransformersSession(Session):
         self._early = EarlyLayers(runner.network, runner.layers)
         try:
             with torch.inference_mode():
-                self._cache = SlotCache(runner.specs, context + runner.fewest - 1, PAD_KEYS if runner.padded else 1)
+                self._cache = SlotCache(runner.specs, context + runner.fewest - 1, runner.padded)
                 self._arange = torch.arange(context, device=runner.device)[None]
                 self._edge = self._make_edge()
         except Exception as error:
@@ -411,7 +411,7 @@ class TransformersSession(Session):
             alone = None
             if edge is not None:
                 behind = self._context - start - 1
-                alone = padded(edge[behind : behind + self._cache.end][None, None, None], ())
+                alone = padded(edge.narrow(0, behind, in_view(start + 1)).view(1, 1, 1, -1), ())
             return dict.fromkeys(plan.reaches, alone) if plan.style == "mapping" else alone
         # What the tentative slots hold; those of dropped nodes are seen by none.
         slot_positions = [length] * (start - length + n)
@@ -434,10 +434,10 @@ class TransformersSession(Session):
                     self._run.dtype,
                     self._run.device,
                     plan.group,
-                    self._cache.pad,
+                    self._cache.padded,
                 )
                 if edge is not None:
-                    padded(masks[key], parts_of(start, n, firsts[kind]))
+                    padded(masks[key], parts_of(start - firsts[kind], n))
             out[kind] = masks[key]
         if plan.style == "mapping":
             return out

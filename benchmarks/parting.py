@@ -3,9 +3,9 @@
     python -m benchmarks.parting --dtype bfloat16 [--prompts 200] [--tokens 128]
     python -m benchmarks.parting --gguf target-Q4_0.gguf
 
-The built-in model's held-out prompts, greedy. "With" is what specchat does by default: padded passes in half types on the CPU,
-the near-tie guard on llama.cpp. "Without" switches it off. Every prompt is answered by both, one right after the other in turns,
-and the cost is the median over all pairs of their tokens per second of processor time, with a 95% interval.
+The built-in model's held-out prompts, greedy. "With" is specchat as it is, "without" is `--exact off --guard off`: passes as they
+come. Each is held against its own plain decoding. Both answer every prompt, one right after the other in turns, and the cost is
+the median over all pairs of their tokens per second of processor time, with a 95% interval.
 """
 
 from __future__ import annotations
@@ -40,14 +40,6 @@ def prompts_of(model: Model, count: int) -> list[list[int]]:
     return [ids for row in zip_longest(*found.values()) for ids in row if ids][:count]
 
 
-def switched_off(model: Any) -> None:
-    """Passes as they come: neither padded nor guarded."""
-    capabilities = model.info.capabilities
-    model.info = replace(model.info, capabilities=replace(capabilities, guard=False, near_tie=0.0))
-    if capabilities.exact:
-        model._runner = replace(model._runner, padded=False, exact=False)
-
-
 def answer(model: Model, draft: Model, prompt: list[int], method: str, tokens: int) -> tuple[list[int], float, int]:
     """The answer's tokens, processor seconds, and near ties checked."""
     conversation = Conversation(model, draft_model=draft)
@@ -75,6 +67,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--exact", default="auto")
+    parser.add_argument("--guard", default="on")
+    parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     if options.gguf:
         kind: dict[str, Any] = {"backend": "llama.cpp"}
@@ -82,20 +76,21 @@ def main() -> None:
     else:
         kind = {"backend": "transformers", "dtype": options.dtype}
         target, small = "builtin", "builtin-draft"
-    load = LoadOptions(threads=1, device="cpu", exact=options.exact, **kind)
-    model, bare, draft = (load_model(name, load) for name in (target, target, small))
-    switched_off(bare)
+    load = LoadOptions(threads=options.threads, device="cpu", exact=options.exact, guard=options.guard, **kind)
+    off = replace(load, exact="off", guard="off")
+    models, draft = (load_model(target, load), load_model(target, off)), load_model(small, load)
+    model = models[0]
     prompts = prompts_of(model, options.prompts)
     print(f"{target} {model.info.dtype}, {len(prompts)} prompts of up to {options.tokens} tokens: {model.info.capabilities}")
-    plain = [answer(model, draft, prompt, "greedy", options.tokens)[0] for prompt in prompts]
+    plain = [[answer(model, draft, prompt, "greedy", options.tokens)[0] for prompt in prompts] for model in models]
     for method in options.methods.split(","):
         parted, ratios, seconds = [0, 0], [], [0.0, 0.0]
         checks = length = 0
-        for i, (prompt, wanted) in enumerate(zip(prompts, plain, strict=True)):
+        for i, prompt in enumerate(prompts):
             speeds = [0.0, 0.0]
             for which in (0, 1) if i % 2 else (1, 0):
-                found, spent, checked = answer((model, bare)[which], draft, prompt, method, options.tokens)
-                parted[which] += found != wanted
+                found, spent, checked = answer(models[which], draft, prompt, method, options.tokens)
+                parted[which] += found != plain[which][i]
                 seconds[which] += spent
                 speeds[which] = len(found) / spent
                 checks += checked
