@@ -37,6 +37,10 @@ class Settings:
     """GGUF: whether attention is computed in blocks (flash attention): auto, on or off."""
     kv_type: str = "auto"
     """GGUF: type of the KV cache: f16, f32, bf16, q8_0, q5_1, q5_0, q4_1 or q4_0; auto is f16."""
+    exact: str = "auto"
+    """Whether passes are arranged so that drafting moves no bit of the target's logits: auto (where that is cheap), bits, off."""
+    guard: str = "on"
+    """Whether near ties are decided in a pass of their own where passes of many nodes round otherwise: on or off."""
     rpc: str = ""
     """GGUF: llama.cpp RPC servers that hold layers of the target, as host:port,host:port."""
     method: str = "lookup"
@@ -80,7 +84,7 @@ class Settings:
 
 
 LOADING = (
-    *("draft_model", "device", "dtype", "context", "threads", "revision", "backend"),
+    *("draft_model", "device", "dtype", "context", "threads", "revision", "backend", "exact", "guard"),
     *("gpu_layers", "split_mode", "flash_attention", "kv_type", "rpc"),
 )
 """Settings that count when a model is loaded."""

@@ -232,7 +232,8 @@ def rounded(runner: Runner, found: Capabilities, vocabulary: int, limit: int, ti
         # Nodes beside a tree's first path may move in their last bits: by a few units of the largest logits' last place.
         return replace(runner, exact=True), replace(found, near_tie=SIDE_BITS * torch.finfo(runner.dtype).eps * moved.highest)
     if runner.dtype == torch.float32:
-        return replace(runner, padded=False), found
+        why = "Passes of many nodes do not give the bits of passes of one here: identical holds as far as float32 rounds."
+        return replace(runner, padded=False), replace(found, reasons={**found.reasons, "bits": why})
     return runner, replace(found, exact=False, near_tie=moved.near_tie)
 
 
@@ -302,6 +303,8 @@ def with_layers(runner: Runner, proof: Proof, *, tree: bool) -> tuple[Runner, bo
         why = "This model keeps its layers in no list that specchat finds, so it cannot stop after some of them."
     elif layers.count < 2:
         why = "This model has one layer: there is none to stop after."
+    elif runner.fewest > 1:
+        why = "Passes of at least four nodes (exact = bits in float32) cannot stop after some layers."
     elif attempt(partial(proof.layers_work, tree)):
         return runner, True, {}
     else:

@@ -3,9 +3,9 @@
     python -m benchmarks.parting --dtype bfloat16 [--prompts 200] [--tokens 128]
     python -m benchmarks.parting --gguf target-Q4_0.gguf
 
-The built-in model's held-out prompts, greedy. "With" is specchat as it is, "without" is `--exact off --guard off`: passes as they
-come. Each is held against its own plain decoding. Both answer every prompt, one right after the other in turns, and the cost is
-the median over all pairs of their tokens per second of processor time, with a 95% interval.
+The built-in model's held-out prompts, greedy. "With" is specchat as it is, "without" is `--exact off --guard off`, passes as
+they come. Each is held against its own plain decoding. Both answer every prompt, one right after the other in turns, and the
+cost is the median over all pairs of their tokens per second of processor time, with a 95% interval.
 """
 
 from __future__ import annotations

@@ -39,6 +39,8 @@ class Load:
     flash_attention: str = "auto"
     kv_type: str = "auto"
     rpc: str = ""
+    exact: str = "auto"
+    guard: str = "on"
     backend: str = "auto"
 
 
