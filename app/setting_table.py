@@ -18,7 +18,19 @@ from .setting_fields import FIELDS, LOADING, PLAIN, Settings
 from .settings import is_chat_key
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Model": ("model", "draft_model", "device", "dtype", "context", "threads", "revision", "backend", "exact", "guard", "model_folders"),
+    "Model": (
+        "model",
+        "draft_model",
+        "device",
+        "dtype",
+        "context",
+        "threads",
+        "revision",
+        "backend",
+        "exact",
+        "guard",
+        "model_folders",
+    ),
     "GGUF models": ("gpu_layers", "split_mode", "flash_attention", "kv_type", "rpc"),
     "Decoding": ("method", "accept"),
     "Sampling and limits": (*(f"sampling.{name}" for name in SAMPLING), "max_tokens", "stop"),

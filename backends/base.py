@@ -169,6 +169,9 @@ class Session(ABC):
     """Nodes that have gone through the model since the session opened (prefill included)."""
     forward_seconds: float = 0.0
     """Seconds spent in `evaluate` since the session opened."""
+    sound: int | None = None
+    """How many committed tokens are in the cache bit for bit as plain decoding would have put them there; None for all. The
+    next answer evaluates the others again (see `exact`)."""
 
     @property
     @abstractmethod
@@ -220,9 +223,16 @@ class Session(ABC):
 
     def exact(self, path: Sequence[int]) -> int:
         """How many nodes of `path` (a chain from ROOT), from its start, were evaluated as plain decoding would have done, bit
-        for bit. The others may differ in a last bit; the loop does not commit them but evaluates them again in its next pass.
-        All, where passes of many nodes are not bit for bit the same anyhow."""
+        for bit. The others may differ in a last bit: the loop does not commit them but evaluates them again in its next pass.
+        All, where nothing is known about bits."""
         return len(path)
+
+    def _note(self, path: Sequence[int], length: int | None = None) -> None:
+        """Keep `sound` up to date: `path` is about to be committed, or the session has been rewound to `length`."""
+        if length is not None:
+            self.sound = None if self.sound is None or length <= self.sound else self.sound
+        elif self.sound is None and (kept := self.exact(path)) < len(path):
+            self.sound = self.length + kept
 
     @abstractmethod
     def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:
@@ -274,7 +284,7 @@ class Session(ABC):
     def align(self, tokens: Sequence[int]) -> int:
         """Rewind to the longest common prefix with `tokens`; return its length (what a new turn need not prefill)."""
         mine = self.tokens
-        limit = min(len(mine), len(tokens))
+        limit = min(len(mine), len(tokens), len(mine) if self.sound is None else self.sound)
         shared = next((i for i in range(limit) if mine[i] != tokens[i]), limit)
         self.rewind(shared)
         return shared

@@ -36,6 +36,7 @@ class LlamaModel(Model):
         self._runtime = runtime
         self._options = options
         self._cut: dict[int, LlamaModel] = {}
+        self._alike = info.capabilities.exact and runtime.flash_attention == FLASH["on"]
         self.info = info
 
     def open_session(self, context: int | None = None) -> Session:
@@ -49,7 +50,7 @@ class LlamaModel(Model):
         if not plain:
             check_memory(self.info.name, self._header, self._runtime, size)
         run = open_context(self._weights, self._header, self._runtime, size, self.info.name, plain)
-        return LlamaPlainSession(run, size) if plain else LlamaSession(run, size)
+        return LlamaPlainSession(run, size) if plain else LlamaSession(run, size, self._alike)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of plain text, with BOS if the model wants one (see `Model.encode`)."""
@@ -216,7 +217,7 @@ def _capabilities(
     parameters, cpu = int(weights.lib.llama_model_n_params(weights.handle)), _device_name(runtime) == "cpu"
 
     def found(runtime: Runtime, alike: bool) -> Capabilities:
-        session = LlamaSession(open_context(weights, header, runtime, SIZE, name), SIZE)
+        session = LlamaSession(open_context(weights, header, runtime, SIZE, name), SIZE, alike)
         proven = prove(session, weights.vocabulary, tick)
         if runtime.type_k == runtime.type_v == CACHE_TYPES["f32"] and _file_type(weights) == "all F32":
             return proven

@@ -108,7 +108,7 @@ def rounded(
     tokens = [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(TOKENS)]
     moved = movement(session, tokens, tick, tree=found.tree, parameters=parameters, cpu=cpu)
     exact = alike and moved.proven
-    return replace(found, exact=exact, near_tie=0.0 if exact else moved.near_tie)
+    return replace(found, exact=exact, near_tie=moved.near_tie)
 
 
 def differs(found: Tensor, wanted: Tensor) -> bool:

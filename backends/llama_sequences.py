@@ -38,6 +38,8 @@ class Node:
     holders: int
     """The ids that run through it, as bits: exactly those that its token carries in the cache."""
     children: int = 0
+    straight: bool = True
+    """Whether its cell and its ancestors' lie in the order of their positions, as plain decoding has them."""
 
 
 class Sequences:

@@ -12,6 +12,7 @@ from .base import PREFILL_CHUNK, ROOT, ContextFull, Layers, Session, UserError
 from .llama_context import Context
 from .llama_library import last_error
 from .llama_sequences import Memory, Node, Sequences
+from .rounding import straightest
 from .scores import TorchScores
 
 NO_SLOT = 1
@@ -26,12 +27,15 @@ class LlamaSession(Session):
     Args:
         context: its own; nobody else uses it.
         size: most tokens.
+        alike: attention takes each node by itself, so that only the order of the cells that it sees can move a bit: the likeliest
+            path is laid out straight, and what lies crooked is told by `exact`.
     """
 
-    def __init__(self, context: Context, size: int) -> None:
+    def __init__(self, context: Context, size: int, alike: bool = False) -> None:
         self._run: Context | None = context
         self._vocabulary = context.weights.vocabulary
         self._context = size
+        self._alike = alike
         self._tokens: list[int] = []
         self._next = 0
         memory: Memory = _Cells(context)
@@ -74,8 +78,13 @@ class LlamaSession(Session):
                 f"of {self._context:,}: start a new chat, or load the model with a larger context."
             )
         new = self._sequences.grow(first, tokens, parents)
+        order = self._lay_out(new, parents) if self._alike else None
         try:
-            logits = self._pass(run, new, first, wanted)
+            if order is None:
+                logits = self._pass(run, new, [row - first for row in wanted], isinstance(wanted, range))
+            else:
+                batch = [node for _, node in sorted(zip(order, new, strict=True), key=lambda pair: pair[0])]
+                logits = self._pass(run, batch, [order[row - first] for row in wanted], False)
         except BaseException:
             self._sequences.withdraw()
             raise
@@ -96,10 +105,33 @@ class LlamaSession(Session):
             if parent != ROOT and parent not in living and not first <= parent < first + i:
                 raise ValueError(f"parent {parent} is not alive")
 
-    def _pass(self, run: Context, new: list[Node], first: int, wanted: Sequence[int]) -> Tensor:
-        """Run the model over the new nodes; logits of the wanted ones [rows, vocab]."""
-        flagged = [row - first for row in wanted]
-        if len(new) <= PREFILL_CHUNK and len(flagged) <= run.rows and isinstance(wanted, range):
+    def _lay_out(self, new: list[Node], parents: Sequence[int]) -> list[int] | None:
+        """Note which new nodes are straight; the place of each among the pass's cells, if that is not their order."""
+        first, nodes = self._next, self._sequences.nodes
+        order = straightest(parents, first)
+        for i, (node, parent) in enumerate(zip(new, parents, strict=True)):
+            cell = len(self._tokens) + first + (i if order is None else order[i])
+            above = parent == ROOT or (new[parent - first] if parent >= first else nodes[parent]).straight
+            node.straight = above and cell == node.position
+        return order
+
+    def exact(self, path: Sequence[int]) -> int:
+        """How many nodes of a path from the tail on have plain decoding's bits (see `Session.exact`)."""
+        if not self._alike:
+            return len(path)
+        nodes = self._sequences.nodes
+        return next((i for i, number in enumerate(path) if not nodes[number].straight), len(path))
+
+    def _pass(self, run: Context, new: list[Node], flagged: list[int], rising: bool) -> Tensor:
+        """Run the model over the new nodes; logits of those `flagged` by their place [rows, vocab].
+
+        Args:
+            run: the context.
+            new: the nodes, in the order of their cells.
+            flagged: places in `new`.
+            rising: whether these are in order.
+        """
+        if len(new) <= PREFILL_CHUNK and len(flagged) <= run.rows and rising:
             self._decode(run, new, flagged, len(new))
             return run.logits(len(flagged))
         ordered = sorted(set(flagged))
@@ -155,6 +187,7 @@ class LlamaSession(Session):
                 node = nodes.get(number)
                 if node is not None and (node.parent == tail or node.parent in kept):
                     kept.add(number)
+        self._note(path)
         self._tokens.extend([nodes[number].token for number in path])
         if nodes:
             self._sequences.commit(path, kept)
@@ -179,6 +212,7 @@ class LlamaSession(Session):
         if not 0 <= length <= len(self._tokens):
             raise ValueError(f"cannot rewind to {length} of {len(self._tokens)} tokens")
         del self._tokens[length:]
+        self._note((), length)
         self._sequences.rewind(length)
         self._next = 0
 

@@ -63,6 +63,31 @@ class Movement:
         return SAFETY * (self.typical or LEAST * self.spread)
 
 
+def straightest(parents: Sequence[int], first: int) -> list[int] | None:
+    """The place of each new node among the slots that its pass takes; None for their own order.
+
+    Each node's first child, which drafters think likeliest, follows it: the likeliest path has the slots that plain decoding gives
+    it, and with them its bits.
+
+    Args:
+        parents: of the new nodes [n].
+        first: id of the first of them.
+    """
+    if len(parents) < 3:
+        return None
+    main = [0]
+    for i, parent in enumerate(parents):
+        if parent == first + main[-1]:
+            main.append(i)
+    if main[-1] == len(main) - 1:
+        return None
+    taken = set(main)
+    place = [0] * len(parents)
+    for at, i in enumerate((*main, *(i for i in range(len(parents)) if i not in taken))):
+        place[i] = at
+    return place
+
+
 def movement(
     session: Session, tokens: Sequence[int], tick: Callable[[], None], *, tree: bool, parameters: int, cpu: bool
 ) -> Movement:

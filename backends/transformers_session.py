@@ -16,6 +16,7 @@ from .base import ROOT, ContextFull, Layers, Session, UserError
 from .blocks import Run, covers, shown
 from .early_layers import EarlyLayers, LayerList, Portion
 from .masks import MaskPlan, tree_mask
+from .rounding import straightest
 from .scores import TorchScores
 from .slot_cache import KVSpec, SlotCache
 
@@ -163,7 +164,7 @@ class TransformersSession(Session):
             scores = self._evaluate_early(tokens, parents, rows, layers)
             self.forward_seconds += time.perf_counter() - begun
             return scores
-        order = self._straightest(parents) if self._edge is not None and len(parents) > 2 else None
+        order = straightest(parents, self._next) if self._edge is not None else None
         new = self._hang(tokens, parents, order)
         first_id = self._next
         wanted = range(first_id, first_id + len(new)) if rows is None else rows
@@ -288,22 +289,6 @@ class TransformersSession(Session):
         self._next += len(new)
         self._end += len(new)
         self.nodes_evaluated += len(new)
-
-    def _straightest(self, parents: Sequence[int]) -> list[int] | None:
-        """The place of each new node among the pass's slots; None for their own order. Each node's first child, which drafters
-        think likeliest, follows it: the likeliest path has the slots that plain decoding gives it, and with them its bits."""
-        tip, main = self._next - 1, []
-        for i, parent in enumerate(parents):
-            if i == 0 or parent == tip:
-                tip = self._next + i
-                main.append(i)
-        if main[-1] == len(main) - 1:
-            return None
-        taken = set(main)
-        place = [0] * len(parents)
-        for at, i in enumerate((*main, *(i for i in range(len(parents)) if i not in taken))):
-            place[i] = at
-        return place
 
     def _hang(self, tokens: Sequence[int], parents: Sequence[int], order: Sequence[int] | None = None) -> list[Node]:
         """The new nodes, placed behind the slots in use, in their order or in another; nothing is changed but that holes may be
@@ -463,6 +448,7 @@ class TransformersSession(Session):
             if number in self._early.stopped:
                 raise ValueError(f"node {number} has stopped early: a full pass must complete it before a commit")
             tail = number
+        self._note(path)
         kept: set[int] = set()
         for number in sorted(set(keep).difference(path)):
             node = self._nodes.get(number)
@@ -533,6 +519,7 @@ class TransformersSession(Session):
         if not 0 <= length <= len(self._tokens):
             raise ValueError(f"cannot rewind to {length} of {len(self._tokens)} tokens")
         del self._tokens[length:]
+        self._note((), length)
         self._nodes.clear()
         self._early.stopped.clear()
         self._next = 0
