@@ -197,6 +197,8 @@ BY_OPTION: Mapping[str, Callable[..., Any]] = {
     "--accept": rules,
     "--dtype": _choices("dtype"),
     "--backend": _choices("backend"),
+    "--exact": _choices("exact"),
+    "--guard": _choices("guard"),
     "--split-mode": _choices("split_mode"),
     "--flash-attention": _choices("flash_attention"),
     "--kv-type": _choices("kv_type"),

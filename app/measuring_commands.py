@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..backends.base import UserError
-from .options import AsJson, ContextSize, Device, DraftModel, Dtype, Model, Threads, flag, option
+from .options import AsJson, ContextSize, Device, DraftModel, Dtype, Exact, Guard, Model, Threads, flag, option
 from .settings import Settings, changed, read_settings
 
 Csv = Annotated[Path | None, option("--csv", "Write the table to this file as CSV.", "FILE")]
@@ -81,6 +81,8 @@ def bench(
     dtype: Dtype = None,
     context_size: ContextSize = None,
     threads: Threads = None,
+    exact: Exact = None,
+    guard: Guard = None,
 ) -> None:
     """Compare decoding methods on your model, your machine and your prompts.
 
@@ -96,6 +98,8 @@ def bench(
         dtype=dtype,
         context=context_size,
         threads=threads,
+        exact=exact,
+        guard=guard,
     )
     if clock not in ("wall", "cpu"):
         raise UserError(f"--clock is wall or cpu, not {clock!r}.")
@@ -160,6 +164,8 @@ def replay(
     dtype: Dtype = None,
     context_size: ContextSize = None,
     threads: Threads = None,
+    exact: Exact = None,
+    guard: Guard = None,
 ) -> None:
     """Score decoding methods on recorded answers: tokens per step, and the speedup to expect.
 
@@ -170,7 +176,9 @@ def replay(
 
     from .replay import ReplayRequest, replay_files
 
-    settings, given = _settings(context, model=model, device=device, dtype=dtype, context=context_size, threads=threads)
+    settings, given = _settings(
+        context, model=model, device=device, dtype=dtype, context=context_size, threads=threads, exact=exact, guard=guard
+    )
     if (curve_only or measure) and "model" not in given:
         raise UserError("--curve-only and --measure need the model to measure: give it with --model.")
     if not transcripts and not (history or chat):
@@ -227,6 +235,8 @@ def tune(
     dtype: Dtype = None,
     context_size: ContextSize = None,
     threads: Threads = None,
+    exact: Exact = None,
+    guard: Guard = None,
 ) -> None:
     """Find the fastest method and settings for your model, machine and prompts, and make them the model's default.
 
@@ -243,6 +253,8 @@ def tune(
         dtype=dtype,
         context=context_size,
         threads=threads,
+        exact=exact,
+        guard=guard,
     )
     if clock not in ("wall", "cpu"):
         raise UserError(f"--clock is wall or cpu, not {clock!r}.")

@@ -25,6 +25,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "colours": ("cycle", "heat", "underline", "off"),
     "panel": ("numbers", "tree", "method", "off"),
     "notify": ("auto", "osc9", "osc777", "bell", "off"),
+    "exact": ("auto", "bits", "off"),
+    "guard": ("on", "off"),
     "split_mode": ("layer", "row", "none"),
     "flash_attention": ("auto", "on", "off"),
     "kv_type": ("auto", "f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"),

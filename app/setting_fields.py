@@ -38,7 +38,7 @@ class Settings:
     kv_type: str = "auto"
     """GGUF: type of the KV cache: f16, f32, bf16, q8_0, q5_1, q5_0, q4_1 or q4_0; auto is f16."""
     exact: str = "auto"
-    """Whether passes are arranged so that drafting moves no bit of the logits: auto (where that is cheap), bits (always) or off."""
+    """Whether passes are arranged so that drafting moves no bit of the logits: auto (where that is cheap), bits or off."""
     guard: str = "on"
     """Whether near ties are decided in a pass of their own where passes of many nodes round otherwise: on or off."""
     rpc: str = ""

@@ -27,8 +27,8 @@ class LlamaSession(Session):
     Args:
         context: its own; nobody else uses it.
         size: most tokens.
-        alike: attention takes each node by itself, so that only the order of the cells that it sees can move a bit: the likeliest
-            path is laid out straight, and what lies crooked is told by `exact`.
+        alike: attention takes each node by itself, so that only the order of the cells that it sees can move a bit: the
+            likeliest path is laid out straight, and `exact` tells what lies crooked.
     """
 
     def __init__(self, context: Context, size: int, alike: bool = False) -> None:
