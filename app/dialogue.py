@@ -131,13 +131,17 @@ class Dialogue:
         return self.label_of(self.method)
 
     def label_of(self, name: str) -> str:
-        """Label of a method under the acceptance rule in force."""
-        from ..engine.catalog import Acceptance, get, label_of
+        """Label of a method under the acceptance rule in force, on the loaded model."""
+        from ..engine.catalog import Acceptance, Capabilities, get, label_of
 
         if name not in self.methods:
             return ""
-        exact = self.accept == "exact"
-        return self.methods[name].label if exact else label_of(get(name), Acceptance.parse(self.accept), self.sampling)
+        found = self.info.get("capabilities") or {}
+        bits = bool(found.get("exact", True))
+        if self.accept == "exact" and bits:
+            return self.methods[name].label
+        capabilities = Capabilities(exact=bits, guard=bool(found.get("guard", True)))
+        return label_of(get(name), Acceptance.parse(self.accept), self.sampling, capabilities)
 
     # What the person does
 

@@ -66,8 +66,8 @@ class Movement:
 def straightest(parents: Sequence[int], first: int) -> list[int] | None:
     """The place of each new node among the slots that its pass takes; None for their own order.
 
-    Each node's first child, which drafters think likeliest, follows it: the likeliest path has the slots that plain decoding gives
-    it, and with them its bits.
+    Each node's first child, which drafters think likeliest, follows it: the likeliest path has the slots that plain decoding
+    gives it, and with them its bits.
 
     Args:
         parents: of the new nodes [n].

@@ -116,12 +116,17 @@ def unavailable(method: type[Drafter], capabilities: Capabilities, *, draft_mode
     return ""
 
 
+ROUNDED = ("identical, near ties checked", "identical but for near ties")
+"""What *identical* becomes on a model whose passes of many nodes round otherwise (see `Capabilities.identical`)."""
+
+
 def describe() -> list[dict[str, Any]]:
     """Every method as plain data: what `specchat methods --json` prints."""
     return [
         {
             "name": method.name,
             "label": method.label,
+            "labels": [method.label, *ROUNDED] if method.label == "identical" and method.drafts else [method.label],
             "summary": method.summary,
             "pays": method.pays,
             "paper": method.paper,

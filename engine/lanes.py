@@ -301,7 +301,8 @@ def _finished(lane: Lane, generation: Generation) -> Finished:
 
 def _label(generation: Generation) -> str:
     """What holds of the tokens of the method in force."""
-    return label_of(generation.drafter, generation.acceptance, generation.sampling)
+    capabilities = generation.conversation.model.info.capabilities
+    return label_of(generation.drafter, generation.acceptance, generation.sampling, capabilities)
 
 
 def totals_of(generation: Generation) -> dict[str, Any]:

@@ -8,7 +8,13 @@ from textual.widget import Widget
 from ..cells import fit, one_line
 from ..dialogue import Dialogue
 
-LABEL_STYLES = {"identical": "$success", "same distribution": "$warning", "lossy": "$error"}
+LABEL_STYLES = {
+    "identical": "$success",
+    "identical, near ties checked": "$success",
+    "identical but for near ties": "$warning",
+    "same distribution": "$warning",
+    "lossy": "$error",
+}
 """Colour of a method's label: how far its text may be from the plain method's."""
 
 

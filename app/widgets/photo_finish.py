@@ -71,7 +71,7 @@ def mark_words(race: Race, racer: Racer, *, live: bool = False) -> tuple[str, st
             return sign, f"near tie {where}, gap {racer.gap or 0:.2g}", "$warning"
         case "lossy":
             gap = f", gap {racer.gap:.2g}" if racer.gap is not None and racer.gap < 1e6 else ""
-            word = {"identical": "differs", "lossy": "lossy"}.get(racer.answer.label, "other draws")
+            word = "differs" if racer.label_is_exact else "lossy" if racer.answer.label == "lossy" else "other draws"
             return sign, f"{word} {where}{gap}", "$error"
         case _:
             return sign, f"differs {where}: how near a tie?" if racer.position is not None else "", "$quiet"
