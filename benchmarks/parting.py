@@ -48,6 +48,7 @@ def answer(model: Model, draft: Model, prompt: list[int], method: str, tokens: i
     for _ in generation:
         pass
     seconds = time.process_time() - start
+    conversation.close()
     return generation.answer, seconds, generation.totals.checked
 
 

@@ -26,6 +26,7 @@ class Record:
     path: tuple[int, ...] = (0,)
     prefilled: int = 0
     earlier: int = 0
+    checked: int = 0
 
 
 def totals(*records: Record) -> Totals:

@@ -1,0 +1,230 @@
+"""Passes of many nodes give the bits of passes of one: chains, trees, the prompt's end, short and long texts, both runtimes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from specchat.backends import ROOT, LoadOptions, Model, Sampling, load_model
+from specchat.backends.attention import in_view, padded, parts_of, tree_attention
+from specchat.backends.base import Capabilities
+from specchat.backends.loading import builtin_gguf
+from specchat.backends.rounding import straightest
+from specchat.decoders import Conversation
+from specchat.decoders.base import Acceptance, label_of
+from specchat.decoders.draft import Draft
+from specchat.decoders.greedy import Greedy
+
+TEXT = [(7919 * (i + 1)) % 2047 for i in range(420)]
+STEPS = 14
+
+KINDS = ("bfloat16", "float16", "Q8_0", "Q4_0")
+
+
+def loaded(kind: str, **options: Any) -> Model:
+    """The built-in model in one of KINDS."""
+    if kind.startswith("Q"):
+        return load_model(str(builtin_gguf().with_name(f"target-{kind}.gguf")), LoadOptions(device="cpu", threads=1, **options))
+    return load_model("builtin", LoadOptions(device="cpu", threads=1, backend="transformers", dtype=kind, **options))
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def model(request: pytest.FixtureRequest) -> Iterator[Model]:
+    """One of each kind, as it is loaded by default."""
+    torch.set_num_threads(1)
+    found = loaded(request.param)
+    yield found
+    found.close()
+
+
+def logits(scores: Any) -> list[bytes]:
+    """The bits of each row."""
+    return [row.float().numpy().tobytes() for row in scores.logits]
+
+
+@pytest.mark.parametrize("length", [1, 40, 186, 300])
+def test_bits_do_not_depend_on_the_pass(model: Model, length: int) -> None:
+    assert model.info.capabilities.exact
+    steps = TEXT[length : length + STEPS]
+    session = model.open_session()
+    session.prefill(TEXT[:length])
+    alone = []
+    for token in steps:
+        alone += logits(session.evaluate((token,), (ROOT,)))
+        session.commit((0,))
+    for size in (2, 5, 14):
+        session.rewind(length)
+        for start in range(0, STEPS - size + 1, size):
+            found = logits(session.evaluate(steps[start : start + size], range(ROOT, size - 1)))
+            assert found == alone[start : start + size], f"chains of {size}"
+            session.commit(range(size))
+    # The prompt's end goes through the model together with the draft.
+    for before in {min(length, 7), min(length, 150)}:
+        session.rewind(0)
+        session.prefill(TEXT[: length - before])
+        chain = [*TEXT[length - before : length], *steps]
+        rows = range(before, before + STEPS)
+        assert logits(session.evaluate(chain, range(ROOT, len(chain) - 1), rows)) == alone
+    # A tree: the first path has the bits, and what hangs beside it is told.
+    session.rewind(0)
+    session.prefill(TEXT[:length])
+    tokens, parents = [steps[0], steps[1], 5, steps[2], 9, steps[3], 9], [ROOT, 0, 0, 1, 1, 3, 2]
+    found = logits(session.evaluate(tokens, parents))
+    assert session.exact((0, 1, 3, 5)) == 4
+    assert [found[i] for i in (0, 1, 3, 5)] == alone[:4]
+    assert session.exact((0, 2, 6)) == 1
+    session.commit((0, 1, 3, 5))
+    assert logits(session.evaluate((steps[4],), (ROOT,))) == alone[4:5]
+    session.close()
+
+
+def test_what_was_committed_crooked_is_evaluated_again(model: Model) -> None:
+    session = model.open_session()
+    session.prefill(TEXT[:20])
+    session.evaluate([TEXT[20], 5, TEXT[21]], (ROOT, 0, 0))
+    session.commit((0, 2))
+    assert session.sound == 21
+    assert session.align([*TEXT[:22], 7]) == 21
+    assert session.sound is None
+    session.close()
+
+
+@pytest.mark.parametrize("method", ["tree", "fusion", "lookup", "draft"])
+def test_no_answer_parts_from_plain_decoding(model: Model, method: str) -> None:
+    """This prompt parted in bfloat16 under `draft`, in Q8_0 under `tree`, before passes were padded."""
+    draft = load_model("builtin-draft", LoadOptions(device="cpu", threads=1, backend="transformers"))
+    for text in ("Tell me a story about a fox and a lamp.", "Copy this: the sea and the sea and the sea. The sea!"):
+        prompt = model.encode_chat([{"role": "user", "content": text}])
+        plain = Conversation(model).generate(prompt, max_tokens=100)
+        wanted = [token for step in plain for token in step.tokens]
+        generation = Conversation(model, draft_model=draft).generate(prompt, method, max_tokens=100)
+        assert [token for step in generation for token in step.tokens] == wanted
+        assert generation.totals.accepted
+
+
+def test_more_keys_and_other_rows_move_no_bit_of_attention() -> None:
+    generator = torch.Generator().manual_seed(3)
+    keys, values, queries = (torch.randn(1, 2, n, 32, generator=generator).bfloat16() for n in (700, 700, 40))
+
+    def seen(rows: int, start: int) -> torch.Tensor:
+        """Attention of `rows` nodes behind `start` slots."""
+        width = in_view(start + rows)
+        mask = torch.zeros(1, 1, rows, width).bfloat16()
+        for i in range(rows):
+            mask[..., i, start + i + 1 :] = torch.finfo(torch.bfloat16).min
+        shown = padded(mask, parts_of(start, rows))
+        out, _ = tree_attention(torch.nn.Identity(), queries[:, :, :rows], keys[:, :, :width], values[:, :, :width], shown)
+        return out[0]
+
+    for start in (3, 185, 250, 500):
+        many = seen(40, start)
+        assert torch.equal(seen(1, start)[0], many[0])
+        assert torch.equal(seen(7, start), many[:7])
+
+
+def test_parts_divide_where_more_slots_come_into_view() -> None:
+    assert parts_of(100, 20) == ()
+    assert parts_of(185, 20) == ((0, 7, 192), (7, 20, 256))
+    assert parts_of(192, 64) == ()
+    assert parts_of(10, 300) == ((0, 182, 192), (182, 246, 256), (246, 300, 320))
+    for start, count in ((0, 500), (191, 2), (200, 130)):
+        for a, b, width in parts_of(start, count):
+            assert all(in_view(start + i + 1) in (width, *range(16, 193, 16)) for i in range(a, b))
+
+
+@pytest.mark.parametrize(
+    ("parents", "place"),
+    [
+        ([ROOT], None),
+        ([ROOT, 0, 1, 2], None),
+        ([ROOT, 0, 1, 0, 3], None),
+        ([ROOT, 0, 0, 1], [0, 1, 3, 2]),
+        ([ROOT, 0, 0, 2, 1, 4], [0, 1, 4, 5, 2, 3]),
+    ],
+)
+def test_each_first_child_follows_its_parent(parents: Sequence[int], place: list[int] | None) -> None:
+    assert straightest(parents, 0) == place
+
+
+def test_float32_has_bits_too_where_they_are_asked_for() -> None:
+    torch.set_num_threads(1)
+    model = loaded("float32", exact="bits")
+    assert model.info.capabilities.exact
+    assert not model.info.capabilities.layers
+    session = model.open_session()
+    session.prefill(TEXT[:30])
+    alone = []
+    for token in TEXT[30:36]:
+        alone += logits(session.evaluate((token,), (ROOT,)))
+        session.commit((0,))
+    session.rewind(30)
+    assert logits(session.evaluate(TEXT[30:36], range(ROOT, 5))) == alone
+
+
+def test_without_padding_bits_move() -> None:
+    """The test above could fail."""
+    torch.set_num_threads(1)
+    model = loaded("bfloat16", exact="off")
+    assert not model.info.capabilities.exact
+    assert model.info.capabilities.near_tie > 0
+    session = model.open_session()
+    session.prefill(TEXT[:40])
+    alone = []
+    for token in TEXT[40:54]:
+        alone += logits(session.evaluate((token,), (ROOT,)))
+        session.commit((0,))
+    session.rewind(40)
+    assert logits(session.evaluate(TEXT[40:54], range(ROOT, 13))) != alone
+
+
+def test_near_ties_are_decided_alone() -> None:
+    """With a guard that takes everything for a near tie, every accepted node has a pass of its own and no token changes."""
+    model = loaded("Q8_0", exact="off")
+    found = model.info.capabilities
+    assert not found.exact
+    assert found.near_tie > 0
+    prompt = model.encode_chat([{"role": "user", "content": "Copy this: the sea and the sea and the sea. The sea!"}])
+    plain = Conversation(model).generate(prompt, max_tokens=60)
+    wanted = [token for step in plain for token in step.tokens]
+    model.info = replace(model.info, capabilities=replace(found, near_tie=1e9))
+    generation = Conversation(model).generate(prompt, "lookup", max_tokens=60)
+    assert [token for step in generation for token in step.tokens] == wanted
+    assert generation.totals.accepted
+    assert generation.totals.checked >= generation.totals.accepted
+    model.info = replace(model.info, capabilities=replace(found, near_tie=1e9, guard=False))
+    generation = Conversation(model).generate(prompt, "lookup", max_tokens=60)
+    assert list(generation)
+    assert generation.totals.checked == 0
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_lead_is_the_distance_to_the_next_choice(temperature: float) -> None:
+    from specchat.backends.scores import TorchScores
+
+    rows = torch.tensor([[1.0, 3.0, 2.5, -4.0], [0.0, 0.0, 0.0, 0.0]])
+    scores = TorchScores(rows, (0, 1), (5, 6))
+    sampling = Sampling(temperature=temperature, seed=4)
+    leads = scores.leads((0, 1), sampling)
+    if not temperature:
+        assert leads == [0.5, 0.0]
+        return
+    # Lowering the pick by a little more than its lead makes another token win; by a little less it does not.
+    picks = scores.choose(sampling)
+    for row, (pick, lead) in enumerate(zip(picks, leads, strict=True)):
+        for more, same in ((1e-4, False), (-1e-4, True)):
+            moved = rows.clone()
+            moved[row, pick] -= lead + more
+            assert (TorchScores(moved, (0, 1), (5, 6)).choose(sampling)[row] == pick) == same
+
+
+def test_the_label_says_what_holds() -> None:
+    exact, checked, loose = Capabilities(), Capabilities(exact=False), Capabilities(exact=False, guard=False)
+    plain = Sampling()
+    labels = [label_of(Draft, Acceptance(), plain, found) for found in (exact, checked, loose)]
+    assert labels == ["identical", "identical, near ties checked", "identical but for near ties"]
+    assert label_of(Greedy, Acceptance(), plain, loose) == "identical"
+    assert label_of(Draft, Acceptance("soft", 0.3), plain, checked) == "lossy"
