@@ -270,13 +270,13 @@ def leads(
         logits = penalize(_working_copy(logits), sampling.repetition_penalty, histories)
     if sampling.greedy:
         best = logits.float().topk(2, -1).values
-        return (best[:, 0] - best[:, 1]).tolist()  # type: ignore[no-any-return]
+        return (best[:, 0] - best[:, 1]).tolist()
     scaled, ids = _filtered(_working_copy(logits), sampling)
     keys = [noise_key(sampling.seed, position) for position in positions]
     best = (scaled + gumbel(keys, ids)).topk(min(2, scaled.shape[-1]), -1).values
     if best.shape[-1] < 2:
         return [float("inf")] * len(positions)
-    return ((best[:, 0] - best[:, 1]) * sampling.temperature).tolist()  # type: ignore[no-any-return]
+    return ((best[:, 0] - best[:, 1]) * sampling.temperature).tolist()
 
 
 def warp(logits: Tensor, sampling: Sampling, history: Sequence[int] | None = None) -> Tensor:

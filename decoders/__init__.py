@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
+from ..backends.base import Label
 from .base import (
     Acceptance,
     Context,
     Drafter,
-    Label,
     NoParams,
     Outcome,
     Tree,

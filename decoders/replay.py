@@ -65,6 +65,7 @@ class ReplayStep:
     other_seconds: float = 0.0
     prefilled: int = 0
     earlier: int = 0
+    checked: int = 0
 
 
 def replay(

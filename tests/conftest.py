@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from specchat.backends import LoadOptions, Model, load_model
 from specchat.backends.loading import builtin_path
 
 # As the engine does: OpenMP threads that spin while they wait take the cores from the tests beside them.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+# A busy machine takes its time; what hangs is found by pytest-timeout.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 # A shell starts what runs in its background with ctrl+c ignored, and programs that tests start would inherit that.
 for _number in (signal.SIGINT, signal.SIGQUIT):
