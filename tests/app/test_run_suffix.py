@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from specchat.app import cli
-from specchat.decoders import methods
+from specchat.backends import LoadOptions, load_model
+from specchat.decoders import Conversation, methods
 
 from ..backends.coders import coder, coder_gguf
 from ..backends.llama_tiny import CONTEXT, needs_llama
@@ -40,28 +41,33 @@ def run(folder: Path, *args: str, given: str | None = None) -> subprocess.Comple
     )
 
 
-@pytest.mark.parametrize("runtime", ["transformers", pytest.param("llama.cpp", marks=needs_llama)])
-def test_the_gap_is_filled_in(folder: Path, runtime: str) -> None:
+@pytest.mark.parametrize(
+    ("runtime", "piped"),
+    [
+        ("transformers", True),
+        pytest.param("llama.cpp", False, marks=needs_llama),
+        *([("transformers", False), pytest.param("llama.cpp", True, marks=needs_llama)] if FULL else []),
+    ],
+)
+def test_the_gap_is_filled_in(folder: Path, runtime: str, piped: bool) -> None:
     model = str(coder("qwen") if runtime == "transformers" else coder_gguf("qwen"))
-    done = run(folder, BEFORE, "--suffix", AFTER, "--model", model, "--max-tokens", "5", "--json")
+    loaded = load_model(model, LoadOptions(device="cpu", threads=1))
+    gap = loaded.encode_gap(BEFORE, AFTER)
+    generation = Conversation(loaded).generate(gap.ids, max_tokens=5, ends=gap.ends, anchor=gap.anchor)
+    wanted = [token for step in generation for token in step.tokens]
+    loaded.close()
+    # From standard input and a file it is sent to the letter too: an answer that goes on from a space must not lose it.
+    texts = ["-", "--suffix-file", "after.py"] if piped else [BEFORE, "--suffix", AFTER]
+    done = run(folder, *texts, "--model", model, "--max-tokens", "5", "--json", given=BEFORE if piped else None)
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
     assert data["backend"] == runtime
     assert data["left_out"] == {"prompt": 0, "suffix": 0}
-    if runtime == "transformers" and not FULL:
-        return
-    # From standard input and a file, to the letter: an answer that goes on from a space must not lose it.
-    same = run(folder, "-", "--suffix-file", "after.py", "--model", model, "--max-tokens", "5", "--json", given=BEFORE)
-    again = json.loads(same.stdout)
-    assert (again["prompt_tokens"], again["token_ids"]) == (data["prompt_tokens"], data["token_ids"])
+    assert (data["prompt_tokens"], data["token_ids"]) == (len(gap.ids), wanted)
 
 
 def test_every_method_fills_in_the_same(folder: Path) -> None:
-    from specchat.backends.loading import LoadOptions
-    from specchat.backends.transformers_model import load_transformers
-    from specchat.decoders import Conversation
-
-    model = load_transformers(coder("qwen"), "qwen", LoadOptions(device="cpu"))
+    model = load_model(str(coder("qwen")), LoadOptions(device="cpu"))
     gap = model.encode_gap(BEFORE * 2, AFTER)
     found = {}
     for method in methods().values():

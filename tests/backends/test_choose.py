@@ -30,7 +30,7 @@ from specchat.backends.base import Sampling
 from specchat.backends.choose import Purpose, choose, draw, gumbel, noise_key, shortlist, uniform, warp
 from specchat.backends.noise import gumbel_of
 
-from ..cases import cases
+from ..cases import FULL, cases
 
 SEEDS = range(20_000)
 PASSES, FAILS = 1e-3, 1e-6
@@ -321,11 +321,11 @@ print(noise_key(1, 2))
 
 def test_other_processes_choose_the_same() -> None:
     outputs = []
-    for threads in (1, 2):
+    for threads in (1, 2) if FULL else (2,):
         code = f"import torch; torch.set_num_threads({threads})\n{CODE}"
         outputs.append(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
-    one, other = outputs
-    assert one == other
+    one, *others = outputs
+    assert [one] * len(others) == others
     # Written down so that another machine, or a later version, that chooses otherwise is noticed.
     assert one.split() == EXPECTED
 

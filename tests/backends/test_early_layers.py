@@ -121,7 +121,7 @@ def small_cache() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", TREES)
-@cases(20, suppress_health_check=list(HealthCheck), derandomize=True)
+@cases(20, 8, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())
 def test_nodes_that_stopped_early_end_with_the_whole_models_logits(kind: str, data: st.DataObject) -> None:
     mirror = EarlyMirror(kind)

@@ -29,7 +29,7 @@ def small_cache() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", TREES)
-@cases(20, suppress_health_check=list(HealthCheck), derandomize=True)
+@cases(20, 8, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())
 def test_random_trees_have_their_linear_paths_logits(kind: str, data: st.DataObject) -> None:
     mirror = Mirror(kind)

@@ -82,7 +82,7 @@ def test_a_copy_is_drafted_in_fewer_passes(builtin_model: Model, draft_model: Mo
 
 @pytest.mark.parametrize("way", range(len(WAYS)))
 def test_inner_layers_change_nothing_about_a_draft(builtin_model: Model, way: int) -> None:
-    for prompt in (COPY, STORY) if FULL or not way else (STORY,):
+    for prompt in (COPY, STORY) if FULL else (STORY,):
         alone, passes = chains(builtin_model, lambda: FirstLayers(4), prompt, None, **WAYS[way])
         staged, fewer = chains(builtin_model, lambda: FirstLayers(4, inner=2), prompt, None, **WAYS[way])
         assert staged == alone

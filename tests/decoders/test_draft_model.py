@@ -27,7 +27,7 @@ from .prompts import TEXTS
 from .toy import ToyModel
 
 COPY = f"Repeat this text exactly: {TEXTS[0]}"
-TOKENS = 96
+TOKENS = 96 if FULL else 48
 
 
 def run(

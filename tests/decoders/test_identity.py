@@ -16,10 +16,10 @@ from specchat.decoders import Conversation, encode_prompt, methods
 from ..cases import FULL
 from .prompts import TEXTS, mixed_prompts
 
-TOKENS = 128
-PROMPTS = 50 if FULL else 6
+TOKENS = 128 if FULL else 48
+PROMPTS = 50 if FULL else 3
 RECOMPUTE_PROMPTS = PROMPTS if FULL else 1
-"""Without a KV cache 128 tokens cost 128 passes over everything."""
+"""Without a KV cache each token costs a pass over everything."""
 IDENTICAL = [name for name, method in methods().items() if method.label == "identical"]
 
 
@@ -71,16 +71,16 @@ def test_greedy_tokens_are_those_of_transformers_generate(
 @pytest.mark.slow
 def test_one_seed_gives_one_text_whatever_the_method(endless: Model, draft_model: Model) -> None:
     sampling = Sampling(temperature=0.8, seed=20)
-    differing, prompts = 0, mixed_prompts(12 if FULL else 3, seed=3)
+    differing, prompts = 0, mixed_prompts(12 if FULL else 2, seed=3)
     for i, text in enumerate(prompts):
         prompt = encode_prompt(endless, text)
         plain = answer(endless, draft_model, prompt, "greedy", sampling)
         for method in IDENTICAL[1:]:
-            if method == "recompute" and i >= len(prompts) // 3:
+            if method == "recompute" and i >= max(1, len(prompts) // 3):
                 continue
             assert answer(endless, draft_model, prompt, method, sampling) == plain, method
         differing += answer(endless, draft_model, prompt, "greedy", replace(sampling, seed=21)) != plain
-    assert differing >= len(prompts) - 2, "another seed must give another text"
+    assert differing >= max(1, len(prompts) - 2), "another seed must give another text"
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_a_switch_changes_tokens_per_step_within_two_steps(builtin_model: Model)
 @pytest.mark.parametrize("text", TEXTS)
 def test_lookup_has_a_floor_on_copy_prompts(builtin_model: Model, text: str, method: str, settings: dict[str, Any]) -> None:
     prompt = encode_prompt(builtin_model, f"Repeat this text exactly: {text}")
-    generation = Conversation(builtin_model).generate(prompt, method, settings=settings, max_tokens=TOKENS)
+    generation = Conversation(builtin_model).generate(prompt, method, settings=settings, max_tokens=128)
     for _ in generation:
         pass
     assert builtin_model.decode(generation.answer) == text

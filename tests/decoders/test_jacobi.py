@@ -14,7 +14,7 @@ from specchat.decoders.base import Verified
 from specchat.decoders.jacobi import Jacobi, JacobiParams
 from specchat.decoders.verify import walk
 
-from ..cases import cases
+from ..cases import FULL, cases
 from .prompts import copy_prompts
 from .toy import ToyModel, drafting, plain
 
@@ -106,7 +106,7 @@ def test_settings_may_change_between_steps() -> None:
 @pytest.mark.parametrize("slide", [True, False])
 def test_floor_on_copy_prompts(builtin_model: Model, slide: bool) -> None:
     steps = tokens = 0
-    for text in copy_prompts(3, seed=1):
+    for text in copy_prompts(3 if FULL else 1, seed=1):
         prompt = encode_prompt(builtin_model, text)
         reference = Conversation(builtin_model).generate(prompt, max_tokens=60)
         generation = Conversation(builtin_model).generate(prompt, "jacobi", settings={"slide": slide}, max_tokens=60)

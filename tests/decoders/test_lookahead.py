@@ -14,7 +14,7 @@ from specchat.decoders import Conversation, encode_prompt
 from specchat.decoders.lookahead import Lookahead, LookaheadParams
 from specchat.decoders.loop import Generation
 
-from ..cases import cases
+from ..cases import FULL, cases
 from .prompts import copy_prompts
 from .toy import ToyModel, drafting, plain, run
 
@@ -210,7 +210,7 @@ def test_a_turn_may_begin_where_the_window_has_not_been() -> None:
 
 @pytest.mark.parametrize("params", [{}, {"window": 1, "ngram": 2}, {"window": 15, "guesses": 15}])
 def test_floor_on_copy_prompts(builtin_model: Model, params: dict[str, Any]) -> None:
-    for text in copy_prompts(3, seed=1):
+    for text in copy_prompts(3 if FULL else 1, seed=1):
         prompt = encode_prompt(builtin_model, text)
         reference = Conversation(builtin_model).generate(prompt, max_tokens=80)
         generation = Conversation(builtin_model).generate(prompt, "lookahead", settings=params, max_tokens=80)

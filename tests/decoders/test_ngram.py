@@ -15,7 +15,7 @@ from specchat.decoders.base import Tree
 from specchat.decoders.ngram import Ngram, NgramParams
 from specchat.decoders.ngram_pool import NgramPool, TextNgrams
 
-from ..cases import cases
+from ..cases import FULL, cases
 from .prompts import copy_prompts
 from .toy import ToyModel, drafting, plain, run
 
@@ -120,7 +120,7 @@ def test_a_later_turn_drafts_from_the_turn_before() -> None:
 
 @pytest.mark.parametrize("drafted", [{}, {"n": 5, "key": 1}])
 def test_floor_on_copy_prompts(builtin_model: Model, drafted: dict[str, Any]) -> None:
-    for text in copy_prompts(3, seed=1):
+    for text in copy_prompts(3 if FULL else 1, seed=1):
         prompt = encode_prompt(builtin_model, text)
         reference = Conversation(builtin_model).generate(prompt, max_tokens=80)
         generation = Conversation(builtin_model).generate(prompt, "ngram", settings=drafted, max_tokens=80)

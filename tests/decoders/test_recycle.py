@@ -13,7 +13,7 @@ from specchat.decoders import Conversation, encode_prompt
 from specchat.decoders.base import Tree, Verified
 from specchat.decoders.recycle import SHARES, Recycle, RecycleParams, SuccessorTable
 
-from ..cases import cases
+from ..cases import FULL, cases
 from .prompts import copy_prompts
 from .toy import ToyModel, drafting, plain, run
 
@@ -134,7 +134,7 @@ def test_settings_may_change_between_steps() -> None:
 
 
 def test_floor_on_copy_prompts(builtin_model: Model) -> None:
-    for text in copy_prompts(3, seed=1):
+    for text in copy_prompts(3 if FULL else 1, seed=1):
         prompt = encode_prompt(builtin_model, text)
         reference = Conversation(builtin_model).generate(prompt, max_tokens=80)
         generation = Conversation(builtin_model).generate(prompt, "recycle", max_tokens=80)

@@ -14,7 +14,9 @@ from specchat.app.race_entry import Entry
 from specchat.app.race_record import RaceRecord
 from specchat.engine.client import EngineClient
 
-LENGTH = 64
+from ..cases import FULL
+
+LENGTH = 64 if FULL else 32
 
 FOX = "Tell me a story about a fox."
 """What beam search answers otherwise than greedy."""

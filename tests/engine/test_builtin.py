@@ -13,6 +13,7 @@ from specchat.backends.loading import builtin_path
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Event, Failed, Finished, Loaded, Loading, Started, Switched
 
+from ..cases import FULL
 from .helpers import answer, ended, failures, steps_of, text_of, until
 
 pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
@@ -88,6 +89,7 @@ def test_a_wrong_name_leaves_the_model(client: EngineClient, tmp_path: Path) -> 
     assert isinstance(answer(client, id)[-1], Finished)
 
 
+@pytest.mark.skipif(not FULL, reason="three starts; others kill and cancel lighter ones")
 def test_a_load_can_be_cancelled_and_killed(log: Path) -> None:
     with EngineClient(log=log) as client:
         id = client.load("builtin", device="cpu")

@@ -25,7 +25,7 @@ from .races import FOX, begin, finished, opened, until
 
 pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
 
-PROMPTS = 50 if FULL else 4
+PROMPTS = 50 if FULL else 2
 """SPECCHAT_FULL=1 races on all 50 prompts."""
 STORY = "Tell me a story about a brave mouse."
 """The model is not sure how this goes on, so that beam search finds another way."""

@@ -18,6 +18,7 @@ from specchat.app.themes import load_themes
 from specchat.backends.loading import builtin_gguf, builtin_path
 
 from ..backends.llama_tiny import needs_llama
+from ..cases import FULL
 from .races import FOX, begin, finished, opened, until
 
 pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
@@ -95,6 +96,7 @@ def test_stopping_in_the_middle_of_a_load_leaves_the_chat_as_it_was(dialogue: Di
     again.close()
 
 
+@pytest.mark.skipif(not FULL, reason="test_race does so with one model")
 def test_a_race_of_models_runs_again_after_the_engine_was_killed(dialogue: Dialogue) -> None:
     client: Any = dialogue.engine
     race = begin(dialogue, FOX, [Entry("recompute"), Entry("greedy", model="builtin-draft")])

@@ -17,7 +17,7 @@ from specchat.app.transcript import Transcript
 
 from ...cases import FULL
 
-RUNS = 200 if FULL else 20
+RUNS = 200 if FULL else 8
 TOGETHER = 4
 """Processes that write into the same database at once."""
 
