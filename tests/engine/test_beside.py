@@ -209,8 +209,15 @@ def huge(folder: Path) -> Path:
     (folder / "config.json").write_text(json.dumps(config))
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).write_bytes((builtin_path() / name).read_bytes())
-    size = 1 << 42
-    header = json.dumps({"model.embed_tokens.weight": {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, size]}}).encode()
+    layers = config["num_hidden_layers"]
+    size = (1 << 42) // layers * layers
+    tensors = {  # one for each layer, or the configuration would not fit them
+        f"model.layers.{i}.weight": {
+            "dtype": "F32", "shape": [size // layers // 4], "data_offsets": [size // layers * i, size // layers * (i + 1)]
+        }
+        for i in range(layers)
+    }  # fmt: skip
+    header = json.dumps(tensors).encode()
     with (folder / "model.safetensors").open("wb") as file:
         file.write(struct.pack("<Q", len(header)) + header)
         file.truncate(8 + len(header) + size)

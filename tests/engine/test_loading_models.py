@@ -16,7 +16,7 @@ from ..app.models import write_ollama
 from ..backends.hub_server import Hub, serving
 from ..backends.llama_tiny import needs_llama
 
-SECONDS = 60
+SECONDS = 300
 
 
 @pytest.fixture
