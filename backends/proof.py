@@ -6,6 +6,7 @@ masks is tested. Sliding windows are narrowed to PROOF_WINDOW meanwhile: a real 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,6 +28,9 @@ from .rounding import PASSES as ROUNDING_PASSES
 from .rounding import TOKENS, movement
 from .slot_cache import KVSpec
 from .transformers_session import Runner, TransformersSession, out_of_memory
+
+logger = logging.getLogger("specchat.proof")
+"""Without a handler, warnings go to standard error: the engine's log."""
 
 PREFIX = 6
 """Tokens before the tree: more than PROOF_WINDOW, so that windows matter."""
@@ -71,8 +75,12 @@ def proof_tokens(vocabulary: int) -> list[int]:
 def differs(found: Tensor, wanted: Tensor, dtype: torch.dtype) -> bool:
     """Whether logits [rows, vocab] are further apart than rounding explains."""
     found, wanted = found.float(), wanted.to(found.device).float()
-    error = (found - wanted).square().mean().sqrt() / wanted.std().clamp_min(1e-6)
-    return not bool(error <= TOLERANCE.get(dtype, 0.15))
+    error = float((found - wanted).square().mean().sqrt() / wanted.std().clamp_min(1e-6))
+    most = TOLERANCE.get(dtype, 0.15)
+    if error <= most:
+        return False
+    logger.warning("proof: logits differ by %.3g, at most %g (wanted: %.3g ± %.3g)", error, most, wanted.mean(), wanted.std())
+    return True
 
 
 class Proof:
@@ -87,6 +95,9 @@ class Proof:
 
     def __init__(self, runner: Runner, config: Any, vocabulary: int, tick: Tick) -> None:
         self.runner, self.config, self.tick = runner, config, tick
+        self.layers: LayerList | None = None
+        self.specs: tuple[KVSpec | None, ...] = ()
+        """What each layer caches."""
         self.session: TransformersSession
         """The last whose chains were checked; the prefix is in it."""
         tokens = proof_tokens(vocabulary)
@@ -106,8 +117,9 @@ class Proof:
         """The linear logits at some nodes [nodes, vocab]."""
         return torch.stack([self.row(node) for node in nodes])
 
-    def specs(self) -> tuple[KVSpec | None, ...]:
-        """What each layer caches, from a pass of one token."""
+    def look(self) -> bool:
+        """Find the layers, and what each caches, in a pass of one token; whether any does."""
+        self.layers = find_layers(self.runner.module, int(self.config.num_hidden_layers))
         run = self.runner
         module: Any = run.module
         cache = DynamicCache(config=module.config)
@@ -122,7 +134,8 @@ class Proof:
                 continue
             key, value = (keys.shape[1], keys.shape[3]), (values.shape[1], values.shape[3])
             out.append(KVSpec(key, value, keys.dtype, keys.device))
-        return tuple(out)
+        self.specs = tuple(out)
+        return any(out)
 
     def _open(self, runner: Runner, plan: MaskPlan) -> TransformersSession:
         reaches = {k: r if r.window is None else Reach(window=PROOF_WINDOW) for k, r in plan.reaches.items()}
@@ -201,14 +214,11 @@ def attempt(check: Callable[[], bool]) -> bool:
         return check()
     except Cancelled:
         raise
-    except UserError as error:
-        if "memory" in str(error):
-            raise
-        return False
     except Exception as error:
         # Models fail in every way there is; here a failure is an answer.
-        if out_of_memory(error):
+        if out_of_memory(error) or (isinstance(error, UserError) and "memory" in str(error)):
             raise
+        logger.warning("proof: %s: %s", type(error).__name__, error)
         return False
 
 
@@ -250,6 +260,16 @@ def prove(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str =
     Returns:
         the runner to open sessions with, what the model can do, and whether it takes several tokens a pass.
     """
+    found = _proven(runner, config, vocabulary, tick, exact)
+    if found[1].chain or recurrent(runner.module, config):
+        return found
+    # The same passes over the same weights: a model that cannot will not now either, but a mishap does not come twice.
+    logger.warning("proof: neither trees nor chains; trying once more")
+    return _proven(runner, config, vocabulary, tick, exact)
+
+
+def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str) -> tuple[Runner, Capabilities, bool]:
+    """One attempt; arguments and results are `prove`'s."""
     model: Any = runner.module
     proof = Proof(runner, config, vocabulary, tick)
     reasons: dict[str, str] = {}
@@ -257,13 +277,8 @@ def prove(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str =
         plainly = "This model is recurrent: its state cannot branch or go back, so it decodes plainly."
     else:
         own = config._attn_implementation
-        try:
-            layers = find_layers(model, int(config.num_hidden_layers))
-            runner = replace(runner, specs=proof.specs(), layers=layers)
-        except Exception as error:
-            if out_of_memory(error):
-                raise
-        if any(runner.specs):
+        if attempt(proof.look):
+            runner = replace(runner, specs=proof.specs, layers=proof.layers)
             attention.register()
             for name in dict.fromkeys((attention.NAME, own)):
                 if not attempt(partial(switched, model, name)):

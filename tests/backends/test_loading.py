@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from transformers import LlamaForCausalLM
 
 from specchat.backends import Cancelled, LoadOptions, UserError, load_model
 from specchat.backends.masks import Reach
@@ -59,6 +61,51 @@ def test_a_model_whose_masks_are_ignored_is_found_out(monkeypatch: pytest.Monkey
     capabilities = load_transformers(tiny_folder("mistral"), "mistral", LoadOptions(device="cpu")).info.capabilities
     assert not capabilities.tree
     assert "linear logits" in capabilities.reasons["tree"]
+
+
+@pytest.mark.parametrize("mishap", ["no number", "an error"])
+def test_a_proof_that_a_mishap_spoilt_is_tried_once_more(
+    mishap: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    own, calls = LlamaForCausalLM.forward, 0
+
+    def forward(self: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        out = own(self, **options)
+        if mishap == "no number" and calls == 1:  # the linear paths
+            out.logits[:] = float("nan")
+        if mishap == "an error" and calls == 2:  # what the layers cache
+            raise ImportError("cannot import name 'Half' from partially initialized module")
+        return out
+
+    # The lean pass asks for the model's own `forward`, whose parameters count.
+    monkeypatch.setattr(LlamaForCausalLM, "forward", wraps(own)(forward))
+    capabilities = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu")).info.capabilities
+    assert (capabilities.tree, capabilities.chain, capabilities.layers, capabilities.reasons) == (True, True, True, {})
+    assert "once more" in caplog.text
+    assert ("nan" if mishap == "no number" else "ImportError: cannot import name 'Half'") in caplog.text
+
+
+def test_a_load_is_cancelled_at_whatever_pass() -> None:
+    told: list[int] = []
+
+    def loaded(last: int) -> None:
+        told.clear()
+        load_model(
+            str(tiny_folder("llama")),
+            LoadOptions(device="cpu"),
+            progress=lambda stage, done, total: told.append(done) if stage == "check" else None,
+            cancelled=lambda: len(told) >= last,
+        )
+
+    loaded(1000)
+    passes = len(told) - 1  # the last word comes without a pass
+    assert passes > 8
+    for last in range(1, passes + 1):
+        with pytest.raises(Cancelled):
+            loaded(last)
+        assert len(told) == last
 
 
 def test_progress_counts_tensors_and_passes() -> None:
