@@ -36,7 +36,9 @@ def prompts_of(model: Model, count: int) -> list[list[int]]:
     for name, messages in examples(count * 40):
         family = TASKS[name].family
         if family in FAMILIES and len(found[family]) < each:
-            found[family].append(model.encode_chat([dict(message) for message in messages[:-1]]))
+            found[family].append(
+                model.encode_chat([{"role": str(m["role"]), "content": str(m["content"])} for m in messages[:-1]])
+            )
     return [ids for row in zip_longest(*found.values()) for ids in row if ids][:count]
 
 
