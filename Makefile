@@ -28,9 +28,11 @@ lint: $(VENV)/.dev
 	@mkdir -p $(VENV)/src && ln -sfn "$(CURDIR)" $(VENV)/src/specchat
 	MYPYPATH=$(VENV)/src $(BIN)/mypy --strict -p specchat
 
-# One process per core, one torch thread each: torch's own threads would fight over the same cores.
+# Two processes per core (a gigabyte each), up to eight or one per core: with one a core idles 40% of the time, as tests wait for
+# terminals, timers and engines. One torch thread each: torch's own threads would fight over the same cores.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; n = os.cpu_count() or 1; print(max(n, min(2 * n, 8)))')
 unit: $(VENV)/.dev
-	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n auto --dist worksteal
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
