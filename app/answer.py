@@ -17,6 +17,8 @@ class Answer:
     """As the user named it."""
     method: str
     """The method in force at the end."""
+    label: str = ""
+    """What holds of its tokens."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """ModelInfo as plain data; empty until the model is loaded."""
     prompt_tokens: int = 0
@@ -29,7 +31,7 @@ class Answer:
 
     def start(self, event: Started) -> None:
         """The engine has taken the prompt."""
-        self.method, self.prompt_tokens = event.method, event.prompt_tokens
+        self.method, self.label, self.prompt_tokens = event.method, event.label, event.prompt_tokens
 
     @property
     def text(self) -> str:
@@ -48,6 +50,7 @@ class Answer:
             "backend": self.info.get("backend"),
             "device": self.info.get("device"),
             "method": self.method,
+            "label": self.label,
             "prompt_tokens": self.prompt_tokens,
             "tokens": len(token_ids),
             "steps": passes,
@@ -55,6 +58,7 @@ class Answer:
             "draft_tokens": draft_tokens,
             "accepted_tokens": accepted_tokens,
             "acceptance_rate": _ratio(accepted_tokens, draft_tokens),
+            "near_ties_checked": sum(step.checked for step in self.steps),
             "prefill_seconds": self.prefill_seconds,
             "decode_seconds": decode_seconds,
             "tokens_per_second": _ratio(len(token_ids), decode_seconds),

@@ -71,11 +71,12 @@ def test_json_has_every_figure(call: Any, model: str, method: str) -> None:
     assert (code, err) == (0, "")
     data = json.loads(out)
     assert list(data) == (
-        "model backend device method prompt_tokens tokens steps tokens_per_step draft_tokens accepted_tokens acceptance_rate "
-        "prefill_seconds decode_seconds tokens_per_second finish_reason text token_ids runs"
+        "model backend device method label prompt_tokens tokens steps tokens_per_step draft_tokens accepted_tokens "
+        "acceptance_rate near_ties_checked prefill_seconds decode_seconds tokens_per_second finish_reason text token_ids runs"
     ).split(" ")
     assert data["model"] == model
     assert (data["backend"], data["method"], data["finish_reason"]) == ("recorded", method, "eos")
+    assert data["label"] == "identical"
     assert data["text"] == ANSWER
     assert data["prompt_tokens"] >= 1
     assert len(data["token_ids"]) == data["tokens"] == sum(data["runs"])
