@@ -13,11 +13,11 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
 
-    from .app.encoding import use_utf8
+    from .app.terminal.encoding import use_utf8
 
     use_utf8()
 
-    from .app import cli
+    from .app.cli import main as cli
 
     cli.main()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import platformdirs
 
-from .plain_file import user_path
+from ..plain_file import user_path
 
 
 def cache_folder() -> Path:

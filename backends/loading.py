@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..plain_file import user_path
 from .base import Model, UserError
-from .plain_file import user_path
 
 BUILTIN = "builtin"
 """Name of the model that ships with specchat."""
@@ -159,7 +159,7 @@ def find_model(
         recorded = load_recorded(Path(spec.removeprefix("recorded:")))
         return Loader(None, first, lambda _: recorded)
     if spec.startswith("ollama:"):
-        from .ollama import locate_ollama
+        from .files.ollama import locate_ollama
 
         _check_backend(spec, first, gguf=True)
         return _find_gguf(locate_ollama(spec), spec, first, progress, cancelled)
@@ -172,11 +172,11 @@ def find_model(
     if spec.lower().endswith(".gguf"):
         return _find_gguf(user_path(spec), spec, first, progress, cancelled)
     if gguf:
-        from .gguf_hub import locate_gguf
+        from .files.gguf_hub import locate_gguf
 
         return _find_gguf(locate_gguf(spec, first, progress, cancelled), spec, first, progress, cancelled)
-    from .checkpoint import check_folder
-    from .hub import locate
+    from .files.checkpoint import check_folder
+    from .files.hub import locate
 
     # Importing the runtime takes seconds: a name that leads nowhere, or to a damaged model, should be told at once.
     if shipped and not builtin_path(spec).is_dir():
@@ -185,7 +185,7 @@ def find_model(
     check_folder(folder)
 
     def load(chosen: LoadOptions) -> Model:
-        from .transformers_model import load_transformers
+        from .hf.model import load_transformers
 
         return load_transformers(folder, spec, chosen, progress=progress, cancelled=cancelled)
 
@@ -196,14 +196,14 @@ def _find_gguf(
     file: Path, spec: str, options: LoadOptions, progress: StageProgress | None, cancelled: Callable[[], bool] | None
 ) -> Loader:
     """What loads a GGUF file. What is wrong with the file, or not installed, is told before torch is imported."""
-    from .gguf_file import read_header
-    from .llama_library import library
+    from .files.gguf_file import read_header
+    from .llama.library import library
 
     header = read_header(file)
     library()
 
     def load(chosen: LoadOptions) -> Model:
-        from .llama_model import load_llama
+        from .llama.model import load_llama
 
         return load_llama(file, spec, chosen, header, progress=progress, cancelled=cancelled)
 

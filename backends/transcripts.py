@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..plain_file import read_bytes, read_json
 from .base import UserError
-from .plain_file import read_bytes, read_json
 
 MOST_BYTES = 500_000_000
 """Of a file of records, or of a tokenizer."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from specchat.tests.e2e.terminal import Terminal
+from specchat.tests.fakes.terminal import Terminal
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
 PROMPT = "Repeat this text exactly: " + " ".join(

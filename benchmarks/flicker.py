@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from specchat.tests.e2e.painting import measure, record
+from specchat.tests.fakes.painting import measure, record
 
 
 def main() -> None:

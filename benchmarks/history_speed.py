@@ -23,13 +23,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from specchat.app.dialogue import Dialogue
+from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.entries import Answer, Prompt, Transcript
+from specchat.app.chat.pieces import Pieces
 from specchat.app.history.chats import Chats
 from specchat.app.history.schema import loaded, searchable
 from specchat.app.history.store import NAME, Store
 from specchat.app.history.writing import Track, moment, write
-from specchat.app.pieces import Pieces
-from specchat.app.transcript import Answer, Prompt, Transcript
 from specchat.engine.messages import StepRecord
 
 VOCABULARY = 20_000
@@ -168,9 +168,9 @@ class Idle:
 async def on_screen(path: Path) -> dict[str, float]:
     """Milliseconds of the list in the chat (in Textual's headless driver): from the key to its first rows, to all of it, of
     drawing all rows that are visible, and from a search to what it found, the pause after typing left out."""
-    from specchat.app.chat import SpecchatApp
-    from specchat.app.settings import Settings
-    from specchat.app.widgets import chats_screen
+    from specchat.app.settings.file import Settings
+    from specchat.app.tui.app import SpecchatApp
+    from specchat.app.tui.pickers import chats as chats_screen
 
     os.environ["SPECCHAT_DATA"], os.environ["SPECCHAT_CONFIG"] = str(path.parent), str(path.parent)
     app = SpecchatApp(Settings(), Idle())

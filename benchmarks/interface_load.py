@@ -122,8 +122,8 @@ def chat(rate: int, seconds: float, nodes: int, report: Path) -> None:
     """The process in the pseudo-terminal."""
     import psutil
 
-    from specchat.app.chat import SpecchatApp
-    from specchat.app.settings import Settings
+    from specchat.app.settings.file import Settings
+    from specchat.app.tui.app import SpecchatApp
 
     engine = Synthetic(rate, seconds, nodes)
     engine.load("synthetic")
@@ -173,7 +173,7 @@ def main() -> None:
     if arguments.report:
         chat(arguments.rate, arguments.seconds, arguments.nodes, arguments.report)
         return
-    from specchat.tests.e2e.terminal import Terminal
+    from specchat.tests.fakes.terminal import Terminal
 
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"

@@ -22,8 +22,8 @@ import llama_cpp
 import torch
 
 from specchat.backends import ROOT, LoadOptions, Sampling
-from specchat.backends.llama_library import library
-from specchat.backends.llama_model import LlamaModel, load_llama
+from specchat.backends.llama.library import library
+from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.loading import builtin_path
 from specchat.builtin.gguf_export import export
 from specchat.decoders import Conversation

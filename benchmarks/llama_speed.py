@@ -25,8 +25,8 @@ import torch
 from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
 from specchat.backends import LoadOptions, Model
-from specchat.backends.llama_library import library
-from specchat.backends.llama_model import load_llama
+from specchat.backends.llama.library import library
+from specchat.backends.llama.model import load_llama
 from specchat.backends.loading import builtin_path
 from specchat.builtin.gguf_export import export
 from specchat.decoders import Conversation, encode_prompt

@@ -19,7 +19,7 @@ from statistics import median, quantiles
 from specchat.backends.base import Sampling
 from specchat.backends.recorded import RecordedModel
 from specchat.decoders.base import Context
-from specchat.decoders.lookup import Lookup, LookupParams
+from specchat.decoders.methods.lookup import Lookup, LookupParams
 
 VOCABULARY = 32_000
 

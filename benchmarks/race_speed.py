@@ -11,11 +11,11 @@ import random
 import statistics
 import time
 
-from specchat.app.catalog import known_methods
-from specchat.app.dialogue import Dialogue
-from specchat.app.race import Race
-from specchat.app.race_entry import Entry
-from specchat.app.racer import Racer
+from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.methods import known_methods
+from specchat.app.race.entry import Entry
+from specchat.app.race.lane import Racer
+from specchat.app.race.race import Race
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import CloseLane, Finished, Generate
 

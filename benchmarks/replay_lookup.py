@@ -14,7 +14,7 @@ from statistics import mean
 
 from specchat.backends.transcripts import FileTokenizer, encode_transcript, read_transcripts
 from specchat.decoders.base import parse_params
-from specchat.decoders.lookup import Lookup
+from specchat.decoders.methods.lookup import Lookup
 from specchat.decoders.replay import replay
 
 

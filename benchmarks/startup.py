@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from specchat.tests.e2e.terminal import Terminal
+from specchat.tests.fakes.terminal import Terminal
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
 

@@ -15,8 +15,8 @@ import random
 import tracemalloc
 from collections.abc import Iterator
 
-from specchat.app.transcript import Answer
-from specchat.app.widgets.blocks import Block
+from specchat.app.chat.entries import Answer
+from specchat.app.render.blocks import Block
 from specchat.engine.messages import StepRecord
 
 WORDS = "the lamp on a northern rock was lit each evening by Ana who wrote down what the weather had been like that day".split()

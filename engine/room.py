@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..backends.base import UserError
-from ..backends.gguf_file import read_header
+from ..backends.files.gguf_file import read_header
+from ..backends.files.model_card import Card, read_card
 from ..backends.loading import LoadOptions
-from ..backends.model_card import Card, read_card
 
 GROWN = 4096
 """Tokens in a KV cache that takes its memory as it fills: a long prompt and its answer."""
@@ -48,8 +48,8 @@ def _gguf(card: Card, options: LoadOptions, context: int) -> tuple[int, int, int
     """Bytes of the weights and of each cache, bytes that are free, and where."""
     import psutil
 
-    from ..backends.llama_library import devices
-    from ..backends.llama_options import cache_bytes, choose_runtime
+    from ..backends.llama.library import devices
+    from ..backends.llama.options import cache_bytes, choose_runtime
 
     header = read_header(card.path)
     runtime = choose_runtime(options, header)

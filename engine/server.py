@@ -155,7 +155,7 @@ class Server:
         lanes.start(model, command, drafts.get if drafts else None, lambda: command.id in self._cancelled)
 
     def _work(self, command: Work, lanes: Lanes) -> None:
-        from .work import run
+        from .tasks.work import run
 
         lanes.cancel_all()
         run(command, self._model, self._drafts, self._outbox.post, lambda: command.id in self._cancelled)

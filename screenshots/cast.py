@@ -14,9 +14,9 @@ import resvg_py
 from PIL import Image
 from textual.pilot import Pilot
 
-from specchat.app.chat import SpecchatApp
-from specchat.app.settings import Settings, changed
-from specchat.app.widgets.prompt_input import PromptInput
+from specchat.app.settings.file import Settings, changed
+from specchat.app.tui.app import SpecchatApp
+from specchat.app.tui.composer.box import PromptInput
 from specchat.engine.client import EngineClient
 from specchat.screenshots.make import COPY, until
 

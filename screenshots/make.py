@@ -16,10 +16,10 @@ from typing import Any
 import resvg_py
 from textual.pilot import Pilot
 
-from specchat.app.chat import SpecchatApp
-from specchat.app.race_replay import Replay
-from specchat.app.settings import Settings, changed
-from specchat.app.widgets.prompt_input import PromptInput
+from specchat.app.race.replay import Replay
+from specchat.app.settings.file import Settings, changed
+from specchat.app.tui.app import SpecchatApp
+from specchat.app.tui.composer.box import PromptInput
 from specchat.engine.client import EngineClient
 
 HERE = Path(__file__).resolve().parent

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from ..cells import cluster_width, graphemes, width
-from ..transcript import SHADES
+from ..chat.entries import SHADES
+from ..text.cells import cluster_width, graphemes, width
 from .look import Ink, Look, visible
 
 CELL = 8.4

@@ -12,8 +12,8 @@ from datetime import datetime
 from pathlib import Path
 
 from ...backends.base import UserError
-from ...backends.plain_file import user_path
-from ..cells import one_line
+from ...plain_file import user_path
+from ..text.cells import one_line
 
 FORMATS = {"html": "web page", "svg": "picture", "md": "Markdown", "json": "all there is"}
 """Format, which is the file's suffix too → what it is."""

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from html import escape
 
-from ..cells import one_line
-from ..transcript import Answer, Notice, Prompt
-from ..widgets.blocks import figures_lines
+from ..chat.entries import Answer, Notice, Prompt
+from ..render.blocks import figures_lines
+from ..saved.capture import SavedChat
+from ..text.cells import one_line
 from .look import Ink, Look, told, visible
-from .record import SavedChat
 
 _WIDE = 1 << 20
 

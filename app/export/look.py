@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ..cells import sanitise
-from ..colouring import Way
-from ..colours import blend
-from ..themes import LENGTHS, Palette, heat_step
-from ..transcript import SHADES, Answer, Run
+from ..chat.entries import SHADES, Answer, Run
+from ..text.cells import sanitise
+from ..theming.colouring import Way
+from ..theming.colours import blend
+from ..theming.themes import LENGTHS, Palette, heat_step
 
 _NO_CHARACTER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 """What neither XML 1.0 nor HTML has, beyond what no terminal may get."""

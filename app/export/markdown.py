@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ..cells import one_line, sanitise
-from ..transcript import Answer, Notice, Prompt
-from ..widgets.blocks import figures_lines
-from .record import SavedChat
+from ..chat.entries import Answer, Notice, Prompt
+from ..render.blocks import figures_lines
+from ..saved.capture import SavedChat
+from ..text.cells import one_line, sanitise
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from ...backends.base import UserError
-from ..cells import one_line, sanitise
-from ..race_models import short_name
-from ..race_record import SIGNS, Mark, RaceLane, RaceRecord
-from ..race_track import SHORT, Track, Unit, bars, in_words
-from ..racer import THROUGH
-from ..transcript import Answer
-from ..widgets.blocks import figures_lines
-from .json_chat import answer_json, dump, read_answer
+from ..chat.entries import Answer
+from ..race.clock import SHORT, Track, Unit, bars, in_words
+from ..race.guests import short_name
+from ..race.lane import THROUGH
+from ..race.record import SIGNS, Mark, RaceLane, RaceRecord
+from ..render.blocks import figures_lines
+from ..saved.capture import frozen
+from ..saved.chat_json import answer_json, dump, read_answer
+from ..saved.reading import Table, Wrong, read
+from ..text.cells import one_line, sanitise
 from .markdown import closed, inert, plain, quoted
-from .reading import Table, Wrong, read
-from .record import frozen
 
 FORMAT = "specchat race"
 VERSION = 2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..cells import one_line
-from ..race_record import RaceRecord
+from ..race.record import RaceRecord
+from ..text.cells import one_line
 from .html import STYLE, figures, head, legend, spans, text, top
 from .look import Look
 from .race import Finish, photo_finish, remarks

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..cells import fit, one_line, width
-from ..race_record import RaceRecord
-from ..transcript import Prompt
+from ..chat.entries import Prompt
+from ..race.record import RaceRecord
+from ..text.cells import fit, one_line, width
 from .canvas import Canvas
 from .look import Look
 from .race import Finish, model_of, photo_finish, remarks

@@ -7,12 +7,12 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from ..cells import fit, one_line, width
-from ..transcript import Answer, Entry, Notice
-from ..widgets.blocks import MARK, Block, Row
+from ..chat.entries import Answer, Entry, Notice
+from ..render.blocks import MARK, Block, Row
+from ..saved.capture import SavedChat
+from ..text.cells import fit, one_line, width
 from .canvas import Canvas
 from .look import Look, told
-from .record import SavedChat
 
 CELLS = 88
 """Cells of a line of text."""

@@ -14,10 +14,10 @@ from time import time
 from typing import Any
 
 from ...backends.base import UserError
-from ..cells import fit, one_line, sanitise
-from ..export.record import SavedChat
-from ..transcript import Entry, Notice, Transcript
-from ..variants import Fork
+from ..chat.entries import Entry, Notice, Transcript
+from ..chat.variants import Fork
+from ..saved.capture import SavedChat
+from ..text.cells import fit, one_line, sanitise
 from .entries import ROW, parts_of, read_entry
 from .schema import loaded, stored
 from .store import Store, trouble

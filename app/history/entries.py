@@ -10,11 +10,11 @@ from threading import current_thread, main_thread
 from time import sleep
 from typing import Any
 
-from ..cells import one_line
-from ..export.json_chat import asked_of, dump, pieces_body, read_answer, run_body
-from ..export.reading import Table, Wrong
-from ..pieces import Pieces
-from ..transcript import Answer, Entry, Notice, Prompt
+from ..chat.entries import Answer, Entry, Notice, Prompt
+from ..chat.pieces import Pieces
+from ..saved.chat_json import asked_of, dump, pieces_body, read_answer, run_body
+from ..saved.reading import Table, Wrong
+from ..text.cells import one_line
 from .schema import loaded
 
 REST_RUNS, REST_SECONDS = 64, 0.0005

@@ -10,8 +10,8 @@ from time import monotonic
 from typing import Any
 
 from ...backends.base import UserError
-from ..dialogue import Dialogue
-from ..transcript import Answer, Notice, Transcript
+from ..chat.dialogue import Dialogue
+from ..chat.entries import Answer, Notice, Transcript
 from .store import Store, damaged, purge, trouble
 from .writing import Moment, Track, catch_up, moment, write
 

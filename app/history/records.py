@@ -43,7 +43,7 @@ def recorded(wanted: Sequence[str] = ()) -> Iterator[Path]:
     Raises:
         UserError: there is no such chat, or none at all with an answer in it.
     """
-    from .commands import one_chat
+    from ..cli.chats import one_chat
 
     with TemporaryDirectory(prefix="specchat-") as folder:
         path = Path(folder) / "history.jsonl"

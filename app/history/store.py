@@ -15,9 +15,9 @@ from threading import Lock, RLock
 from time import monotonic, sleep, time
 from typing import TypeAlias
 
-from ...backends import plain_file
+from ... import plain_file
 from ...backends.base import UserError
-from ..locations import data_folder
+from ..settings.locations import data_folder
 from .schema import MIGRATIONS, TABLES, VERSION
 
 NAME = "history.db"
@@ -47,7 +47,7 @@ def history_file() -> Path:
 
 def short(path: Path) -> str:
     """A path for a sentence."""
-    from ..saving import shown
+    from ..tui.actions.export import shown
 
     return shown(path)
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from time import time
 from typing import Any, NamedTuple
 
-from ..attachments import folded, parted
-from ..cells import fit, one_line
-from ..dialogue import Dialogue
-from ..export.json_chat import dump, figures_body
-from ..export.record import model_body, settings_body
-from ..pieces import Pieces
-from ..transcript import Answer, Entry, Figures, Notice, Prompt, Transcript
-from ..variants import Fork
+from ..attach.attachments import folded, parted
+from ..chat.dialogue import Dialogue
+from ..chat.entries import Answer, Entry, Figures, Notice, Prompt, Transcript
+from ..chat.pieces import Pieces
+from ..chat.variants import Fork
+from ..saved.capture import model_body, settings_body
+from ..saved.chat_json import dump, figures_body
+from ..text.cells import fit, one_line
 from .entries import pack, parts_of, text_of
 from .schema import index, loaded, stored
 

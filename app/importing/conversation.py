@@ -11,7 +11,7 @@ from time import time
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from ..export.record import SavedChat
+    from ..saved.capture import SavedChat
 
 Role = Literal["user", "assistant", "system", "note"]
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any
 
-from ..cells import fit, one_line
+from ..chat.entries import Answer, Notice
+from ..chat.pieces import Pieces
 from ..history.schema import loaded
 from ..history.store import Store
 from ..history.writing import TITLE_CELLS, Mark, Moment, Saved, Track, rows_of, write
-from ..pieces import Pieces
-from ..transcript import Answer, Notice
+from ..text.cells import fit, one_line
 from .conversation import Conversation
 from .layout import Way, ways
 from .tree import Tree, kept_tree

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from ..cells import fit, one_line
-from ..transcript import Answer, Entry, Notice, Prompt
+from ..chat.entries import Answer, Entry, Notice, Prompt
+from ..text.cells import fit, one_line
 from .conversation import Conversation, Message, Role
 
 DONE, CUT = "imported", "imported, cut off at its limit"

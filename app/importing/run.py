@@ -12,8 +12,8 @@ from time import monotonic
 from typing import Any
 
 from ...backends.base import UserError
-from ..cells import fit, one_line
 from ..history.store import Store, history_file, trouble
+from ..text.cells import fit, one_line
 from .conversation import Bad
 from .keeping import Importer, Tally
 from .sources import Batch, read_chats

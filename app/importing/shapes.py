@@ -261,8 +261,8 @@ def _claude(record: dict[str, Any], place: str) -> Conversation:
 
 def _own(record: dict[str, Any], form: str, place: str) -> Conversation:
     """A chat that /export json wrote, with all that it has."""
-    from ..export.json_chat import FORMAT, VERSION, chat_of
-    from ..export.reading import Table, Wrong
+    from ..saved.chat_json import FORMAT, VERSION, chat_of
+    from ..saved.reading import Table, Wrong
 
     if form != FORMAT:
         raise NoChat("is a race, not a chat" if "race" in form else f"has a format that is not {FORMAT}")

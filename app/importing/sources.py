@@ -16,9 +16,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 
-from ...backends import plain_file
+from ... import plain_file
 from ...backends.base import UserError
-from ..cells import one_line
+from ..text.cells import one_line
 from .conversation import Bad, Conversation, NoChat
 from .llm_logs import LlmLogs
 from .shapes import answered, batch_id, conversations, is_message

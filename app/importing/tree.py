@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..chat.entries import Answer, Entry, Notice, Prompt
+from ..chat.variants import Fork
 from ..history.writing import Rows
-from ..transcript import Answer, Entry, Notice, Prompt
-from ..variants import Fork
 from .layout import Item
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Literal
 
-from ...backends import plain_file
+from ... import plain_file
 from ...backends.base import Cancelled, UserError
-from ...backends.hub_listing import Offer
-from ...backends.hub_transfer import PART, Missing, forget
-from ..locations import cache_folder
+from ...backends.files.hub_listing import Offer
+from ...backends.files.hub_transfer import PART, Missing, forget
+from ..settings.locations import cache_folder
 
 RATE_SECONDS = 5.0
 """Of the latest progress that the rate is taken from."""
@@ -138,7 +138,7 @@ class Downloads:
 
     def _fetch(self, download: Download, stop: threading.Event, before: threading.Thread | None) -> None:
         """In a thread of its own."""
-        from ...backends.hub import UNWANTED, WANTED, fetch
+        from ...backends.files.hub import UNWANTED, WANTED, fetch
 
         if before is not None:
             before.join()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...backends.base import UserError
+from ...backends.files.vocabulary import difference
 from ...backends.loading import BUILTIN
-from ...backends.vocabulary import difference
-from ..cells import fit, one_line
-from .found import Found, Library
+from ..text.cells import fit, one_line
+from .library import Found, Library
 
 MOST_SHARE = 0.7
 """Of the target's parameters: a draft model with more of them cannot be fast enough to pay."""

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...backends import ollama
-from ...backends.gguf_hub import IGNORED, PART, files_of
+from ...backends.files import ollama
+from ...backends.files.gguf_hub import IGNORED, PART, files_of
+from ...backends.files.model_card import quantization_in
 from ...backends.loading import BUILTIN, BUILTIN_DRAFT, builtin_gguf, builtin_path
-from ...backends.model_card import quantization_in
-from ...backends.plain_file import read_text, user_path
-from ..locations import hub_cache
+from ...plain_file import read_text, user_path
+from ..settings.locations import hub_cache
 
 DEPTH = 4
 """Folders below each other that are looked into."""

@@ -7,8 +7,8 @@ import json
 import os
 from pathlib import Path
 
-from ...backends import plain_file
-from ..locations import data_folder
+from ... import plain_file
+from ..settings.locations import data_folder
 
 MOST = 20
 

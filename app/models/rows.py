@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...backends.hub_listing import Offer, Repository
+from ...backends.files.hub_listing import Offer, Repository
+from ...backends.files.model_card import Card
 from ...backends.loading import BUILTIN
-from ...backends.model_card import Card
-from ..cells import one_line
-from ..widgets.model_list import Row
-from .amounts import count_of, size_of, time_of
+from ..text.amounts import count_of, size_of, time_of
+from ..text.cells import one_line
+from ..tui.pickers.model_list import Row
 from .downloads import Download
-from .fitting import Fit, Needs, Room, judge
-from .found import Found
+from .library import Found
+from .memory import Fit, Needs, Room, judge
 from .pairing import Pairing
 from .places import PLACES
 

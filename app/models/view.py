@@ -6,17 +6,17 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...backends.hub_listing import Offer
-from ..cells import one_line
-from ..widgets.model_list import Row
-from . import telling
+from ...backends.files.hub_listing import Offer
+from ..text.cells import one_line
+from ..tui.pickers.model_list import Row
+from . import details as telling
 from .downloads import Download
-from .found import Found
-from .looking import Looking
+from .library import Found
 from .rows import all_rows, download_rows, draft_rows, matches, offer_rows
+from .search import Looking
 
 if TYPE_CHECKING:
-    from ..chat import SpecchatApp
+    from ..tui.app import SpecchatApp
 
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]*)?", re.ASCII)
 """A name on the Hub."""

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from specchat.app.dialogue import Dialogue, Method
+from specchat.app.chat.dialogue import Dialogue, Method
 from specchat.engine.messages import Command, Event, Finished, Generate, Load, Loaded, PieceTable, Started, StepRecord, Steps
 
-from .pilots import idle
+from ..fakes.pilots import idle
 
 INFO = {
     "name": "builtin",
@@ -176,11 +176,11 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def snap_compare(snap_compare: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Pictures of what is there, whatever the clock says: nothing pulses or goes away, and each change is drawn at once."""
-    monkeypatch.setattr("specchat.app.chat.IDLE_SECONDS", 3600)
-    monkeypatch.setattr("specchat.app.widgets.status.FLASH_SECONDS", 3600)
-    monkeypatch.setattr("specchat.app.widgets.status.FIGURES_SECONDS", 0)
-    monkeypatch.setattr("specchat.app.widgets.race_screen.FIGURES_SECONDS", 0)
-    monkeypatch.setattr("specchat.app.widgets.side_panel.UPDATE_SECONDS", 0)
+    monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
+    monkeypatch.setattr("specchat.app.tui.chat.status.FLASH_SECONDS", 3600)
+    monkeypatch.setattr("specchat.app.tui.chat.status.FIGURES_SECONDS", 0)
+    monkeypatch.setattr("specchat.app.tui.race.screen.FIGURES_SECONDS", 0)
+    monkeypatch.setattr("specchat.app.tui.chat.side_panel.UPDATE_SECONDS", 0)
     return snap_compare
 
 
@@ -219,11 +219,11 @@ def make_chat(engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLORTERM", "truecolor")
-    monkeypatch.setattr("specchat.app.clipboard.tools", list)
+    monkeypatch.setattr("specchat.app.terminal.clipboard.tools", list)
 
     def make(**changes: Any) -> Any:
-        from specchat.app.chat import SpecchatApp
-        from specchat.app.settings import Settings, changed
+        from specchat.app.settings.file import Settings, changed
+        from specchat.app.tui.app import SpecchatApp
 
         notice = changes.pop("notice", None)
         return SpecchatApp(changed(Settings(), changes), engine, notice, METHODS)

@@ -12,15 +12,15 @@ import pytest
 
 from specchat.backends import UserError
 from specchat.backends.base import Model
+from specchat.backends.hf.model import load_transformers
 from specchat.backends.infill import Gap
-from specchat.backends.llama_model import load_llama
+from specchat.backends.llama.model import load_llama
 from specchat.backends.loading import LoadOptions
-from specchat.backends.transformers_model import load_transformers
 from specchat.decoders import Conversation
 
-from .coders import BYTE_LEVEL, SENTENCEPIECE, coder, coder_gguf, processor
-from .llama_tiny import FLOAT32, needs_llama, room
-from .tiny import tiny_model
+from ..fakes.coders import BYTE_LEVEL, SENTENCEPIECE, coder, coder_gguf, processor
+from ..fakes.llama_tiny import FLOAT32, needs_llama, room
+from ..fakes.tiny import tiny_model
 
 BEFORE, AFTER = "def add(a, b):\n    return ", "\n\nprint(add(1,  2))\n"
 

@@ -14,10 +14,10 @@ import torch
 from transformers import LlamaForCausalLM
 
 from specchat.backends import Cancelled, LoadOptions, UserError, load_model
-from specchat.backends.masks import Reach
-from specchat.backends.transformers_model import load_transformers
+from specchat.backends.hf.masks import Reach
+from specchat.backends.hf.model import load_transformers
 
-from .tiny import CONTEXT, TREES, VOCAB, tiny_folder, tiny_model
+from ..fakes.tiny import CONTEXT, TREES, VOCAB, tiny_folder, tiny_model
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_trees_and_chains_are_proven(kind: str) -> None:
 
 def test_a_model_whose_masks_are_ignored_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     # As if windows were not what we think they are: every node would see one position more.
-    monkeypatch.setattr("specchat.backends.proof.Reach", lambda window: Reach(window + 1))
+    monkeypatch.setattr("specchat.backends.hf.proof.Reach", lambda window: Reach(window + 1))
     capabilities = load_transformers(tiny_folder("mistral"), "mistral", LoadOptions(device="cpu")).info.capabilities
     assert not capabilities.tree
     assert "linear logits" in capabilities.reasons["tree"]
@@ -241,6 +241,6 @@ def test_no_cuda_is_a_sentence() -> None:
 
 
 def test_a_model_larger_than_memory_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specchat.backends.transformers_model.free_memory", lambda device: 1000)
+    monkeypatch.setattr("specchat.backends.hf.model.free_memory", lambda device: 1000)
     with pytest.raises(UserError, match=r"needs 0\.0 GB on cpu and 0\.0 GB are free"):
         load(tiny_folder("llama"))

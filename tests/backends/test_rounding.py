@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from specchat.backends import ROOT, LoadOptions, Model, Sampling, load_model
-from specchat.backends.attention import in_view, padded, parts_of, tree_attention
 from specchat.backends.base import Capabilities
+from specchat.backends.hf.attention import in_view, padded, parts_of, tree_attention
 from specchat.backends.loading import builtin_gguf
 from specchat.backends.rounding import straightest
 from specchat.decoders import Conversation
 from specchat.decoders.base import Acceptance, label_of
-from specchat.decoders.draft import Draft
-from specchat.decoders.greedy import Greedy
+from specchat.decoders.methods.draft import Draft
+from specchat.decoders.methods.greedy import Greedy
 
 TEXT = [(7919 * (i + 1)) % 2047 for i in range(420)]
 STEPS = 14

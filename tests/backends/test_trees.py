@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from specchat.backends import ROOT, Sampling, UserError
-from specchat.backends.transformers_session import TransformersSession
+from specchat.backends.hf.session import TransformersSession
 
 from ..cases import cases
-from .mirror import Mirror, linear, tokens
-from .tiny import TREES, VOCAB, WINDOW, WINDOWED, reference, tiny_model
+from ..fakes.mirror import Mirror, linear, tokens
+from ..fakes.tiny import TREES, VOCAB, WINDOW, WINDOWED, reference, tiny_model
 
 GREEDY = Sampling()
 
@@ -24,7 +24,7 @@ GREEDY = Sampling()
 def small_cache() -> Iterator[None]:
     """A cache that has to grow within these tests' few tokens."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("specchat.backends.slot_cache.FIRST_CAPACITY", 16)
+        patch.setattr("specchat.backends.hf.slot_cache.FIRST_CAPACITY", 16)
         yield
 
 

@@ -15,7 +15,7 @@ import pytest
 from specchat.backends import UserError
 from specchat.decoders import Conversation, methods, registry
 
-from .toy import ToyModel, plain
+from ..fakes.toy import ToyModel, plain
 
 MODULE = '''
 """A package that brings drafters; without postponed annotations, as many are written."""
@@ -142,7 +142,7 @@ def test_what_is_no_drafter_is_left_out_with_the_reason(installed: Path) -> None
     names = list(methods())
     assert [name for name in names if name.startswith("acme")] == ["acme-echo"]
     assert names[: len(registry.BUILT_IN)] == list(registry.BUILT_IN)
-    assert methods()["lookup"].__module__ == "specchat.decoders.lookup"
+    assert methods()["lookup"].__module__ == "specchat.decoders.methods.lookup"
     broken = registry.broken()
     assert broken.keys() == LEFT_OUT.keys()
     for name, words in LEFT_OUT.items():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from specchat.decoders.base import Context, Drafter, Tree
-from specchat.decoders.greedy import Greedy
-from specchat.decoders.lookup import Lookup, LookupParams
+from specchat.decoders.methods.greedy import Greedy
+from specchat.decoders.methods.lookup import Lookup, LookupParams
 from specchat.decoders.replay import replay
 
 EOS = 2

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from .terminal import Terminal
+from ..fakes.terminal import Terminal
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
 SENTENCE = "The lighthouse keeper counted seven lanterns before the harbour woke. "

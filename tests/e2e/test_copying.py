@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from .terminal import Terminal
+from ..fakes.terminal import Terminal
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
 ANSWER = "Here:\n\n```python\nprint('lantern')\n```\n\nThat is all of it."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .painting import measure, record
+from ..fakes.painting import measure, record
 
 
 def test_only_what_changes_is_painted_and_every_frame_appears_at_once() -> None:

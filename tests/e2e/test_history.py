@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ..cases import FULL
-from .terminal import Terminal
+from ..fakes.terminal import Terminal
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
 WORDS = " ".join(f"lantern-{n}" for n in range(400))

@@ -10,8 +10,8 @@ import pytest
 
 from specchat.backends.loading import builtin_path
 
-from ..backends.hub_server import Hub, serving
-from .terminal import Terminal
+from ..fakes.hub_server import Hub, serving
+from ..fakes.terminal import Terminal
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
 DOWN, ESCAPE, ENTER = "\x1b[B", "\x1b", "\r"

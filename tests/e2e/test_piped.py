@@ -12,9 +12,9 @@ from threading import Timer, get_ident
 
 import pytest
 
-from specchat.app.piped import whole
+from specchat.app.terminal.piped import whole
 
-from .terminal import Terminal
+from ..fakes.terminal import Terminal
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
 

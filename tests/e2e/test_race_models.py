@@ -10,7 +10,7 @@ import pytest
 
 from specchat.backends.loading import builtin_path
 
-from .terminal import Terminal
+from ..fakes.terminal import Terminal
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
 

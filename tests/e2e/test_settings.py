@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .terminal import Terminal
+from ..fakes.terminal import Terminal
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
 ALT_I, ALT_O, ALT_P, CTRL_D, CTRL_Q, CTRL_S = "\x1bi", "\x1bo", "\x1bp", "\x04", "\x11", "\x13"

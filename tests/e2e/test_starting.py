@@ -15,7 +15,7 @@ import pytest
 
 import specchat
 
-from .terminal import Terminal
+from ..fakes.terminal import Terminal
 
 SPECCHAT = [sys.executable, "-m", "specchat"]
 FULL = bool(os.environ.get("SPECCHAT_FULL"))

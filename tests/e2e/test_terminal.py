@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from .terminal import Terminal
+from ..fakes.terminal import Terminal
 
 SPECCHAT = [sys.executable, "-m", "specchat"]
 FULL = bool(os.environ.get("SPECCHAT_FULL"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .terminal import Terminal
+from ..fakes.terminal import Terminal
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
 

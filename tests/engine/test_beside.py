@@ -34,8 +34,8 @@ from specchat.engine.messages import (
     Unloaded,
 )
 
-from ..backends.llama_tiny import needs_llama
-from .helpers import ANSWER, LONG, BareEngine, recorded, steps_of, text_of, until
+from ..fakes.engines import ANSWER, LONG, BareEngine, recorded, steps_of, text_of, until
+from ..fakes.llama_tiny import needs_llama
 
 needs_builtin = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
 

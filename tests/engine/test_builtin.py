@@ -14,7 +14,7 @@ from specchat.engine.client import EngineClient
 from specchat.engine.messages import Event, Failed, Finished, Loaded, Loading, Started, Switched
 
 from ..cases import FULL
-from .helpers import answer, ended, failures, steps_of, text_of, until
+from ..fakes.engines import answer, ended, failures, steps_of, text_of, until
 
 pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
 

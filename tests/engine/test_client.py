@@ -15,7 +15,21 @@ import pytest
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Event, Failed, Finished, Load, Loaded, Ready, Started, Steps, Switched, Unloaded
 
-from .helpers import ANSWER, LONG, SHORT, alive, answer, ended, failures, recorded, started, steps_of, text_of, until, wait_gone
+from ..fakes.engines import (
+    ANSWER,
+    LONG,
+    SHORT,
+    alive,
+    answer,
+    ended,
+    failures,
+    recorded,
+    started,
+    steps_of,
+    text_of,
+    until,
+    wait_gone,
+)
 
 HEAVY = ("torch", "transformers", "numpy", "textual", "typer", "rich", "safetensors", "llama_cpp", "huggingface_hub")
 

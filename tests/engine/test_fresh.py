@@ -5,7 +5,7 @@ from __future__ import annotations
 from specchat.engine.lanes import Lanes
 from specchat.engine.messages import Event, Generate, Started
 
-from .helpers import steps_of, text_of
+from ..fakes.engines import steps_of, text_of
 from .test_lanes import model
 
 

@@ -28,7 +28,7 @@ from specchat.engine.messages import (
     Watch,
 )
 
-from .helpers import failures, steps_of, text_of
+from ..fakes.engines import failures, steps_of, text_of
 
 TEXT = "the quick brown fox jumps over the lazy dog " * 8
 

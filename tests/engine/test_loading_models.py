@@ -12,9 +12,9 @@ from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Event, Failed, Loaded, Loading
 
-from ..app.models import write_ollama
-from ..backends.hub_server import Hub, serving
-from ..backends.llama_tiny import needs_llama
+from ..fakes.hub_server import Hub, serving
+from ..fakes.llama_tiny import needs_llama
+from ..fakes.model_folders import write_ollama
 
 SECONDS = 300
 

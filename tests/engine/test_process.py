@@ -33,7 +33,7 @@ from specchat.engine.messages import (
     dump,
 )
 
-from .helpers import ANSWER, LONG, BareEngine, recorded, text_of, wait_gone
+from ..fakes.engines import ANSWER, LONG, BareEngine, recorded, text_of, wait_gone
 
 
 @pytest.fixture

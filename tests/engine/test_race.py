@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from specchat.app.dialogue import Dialogue
-from specchat.app.export import export_race
+from specchat.app.chat.dialogue import Dialogue
+from specchat.app.export.formats import export_race
 from specchat.app.export.race import read_race
-from specchat.app.race_entry import Entry
-from specchat.app.race_record import RaceRecord
-from specchat.app.themes import load_themes
+from specchat.app.race.entry import Entry
+from specchat.app.race.record import RaceRecord
+from specchat.app.theming.themes import load_themes
 from specchat.backends.base import Sampling
 from specchat.backends.loading import builtin_path
 
 from ..cases import FULL
-from ..decoders.prompts import mixed_prompts
-from .races import FOX, begin, finished, opened, until
+from ..fakes.engine_races import FOX, begin, finished, opened, until
+from ..fakes.prompts import mixed_prompts
 
 pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from specchat.app.dialogue import Dialogue
-from specchat.app.export import export_race
+from specchat.app.chat.dialogue import Dialogue
+from specchat.app.export.formats import export_race
 from specchat.app.export.race import read_race
-from specchat.app.race_entry import Entry
-from specchat.app.themes import load_themes
+from specchat.app.race.entry import Entry
+from specchat.app.theming.themes import load_themes
 from specchat.backends.loading import builtin_gguf, builtin_path
 
-from ..backends.llama_tiny import needs_llama
 from ..cases import FULL
-from .races import FOX, begin, finished, opened, until
+from ..fakes.engine_races import FOX, begin, finished, opened, until
+from ..fakes.llama_tiny import needs_llama
 
 pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
 

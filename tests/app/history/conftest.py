@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from specchat.app.dialogue import Dialogue
+from specchat.app.chat.dialogue import Dialogue
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from specchat.app.dialogue import Dialogue
+from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.entries import Answer, Notice, Prompt, Transcript
 from specchat.app.history.chats import AFTER, BEFORE, Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
 from specchat.app.history.writing import TITLE_CELLS, Track, moment, write
-from specchat.app.transcript import Answer, Notice, Prompt, Transcript
 from specchat.backends.base import UserError
 from specchat.engine.messages import StepRecord
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from specchat.app.dialogue import Dialogue
+from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.entries import Answer, Transcript
 from specchat.app.history import schema
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store, forget
-from specchat.app.transcript import Answer, Transcript
 from specchat.engine.messages import Steps
 
 Say = Callable[..., None]

@@ -10,10 +10,10 @@ import time
 from itertools import count
 from pathlib import Path
 
+from specchat.app.chat.entries import Transcript
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
-from specchat.app.transcript import Transcript
 
 from ...cases import FULL
 

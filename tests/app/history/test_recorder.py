@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from specchat.app.attachments import Attachment, compose
-from specchat.app.dialogue import Dialogue
+from specchat.app.attach.attachments import Attachment, compose
+from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.entries import Answer, Notice, Prompt, Transcript
 from specchat.app.history import recorder as recorder_module
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
-from specchat.app.transcript import Answer, Notice, Prompt, Transcript
 from specchat.engine.messages import PieceTable, Steps
 
 Say = Callable[..., None]

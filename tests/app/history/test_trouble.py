@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from specchat.app.dialogue import Dialogue
+from specchat.app.chat.dialogue import Dialogue
 from specchat.app.history import recorder as recorder_module
 from specchat.app.history import schema
 from specchat.app.history import store as store_module
@@ -250,7 +250,7 @@ sys.path.insert(0, {here!r})
 from pathlib import Path
 import subprocess
 from streaming import Engine
-from specchat.app.dialogue import Dialogue, Method
+from specchat.app.chat.dialogue import Dialogue, Method
 from specchat.app.history.recorder import Recorder
 from specchat.app.history import recorder as module
 from specchat.app.history.store import Store

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from specchat import plain_file
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
 from specchat.app.importing.sources import Batch, read_chats
-from specchat.backends import plain_file
 from specchat.backends.base import UserError
 
 from ...cases import FULL

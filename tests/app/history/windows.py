@@ -6,11 +6,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from specchat.app.dialogue import Dialogue, Method
+from specchat.app.chat.dialogue import Dialogue, Method
+from specchat.app.chat.entries import Prompt
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
-from specchat.app.transcript import Prompt
 from specchat.engine.messages import Finished, StepRecord, Steps
 
 from .streaming import Engine

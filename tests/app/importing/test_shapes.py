@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from specchat.app.export.json_chat import chat_json
-from specchat.app.export.record import capture
 from specchat.app.history.chats import Chats
 from specchat.app.importing.run import Report
+from specchat.app.saved.capture import capture
+from specchat.app.saved.chat_json import chat_json
 from specchat.engine.messages import Steps
 
 from .conftest import said

@@ -1,0 +1,1 @@
+"""Files that go with a message."""

@@ -1,0 +1,374 @@
+"""Files and long texts that go with a message: finding them, reading them, framing them for a model, folding them for the eye.
+
+A message is kept as it was sent, contents and all, so a saved chat lacks nothing; `folded` gives what a screen shows of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from time import monotonic
+
+from ... import plain_file
+from ...backends.base import UserError
+from ...plain_file import user_path
+from ..text.cells import one_line
+from . import documents, ignore_rules
+
+MOST_BYTES = 2_000_000
+"""Of one file. Far more than a local model's context holds; a file above it was hardly meant."""
+
+MOST_FILES = 200
+"""Of one folder."""
+
+MOST_ENTRIES = 20_000
+"""Of one folder, without what is in its folders: more are not looked at."""
+
+WALK_SECONDS = 10.0
+"""The longest look through a folder."""
+
+# A quote that is left open ends with its line: a folder's is, when it was completed.
+_MENTION = re.compile(r"""(?<!\S)@(?:"([^"\n]+)(?:"|$)|'([^'\n]+)(?:'|$)|([^\s@"'][^\s]*))""", re.MULTILINE)
+_ESCAPED = re.compile(r"(?<!\S)@@(?=\S)")
+_HEADER = re.compile(r"^Attached (?:file|text): ([^\n]{1,300}) \(([\d,.]+ [kM]?B)\)\n(`{3,})\n", re.MULTILINE)
+_TICKS = re.compile(r"`+")
+
+_BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+
+GivenUp = Callable[[], bool]
+"""Asked now and then while a document is read; True ends that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """One text that goes with a message."""
+
+    name: str
+    text: str
+    size: int
+    """Bytes, as read."""
+    file: bool = True
+    notice: str = ""
+    """A sentence where the text is not quite what the file holds."""
+
+    def framed(self) -> str:
+        """What the model gets: the name, and the text in a fence longer than any row of backticks in it."""
+        fence = "`" * max(3, 1 + max((len(row) for row in _TICKS.findall(self.text)), default=0))
+        kind = "file" if self.file else "text"
+        end = "" if self.text.endswith("\n") else "\n"
+        return f"Attached {kind}: {one_line(self.name)[:300]} ({size_of(self.size)})\n{fence}\n{self.text}{end}{fence}"
+
+
+def size_of(size: int) -> str:
+    """A number of bytes, for people."""
+    if size < 1000:
+        return f"{size} B"
+    return f"{size / 1000:,.1f} kB" if size < 1_000_000 else f"{size / 1e6:,.1f} MB"
+
+
+def compose(message: str, attachments: Iterable[Attachment]) -> str:
+    """The message with its attachments before it, so that the question comes last."""
+    return "\n\n".join([*(attachment.framed() for attachment in attachments), *filter(None, [message])])
+
+
+def folded(text: str) -> str:
+    """A message as a screen shows it: each attachment is a line with its name and size."""
+    if not text.startswith("Attached "):  # attachments come first; other messages cost nothing
+        return text
+    chips, at = [], 0
+    while (found := _HEADER.match(text, at)) is not None:
+        end = text.find(f"\n{found[3]}", found.end() - 1)
+        if end < 0:
+            break
+        at = end + 1 + len(found[3])
+        chips.append(f"[{one_line(found[1])} · {found[2]}]")
+        if not text.startswith("\n\n", at):
+            break
+        at += 2
+    return "\n".join(chips + ([text[at:]] if text[at:] else []))
+
+
+def parted(text: str) -> tuple[str, list[Attachment]]:
+    """A message that `compose` made, and what was attached to it."""
+    attachments, at = [], 0
+    while (found := _HEADER.match(text, at)) is not None:
+        end = text.find(f"\n{found[3]}", found.end() - 1)
+        if end < 0:
+            break
+        inner = text[found.end() : end + 1]
+        size = len(inner.encode("utf-8", "replace"))
+        attachments.append(Attachment(found[1], inner, size, file=text.startswith("Attached file", at)))
+        at = end + 1 + len(found[3])
+        if not text.startswith("\n\n", at):
+            break
+        at += 2
+    return text[at:], attachments
+
+
+def escaped(message: str) -> str:
+    """A message that was sent, as it is typed: `attach` makes it this message again, and attaches nothing."""
+    return re.sub(r"(?<!\S)@(?=\S)", "@@", message)
+
+
+def attach(message: str, folder: Path | None = None, given_up: GivenUp | None = None) -> tuple[str, list[Attachment]]:
+    """The message, and the files that its `@path`s name. `@@` stands for an @ that names none.
+
+    Args:
+        message: as typed.
+        folder: what relative paths are relative to; the working folder if None.
+        given_up: as GivenUp.
+
+    Raises:
+        UserError: a file is not there or cannot go with a message; nothing should be sent.
+    """
+    attachments: dict[Path, Attachment] = {}
+    for name in mentioned(message):
+        path = _path(name, folder)
+        if not _exists(path) and (shorter := name.rstrip(".,;:!?)")) != name and shorter:
+            name, path = shorter, _path(shorter, folder)
+        for file, label in _files(path, name, given_up):
+            if file not in attachments:
+                attachments[file] = read(file, label, given_up)
+    return _ESCAPED.sub("@", message), list(attachments.values())
+
+
+def read_all(path: Path, name: str) -> list[Attachment]:
+    """A file, or the text files of a folder.
+
+    Raises:
+        UserError: as `read`; or a folder that has none, or too many.
+    """
+    return [read(file, label) for file, label in _files(path, name)]
+
+
+def slow(message: str) -> bool:
+    """Whether a message names what takes time to read: a folder, or a document."""
+    for name in mentioned(message):
+        for end in {name, name.rstrip(".,;:!?)")}:
+            if Path(end).suffix.lower() in documents.KINDS or (end and _is_folder(_path(end, None))):
+                return True
+    return False
+
+
+def mentioned(message: str) -> Iterator[str]:
+    """The names after an @ that begins a word."""
+    for match in _MENTION.finditer(message):
+        yield match[1] or match[2] or match[3]
+
+
+def _path(name: str, folder: Path | None) -> Path:
+    if "\0" in name:
+        raise UserError(f"{one_line(name)} is no file name: a name has no nul characters.")
+    path = user_path(name)
+    return path if folder is None else folder / path
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def _files(path: Path, name: str, given_up: GivenUp | None = None) -> Iterator[tuple[Path, str]]:
+    """A file, or the text files of a folder."""
+    if not _is_folder(path):
+        yield path, name
+        return
+    found = []
+    total = 0
+    late = until(WALK_SECONDS)
+    for file in walk(path, given_up=lambda: late() or (given_up is not None and given_up())):
+        try:
+            size = file.stat().st_size
+            if size > MOST_BYTES or file.suffix.lower() in documents.KINDS or _binary(file):
+                continue
+        except OSError:
+            continue
+        total += size
+        found.append(file)
+        if len(found) > MOST_FILES or total > MOST_BYTES:
+            raise UserError(
+                f"The folder {one_line(name)} has more than {MOST_FILES} text files or {size_of(MOST_BYTES)}: "
+                "name a folder in it, or single files."
+            )
+    if given_up is not None and given_up():
+        raise UserError(f"You gave up reading the folder {one_line(name)}.")
+    if late():
+        raise UserError(
+            f"The folder {one_line(name)} takes more than {WALK_SECONDS:g} s to look through: "
+            "name a folder in it, or single files."
+        )
+    if not found:
+        raise UserError(f"The folder {one_line(name)} has no text files (hidden and ignored ones do not count): name a file.")
+    for file in found:
+        yield file, f"{name.rstrip('/')}/{file.relative_to(path).as_posix()}"
+
+
+def until(seconds: float) -> GivenUp:
+    """Gives up so many seconds from now."""
+    end = monotonic() + seconds
+    return lambda: monotonic() > end
+
+
+def _binary(file: Path) -> bool:
+    with plain_file.opened(file) as opened:
+        start = opened.read(4096)
+    return b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff"))
+
+
+def read(path: Path, name: str, given_up: GivenUp | None = None) -> Attachment:
+    """A file's text. A document may take many seconds.
+
+    Args:
+        path: the file.
+        name: what it is called.
+        given_up: as GivenUp.
+
+    Raises:
+        UserError: it is not there, cannot be read, is too large, or has no text.
+    """
+    shown = one_line(name)
+    suffix = path.suffix.lower()
+    document = suffix in documents.KINDS
+    most = documents.MOST_BYTES if document else MOST_BYTES
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise UserError(f"{shown} is no ordinary file: attach a text file, or pipe its output in.")
+        if status.st_size > most:
+            fit = "are read of a document" if document else "fit a message"
+            raise UserError(f"{shown} has {size_of(status.st_size)}, more than the {size_of(most)} that {fit}: attach a part.")
+        if document:
+            path.open("rb").close()
+            found = documents.extract(path, shown, MOST_BYTES, given_up or (lambda: False))
+            return Attachment(name, found.text, status.st_size, notice=found.notice)
+        data = plain_file.read_bytes(path, most)
+    except FileNotFoundError:
+        raise UserError(f"There is no file {shown}: mend the name, or write @@ for an @ that names no file.") from None
+    except OSError as error:
+        raise UserError(f"{shown} cannot be read ({error.strerror}): attach another file.") from None
+    if b"\0" in data and (sentence := documents.refused(suffix, shown)):
+        raise sentence
+    text, notice = decoded(data, shown)
+    return Attachment(name, text, len(data), notice=notice)
+
+
+def decoded(data: bytes, shown: str) -> tuple[str, str]:
+    """The text of some bytes, and a sentence where some of them are no text.
+
+    Raises:
+        UserError: this is binary.
+    """
+    encoding = next((name for mark, name in _BOMS if data.startswith(mark)), "utf-8")
+    if encoding != "utf-16" and b"\0" in data:
+        raise UserError(f"{shown} is binary, not text: attach a text file.")
+    try:
+        text, notice = data.decode(encoding), ""
+    except UnicodeDecodeError:
+        text = data.decode(encoding, errors="replace")
+        notice = f"{shown} is not wholly {encoding.upper()[:6].rstrip('-')}: what could not be read is shown as �."
+    return text.replace("\r\n", "\n"), notice
+
+
+def pasted(text: str) -> str:
+    """What stands for a long text in the input box; empty for a text that is short enough to stand there itself."""
+    lines = text.count("\n") + 1
+    if lines > 40:
+        return f"[pasted {lines:,} lines]"
+    return f"[pasted {len(text):,} characters]" if len(text) > 4000 else ""
+
+
+def with_pastes(message: str, pastes: Mapping[str, str]) -> tuple[str, list[Attachment]]:
+    """The message, and the pasted texts whose chips are in it. A chip at either end is taken out, one in a sentence stays."""
+    found = sorted((chip for chip in pastes if chip in message), key=message.index)
+    for _ in found:
+        for chip in found:
+            message = message.strip().removeprefix(chip).removesuffix(chip).strip()
+    return message, [
+        Attachment(chip[1:-1], text := pastes[chip], len(text.encode("utf-8", "replace")), file=False) for chip in found
+    ]
+
+
+# Completion
+
+
+def walk(folder: Path, hidden: bool = False, given_up: GivenUp = lambda: False) -> Iterator[Path]:
+    """The files below a folder, in order; what git would ignore is left out, and hidden files too unless asked for.
+
+    Args:
+        folder: where to begin; that it is ignored itself does not matter.
+        hidden: hidden files too.
+        given_up: as GivenUp; what was found until then is all there is.
+    """
+    stack = [(folder, ignore_rules.above(folder))]
+    while stack:
+        at, rules = stack.pop()
+        try:
+            with os.scandir(at) as found:
+                entries = sorted(islice(found, MOST_ENTRIES), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        own = ignore_rules.read(at)
+        rules = [*rules, own] if own else rules
+        deeper = []
+        for entry in entries:
+            if given_up():
+                return
+            if entry.name == ".git" or (not hidden and entry.name.startswith(".")):
+                continue
+            path = at / entry.name
+            try:
+                inner = entry.is_dir(follow_symlinks=False)  # a link to a folder may lead round in a circle
+                plain = entry.is_file()
+            except OSError:
+                continue
+            if ignore_rules.ignored(path, inner, rules):
+                continue
+            if inner:
+                deeper.append((path, rules))
+            elif plain:
+                yield path
+        stack += reversed(deeper)
+
+
+def score(query: str, name: str) -> float | None:
+    """How well a name answers what was typed, higher is better; None if it lacks a letter of it.
+
+    Letters count in their order; those that follow each other, begin a word or belong to the last part count more.
+    """
+    wanted, text = query.casefold(), name.casefold()
+    if not wanted:
+        return -float(name.count("/")) - len(name) / 1000
+    last = text.rfind("/") + 1
+    at = text.find(wanted, last)
+    at = text.find(wanted) if at < 0 else at
+    if at >= 0:  # as one piece
+        begins = at == 0 or text[at - 1] in "/._- "
+        return 1000.0 + 200 * (at >= last) + 100 * begins + 50 * (at == last) - len(text) / 10
+    total, at, before = 0.0, -1, -2
+    for letter in wanted:
+        at = text.find(letter, at + 1)
+        if at < 0:
+            return None
+        total += 3 * (at == before + 1) + 2 * (at == 0 or text[at - 1] in "/._- ") + (at >= last)
+        before = at
+    return total - len(text) / 100
+
+
+def ranked(query: str, names: Iterable[str], most: int = 6) -> list[str]:
+    """The names that answer best what was typed."""
+    scored = [(value, name) for name in names if (value := score(query, name)) is not None]
+    return [name for _, name in sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:most]]

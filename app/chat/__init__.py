@@ -1,0 +1,1 @@
+"""One conversation: its entries, answers and methods, without a screen or a disk."""

@@ -1,0 +1,143 @@
+"""Answers to the same message, side by side: who wrote them, how fast, and whether the text is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..race.record import SIGNS, Mark
+from ..text.cells import fit, one_line, width
+from .entries import Answer
+
+THROUGH = ("eos", "length", "stop", "context")
+"""Reasons with which an answer has reached its end."""
+
+EXCERPT = 12
+"""Cells of each text where two part."""
+
+GAP = 2
+"""Cells between two columns."""
+
+WHO, ALIKE = 24, 14
+"""Cells that the first and the last column want before figures are left out."""
+
+
+class Part(NamedTuple):
+    """Text of a line, and the name of its style: quiet, badge, chosen, good or doubt."""
+
+    text: str
+    style: str
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """How an answer's text compares with the first one's."""
+
+    mark: Mark
+    said: str
+    """In words: `identical`, or from where on they differ."""
+
+
+def name_of(answer: Answer, among: Sequence[Answer] = ()) -> str:
+    """Who wrote an answer: its methods with the settings it was asked with; its temperature, seed and model where not all of
+    `among` have the same."""
+    settings = " ".join(f"{key}={value}" for key, value in answer.asked.get("settings", {}).items())
+    parts = [" → ".join(answer.methods) or answer.method, settings]
+    known = [each for each in among if each.asked]
+    if answer.asked:
+        temperature, model = _sampling(answer, "temperature"), answer.asked.get("model")
+        if len({_sampling(each, "temperature") for each in known}) > 1:
+            parts.append(f"temp {temperature:g}")
+        # Without a temperature a seed is of no use.
+        if temperature and len({_sampling(each, "seed") for each in known}) > 1:
+            parts.append(f"seed {_sampling(answer, 'seed'):.0f}")
+        if len({each.asked.get("model") for each in known}) > 1:
+            parts.append(f"on {model}")
+    return one_line(" ".join(part for part in parts if part))
+
+
+def _sampling(answer: Answer, name: str) -> float:
+    value = answer.asked.get("sampling", {}).get(name)
+    return value if isinstance(value, int | float) else 0
+
+
+def likeness(answer: Answer, first: Answer) -> Likeness:
+    """Compare an answer's text with the first one's."""
+    if answer is first:
+        return Likeness("reference", "")
+    one, other = first.text, answer.text
+    if one == other and (first.reason in THROUGH) == (answer.reason in THROUGH):
+        return Likeness("identical", "identical")
+    if not answer.done or not first.done or not one or not other:
+        return Likeness("unknown", "not finished" if not answer.done or not first.done else "no text to compare")
+    shorter = min(len(one), len(other))
+    at = next((i for i in range(shorter) if one[i] != other[i]), shorter)
+    cut = (at == len(one) and first.reason not in THROUGH) or (at == len(other) and answer.reason not in THROUGH)
+    if cut:  # it was stopped before its end
+        return Likeness("identical", "as far as it goes")
+    where = f"from token {token + 1:,}" if (token := _token(answer, first)) is not None else f"from character {at + 1:,}"
+    here, there = (fit(one_line(text[at : at + 60]), EXCERPT) or "the end" for text in (one, other))
+    return Likeness("lossy", f"{where}: {here} / {there}")
+
+
+def _token(answer: Answer, first: Answer) -> int | None:
+    """The first token that differs; None if none does, or they are of different models."""
+    if answer.asked.get("model") != first.asked.get("model"):
+        return None
+    one, other = first.log.tokens(), answer.log.tokens()
+    common = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return common if common < max(len(one), len(other)) else None
+
+
+def table(answers: Sequence[Answer], shown: Answer, cells: int) -> list[list[Part]]:
+    """The lines of a comparison: a heading, then an answer to a line.
+
+    Args:
+        answers: all that there are, the first one the reference.
+        shown: the one on the screen.
+        cells: width of a line. Narrow ones lose columns: tokens first, then tokens per step, then tokens per second.
+    """
+    at = next(i for i, answer in enumerate(answers) if answer is shown)
+    first = answers[0]
+    rows = [[badge(at, len(answers)), "tokens", "tok/step", "tok/s", "speedup", ""]]
+    alike = [likeness(answer, first) for answer in answers]
+    for number, (answer, like) in enumerate(zip(answers, alike, strict=True)):
+        figures = answer.figures
+        speedup = figures.tokens_per_second / first.figures.tokens_per_second if first.figures.tokens_per_second else 0.0
+        rows.append(
+            [
+                f"{'●' if number == at else ' '} {number + 1}  {name_of(answer, answers)}",
+                f"{figures.tokens:,}" if figures.steps else "–",
+                f"{figures.tokens_per_step:.2f}" if figures.steps else "–",
+                f"{figures.tokens_per_second:,.1f}" if figures.tokens_per_second else "–",
+                f"{speedup:.2f}×" if speedup else "–",
+                f"{SIGNS[like.mark]} {like.said or like.mark}",
+            ]
+        )
+    wide = [max(width(row[column]) for row in rows) for column in range(6)]
+    columns = [0, 1, 2, 3, 4, 5]
+    for spare in (1, 2, 3):
+        fixed = sum(wide[column] + GAP for column in columns[1:-1])
+        if min(wide[0], WHO) + fixed + GAP + min(wide[5], ALIKE) <= cells:
+            break
+        columns.remove(spare)
+    room = cells - sum(wide[column] + GAP for column in columns[1:-1]) - GAP
+    wide[5] = min(wide[5], max(ALIKE, room - wide[0]))
+    wide[0] = max(1, min(wide[0], room - wide[5]))
+    out = []
+    for number, row in enumerate(rows):
+        style = "chosen" if number - 1 == at else "quiet"
+        who = fit(row[0], wide[0])
+        figures_of = "".join(" " * GAP + row[column].rjust(wide[column]) for column in columns[1:-1])
+        parts = [Part(who, style if number else "badge"), Part(" " * (wide[0] - width(who)) + figures_of, style)]
+        if number:
+            like_style = {"identical": "good", "lossy": "doubt"}.get(alike[number - 1].mark, style)
+            parts.append(Part(" " * GAP + fit(row[5], wide[5]), like_style))
+        out.append(parts)
+    return out
+
+
+def badge(at: int, of: int) -> str:
+    """Which of how many variants is on the screen."""
+    return f"‹ {at + 1}/{of} ›"

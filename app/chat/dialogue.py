@@ -1,0 +1,441 @@
+"""Between the person and the engine: what was asked, what came back, what may be done next. Knows nothing of widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
+
+from ...backends.base import Sampling
+from ...engine.messages import (
+    Advance,
+    Cancel,
+    Command,
+    Count,
+    Counted,
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    Loaded,
+    Loading,
+    Pause,
+    Paused,
+    PiecesOf,
+    PieceTable,
+    Prefilling,
+    Started,
+    Steps,
+    Switch,
+    Switched,
+    Unloaded,
+    Watch,
+)
+from ..text.cells import one_line
+from .entries import Answer, Notice, Prompt, Transcript
+from .pieces import Pieces
+
+Phase = Literal["loading", "unloaded", "ready", "prefill", "writing", "stopping"]
+
+
+class Engine(Protocol):
+    """The part of the engine's client that a dialogue uses."""
+
+    def drain(self) -> list[Event]:
+        """Events since the last call."""
+
+    def send(self, command: Command) -> None:
+        """Send a command."""
+
+    def next_id(self) -> int:
+        """A fresh id for a command."""
+
+    def load(self, model: str, **options: Any) -> int:
+        """Load a model; returns the command's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A decoding method as the interface knows it."""
+
+    name: str
+    label: str = "identical"
+    summary: str = ""
+    pays: str = ""
+    paper: str = ""
+    params: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(slots=True)
+class Dialogue:
+    """One chat with one model.
+
+    Args:
+        engine: the client.
+        model: what is loaded or being loaded, as the user named it.
+        methods: every method there is, by name, in the order in which they are shown.
+        method: the one in force.
+        settings: method → its settings.
+        load: options of a load besides the model (fields of the engine's `Load`).
+    """
+
+    engine: Engine
+    model: str
+    methods: Mapping[str, Method]
+    method: str
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sampling: Sampling = field(default_factory=Sampling)
+    accept: str = "exact"
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    load: Mapping[str, Any] = field(default_factory=dict)
+    transcript: Transcript = field(default_factory=Transcript)
+    phase: Phase = "loading"
+    loading: Loading | None = None
+    info: dict[str, Any] = field(default_factory=dict)
+    unavailable: dict[str, str] = field(default_factory=dict)
+    pieces: Pieces = field(default_factory=Pieces)
+    """The text of single tokens; empty until the engine has told them."""
+    prefill: tuple[int, int] = (0, 0)
+    answer: Answer | None = None
+    """The one being written."""
+    queued: str | None = None
+    """A prompt that waits for the model, or for the end of a cancelled answer."""
+    switching: str | None = None
+    """A method asked for in mid-answer, until the engine has it in force."""
+    paused: bool = False
+    """The answer is held between two steps; or, if there is none, the next one begins so."""
+    watching: bool = False
+    """Whether steps are to carry the target's probabilities."""
+    listener: Callable[[Event], bool] | None = None
+    """Told each event first; what it answers True to is not about the chat."""
+    fallback: tuple[str, Mapping[str, Any]] | None = None
+    """Model and options of a load to try where the first one fails: of a chat whose own model is gone."""
+    _counting: Callable[[Counted], None] | None = None
+    _answer_id: int = 0
+    _before: tuple[str, Mapping[str, Any], dict[str, Any], dict[str, str]] | None = None
+    """Model, options, info and reasons of what is in the engine while another one is being loaded; None once it is gone."""
+    _waiting: str = ""
+    """What goes out for the queued prompt, where that is more than was typed."""
+    _back: str | None = None
+    """The method to go back to after an answer that was asked for with another one."""
+
+    @property
+    def busy(self) -> bool:
+        """An answer is being written or stopped."""
+        return self.phase in ("prefill", "writing", "stopping")
+
+    @property
+    def label(self) -> str:
+        """Label of the method in force."""
+        return self.label_of(self.method)
+
+    def label_of(self, name: str) -> str:
+        """Label of a method under the acceptance rule in force, on the loaded model."""
+        from ...engine.catalog import Acceptance, Capabilities, get, label_of
+
+        if name not in self.methods:
+            return ""
+        found = self.info.get("capabilities") or {}
+        bits = bool(found.get("exact", True))
+        if self.accept == "exact" and bits:
+            return self.methods[name].label
+        capabilities = Capabilities(exact=bits, guard=bool(found.get("guard", True)))
+        return label_of(get(name), Acceptance.parse(self.accept), self.sampling, capabilities)
+
+    # What the person does
+
+    def submit(self, text: str, draft: str = "") -> bool:
+        """Ask; False if that must wait until the answer under way has ended (nothing happened, keep the draft).
+
+        Args:
+            text: what is sent, attachments included.
+            draft: what was typed, where that is something else: it is handed back if the text cannot go out.
+        """
+        if self.phase in ("prefill", "writing") or self.queued is not None:
+            return False
+        if self.phase == "unloaded":
+            self.load_model(self.model)
+        if self.phase in ("loading", "stopping"):
+            self.queued, self._waiting = draft or text, text
+            return True
+        self._ask(text)
+        return True
+
+    def cancel(self) -> bool:
+        """Stop the answer under way, or the load; `take_queued` hands a queued prompt back. False where there is none."""
+        if self.phase == "loading" and self.loading is not None:
+            self.engine.send(Cancel(self.loading.id))
+            return True
+        if self.phase not in ("prefill", "writing"):
+            return False
+        self.engine.send(Cancel(self._answer_id))
+        self.phase = "stopping"
+        return True
+
+    def pause(self, on: bool | None = None) -> bool:
+        """Hold the answer between two steps, or (False) let it go on; None for the other way round. Where there is none, the
+        next one begins held. Returns whether it is held now."""
+        if self.phase == "stopping":
+            return False
+        self.paused = not self.paused if on is None else on
+        if self.phase in ("prefill", "writing"):
+            self.engine.send(Pause(self._answer_id, self.paused))
+        return self.paused
+
+    def step(self, steps: int = 1) -> bool:
+        """Let the answer take some steps, held after them; False if there is none."""
+        if self.phase not in ("prefill", "writing"):
+            return False
+        if not self.paused:
+            self.pause(True)
+        self.engine.send(Advance(self._answer_id, steps))
+        return True
+
+    def watch(self, on: bool) -> None:
+        """Let steps carry probabilities from the next one on, or no longer."""
+        if on != self.watching:
+            self.watching = on
+            if self.phase in ("prefill", "writing"):
+                self.engine.send(Watch(self._answer_id, on))
+
+    def count(self, chats: list[list[dict[str, str]]], then: Callable[[Counted], None]) -> int:
+        """Let the engine count the tokens of some chats; `then` is told. Returns the id that it is told with."""
+        id, self._counting = self.engine.next_id(), then
+        self.engine.send(Count(id, chats))
+        return id
+
+    def take_queued(self) -> str:
+        """The queued prompt, no longer queued."""
+        text, self.queued, self._waiting = self.queued or "", None, ""
+        return text
+
+    def switch(self, name: str, settings: dict[str, Any] | None = None) -> None:
+        """Use a method from the next step on, or, when idle, from the next answer on."""
+        if settings is not None:
+            self.settings[name] = settings
+        if self.phase in ("prefill", "writing"):
+            # `Switch` bears the answer's id; the chip changes when the engine says that the method is in force.
+            self.engine.send(Switch(self._answer_id, name, dict(self.settings.get(name, {}))))
+            self.switching = name
+            return
+        self.method = name
+
+    def next_method(self) -> str | None:
+        """Switch to the next method that this model can run; its name, or None if there is no other."""
+        names = [name for name in self.methods if name not in self.unavailable]
+        current = self.switching or self.method
+        if not names or names == [current]:
+            return None
+        name = names[(names.index(current) + 1) % len(names)] if current in names else names[0]
+        self.switch(name)
+        return name
+
+    def load_model(self, spec: str, **options: Any) -> None:
+        """Load a model in place of this one. Another one may have neither this one's draft model nor its revision.
+
+        Args:
+            options: of this load and those after it (fields of the engine's `Load`); None for the default.
+        """
+        if self.info:
+            self._before = (self.model, self.load, self.info, self.unavailable)
+        if spec != self.model:
+            self.load = {name: value for name, value in self.load.items() if name not in ("draft_model", "revision")}
+        self.load = {**self.load, **options}
+        self.model, self.info, self.unavailable = spec, {}, {}
+        self.phase, self.loading = "loading", None
+        self.engine.load(spec, **self.load)
+
+    def clear(self) -> None:
+        """A new chat. What the engine still sends of the old one is ignored."""
+        self.transcript = Transcript(system=self.transcript.system)
+        self.answer, self.queued, self.switching = None, None, None
+        if self.busy:
+            # The engine takes the next prompt only when this answer has ended, so its id stays.
+            if self.phase != "stopping":
+                self.engine.send(Cancel(self._answer_id))
+            self.phase = "stopping"
+
+    def notice(self, text: str, severity: Literal["information", "warning", "error"] = "information") -> None:
+        """Put a sentence into the transcript."""
+        self.transcript.entries.append(Notice(text, severity))
+
+    def wish(self) -> dict[str, Any]:
+        """What the next answer is asked with, as `Answer.asked` has it."""
+        return {
+            "model": self.model,
+            "method": self.method,
+            "settings": dict(self.settings.get(self.method, {})),
+            "sampling": asdict(self.sampling),
+            "accept": self.accept,
+            "max_tokens": self.max_tokens,
+            "stop": list(self.stop),
+        }
+
+    def ask_again(self, wish: dict[str, Any]) -> None:
+        """Answer the last prompt, which has no answer on the screen, once more. The method in force stays the chat's own.
+
+        Args:
+            wish: what to ask with, like `wish` gives it. No drafter knows what was answered before.
+        """
+        self._back = self.method
+        self._answer(wish, fresh=True)
+
+    def _ask(self, text: str) -> None:
+        self.transcript.entries.append(Prompt(text))
+        self._answer(self.wish())
+
+    def _answer(self, wish: dict[str, Any], fresh: bool = False) -> None:
+        messages = self.transcript.messages()
+        self.method = wish["method"]
+        self.answer = Answer(self.method, self.label_of(self.method), asked=wish)
+        self.transcript.entries.append(self.answer)
+        self._answer_id = self.engine.next_id()
+        self.phase, self.prefill = "prefill", (0, 0)
+        self.engine.send(
+            Generate(
+                self._answer_id,
+                messages=messages,
+                method=wish["method"],
+                settings=dict(wish["settings"]),
+                sampling=dict(wish["sampling"]),
+                accept=wish["accept"],
+                max_tokens=wish["max_tokens"],
+                stop=list(wish["stop"]),
+                watch=self.watching,
+                paused=self.paused,
+                fresh=fresh,
+            )
+        )
+
+    # What the engine says
+
+    def drain(self) -> bool:
+        """Take in what the engine sent; whether there was anything."""
+        events = self.engine.drain()
+        for event in events:
+            if self.listener is None or not self.listener(event):
+                self.handle(event)
+        return bool(events)
+
+    def handle(self, event: Event) -> None:
+        """Take in one event."""
+        match event:
+            case Loading():
+                # After a crash a prompt makes the client load the model again: then the answer is what is waited for.
+                self.loading = event
+                if self.answer is None and not self.info:
+                    self.phase = "loading"
+            case Loaded():
+                self._loaded(event)
+            case Unloaded():
+                self._before = None
+            case PieceTable():
+                self.pieces = Pieces(event.pieces)
+            case Counted():
+                if self._counting is not None:
+                    self._counting(event)
+            case Failed():
+                self._failed(event)
+            case Started() | Prefilling() | Steps() | Switched() | Paused() | Finished() if event.id == self._answer_id:
+                if self.answer is not None:
+                    self._progress(self.answer, event)
+                elif isinstance(event, Finished):  # of a chat that was left
+                    self._end()
+
+    def _progress(self, answer: Answer, event: Started | Prefilling | Steps | Switched | Paused | Finished) -> None:
+        match event:
+            case Started():
+                self.method, answer.method, answer.label = event.method, event.method, event.label
+                answer.pieces = self.pieces
+                answer.figures.prompt_tokens, answer.figures.reused = event.prompt_tokens, event.reused
+            case Prefilling():
+                self.prefill = (event.done, event.total)
+            case Steps():
+                if self.phase == "prefill":
+                    self.phase = "writing"
+                for step in event.steps:
+                    answer.add(step)
+            case Switched():
+                self.method, answer.label = event.method, event.label
+                self.switching = self._back = None
+            case Paused():
+                self.paused = event.paused
+            case Finished():
+                answer.finish(event.reason, event.tail)
+                answer.figures.prefill_seconds = event.prefill_seconds
+                if event.busy_seconds > event.prefill_seconds:
+                    answer.figures.decode_seconds = event.busy_seconds - event.prefill_seconds
+                self._end()
+
+    def _loaded(self, event: Loaded) -> None:
+        known, self._before = self.info, None
+        self.info, self.unavailable, self.loading = event.info, event.unavailable, None
+        self.engine.send(PiecesOf(self.engine.next_id()))
+        if known or self.answer is not None:  # a reload: said before
+            return
+        self.phase = "ready"
+        for note in event.info.get("notes", ()):
+            self.notice(note, "warning")
+        self.settle_method()
+        self._send_queued()
+
+    def settle_method(self) -> None:
+        """Use a method that the model can run, and say so, where the one in force is none."""
+        if reason := self.unavailable.get(self.method):
+            plain = next((name for name in self.methods if name not in self.unavailable), self.method)
+            self.notice(f"{self.method} cannot run on this model: {reason} Using {plain}.", "warning")
+            self.method = plain
+
+    def _failed(self, event: Failed) -> None:
+        if not event.ended:
+            self._refused(event)
+            return
+        if event.cause != "cancelled":
+            self.notice(event.sentence, "error")
+        self.loading = None
+        if event.cause == "died":
+            self._before = None
+            # The client starts a new engine, with the same model, at the next prompt.
+            if self.answer is not None:
+                self.answer.finish("died")
+            self._end(send=False)
+            self.phase = "ready" if self.info else "unloaded"
+        elif event.id == self._answer_id:
+            if self.answer is not None:
+                self.answer.finish("cancelled" if event.cause == "cancelled" else "error", event.tail)
+            self._end(send=event.cause == "cancelled")
+        elif self.phase == "loading":
+            self.phase = "unloaded"
+            if self._before is not None:  # the engine has let nothing go: the model before is still there
+                self.model, self.load, self.info, self.unavailable = self._before
+                self.phase, self._before = "ready", None
+                self.settle_method()
+                self._send_queued()
+            elif self.fallback is not None and event.cause != "cancelled":
+                (spec, options), self.fallback = self.fallback, None
+                self.notice(f"{one_line(spec)} is loaded in its place.")
+                self.load_model(spec, **options)
+
+    def _refused(self, event: Failed) -> None:
+        """A switch that cannot be; one that came too late is no news: `_end` has made it the next answer's method."""
+        if event.id == self._answer_id and self.answer is not None:
+            self.switching = None
+            self.notice(event.sentence, "warning")
+
+    def _end(self, send: bool = True) -> None:
+        if self.switching is not None:
+            self.method, self.switching = self.switching, None
+        elif self._back is not None:
+            self.method = self._back
+        self._back = None
+        self.answer, self._answer_id, self.paused = None, 0, False
+        self.phase = "ready"
+        if send:
+            self._send_queued()
+
+    def _send_queued(self) -> None:
+        if self.queued is not None:
+            full = self._waiting
+            draft = self.take_queued()
+            self._ask(full or draft)

@@ -1,0 +1,277 @@
+"""What was said: prompts, answers as runs of tokens, and notices. Plain data; the widget that draws it keeps its own lines."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ...engine.messages import StepRecord
+from .pieces import Pieces
+from .steplog import StepLog
+from .totals import Totals, counted
+from .variants import Variants
+
+SHADES = 6
+"""Colours that runs cycle through; neighbours differ with any number from two."""
+
+
+class Shades:
+    """Which colour each run of an answer has, in the chat, in files and in the shell: a run is coloured where one pass gave
+    several tokens together."""
+
+    def __init__(self) -> None:
+        self._shade, self._plain = -1, -2
+
+    def next(self, step: StepRecord) -> int:
+        """The shade of a step's run, as `Run.shade` has it."""
+        if len(step.tokens) - step.earlier > 1:
+            # A run that shows nothing yet leaves its colour to the next, so that visible neighbours always differ.
+            shade = (self._shade + 1) % SHADES
+            if step.text or step.held:
+                self._shade = shade
+            return shade
+        self._plain = -3 - self._plain
+        return self._plain
+
+
+COUNTED_AT_ONCE = 4000
+"""Steps that one look at an answer's totals takes in (some 30 ms): the figures of a very long one must not stall the screen."""
+
+WINDOW_SECONDS = 1.0
+"""The live tokens/s looks back this far, so that a method switch shows at once."""
+
+REASONS = {
+    "eos": "finished",
+    "length": "token limit",
+    "context": "context full",
+    "stop": "stop text",
+    "cancelled": "cancelled",
+    "error": "error",
+    "died": "engine stopped",
+    "unfinished": "not finished when saved",
+}
+"""Finish reason → what a reader is told. `died` (the engine's process ended) and `unfinished` (in saved chats) are ours."""
+
+
+@dataclass(slots=True)
+class Run:
+    """What one step gave: the tokens that a forward pass produced together, or (beam search) those that it made certain."""
+
+    text: str
+    tokens: int
+    method: str
+    shade: int
+    """Which of the run colours, from 0; −1 and −2 take turns where no pass produced several tokens."""
+    drafted: int = 0
+    accepted: int = 0
+    seconds: float = 0.0
+    carried: int = 0
+    """Characters at the start of `text` that belong to the run before (they had been held back)."""
+    earlier: int = 0
+    """How many of the tokens earlier passes had found."""
+
+    @property
+    def together(self) -> int:
+        """Tokens that its pass produced."""
+        return self.tokens - self.earlier
+
+
+@dataclass(slots=True)
+class Figures:
+    """What an answer cost and how well its drafts did."""
+
+    prompt_tokens: int = 0
+    reused: int = 0
+    tokens: int = 0
+    steps: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    recent: deque[tuple[int, float]] = field(default_factory=deque)
+    """(tokens, seconds) of the last steps."""
+    recent_seconds: float = 0.0
+
+    def add(self, tokens: int, drafted: int, accepted: int, seconds: float, passes: int = 1) -> None:
+        """Count one step."""
+        self.tokens += tokens
+        self.steps += passes
+        self.drafted += drafted
+        self.accepted += accepted
+        self.decode_seconds += seconds
+        self.recent.append((tokens, seconds))
+        self.recent_seconds += seconds
+        while len(self.recent) > 1 and self.recent_seconds - self.recent[0][1] > WINDOW_SECONDS:
+            self.recent_seconds -= self.recent.popleft()[1]
+
+    @property
+    def tokens_per_step(self) -> float:
+        return self.tokens / self.steps if self.steps else 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Over the whole answer, prefill left out."""
+        return self.tokens / self.decode_seconds if self.decode_seconds > 0 else 0.0
+
+    @property
+    def recent_tokens_per_second(self) -> float:
+        """Over the last WINDOW_SECONDS of compute."""
+        return sum(n for n, _ in self.recent) / self.recent_seconds if self.recent_seconds > 0 else 0.0
+
+    @property
+    def acceptance(self) -> float | None:
+        """Accepted / drafted; None where nothing was drafted."""
+        return self.accepted / self.drafted if self.drafted else None
+
+
+@dataclass(slots=True, eq=False)
+class Prompt:
+    """What the user asked."""
+
+    text: str
+
+
+@dataclass(slots=True, eq=False)
+class Notice:
+    """A sentence from specchat itself."""
+
+    text: str
+    severity: Literal["information", "warning", "error"] = "information"
+    race: bytes | None = field(default=None, repr=False)
+    """The race that it tells of, as `race_kept.pack` has it."""
+
+
+@dataclass(slots=True, eq=False)
+class Answer:
+    """What the model wrote, run by run. `reason` is None while it is being written."""
+
+    method: str
+    label: str
+    runs: list[Run] = field(default_factory=list)
+    figures: Figures = field(default_factory=Figures)
+    reason: str | None = None
+    methods: list[str] = field(default_factory=list)
+    """Every method that wrote a part, in order of first use."""
+    log: StepLog = field(default_factory=StepLog)
+    """Step number i made run number i; a last run, of text that had been held back, has none."""
+    pieces: Pieces = field(default_factory=Pieces)
+    """The token texts of the model that wrote it, which may not be the one that is loaded now."""
+    asked: dict[str, Any] = field(default_factory=dict)
+    """What it was asked with: `model`, `method` (the first), `settings` (of that), `sampling`, `accept`, `max_tokens`, `stop`.
+    Empty where that is not known."""
+    held: str = ""
+    """The last character of an answer that is being written, shown although it may yet change: the next text begins with it."""
+    _shades: Shades = field(default_factory=Shades)
+    _totals: Totals = field(default_factory=Totals)
+    _by_method: dict[str, Totals] = field(default_factory=dict)
+    _counted: int = 0
+
+    @property
+    def totals(self) -> Totals:
+        """What the steps add up to. They are counted when somebody asks, not as they come, and at most COUNTED_AT_ONCE each
+        time: `counted` says whether all are in."""
+        self._count()
+        return self._totals
+
+    @property
+    def by_method(self) -> dict[str, Totals]:
+        """The same for the steps of each method."""
+        self._count()
+        return self._by_method
+
+    @property
+    def counted(self) -> bool:
+        """Whether the totals hold every step."""
+        return self._counted == len(self.log)
+
+    def _count(self) -> None:
+        end = min(len(self.log), self._counted + COUNTED_AT_ONCE)
+        for index in range(self._counted, end):
+            step = self.log.record(index)
+            like = counted(step)
+            self._totals.add(like)
+            self._by_method.setdefault(step.method, Totals()).add(like)
+        self._counted = end
+
+    @property
+    def text(self) -> str:
+        return "".join(run.text for run in self.runs) + self.held
+
+    def own_text(self, index: int) -> str:
+        """All the text of a run: what came with the next one, because it had been held back, is its own too."""
+        run, after = self.runs[index], index + 1
+        late = self.runs[after].text[: self.runs[after].carried] if after < len(self.runs) else self.held
+        return run.text[run.carried :] + late
+
+    @property
+    def done(self) -> bool:
+        return self.reason is not None
+
+    def add(self, step: StepRecord) -> Run:
+        """Append what one step produced."""
+        seconds = step.draft_seconds + step.forward_seconds + step.other_seconds
+        count = len(step.tokens)
+        run = Run(
+            step.text,
+            count,
+            step.method,
+            self._shades.next(step),
+            step.drafted,
+            step.accepted,
+            seconds,
+            step.carried if self.runs else 0,
+            step.earlier,
+        )
+        self.runs.append(run)
+        self.held = step.held
+        self.figures.add(count, step.drafted, step.accepted, seconds, int(step.nodes > 0))
+        if step.method not in self.methods:
+            self.methods.append(step.method)
+        self.log.append(step)
+        return run
+
+    def finish(self, reason: str, tail: str = "") -> None:
+        """End the answer; `tail` is text of the last run that had been held back. An engine that died tells none: then it is
+        what was shown of it."""
+        tail, self.held = tail or self.held, ""
+        if tail and self.runs:
+            last = self.runs[-1]
+            self.runs.append(Run(tail, 0, last.method, last.shade, carried=len(tail)))
+        elif tail:
+            self.runs.append(Run(tail, 0, self.method, -1))
+        self.reason = reason
+
+
+Entry = Prompt | Answer | Notice
+
+
+@dataclass(slots=True)
+class Transcript:
+    """A chat, oldest entry first."""
+
+    entries: list[Entry] = field(default_factory=list)
+    system: str | None = None
+    start: int = 0
+    """The first entry that the model is told of."""
+    track: Any = field(default=None, repr=False, compare=False)
+    """What the history knows of it."""
+    variants: Variants = field(default_factory=Variants, repr=False, compare=False)
+    """The other ways that it went on."""
+
+    def answers(self) -> list[Answer]:
+        return [entry for entry in self.entries if isinstance(entry, Answer)]
+
+    def messages(self) -> list[dict[str, str]]:
+        """The chat as the model is told it. A prompt that got no text in answer is left out, unless it is the last."""
+        out = [{"role": "system", "content": self.system}] if self.system else []
+        talk = [entry for entry in self.entries[self.start :] if not isinstance(entry, Notice)]
+        for i, entry in enumerate(talk):
+            match entry:
+                case Prompt(text):
+                    follower = talk[i + 1] if i + 1 < len(talk) else None
+                    if follower is None or (isinstance(follower, Answer) and follower.text):
+                        out.append({"role": "user", "content": text})
+                case Answer() if entry.text:
+                    out.append({"role": "assistant", "content": entry.text})
+        return out

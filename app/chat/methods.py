@@ -1,0 +1,19 @@
+"""The decoding methods as the chat shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .dialogue import Method
+
+
+def known_methods() -> Mapping[str, Method]:
+    """Every method by name, in the order in which they are shown."""
+    from ...engine.catalog import describe
+
+    return {
+        entry["name"]: Method(
+            entry["name"], entry["label"], entry["summary"], entry["pays"], entry["paper"], tuple(entry["params"])
+        )
+        for entry in describe()
+    }

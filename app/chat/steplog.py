@@ -1,0 +1,95 @@
+"""Every step of an answer in a few bytes: what inspection, the tree view and exports look up."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+
+from ...engine.messages import StepRecord
+
+
+class StepLog:
+    """Step records in flat arrays: about 50 bytes a step, 6 a tree node and 4 a token, where the records themselves would take
+    kilobytes. Seconds are kept as 32-bit floats."""
+
+    def __init__(self) -> None:
+        self._methods: list[str] = []
+        self._method = array("H")
+        self._counts = array("I")  # drafted, accepted, nodes, carried of each step
+        self._seconds = array("f")  # draft, forward, other of each step
+        self._ends = array("I")  # where each step's tokens, tree, path and probs end
+        self._tokens = array("i")
+        self._tree = array("i")
+        self._parents = array("i")
+        self._path = array("i")
+        self._probs = array("f")
+        self._notes: dict[int, str] = {}
+        self._prefilled: dict[int, int] = {}
+        self._earlier: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._method)
+
+    def __iter__(self) -> Iterator[StepRecord]:
+        return (self.record(index) for index in range(len(self)))
+
+    def append(self, step: StepRecord) -> None:
+        """Keep a step; its text is not kept (the run has it)."""
+        if not self._methods or self._methods[-1] != step.method:
+            self._methods.append(step.method)
+        if step.note:
+            self._notes[len(self)] = step.note
+        if step.prefilled:
+            self._prefilled[len(self)] = step.prefilled
+        if step.earlier:
+            self._earlier[len(self)] = step.earlier
+        self._method.append(len(self._methods) - 1)
+        self._counts.extend((step.drafted, step.accepted, step.nodes, step.carried))
+        self._seconds.extend((step.draft_seconds, step.forward_seconds, step.other_seconds))
+        self._tokens.extend(step.tokens)
+        self._tree.extend(step.tree_tokens)
+        self._parents.extend(step.tree_parents)
+        self._path.extend(step.path)
+        self._probs.extend(step.probs)
+        self._ends.extend((len(self._tokens), len(self._tree), len(self._path), len(self._probs)))
+
+    def record(self, index: int) -> StepRecord:
+        """Step number `index`, from 0, without its text.
+
+        Raises:
+            IndexError: there is no such step.
+        """
+        if not 0 <= index < len(self):
+            raise IndexError(f"no step {index} of {len(self)}")
+        at = index * 4
+        token, tree, path, prob = self._ends[at - 4 : at] if index else (0, 0, 0, 0)
+        token_end, tree_end, path_end, prob_end = self._ends[at : at + 4]
+        drafted, accepted, nodes, carried = self._counts[at : at + 4]
+        draft, forward, other = self._seconds[index * 3 : index * 3 + 3]
+        return StepRecord(
+            self._methods[self._method[index]],
+            self._tokens[token:token_end].tolist(),
+            "",
+            drafted,
+            accepted,
+            nodes,
+            draft,
+            forward,
+            other,
+            self._tree[tree:tree_end].tolist(),
+            self._parents[tree:tree_end].tolist(),
+            self._path[path:path_end].tolist(),
+            carried,
+            self._probs[prob:prob_end].tolist(),
+            self._notes.get(index, ""),
+            self._prefilled.get(index, 0),
+            self._earlier.get(index, 0),
+        )
+
+    def seconds(self, index: int) -> float:
+        """Seconds of a step's own compute: draft, forward and the rest."""
+        return float(sum(self._seconds[index * 3 : index * 3 + 3]))
+
+    def tokens(self) -> list[int]:
+        """The token ids of the whole answer."""
+        return self._tokens.tolist()

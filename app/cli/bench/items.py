@@ -1,0 +1,176 @@
+"""What to answer: prompts from files, or the held-out tasks of the built-in model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ....backends.base import UserError
+
+BUILTIN_FAMILIES = ("copy", "edit", "extract", "fact", "passage", "story")
+"""Families of tasks in the built-in set."""
+
+BUILTIN_EACH = 6
+"""Prompts of each family unless told otherwise."""
+
+MOST_BYTES = 50_000_000
+"""Of a file of prompts: Spec-Bench has 0.5 MB."""
+
+SEED = "bench"
+
+NO_CATEGORY = "prompts"
+"""Category of prompts that name none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One prompt."""
+
+    id: str
+    """Its own within the set: the question's and the turn's number, or the line's."""
+    category: str
+    turns: tuple[str, ...] = ()
+    """What the user says, up to this turn. The answers between are those of plain decoding in the same run."""
+    messages: tuple[dict[str, str], ...] = ()
+    """A whole chat instead, up to where the answer starts."""
+
+
+@dataclass(slots=True)
+class PromptSet:
+    """The prompts of a run, and what was wrong in the file."""
+
+    name: str
+    items: list[Item]
+    problems: list[str]
+
+
+def read_items(path: Path | None, limit: int | None, categories: Sequence[str] = ()) -> PromptSet:
+    """The prompts of a run.
+
+    Args:
+        path: JSONL with a "prompt", "turns" or chat "messages" in each line, and perhaps a "category"; any other file is plain
+            text, a prompt for each paragraph; None for the built-in set.
+        limit: most questions of each category.
+        categories: only these.
+
+    Raises:
+        UserError: the file cannot be read, or nothing is left to answer.
+    """
+    if path is None:
+        found = _builtin(limit or BUILTIN_EACH)
+    else:
+        text = _read(path)
+        if path.suffix == ".jsonl" or text.lstrip().startswith("{"):
+            found = _jsonl(path, text)
+        else:
+            found = _plain(path, text)
+    known = list(dict.fromkeys(item.category for item in found.items))
+    for category in categories:
+        if category not in known:
+            found.problems.append(f"Category {category!r} has no prompts: there are {', '.join(known) or 'none'}.")
+    if categories:
+        found.items = [item for item in found.items if item.category in categories]
+    if limit is not None:
+        found.items = _first(found.items, limit)
+    if not found.items:
+        raise UserError(found.problems[0] if found.problems else f"{path} holds no prompt: write one a line or a paragraph.")
+    return found
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:  # a pipe too: `specchat bench <(make-prompts)`
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise UserError(f"{path} has more than {MOST_BYTES / 1e6:g} MB: give fewer prompts.")
+        return data.decode().replace("\r\n", "\n")
+    except FileNotFoundError:
+        raise UserError(
+            f"There is no file {path}: give prompts as JSONL or plain text, or nothing for the built-in set."
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read as UTF-8 text: {error}.") from None
+
+
+def _first(items: Sequence[Item], limit: int) -> list[Item]:
+    """The first `limit` questions of each category, with all their turns."""
+    kept: dict[str, set[str]] = {}
+    out = []
+    for item in items:
+        questions = kept.setdefault(item.category, set())
+        question = item.id.partition("/")[0]
+        if question in questions or len(questions) < limit:
+            questions.add(question)
+            out.append(item)
+    return out
+
+
+def _plain(path: Path, text: str) -> PromptSet:
+    """Paragraphs, told apart by blank lines; a file without any has a prompt in each line."""
+    parts = [part.strip() for part in text.split("\n\n")]
+    if len([part for part in parts if part]) == 1 and "\n\n" not in text.strip():
+        parts = [part.strip() for part in text.splitlines()]
+    return PromptSet(path.name, [Item(str(i), NO_CATEGORY, (part,)) for i, part in enumerate(filter(None, parts), 1)], [])
+
+
+def _jsonl(path: Path, text: str) -> PromptSet:
+    found = PromptSet(path.name, [], [])
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            found.problems.append(f"{path}, line {number}, is not JSON: {error}.")
+            continue
+        items = _row(row, number)
+        if not items:
+            found.problems.append(f'{path}, line {number}, needs a "prompt", "turns" or chat "messages".')
+        found.items += items
+    return found
+
+
+def _row(row: Any, number: int) -> list[Item]:
+    """The questions of a line, one for each turn; none if it holds no prompt."""
+    if not isinstance(row, dict):
+        return []
+    category = row.get("category")
+    category = category.strip() if isinstance(category, str) and category.strip() else NO_CATEGORY
+    # The line's number keeps ids apart where questions come twice.
+    id = f"{number}"
+    prompt, turns, messages = row.get("prompt"), row.get("turns"), row.get("messages")
+    if isinstance(prompt, str) and prompt.strip():
+        return [Item(id, category, (prompt,))]
+    if isinstance(turns, list) and turns and all(isinstance(turn, str) and turn.strip() for turn in turns):
+        return [Item(id if i == 1 else f"{id}/{i}", category, tuple(turns[:i])) for i in range(1, len(turns) + 1)]
+    if isinstance(messages, list) and messages and all(_is_message(message) for message in messages):
+        chat = [{"role": m["role"], "content": m["content"]} for m in messages]
+        while chat and chat[-1]["role"] == "assistant":
+            chat.pop()
+        return [Item(id, category, messages=tuple(chat))] if chat else []
+    return []
+
+
+def _is_message(message: Any) -> bool:
+    return isinstance(message, dict) and isinstance(message.get("role"), str) and isinstance(message.get("content"), str)
+
+
+def _builtin(each: int) -> PromptSet:
+    """Tasks on the side of the corpus that training never saw, `each` of every family, the family's tasks in turn."""
+    from ....builtin.corpus import TASKS, draw_task
+    from ....builtin.draw import Draw
+
+    items = []
+    for family in BUILTIN_FAMILIES:
+        names = [name for name, task in TASKS.items() if task.family == family]
+        for i in range(each):
+            name = names[i % len(names)]
+            chat = draw_task(name, Draw(f"{SEED}/{name}/{i}", held_out=True))
+            # The first question only: the answers after it would be the corpus's, not the model's.
+            first = next(n for n, message in enumerate(chat) if message["role"] == "assistant")
+            messages = tuple({"role": str(m["role"]), "content": str(m["content"])} for m in chat[:first])
+            items.append(Item(f"{name}-{i}", family, messages=messages))
+    return PromptSet("built-in tasks", items, [])

@@ -1,0 +1,316 @@
+"""What bench, replay and tune share: a model in the engine, measurements that Ctrl-C ends, method specifications, durations."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import textwrap
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from .... import plain_file
+from ....backends.base import UserError
+from ....decoders.latency import LatencyCurve, curve_of
+from ....engine.catalog import get, parse_params
+from ....engine.client import EngineClient
+from ....engine.messages import Event, Failed, Finished, Loaded, Loading, Worked, Working
+from ...settings import locations
+from ...settings.file import Settings
+from ...terminal.output import Notes, stdout
+from ...text.cells import one_line, sanitise, width
+from ..oneshot.run import POLL_SECONDS, Interrupts
+
+
+class Broken(Exception):
+    """The engine failed; its text is the sentence to show."""
+
+
+class Stopped(Exception):
+    """Ctrl-C: what is done is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A method with settings, as `lookup` or `lookup:nodes=32:floor=0.1` names it."""
+
+    label: str
+    name: str
+    settings: Mapping[str, str]
+
+
+def read_spec(text: str) -> Spec:
+    """A method and its settings.
+
+    Raises:
+        UserError: no such method or setting.
+    """
+    name, *pairs = (part.strip() for part in text.split(":"))
+    settings: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UserError(f"{text!r} is no method with settings: write it as {name}:NAME=VALUE:NAME=VALUE.")
+        settings[key.strip()] = value.strip()
+    if "/" not in name:  # another implementation, which the engine knows
+        parse_params(get(name), dict(settings))
+    return Spec(text.strip(), name, settings)
+
+
+def read_specs(text: str) -> list[Spec]:
+    """Specifications separated by commas, each once, in the order given. No method's name begins with a digit, so a comma
+    before one is part of a value, as in early-exit:skip=3a,4-6."""
+    parts = (part.strip() for part in re.split(r",(?!\s*\d)", text))
+    found = {spec.label: spec for spec in map(read_spec, filter(None, parts))}
+    if not found:
+        raise UserError("Name at least one method: `specchat methods` lists them.")
+    return list(found.values())
+
+
+class Lab:
+    """The engine for one command. All its calls end with Stopped after Ctrl-C."""
+
+    def __init__(self, notes: Notes, client: EngineClient | None = None) -> None:
+        self.notes = notes
+        self.client = client or EngineClient()
+        self.loaded: Loaded | None = None
+        self._interrupts = Interrupts(self.client)
+
+    def __enter__(self) -> Self:
+        self.client.start()
+        self._interrupts.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._interrupts.__exit__(*exc)
+        self.client.close()
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """ModelInfo of the loaded model as plain data; empty without one."""
+        return self.loaded.info if self.loaded else {}
+
+    def check(self) -> None:
+        """Raise Stopped if Ctrl-C was pressed."""
+        if self._interrupts.asked:
+            raise Stopped
+
+    def load(self, settings: Settings) -> Loaded:
+        """Load the target and what the settings say beside it.
+
+        Raises:
+            UserError: it cannot be loaded, and what to do.
+        """
+        self.loaded = None
+        ended = self._follow(
+            self.client.load(settings.model, **settings.load_options()), lambda event: self._told(settings, event)
+        )
+        assert isinstance(ended, Loaded)
+        self.loaded = ended
+        self.notes.clear()
+        for note in ended.info.get("notes", ()):
+            self.notes.sentence(note)
+        return ended
+
+    def work(self, task: str, part: Callable[[dict[str, Any]], None] | None = None, **options: Any) -> dict[str, Any]:
+        """Run a measurement of the engine (engine/tasks/work.py); `part` is told every part of its result.
+
+        Raises:
+            UserError: what the person can mend.
+            Broken: the engine failed.
+        """
+
+        def take(event: Event) -> None:
+            if isinstance(event, Working) and part is not None:
+                part(event.data)
+
+        ended = self._follow(self.client.work(task, **options), take)
+        assert isinstance(ended, Worked)
+        return ended.result
+
+    def _told(self, settings: Settings, event: Event) -> None:
+        if isinstance(event, Loading):
+            self.notes.progress(f"loading {settings.model}: {event.stage}")
+
+    def _follow(self, id: int, take: Callable[[Event], None]) -> Event:
+        """The event that ends a command."""
+        cancelled = False
+        while True:
+            event = self.client.wait(POLL_SECONDS)
+            if self._interrupts.asked and not cancelled:
+                cancelled = True
+                self.client.cancel(id)
+            match event:
+                case None:
+                    continue
+                case Loaded() | Worked() | Finished() if event.id == id:
+                    return event
+                case Failed() if event.id == id or id in event.others or event.cause == "died":
+                    if event.cause == "cancelled":
+                        raise Stopped
+                    sentence = event.sentence.partition(" Your chat is kept")[0]
+                    raise UserError(sentence) if event.cause == "user" else Broken(sentence)
+                case _:
+                    take(event)
+
+    def curve(self, *, again: bool = False) -> LatencyCurve:
+        """The loaded model's latency curve: from the cache, or measured now and cached for this model, device and type."""
+        info = self.info
+        path = curve_file(info)
+        if not again:
+            try:
+                return curve_of(plain_file.read_json(path))
+            except (OSError, ValueError, UserError):
+                pass
+
+        def told(data: dict[str, Any]) -> None:
+            self.notes.progress(f"measuring passes: round {data['done']} of {data['total']}")
+
+        found = self.work("costs", told)
+        self.notes.clear()
+        keys = ("passes", "prefill_start", "prefill_token")
+        curve = curve_of({**{key: found[key] for key in keys}, "name": f"{info['name']} on {info['device']}, {info['dtype']}"})
+        locations.ensure(path.parent)
+        path.write_text(json.dumps(curve.as_dict(), indent=1) + "\n", encoding="utf-8")
+        return curve
+
+
+def curve_file(info: Mapping[str, Any]) -> Path:
+    """Where the latency curve of a model on a device is cached."""
+    return locations.cache_folder() / "curves" / f"{fingerprint([info.get(k) for k in _IDENTITY])}.json"
+
+
+_IDENTITY = ("name", "path", "backend", "device", "dtype", "parameters")
+
+
+def fingerprint(data: Any) -> str:
+    """A short name for plain data."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+class Clock:
+    """How long what is left will take, by what is done."""
+
+    def __init__(self, total: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._total = total
+        self._now = now
+        self._start = now()
+
+    def left(self, done: int) -> str:
+        """As `about 3 min left`; empty before anything is done."""
+        if not done:
+            return ""
+        seconds = (self._now() - self._start) / done * (self._total - done)
+        return f"about {duration(seconds)} left"
+
+
+def duration(seconds: float) -> str:
+    """As people say it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def table_text(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Aligned lines: the first `left` columns to the left, all others to the right."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    lines = []
+    for row in (head, *rows):
+        cells = [
+            cell.rjust(wide) if i >= left else cell.ljust(wide) for i, (cell, wide) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, spare: Sequence[str] = ()) -> None:
+    """Print a table: with a rule and within the width on a terminal, as aligned lines in a pipe.
+
+    Args:
+        head: titles of the columns.
+        rows: their cells.
+        left: columns with names, which are always there.
+        spare: titles of the columns that a narrow terminal leaves out first, in this order; then the last ones go.
+    """
+    stream = stdout()
+    if stream.isatty():
+        text = "\n".join(fitting_table(head, rows, shutil.get_terminal_size().columns, left, spare))
+        stream.write((text if stream.encoding.lower().startswith("utf") else text.replace("─", "-")) + "\n")
+    else:
+        stream.write("\n".join(table_text(head, rows, left)) + "\n")
+
+
+def fitting_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], cells: int, left: int = 1, spare: Sequence[str] = ()
+) -> list[str]:
+    """Lines of a table of at most so many cells: long names go on in the next line behind one of their signs, then columns are
+    left out, and named below. The arguments are those of `show_table`."""
+    table = [[one_line(cell) for cell in row] for row in (head, *rows)]
+    wide = [max(map(width, column)) for column in zip(*table, strict=True)]
+    kept = list(range(len(head)))
+    dropping = [head.index(title) for title in spare if title in head] + list(reversed(kept[left:]))
+
+    def room() -> int:
+        """Of the table that is not used."""
+        return cells - sum(wide[i] + len(GAP) for i in kept) + len(GAP)
+
+    for i in sorted(kept[:left], key=lambda i: -wide[i]):  # the longest names first, down to their longest piece
+        if room() < 0:
+            wide[i] = max(min(wide[i], cells // 3), *(width(piece.rstrip()) for row in table for piece in _pieces(row[i])))
+    for i in dropping:
+        if room() < 0 and i in kept and len(kept) > left + 1:
+            kept.remove(i)
+    lines = []
+    for number, row in enumerate(table):
+        parts = {i: _broken(row[i], wide[i]) if i < left else [row[i]] for i in kept}
+        for at in range(max(map(len, parts.values()))):
+            texts = [part[at] if at < len(part) else "" for part in parts.values()]
+            gaps = [" " * (wide[i] - width(text)) for i, text in zip(kept, texts, strict=True)]
+            said = (text + gap if i < left else gap + text for i, text, gap in zip(kept, texts, gaps, strict=True))
+            lines.append(GAP.join(said).rstrip())
+        if not number:
+            lines.append("─" * min(cells, cells - room()))
+    if gone := [title for i, title in enumerate(head) if i not in kept and title]:
+        lines += filled(f"Not shown for want of room: {', '.join(gone)}. A wider terminal or a pipe has them.", cells)
+    return lines
+
+
+GAP = "  "
+"""Between two columns."""
+
+
+def _pieces(name: str) -> list[str]:
+    """What a name may be broken into: each piece ends with a sign that comes between parts of it."""
+    return re.findall(r"[^:,/ ]*[:,/ ]+|[^:,/ ]+", name) or [""]
+
+
+def _broken(name: str, cells: int) -> list[str]:
+    """A name in lines of at most so many cells, where its pieces allow that."""
+    lines = [""]
+    for piece in _pieces(name):
+        if lines[-1] and width(lines[-1]) + width(piece.rstrip()) > cells:
+            lines.append("")
+        lines[-1] += piece
+    return [line.rstrip() for line in lines]
+
+
+def filled(text: str, cells: int) -> list[str]:
+    """A sentence in lines of at most so many cells, broken between words."""
+    return textwrap.wrap(text, max(1, cells), break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
+
+
+def say(text: str) -> None:
+    """Print a sentence; on a terminal it breaks between words."""
+    stream = stdout()
+    lines = filled(sanitise(text), shutil.get_terminal_size().columns) if stream.isatty() else [text]
+    stream.write("\n".join(lines) + "\n")
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"

@@ -1,0 +1,81 @@
+"""What was measured, written down line by line, so that a run that was killed goes on where it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ....backends.base import UserError
+from ...settings import locations
+
+VERSION = 1
+
+
+class Record:
+    """A JSONL file: a header that says what run it is of, then a line for every measurement."""
+
+    def __init__(self, path: Path, key: str, *, resume: bool) -> None:
+        """Open it.
+
+        Args:
+            path: the file.
+            key: of the run; a record of another run is not gone on with.
+            resume: keep what is there, but for a last line that was cut.
+
+        Raises:
+            UserError: it is another run's, or cannot be written.
+        """
+        self.path = path
+        self.rows: dict[tuple[str, str, int], dict[str, Any]] = {}
+        """Measurements by (item, method, round)."""
+        locations.ensure(path.parent)
+        good = self._read(key) if resume else 0
+        try:
+            self._file = path.open("r+b" if good else "wb")
+            self._file.truncate(good)
+            self._file.seek(good)
+        except OSError as error:
+            raise UserError(f"The record {path} cannot be written ({error.strerror}): name another with --record.") from None
+        if not good:
+            self._write({"specchat-bench": VERSION, "key": key})
+
+    def _read(self, key: str) -> int:
+        """Take in what is there; the number of bytes that are whole lines."""
+        try:
+            data = self.path.read_bytes()
+        except OSError:
+            return 0
+        good = 0
+        for number, line in enumerate(data.splitlines(keepends=True)):
+            try:
+                row = json.loads(line)
+                if not line.endswith(b"\n"):
+                    break
+                if number == 0:
+                    if row.get("specchat-bench") != VERSION or row.get("key") != key:
+                        raise UserError(
+                            f"{self.path} is the record of another run (another model, other prompts, methods or settings): "
+                            "leave out --resume, or name another with --record."
+                        )
+                else:
+                    self.rows[row["item"], row["method"], row["round"]] = row
+            except (ValueError, KeyError, TypeError, AttributeError):
+                if number == 0:
+                    return 0
+                break
+            good += len(line)
+        return good
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Write a measurement down. It survives whatever happens next."""
+        self.rows[row["item"], row["method"], row["round"]] = row
+        self._write(row)
+
+    def _write(self, row: dict[str, Any]) -> None:
+        self._file.write(json.dumps(row, separators=(",", ":")).encode() + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

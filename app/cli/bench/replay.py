@@ -1,0 +1,312 @@
+"""`specchat replay`: recorded answers as the target, scored with every method that needs no model."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from ....backends.base import UserError
+from ....decoders.latency import LatencyCurve, Observed, fit_curve, read_curve
+from ....decoders.replay import model_free, why_not
+from ....engine.catalog import get
+from ...settings.file import Settings
+from ...terminal.output import Notes
+from ..oneshot.run import ANSWERED, BROKEN, CANCELLED
+from .lab import Broken, Lab, Spec, Stopped, markdown, read_spec, read_specs, say, show_table
+
+REFERENCE = Spec("lookup:variant=reference", "lookup", {"variant": "reference"})
+"""Prompt lookup as published: what recorded speedups were measured with."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """What `specchat replay` was asked to do."""
+
+    files: Sequence[Path]
+    settings: Settings
+    over_model: bool = False
+    """A model was named."""
+    tokenizer: Path | None = None
+    nodes: Sequence[int] = ()
+    """Node budgets for the methods that have one."""
+    methods: str = ""
+    limit: int | None = None
+    curve: Path | None = None
+    curve_only: bool = False
+    measure: bool = False
+    fit: bool = False
+    save_curve: Path | None = None
+    as_json: bool = False
+    csv: Path | None = None
+    markdown: Path | None = None
+    color: str = "auto"
+
+
+@dataclass(slots=True)
+class Replayed:
+    """All that was found."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """One for each record and method, as the engine's task `replay` reports them."""
+    problems: list[str] = field(default_factory=list)
+    curve: LatencyCurve | None = None
+    fitted: dict[str, Any] | None = None
+
+
+def replay_files(request: ReplayRequest) -> int:
+    """Replay; print; return the exit code.
+
+    Raises:
+        UserError: something in the request can be mended.
+    """
+    specs = choose_specs(request)
+    for path in request.files:
+        if not path.is_file():
+            raise UserError(f"There is no file {path}: give a JSONL file of recorded prompts and responses.")
+    notes = Notes(request.color)
+    found, code = Replayed(), ANSWERED
+    if request.curve is not None:
+        found.curve = read_curve(request.curve)
+    with Lab(notes) as lab:
+        try:
+            _measure(request, specs, lab, found)
+        except Stopped:
+            code = CANCELLED
+        except Broken as broken:
+            notes.sentence(str(broken))
+            code = BROKEN
+    notes.clear()
+    for problem in found.problems:
+        notes.sentence(problem)
+    if request.fit and code == ANSWERED:
+        found.curve, found.fitted = fit_rows(found.rows)
+    if request.save_curve is not None and found.curve is not None:
+        request.save_curve.write_text(json.dumps(found.curve.as_dict(), indent=1) + "\n", encoding="utf-8")
+    if found.rows:
+        _print(request, found, [spec.label for spec in specs])
+    elif code == ANSWERED:
+        raise UserError("No record could be replayed: see the sentences above.")
+    return code
+
+
+def choose_specs(request: ReplayRequest) -> list[Spec]:
+    """The methods to replay: those named, or all that a record alone can score, with every node budget asked for.
+
+    Raises:
+        UserError: a method that cannot be replayed, or a setting that it does not have.
+    """
+    if request.methods:
+        specs = read_specs(request.methods)
+    else:
+        specs = [REFERENCE, *(read_spec(name) for name, method in model_free().items() if method.drafts)]
+    for spec in specs:
+        if reason := why_not(get(spec.name), over_model=request.over_model and not request.curve_only):
+            raise UserError(f"Method {spec.name} cannot be replayed: it {reason}.")
+    out: dict[str, Spec] = {}
+    for spec in specs:
+        budgeted = any(f.name == "nodes" for f in fields(get(spec.name).Params))
+        if request.nodes and budgeted and not {"nodes", "variant"} & set(spec.settings):
+            for nodes in request.nodes:
+                label = f"{spec.label}:nodes={nodes}"
+                out[label] = read_spec(label)
+        else:
+            out[spec.label] = spec
+    if request.fit:
+        out.setdefault(REFERENCE.label, REFERENCE)
+    if request.over_model and not request.curve_only:
+        out = {"greedy": read_spec("greedy"), **out}  # what the seconds are compared with
+    return list(out.values())
+
+
+def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, found: Replayed) -> None:
+    passes = request.over_model and not request.curve_only
+    if request.over_model:
+        lab.load(request.settings)
+        if found.curve is None and not request.fit:
+            found.curve = lab.curve(again=request.measure)
+    methods = [[spec.label, spec.name, dict(spec.settings)] for spec in specs]
+    for number, path in enumerate(request.files, 1):
+
+        def take(row: dict[str, Any], path: Path = path, number: int = number) -> None:
+            found.rows.append(row)
+            of = f", file {number} of {len(request.files)}" if len(request.files) > 1 else ""
+            lab.notes.progress(f"{path.name}: record {row['record'] + 1} of {row['records']}{of}, {row['method']}")
+
+        result = lab.work(
+            "replay",
+            take,
+            file=str(path),
+            methods=methods,
+            tokenizer=str(request.tokenizer or ""),
+            over_model=passes,
+            limit=request.limit,
+        )
+        found.problems += result["problems"]
+
+
+def predicted(curve: LatencyCurve, row: Mapping[str, Any]) -> float:
+    """The speedup that a curve predicts for one replayed record."""
+    if not get(row["method"].partition(":")[0]).drafts:
+        return 1.0
+    return curve.speedup(row["prompt"], row["tokens"], dict(row["passes"]), row["draft_seconds"])
+
+
+def fit_rows(rows: Sequence[Mapping[str, Any]]) -> tuple[LatencyCurve, dict[str, Any]]:
+    """A curve fitted to the speedups that every second record tells, and how well it predicts the others.
+
+    Returns:
+        the curve, and {fitted, tested, median_error, sets: [{set, tested, bias, mean_bias}]}: relative errors; bias is the
+        median of the signed errors, mean_bias the mean prediction over the mean measurement, less 1.
+
+    Raises:
+        UserError: too few records tell a speedup.
+    """
+    told = [row for row in rows if row["method"] == REFERENCE.label and row["speedup"] > 0 and row["tokens"] > 1]
+    seen = [Observed(row["speedup"], row["prompt"], row["tokens"], dict(row["passes"])) for row in told]
+    curve = fit_curve(seen[::2], name=f"fitted to {len(seen[::2])} recorded speedups")
+    tested = told[1::2]
+    by_set: dict[str, list[tuple[float, float]]] = {}
+    for row in tested:
+        by_set.setdefault(Path(row["file"]).stem, []).append((predicted(curve, row), row["speedup"]))
+    errors = {name: [p / m - 1 for p, m in pairs] for name, pairs in by_set.items()}
+    return curve, {
+        "fitted": len(seen[::2]),
+        "tested": len(tested),
+        "median_error": median(abs(error) for group in errors.values() for error in group),
+        "sets": [
+            {
+                "set": name,
+                "tested": len(pairs),
+                "bias": median(errors[name]),
+                "mean_bias": mean(p for p, _ in pairs) / mean(m for _, m in pairs) - 1,
+            }
+            for name, pairs in by_set.items()
+        ],
+    }
+
+
+def summarise(found: Replayed, labels: Sequence[str]) -> list[dict[str, Any]]:
+    """One row for each set (file) and method, and with several sets one of all together: what `--json` calls results."""
+    sets: dict[str, list[dict[str, Any]]] = {}
+    for row in found.rows:
+        sets.setdefault(Path(row["file"]).stem, []).append(row)
+    if len(sets) > 1:
+        sets["all"] = found.rows
+    out = []
+    for name, rows in sets.items():
+        plain = {(row["file"], row["record"]): row for row in rows if row["method"] == "greedy" and row["forward_seconds"]}
+        for label in labels:
+            mine = [row for row in rows if row["method"] == label and row["tokens"]]
+            if mine:
+                out.append({"set": name, **_summary(label, mine, found.curve, plain)})
+    return out
+
+
+def _summary(
+    label: str,
+    rows: Sequence[Mapping[str, Any]],
+    curve: LatencyCurve | None,
+    plain: Mapping[tuple[str, int], Mapping[str, Any]],
+) -> dict[str, Any]:
+    tokens, steps = sum(row["tokens"] for row in rows), sum(row["steps"] for row in rows)
+    drafted = sum(row["drafted"] for row in rows)
+    passes = sum(steps for row in rows for _, steps in row["passes"])
+    nodes = sum(n * count for row in rows for n, count in row["passes"])
+    measured = [
+        _seconds(plain[key]) / _seconds(row) for row in rows if (key := (row["file"], row["record"])) in plain and _seconds(row)
+    ]
+    recorded = [row["speedup"] for row in rows if row["speedup"] > 0] if label == REFERENCE.label else []
+    return {
+        "method": label,
+        "transcripts": len(rows),
+        "tokens": tokens,
+        "steps": steps,
+        "tokens_per_step": tokens / steps,
+        "tokens_per_step_mean": mean(row["tokens"] / row["steps"] for row in rows),
+        "acceptance_rate": sum(row["accepted"] for row in rows) / drafted if drafted else 0.0,
+        "nodes_per_pass": nodes / passes if passes else 0.0,
+        "draft_microseconds": sum(row["draft_seconds"] for row in rows) / passes * 1e6 if passes else 0.0,
+        "predicted_speedup": mean(predicted(curve, row) for row in rows) if curve else None,
+        "measured_speedup": median(measured) if measured else None,
+        "recorded_speedup": mean(recorded) if recorded else None,
+    }
+
+
+def _seconds(row: Mapping[str, Any]) -> float:
+    return float(row["forward_seconds"] + row["draft_seconds"])
+
+
+COLUMNS = (
+    ("tokens/step", "tokens_per_step_mean", "{:.2f}"),
+    ("acceptance", "acceptance_rate", "{:.0%}"),
+    ("nodes/pass", "nodes_per_pass", "{:.1f}"),
+    ("µs/draft", "draft_microseconds", "{:.0f}"),
+    ("predicted", "predicted_speedup", "{:.2f}×"),
+    ("measured", "measured_speedup", "{:.2f}×"),
+    ("recorded", "recorded_speedup", "{:.2f}×"),
+)
+
+
+def _print(request: ReplayRequest, found: Replayed, labels: Sequence[str]) -> None:
+    results = summarise(found, labels)
+    shown = [column for column in COLUMNS if any(row[column[1]] is not None for row in results)]
+    several = len({row["set"] for row in results}) > 1
+    head = [*(("set",) if several else ()), "method", *(title for title, _, _ in shown)]
+    rows = [
+        [
+            *((row["set"],) if several else ()),
+            row["method"],
+            *("–" if row[key] is None else form.format(row[key]) for _, key, form in shown),
+        ]
+        for row in results
+    ]
+    if request.csv is not None:
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, results[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(results)
+        request.csv.write_text(text.getvalue(), encoding="utf-8")
+    if request.markdown is not None:
+        request.markdown.write_text(markdown(head, rows), encoding="utf-8")
+    if request.as_json:
+        report = {
+            "transcripts": [str(path) for path in request.files],
+            "results": results,
+            "curve": found.curve.as_dict() if found.curve else None,
+            "fit": found.fitted,
+            "problems": found.problems,
+            "records": [_record(row, found.curve) for row in found.rows],
+        }
+        print(json.dumps(report, ensure_ascii=False))
+        return
+    show_table(head, rows, left=2 if several else 1, spare=("µs/draft", "nodes/pass", "acceptance"))
+    if found.fitted:
+        for line in _fit_lines(found.fitted):
+            say(line)
+    if found.curve is None:
+        say("No speedup predicted: give a latency curve with --curve, measure one with --model, or --fit recorded speedups.")
+
+
+def _record(row: Mapping[str, Any], curve: LatencyCurve | None) -> dict[str, Any]:
+    keys = ("file", "line", "method", "prompt", "tokens", "steps", "drafted", "accepted")
+    return {
+        **{key: row[key] for key in keys},
+        "predicted_speedup": predicted(curve, row) if curve and row["tokens"] else None,
+        "recorded_speedup": row["speedup"] or None,
+    }
+
+
+def _fit_lines(fitted: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"Curve fitted to {fitted['fitted']} recorded speedups; on the other {fitted['tested']} the median error of a "
+        f"prediction is {fitted['median_error']:.1%}. Bias (median; of means):"
+    ]
+    return lines + [
+        f"  {row['set']}: {row['bias']:+.1%}; {row['mean_bias']:+.1%} ({row['tested']} records)" for row in fitted["sets"]
+    ]

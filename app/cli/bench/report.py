@@ -1,0 +1,188 @@
+"""What a bench run tells: table, JSON, CSV, Markdown and plots."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ...settings import locations
+from . import plots
+from .lab import markdown, say, show_table
+from .run import BASE, Bench, is_own
+from .statistics import compare, scaling, summarise
+
+
+def print_report(bench: Bench) -> None:
+    """Write every form that was asked for."""
+    request = bench.request
+    report = report_of(bench)
+    results = report["results"]
+    head, rows = table(results)
+    if request.csv is not None:
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, results[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(results)
+        request.csv.write_text(text.getvalue(), encoding="utf-8")
+    if request.markdown is not None:
+        request.markdown.write_text(_heading(report) + "\n\n" + markdown(head, rows), encoding="utf-8")
+    if request.plots is not None:
+        draw(bench, report, request.plots, "png" if request.png else "svg")
+    if request.as_json:
+        print(json.dumps(report, ensure_ascii=False))
+        return
+    say(_heading(report))
+    show_table(head, rows, left=2, spare=("forward", "draft", "nodes/tok", "accepted", "95%"))
+    if report["comparisons"]:
+        say("")
+        say("Head to head, times as fast:")
+        show_table(*_comparisons(report["comparisons"]), left=3)
+    for name, line in report["scaling"].items():
+        fit = line["fit"]
+        if fit:
+            say(
+                f"{name}: tokens per step = {fit['intercept']:.2f} + {fit['slope']:.2f} · ln(nodes per token), "
+                f"which explains {fit['r2']:.0%}"
+            )
+
+
+def report_of(bench: Bench) -> dict[str, Any]:
+    """What `--json` prints."""
+    request, info = bench.request, bench.info
+    results = summarise(bench.rows, bench.labels, BASE, request.clock)
+    return {
+        "model": info["name"],
+        "backend": info["backend"],
+        "device": info["device"],
+        "dtype": info["dtype"],
+        "prompts": len(bench.prompts.items),
+        "prompt_set": bench.prompts.name,
+        "rounds": request.rounds,
+        "max_tokens": request.max_tokens,
+        "clock": request.clock,
+        "results": results,
+        "comparisons": comparisons(bench, results),
+        "scaling": sweeps(bench, results),
+        "problems": [*bench.prompts.problems, *bench.problems],
+        "errors": sum(1 for row in bench.rows if row.get("error")),
+        "record": str(bench.record),
+    }
+
+
+def comparisons(bench: Bench, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Ours against other packages' method of the same kind; auto against the best fixed method of each category."""
+    clock = bench.request.clock
+    peers = [spec for spec in bench.specs if "/" in spec.name]
+    kinds = [(spec.label, peer.label) for peer in peers for spec in bench.specs if spec.name == peer.name.partition("/")[2]]
+    out = compare(bench.rows, kinds, clock)
+    names = {spec.label: spec for spec in bench.specs}
+    for auto in (spec.label for spec in bench.specs if spec.name == "auto"):
+        for category in dict.fromkeys(row["category"] for row in results):
+            rivals = [row for row in results if row["category"] == category and row["speedup"] is not None]
+            rivals = [row for row in rivals if is_own(names[row["method"]]) and names[row["method"]].name != "auto"]
+            if rivals:
+                best = max(rivals, key=lambda row: row["speedup"])["method"]
+                out += [line for line in compare(bench.rows, [(auto, best)], clock) if line["category"] == category]
+    return out
+
+
+def sweeps(bench: Bench, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """For each `--sweep` its points over all categories, and the line through tokens per step on log(nodes per token)."""
+    out = {}
+    overall = "all" if any(row["category"] == "all" for row in results) else None
+    for sweep in bench.request.sweep:
+        place, _, values = sweep.partition("=")
+        name, _, param = place.partition(".")
+        labels = [f"{name}:{param}={value.strip()}" for value in values.split(",") if value.strip()]
+        rows = [row for label in labels for row in results if row["method"] == label and overall in (None, row["category"])]
+        points = [(row["nodes_per_token"], row["tokens_per_step"]) for row in rows if row["nodes_per_token"] > 0]
+        out[place] = {"points": points, "fit": scaling(points)}
+    return out
+
+
+def table(results: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Head and rows, by category."""
+    head = ["category", "method", "tok/s", "speedup", "95%", "tok/step", "accepted", "nodes/tok", "same", "draft", "forward"]
+    order = list(dict.fromkeys(row["category"] for row in results))
+    rows = []
+    for row in sorted(results, key=lambda row: order.index(row["category"])):
+        known = row["speedup"] is not None
+        rows.append(
+            [
+                row["category"],
+                row["method"],
+                f"{row['tokens_per_second']:.1f}",
+                f"{row['speedup']:.2f}×" if known else "–",
+                f"{row['speedup_low']:.2f}–{row['speedup_high']:.2f}" if known and row["method"] != BASE else "",
+                f"{row['tokens_per_step']:.2f}",
+                f"{row['acceptance_rate']:.0%}" if row["acceptance_rate"] else "–",
+                f"{row['nodes_per_token']:.2f}",
+                f"{row['identical']}/{row['prompts']}",
+                f"{row['draft_share']:.0%}" if row["forward_share"] else "–",
+                f"{row['forward_share']:.0%}" if row["forward_share"] else "–",
+            ]
+        )
+    return head, rows
+
+
+def _comparisons(lines: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    head = ["category", "method", "against", "ratio", "95%", "pairs"]
+    return head, [
+        [
+            line["category"],
+            line["method"],
+            line["against"],
+            f"{line['ratio']:.2f}×",
+            f"{line['low']:.2f}–{line['high']:.2f}",
+            f"{line['pairs']}",
+        ]
+        for line in lines
+    ]
+
+
+def _heading(report: dict[str, Any]) -> str:
+    seconds = "processor seconds" if report["clock"] == "cpu" else "wall clock"
+    return (
+        f"{report['model']} on {report['device']} ({report['backend']}, {report['dtype']}): {report['prompts']} prompts of "
+        f"{report['prompt_set']}, {report['rounds']} rounds, at most {report['max_tokens']} tokens, {seconds}."
+    )
+
+
+def draw(bench: Bench, report: dict[str, Any], folder: Path, kind: str) -> None:
+    """Write the plots into a folder: speedup, runs, positions, and scaling where there was a sweep."""
+    locations.ensure(folder)
+    title = f"{report['model']} on {report['device']}"
+    plots.write(folder / f"speedup.{kind}", plots.speedups(report["results"], f"Speedup over plain decoding: {title}"))
+    runs, positions = {}, {}
+    for label in bench.labels:
+        rows = [row for row in bench.rows if row["method"] == label and row["round"] == 0 and not row.get("error")]
+        lengths: Counter[int] = Counter()
+        for row in rows:
+            lengths.update({int(length): count for length, count in row["runs"].items()})
+        if lengths and label != BASE:
+            total = sum(lengths.values())
+            runs[label] = [(float(n), lengths[n] / total) for n in range(1, max(lengths) + 1)]
+        deepest = max((len(row["offered"]) for row in rows), default=0)
+        rates = []
+        for place in range(deepest):
+            offered = sum(row["offered"][place] for row in rows if place < len(row["offered"]))
+            taken = sum(row["taken"][place] for row in rows if place < len(row["taken"]))
+            if offered >= 5:  # a rate of fewer says little
+                rates.append((float(place + 1), taken / offered))
+        if rates:
+            positions[label] = rates
+    if runs:
+        svg = plots.curves(runs, f"Run lengths: {title}", "tokens that one pass produced", "share of passes")
+        plots.write(folder / f"runs.{kind}", svg)
+    if positions:
+        svg = plots.curves(positions, f"Acceptance by draft position: {title}", "draft position", "accepted", top=1.0)
+        plots.write(folder / f"positions.{kind}", svg)
+    points = {name: sorted(line["points"]) for name, line in report["scaling"].items() if line["points"]}
+    if points:
+        svg = plots.curves(points, f"Scaling: {title}", "nodes per token (logarithmic)", "tokens per step", log=True)
+        plots.write(folder / f"scaling.{kind}", svg)

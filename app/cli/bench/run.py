@@ -1,0 +1,270 @@
+"""The run: which measurement comes next, and writing each one down."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ....backends.base import UserError
+from ....engine.catalog import get, methods
+from ...settings import locations
+from ...settings.file import Settings
+from ...terminal.output import Notes
+from ..oneshot.run import ANSWERED, BROKEN, CANCELLED
+from .items import Item, PromptSet, read_items
+from .lab import Broken, Clock, Lab, Spec, Stopped, fingerprint, read_spec, read_specs
+from .record import Record
+
+BASE = "greedy"
+"""What speedups are against: plain decoding, ours."""
+
+NOT_BY_DEFAULT = ("sample", "recompute", "beam")
+"""sample is greedy here; recompute takes the square of the time; beam has answers of its own."""
+
+WARM_UP_TOKENS = 64
+"""Most tokens of an answer that does not count."""
+
+WARM_UPS = 3
+"""Most such answers of every method: memory is found, kernels are chosen, and what measures the machine has begun to."""
+
+COUNTED = 8
+"""Prompts to each further one of them."""
+
+PEERS: Mapping[str, Sequence[str]] = {
+    "transformers": ("greedy", "lookup", "draft", "early-exit", "beam"),
+    "llama-cpp": ("greedy", "lookup"),
+}
+"""Other packages → the methods that they implement."""
+
+BACKENDS = {"transformers": "transformers", "llama-cpp": "llama.cpp"}
+"""Which of our runtimes reads what they read."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRequest:
+    """What `specchat bench` was asked to do."""
+
+    prompts: Path | None
+    settings: Settings
+    methods: str = ""
+    limit: int | None = None
+    rounds: int = 1
+    max_tokens: int = 256
+    categories: Sequence[str] = ()
+    against: Sequence[str] = ()
+    sweep: Sequence[str] = ()
+    clock: str = "wall"
+    """wall, or cpu: processor seconds, which other programs' load does not lengthen; on a CPU only."""
+    raw: bool = False
+    resume: bool = False
+    record: Path | None = None
+    as_json: bool = False
+    csv: Path | None = None
+    markdown: Path | None = None
+    plots: Path | None = None
+    png: bool = False
+    color: str = "auto"
+
+
+@dataclass(slots=True)
+class Bench:
+    """A run's plan and what has been measured."""
+
+    request: BenchRequest
+    prompts: PromptSet
+    specs: list[Spec] = field(default_factory=list)
+    info: dict[str, Any] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    record: Path | None = None
+
+    @property
+    def labels(self) -> list[str]:
+        return [spec.label for spec in self.specs]
+
+
+def run_bench(request: BenchRequest) -> int:
+    """Measure, print, return the exit code.
+
+    Raises:
+        UserError: something in the request can be mended.
+    """
+    from .report import print_report
+
+    bench = Bench(request, read_items(request.prompts, request.limit, request.categories))
+    chosen, swept = _named(request)
+    notes = Notes(request.color)
+    for problem in bench.prompts.problems:
+        notes.sentence(problem)
+    code = ANSWERED
+    with Lab(notes) as lab:
+        try:
+            lab.load(request.settings)
+            bench.info = lab.info
+            bench.specs = _available(request, lab, chosen, swept, bench.problems)
+            for problem in bench.problems:
+                notes.sentence(problem)
+            _measure(bench, lab)
+        except Stopped:
+            code = CANCELLED
+        except Broken as broken:
+            notes.sentence(str(broken))
+            code = BROKEN
+    notes.clear()
+    if bench.rows:
+        print_report(bench)
+        if code != ANSWERED:
+            notes.sentence("The table shows what was measured; the same command with --resume goes on from there.")
+    return code
+
+
+def _named(request: BenchRequest) -> tuple[list[Spec], list[Spec]]:
+    """The methods that were named, and those of the sweeps.
+
+    Raises:
+        UserError: one of them does not exist.
+    """
+    chosen = read_specs(request.methods) if request.methods else []
+    swept = []
+    for sweep in request.sweep:
+        place, equals, values = sweep.partition("=")
+        name, dot, param = place.partition(".")
+        if not (equals and dot and values):
+            raise UserError(f"--sweep takes METHOD.SETTING=VALUE,VALUE,…, such as lookup.nodes=4,16,64, not {sweep!r}.")
+        swept += [read_spec(f"{name}:{param}={value.strip()}") for value in values.split(",") if value.strip()]
+    for name in request.against:
+        package, _, method = name.partition("/")
+        if package not in PEERS or (method and method not in PEERS[package]):
+            known = ", ".join(PEERS)
+            raise UserError(f"--against knows {known}, and one of their methods as transformers/lookup, not {name!r}.")
+    return chosen, swept
+
+
+def _available(
+    request: BenchRequest, lab: Lab, chosen: Sequence[Spec], swept: Sequence[Spec], problems: list[str]
+) -> list[Spec]:
+    """The methods of this run, plain decoding first; a sentence for each that cannot run here."""
+    assert lab.loaded is not None
+    unavailable = lab.loaded.unavailable
+    specs = {BASE: read_spec(BASE)}
+    if chosen or swept:
+        wanted = [*chosen, *swept]
+    else:
+        wanted = [read_spec(name) for name in methods() if name not in NOT_BY_DEFAULT and name not in unavailable]
+    for spec in wanted:
+        if reason := unavailable.get(spec.name):
+            problems.append(f"Method {spec.name} is left out: {reason}")
+        else:
+            specs.setdefault(spec.label, spec)
+    ours = {spec.name for spec in specs.values()}
+    for name in request.against:
+        package, _, method = name.partition("/")
+        if lab.info["backend"] != BACKENDS[package]:
+            problems.append(f"{package} is left out: it does not read the files of a {lab.info['backend']} model.")
+            continue
+        for kind in [method] if method else PEERS[package]:
+            # What none of ours is to be compared with would only take time.
+            if method or (kind in ours and kind not in unavailable):
+                label = f"{package}/{kind}"
+                specs.setdefault(label, Spec(label, label, {}))
+    return list(specs.values())
+
+
+def plan(items: Sequence[Item], specs: Sequence[Spec], rounds: int) -> Iterator[tuple[int, Item, Spec]]:
+    """Every measurement in its order: all methods on one prompt, side by side, in an order that chance decides; then the next
+    prompt; then the next round. So whatever slows the machine slows all methods alike."""
+    for turn in range(rounds):
+        for item in items:
+            order = list(specs)
+            random.Random(f"{turn}/{item.id}").shuffle(order)
+            for spec in order:
+                yield turn, item, spec
+
+
+def run_key(bench: Bench) -> str:
+    """What a record must have been measured with to be gone on with; more rounds may follow."""
+    request = bench.request
+    return fingerprint(
+        [
+            {key: value for key, value in bench.info.items() if key not in ("load_seconds", "notes")},
+            request.settings.load_options(),
+            [asdict(item) for item in bench.prompts.items],
+            [(spec.label, dict(spec.settings)) for spec in bench.specs],
+            {spec.name: dict(request.settings.methods.get(spec.name, {})) for spec in bench.specs},
+            request.max_tokens,
+            request.raw,
+        ]
+    )
+
+
+def _measure(bench: Bench, lab: Lab) -> None:
+    request, items = bench.request, bench.prompts.items
+    key = run_key(bench)
+    bench.record = request.record or locations.cache_folder() / "bench" / f"{key}.jsonl"
+    record = Record(bench.record, key, resume=request.resume)
+    steps = list(plan(items, bench.specs, request.rounds))
+    todo = [(turn, item, spec) for turn, item, spec in steps if (item.id, spec.label, turn) not in record.rows]
+    bench.rows = [row for step in steps if (row := record.rows.get((step[1].id, step[2].label, step[0]))) is not None]
+    try:
+        uncounted = min(WARM_UPS, 1 + len(items) // COUNTED) if todo else 0
+        for turn in range(uncounted):
+            for spec in bench.specs:
+                lab.notes.progress(f"warming up {spec.label}")
+                answer_one(bench, lab, items[turn * len(items) // uncounted], spec, {}, min(WARM_UP_TOKENS, request.max_tokens))
+        clock = Clock(len(todo))
+        for done, (turn, item, spec) in enumerate(todo):
+            lab.check()
+            lab.notes.progress(f"{done} of {len(todo)} answers, {clock.left(done)}: {item.category}, {spec.label}")
+            row = answer_one(bench, lab, item, spec, record.rows, request.max_tokens)
+            row |= {"item": item.id, "category": item.category, "method": spec.label, "round": turn}
+            record.add(row)
+            bench.rows.append(row)
+    finally:
+        record.close()
+
+
+def answer_one(
+    bench: Bench, lab: Lab, item: Item, spec: Spec, rows: Mapping[tuple[str, str, int], Mapping[str, Any]], limit: int
+) -> dict[str, Any]:
+    """One answer's figures, or the error that it ended with."""
+    request = bench.request
+    settings = {**(request.settings.methods.get(spec.name, {}) if "/" not in spec.name else {}), **spec.settings}
+    asked: dict[str, Any]
+    if request.raw and len(item.turns) == 1:
+        asked = {"prompt": item.turns[0], "raw": True}
+    else:
+        asked = {"messages": _messages(request.settings, item, rows)}
+    try:
+        found = lab.work("answer", method=spec.name, settings=settings, max_tokens=limit, **asked)
+    except UserError as error:
+        lab.notes.sentence(f"{spec.label} on prompt {item.id}: {error}")
+        return {"error": str(error)}
+    tokens = found.pop("tokens")
+    found["count"] = len(tokens)
+    found["digest"] = hashlib.sha256(repr(tokens).encode()).hexdigest()[:16]
+    if spec.label != BASE:
+        found.pop("text")
+    return found
+
+
+def _messages(settings: Settings, item: Item, rows: Mapping[tuple[str, str, int], Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The chat up to this turn, with plain decoding's answers to the turns before."""
+    if item.messages:
+        return list(item.messages)
+    question = item.id.partition("/")[0]
+    chat = [{"role": "system", "content": settings.system}] if settings.system else []
+    for number, turn in enumerate(item.turns, 1):
+        chat.append({"role": "user", "content": turn})
+        if number < len(item.turns):
+            before = rows.get((question if number == 1 else f"{question}/{number}", BASE, 0), {})
+            chat.append({"role": "assistant", "content": str(before.get("text", ""))})
+    return chat
+
+
+def is_own(spec: Spec) -> bool:
+    """Whether it is a method of ours (or of a drafter package) with answers identical to plain decoding's."""
+    return "/" not in spec.name and get(spec.name).label == "identical"

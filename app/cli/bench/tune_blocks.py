@@ -1,0 +1,169 @@
+"""`specchat tune`'s search over the attention and MLP blocks that early exit leaves out (see engine/tasks/block_search.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....backends.base import UserError
+from ...settings.file import Settings
+from .items import Item
+from .lab import Lab, Spec, read_specs, say, show_table
+
+SETS = 3
+"""Sets of blocks that are measured in tokens per second: those with the greatest expected speedups."""
+
+PASSES_SHARE = 12
+"""One in so many forward passes of the grid, as estimated, may go into the search for blocks."""
+
+MOST_PASSES = 1000
+
+TIME_SHARE = 0.2
+"""Of the time of the whole search."""
+
+TOKENS_PER_PASS = 4
+"""Taken for the estimate."""
+
+SHOWN = 6
+"""Sets in the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """What the search for blocks found."""
+
+    passes: int = 0
+    """All forward passes: those that wrote the text, scored sets of blocks, and were timed."""
+    positions: int = 0
+    answers: int = 0
+    layers: int = 0
+    found: Sequence[Mapping[str, Any]] = ()
+    """By expected speedup (see `find_blocks`)."""
+    specs: Sequence[Spec] = field(default=())
+    """What is measured of it."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "passes": self.passes,
+            "positions": self.positions,
+            "answers": self.answers,
+            "found": [dict(row) for row in self.found],
+            "measured": [spec.label for spec in self.specs],
+        }
+
+
+def wanted(methods: str, specs: Sequence[Spec], loaded: Mapping[str, Any]) -> bool:
+    """Whether blocks are searched: early exit is among what is tried, its settings were not given, and the model stops between
+    layers."""
+    named = not methods or any(spec.name == "early-exit" and not spec.settings for spec in read_specs(methods))
+    here = any(spec.name == "early-exit" for spec in specs)
+    return named and here and int(loaded.get("layers", 0)) > 1 and stops_early(loaded)
+
+
+def stops_early(loaded: Mapping[str, Any]) -> bool:
+    """Whether this model leaves out layers (llama.cpp's do not: there the first layers are a file of their own)."""
+    return bool((loaded.get("capabilities") or {}).get("layers", True))
+
+
+def budget(candidates: int, prompts: int, max_tokens: int) -> int:
+    """Forward passes that the search for blocks may take."""
+    return min(MOST_PASSES, candidates * prompts * max_tokens // TOKENS_PER_PASS // PASSES_SHARE)
+
+
+def fewest(layers: int) -> int:
+    """Forward passes below which the search finds nothing: some text, the timing, every depth, and every block once."""
+    return 3 * layers + 60
+
+
+def search_blocks(lab: Lab, settings: Settings, items: Sequence[Item], most: int, seconds: float, clock: str) -> Blocks:
+    """Search, and say on the way what is tried.
+
+    Args:
+        lab: with the model.
+        settings: the system prompt is read of them.
+        items: prompts of one turn; the first of them are answered for the text.
+        most: forward passes.
+        seconds: time.
+        clock: wall or cpu.
+    """
+    layers = int(lab.info["layers"])
+    if most < fewest(layers):
+        lab.notes.sentence(
+            f"Blocks to leave out are not searched: that takes {fewest(layers)} forward passes, and so few prompts and tokens "
+            f"are worth {most}; give more of them."
+        )
+        return Blocks()
+
+    def told(data: dict[str, Any]) -> None:
+        lab.notes.progress(
+            f"blocks to leave out, pass {data['passes']} of at most {data['most']}: without {data['skip']} "
+            f"{data['agreement']:.0%} agree"
+        )
+
+    lab.notes.progress("blocks to leave out: writing the text")
+    prompts = [{"messages": chat(item, settings.system)} for item in items]
+    try:
+        result = lab.work("blocks", told, prompts=prompts, most=most, seconds=seconds, clock=clock)
+    except UserError as error:
+        lab.notes.sentence(f"Blocks to leave out are not searched: {error}")
+        return Blocks()
+    lab.notes.clear()
+    found = result["found"]
+    return Blocks(result["passes"], result["positions"], result["answers"], layers, found, block_specs(found))
+
+
+def chat(item: Item, system: str | None) -> list[dict[str, str]]:
+    """The chat that a prompt of one turn begins."""
+    if item.messages:
+        return list(item.messages)
+    start = [{"role": "system", "content": system}] if system else []
+    return [*start, {"role": "user", "content": item.turns[0]}]
+
+
+def chosen(found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The sets that are measured: the best, and the best number of first layers if it is not among them."""
+    best = list(found[:SETS])
+    if not any("layers" in row for row in best):
+        best += [row for row in found if "layers" in row][:1]
+    return best
+
+
+def block_specs(found: Sequence[Mapping[str, Any]]) -> list[Spec]:
+    """What is measured: the chosen sets, with drafts that end where they are unsure; the very best also with as many tokens as
+    suit it."""
+    out: list[Spec] = []
+    for place, row in enumerate(chosen(found)):
+        cut = {"skip": str(row["skip"])} if "skip" in row else {"layers": str(row["layers"])}
+        lengths: list[dict[str, str]] = [{}]
+        if not place:
+            lengths.append({"schedule": "constant", "tokens": str(row["tokens"])})
+        for length in lengths:
+            settings = {**cut, **length}
+            label = ":".join(["early-exit", *(f"{name}={value}" for name, value in settings.items())])
+            out.append(Spec(label, "early-exit", settings))
+    return out
+
+
+def show_blocks(blocks: Blocks) -> None:
+    """Print what the search found."""
+    say(
+        f"Blocks that early exit leaves out: how often a draft without them chooses as the whole model does, over "
+        f"{blocks.positions} tokens of {blocks.answers} plain answers ({blocks.passes:,} forward passes)"
+    )
+    rows, measured = [], chosen(blocks.found)
+    for row in [*blocks.found[:SHOWN], *(row for row in measured if row not in blocks.found[:SHOWN])]:
+        first = row.get("layers", 0)
+        last = blocks.layers - 1
+        rows.append(
+            [
+                str(row.get("skip") or (f"{first}-{last}" if first < last else first)),
+                f"{row['blocks']} of {2 * blocks.layers}",
+                f"{row['agreement']:.0%}",
+                f"{row['cost']:.2f}",
+                f"{row['speedup']:.2f}×",
+                "measured" if row in measured else "",
+            ]
+        )
+    show_table(["left out", "blocks run", "agrees", "cost of a pass", "expected", ""], rows)

@@ -1,0 +1,86 @@
+"""What a search for the fastest method found, printed or as JSON, and saved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from statistics import mean, median
+from typing import TYPE_CHECKING, Any
+
+from ...settings import file as settings_file
+from ...settings import locations
+from ...settings.model_defaults import method_changes
+from .equivalents import equivalents
+from .lab import duration, say, show_table
+from .tune_blocks import show_blocks
+
+if TYPE_CHECKING:
+    from .tune import Search, TuneRequest
+
+
+def grid_passes(search: Search) -> int:
+    """Forward passes of every candidate on every prompt, as estimated from those that each did take; candidates that only the
+    exhaustive search has count like the others' mean."""
+    total = 0.0
+    for spec in search.specs:
+        steps = [row["steps"] for (_, label), row in search.rows.items() if label == spec.label and not row.get("error")]
+        total += (median(steps) + mean(steps)) / 2 * len(search.items) if steps else 0
+    return round(total * max(1.0, search.grid / len(search.specs)))
+
+
+def report(request: TuneRequest, search: Search, info: Mapping[str, Any], found: dict[str, Any] | None, *, keep: bool) -> None:
+    """Save the pick and print it all; None where too little was measured for one."""
+    others, saved = [], ""
+    if found:
+        others = equivalents(found["method"], found["settings"], request.settings.draft_model or "DRAFT")
+        if keep:
+            settings_file.save(method_changes(request.settings.model, found["method"], found["settings"]))
+            saved = str(locations.settings_file())
+    if request.as_json:
+        data = {
+            "model": info["name"],
+            "backend": info["backend"],
+            "device": info["device"],
+            "prompts": len(search.items),
+            "best": found,
+            "rungs": search.rungs,
+            "passes": search.passes,
+            "grid_passes": search.passes - search.blocks.passes if request.exhaustive else grid_passes(search),
+            "blocks": search.blocks.as_dict(),
+            "out_of_time": search.out_of_time,
+            "equivalents": [{"engine": e.engine, "setting": e.setting, "note": e.note} for e in others],
+            "saved": saved,
+        }
+        print(json.dumps(data, ensure_ascii=False))
+        return
+    if search.blocks.found:
+        show_blocks(search.blocks)
+    for number, rung in enumerate(search.rungs, 1):
+        if not any(line["speedup"] for line in rung["candidates"]):
+            continue
+        say(f"Rung {number}: {len(rung['candidates'])} candidates on {rung['prompts']} prompts")
+        rows = [
+            [line["method"], f"{line['speedup']:.2f}×", "kept" if place < rung["kept"] else ""]
+            if line["speedup"]
+            else [line["method"], "–", "not measured"]
+            for place, line in enumerate(rung["candidates"])
+        ]
+        show_table(["method", "speedup", ""], rows)
+    if search.out_of_time:
+        say(f"The time of {duration(60 * request.minutes)} ran out before all rungs were done: --minutes gives more.")
+    if found is None:
+        return
+    say("")
+    say(
+        f"Best for {info['name']} on {info['device']}: {found['spec']}, {found['speedup']:.2f}× plain decoding "
+        f"(median {found['median_speedup']:.2f}×, 95% {found['speedup_low']:.2f}–{found['speedup_high']:.2f}, "
+        f"{found['prompts']} prompts, {search.passes:,} forward passes)."
+    )
+    if saved:
+        say(f"Saved as this model's method in {saved}.")
+    say("")
+    say("Elsewhere:")
+    for other in others:
+        say(f"  {other.engine}: {other.setting or other.note}")
+        if other.setting and other.note:
+            say(f"    {other.note}")

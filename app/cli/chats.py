@@ -1,0 +1,210 @@
+"""`specchat history`: the chats from outside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...backends.base import UserError
+from . import complete as completion_shell
+from .importing import import_chats
+from .options import AsJson, flag, option
+
+if TYPE_CHECKING:
+    from ..history.chats import ChatRow, Chats, OpenedChat
+
+history = typer.Typer(
+    name="history", help="List, search, show, delete, export and import the chats that were kept.", no_args_is_help=True
+)
+history.command("import")(import_chats)
+
+Which = Annotated[
+    str,
+    typer.Argument(
+        metavar="CHAT",
+        help="Its number, its title, or a part of that.",
+        show_default=False,
+        autocompletion=completion_shell.chats,
+    ),
+]
+Limit = Annotated[int, option("--limit", "Most chats to print.", "N")]
+
+
+@history.command("list")
+def list_chats(
+    limit: Limit = 20,
+    deleted: Annotated[bool, flag("--deleted", "Those that were deleted and can be brought back.")] = False,
+    json: AsJson = False,
+) -> None:
+    """List chats, the last changed one first."""
+    from ..history.chats import reading
+
+    with reading() as chats:
+        rows = chats.deleted()[:limit] if deleted else chats.newest(limit=limit)
+        count = len(rows) if deleted else chats.count()
+    if json:
+        _print_json({"chats": [_as_json(row) for row in rows], "count": count})
+        return
+    for row in rows:
+        typer.echo(_line(row))
+    if undated := [str(row.id) for row in rows if not row.changed]:
+        dates = f"date of chat {undated[0]} is" if len(undated) == 1 else f"dates of chats {', '.join(undated)} are"
+        typer.echo(f"specchat: The {dates} damaged; the rest can be read.", err=True)
+    if not rows:
+        typer.echo("There is none." if deleted else "There is no chat yet: start one with `specchat`.")
+    elif count > len(rows):
+        typer.echo(f"… and {count - len(rows)} more: --limit {count} lists all.")
+
+
+@history.command()
+def search(
+    text: Annotated[str, typer.Argument(help="All of these words; in double quotes, just so.", show_default=False)],
+    limit: Limit = 20,
+    json: AsJson = False,
+) -> None:
+    """Find chats by what was said in them, newest first; a part of a word is enough. Exit code 1: there is none."""
+    from ..history.chats import reading
+
+    with reading() as chats:
+        found = chats.search(text, limit)
+    if json:
+        _print_json({"chats": [{**_as_json(each.chat), "excerpt": "".join(each.excerpt)} for each in found]})
+    else:
+        for each in found:
+            typer.echo(f"{_line(each.chat)}\n       {_fitted(''.join(each.excerpt), 7)}")
+        if not found:
+            typer.echo("No chat has that in it.", err=True)
+    if not found:
+        raise typer.Exit(1)
+
+
+@history.command()
+def show(chat: Which, json: AsJson = False) -> None:
+    """Print a chat as Markdown, or as JSON with everything that `/open` needs."""
+    from ..export.markdown import chat_markdown
+    from ..history.chats import reading
+    from ..saved.chat_json import chat_json
+
+    with reading() as chats:
+        opened = chats.open(one_chat(chats, chat).id)
+    _warn(opened)
+    for chunk in chat_json(opened) if json else chat_markdown(opened):
+        typer.echo(chunk.encode("utf-8", "backslashreplace"), nl=False)
+
+
+@history.command()
+def delete(
+    chat: Which,
+    undo: Annotated[bool, flag("--undo", "Bring it back; that can be done for 30 days.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Delete a chat, or bring it back."""
+    from ..history.chats import reading
+
+    with reading() as chats:
+        row = one_chat(chats, chat, deleted=undo)
+        if undo:
+            chats.undelete(row.id)
+        else:
+            chats.delete(row.id)
+        row = chats.row(row.id)
+    if json:
+        _print_json(_as_json(row))
+    elif undo:
+        typer.echo(f"Back again: {row.id}  {row.title}")
+    else:
+        typer.echo(f"Deleted: {row.id}  {row.title}\n`specchat history delete --undo {row.id}` brings it back for 30 days.")
+
+
+@history.command()
+def export(
+    chat: Which,
+    file: Annotated[Path, typer.Argument(help="Ends in .html, .svg, .md or .json.", show_default=False)],
+    force: Annotated[bool, flag("--force", "Replace a file of that name.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Write a chat to a file, in the colours that the settings name."""
+    from ..export.formats import Look, export_chat, target
+    from ..history.chats import reading
+    from ..settings.file import load_settings
+    from ..settings.locations import config_folder
+    from ..theming.colouring import WAYS
+    from ..theming.themes import load_themes
+
+    settings, _ = load_settings()
+    palettes, _ = load_themes(config_folder() / "themes")
+    path = target(str(file), None)
+    with reading() as chats:
+        opened = chats.open(one_chat(chats, chat).id)
+    _warn(opened)
+    way = next(way for way in WAYS if way == settings.colours)
+    place = export_chat(opened, path, Look(palettes.get(settings.theme, palettes["dark"]), way), force)
+    if json:
+        _print_json({"file": str(place)})
+    else:
+        from ..tui.actions.export import shown
+
+        other = f" ({path.name} was there already; --force replaces it)" if place.name != path.name else ""
+        typer.echo(f"Saved as {shown(place)}{other}.")
+
+
+def one_chat(chats: Chats, text: str, deleted: bool = False) -> ChatRow:
+    """The chat that is meant.
+
+    Raises:
+        UserError: there is none, or there are several.
+    """
+    from ..text.cells import one_line
+
+    if text.isascii() and text.isdigit() and len(text) < 16:
+        return chats.row(int(text))
+    wanted = one_line(text).casefold()
+    some = [row for row in chats.deleted() if wanted in row.title.casefold()] if deleted else chats.titled(text)
+    if not some:
+        raise UserError(f"No chat is called {one_line(text)!r}: `specchat history list` shows their numbers and titles.")
+    if len(some) > 1:
+        numbers = ", ".join(str(row.id) for row in some[:8]) + (", …" if len(some) > 8 else "")
+        raise UserError(
+            f"{len(some)} chats have {one_line(text)!r} in their title: give the number of one of them ({numbers})."
+        )
+    return some[0]
+
+
+def _line(row: ChatRow) -> str:
+    from datetime import datetime
+
+    at = f"{datetime.fromtimestamp(row.changed):%Y-%m-%d %H:%M}" if row.changed else f"{'no date':<16}"
+    return f"{row.id:>5}  {_fitted(f'{at}  {row.answers:>3}  {row.title}', 7)}"
+
+
+def _fitted(text: str, taken: int) -> str:
+    """A text that fits the rest of a line of the terminal; all of it where the output is no terminal."""
+    import shutil
+    import sys
+
+    from ..text.cells import fit
+
+    return fit(text, shutil.get_terminal_size().columns - taken) if sys.stdout.isatty() else text
+
+
+def _as_json(row: ChatRow) -> dict[str, Any]:
+    from dataclasses import asdict
+    from datetime import datetime
+
+    times = {name: datetime.fromtimestamp(getattr(row, name)).astimezone().isoformat() for name in ("created", "changed")}
+    return asdict(row) | times
+
+
+def _print_json(body: dict[str, Any]) -> None:
+    import json
+
+    typer.echo(json.dumps(body, indent=1, ensure_ascii=False))
+
+
+def _warn(opened: OpenedChat) -> None:
+    from ..tui.actions.history import damage
+
+    if opened.damaged:
+        typer.echo(f"specchat: {damage(opened)}", err=True)

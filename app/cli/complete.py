@@ -1,0 +1,206 @@
+"""What the shell offers at tab: models, methods, themes, presets, chats, settings. Typer asks; nothing heavy is imported.
+
+Shells evaluate what they are given (zsh by `eval`; bash at enter, as its menu completion puts a value in whole), and titles and
+file names may say anything: only names without signs that a shell reads are offered, and texts beside them lose such signs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from typing import Any
+
+import typer
+
+from ..text.cells import fit
+
+Offered = Iterator[tuple[str, str]]
+"""Values and a few words about each."""
+
+MOST = 200
+
+ABOUT_CELLS = 60
+"""Of the words beside a value: Typer breaks what is wider than a line of 80."""
+
+# None of these means anything to a shell where it stands: ~ and = would at the beginning, # and ^ do in some shells anywhere.
+_SAFE = re.compile(r"[\w./][\w.,:/+@=-]*")
+_SIGNS = re.compile(r"[^\w .,/+·…–—-]")
+_BUT_WORDS = re.compile(r"[^\w]+")
+
+
+def _completing(offered: Callable[[str], Offered]) -> Callable[..., list[tuple[str, str]]]:
+    """What Typer calls: those of the values that begin as the word does, harmless."""
+
+    @wraps(offered)
+    def complete(ctx: typer.Context, args: list[str], incomplete: str) -> list[tuple[str, str]]:
+        found: dict[str, str] = {}
+        try:
+            for value, about in offered(incomplete):
+                if value.startswith(incomplete) and _SAFE.fullmatch(value):
+                    found.setdefault(value, fit(" ".join(_SIGNS.sub(" ", about).split()), ABOUT_CELLS))
+                    if len(found) == MOST:
+                        break
+        except Exception:  # a tab is no question that could be answered with a sentence
+            return []
+        return _beside(list(found.items())) if _shell() == "bash" else list(found.items())
+
+    del complete.__wrapped__  # Typer reads the parameters
+    return complete
+
+
+def _shell() -> str:
+    return os.environ.get("_SPECCHAT_COMPLETE", "").partition("_")[2]
+
+
+def _beside(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """For bash, which shows values alone: numbers say nothing without their titles' words. A single one stays as it is."""
+    if len(found) < 2 or not all(value.isdigit() for value, _ in found):
+        return found
+    return [(f"{value}  {_BUT_WORDS.sub(' ', about).strip()}", "") for value, about in found]
+
+
+@_completing
+def models(typed: str) -> Offered:
+    """Those that are on this machine; a path is left to the shell."""
+    from ..models.places import spots
+    from ..models.recent import recent
+
+    if typed.startswith(("/", "~", "./", "../")):
+        return
+    here = f"{os.getcwd()}{os.sep}"
+    for spot in spots(recent()):
+        if not spot.remark:
+            # As it is typed here; a folder's name alone would be one on the Hub.
+            below = spot.spec.removeprefix(here)
+            yield below if below.endswith(".gguf") else spot.spec, spot.place
+
+
+@_completing
+def methods(typed: str) -> Offered:
+    """The decoding methods."""
+    from ...decoders.registry import describe
+
+    for method in describe():
+        yield method["name"], method["summary"]
+
+
+@_completing
+def method_settings(typed: str) -> Offered:
+    """`--set NAME=`: the settings of the methods."""
+    from ...decoders.registry import describe
+
+    owners: dict[str, list[str]] = {}
+    for method in describe():
+        for setting in method["params"]:
+            owners.setdefault(setting["name"], []).append(method["name"])
+    for name, of in owners.items():
+        yield f"{name}=", f"of {', '.join(of)}"
+
+
+@_completing
+def themes(typed: str) -> Offered:
+    """The themes that ship, and one's own."""
+    from ..settings.checks import theme_names
+
+    for name in theme_names():
+        yield name, ""
+
+
+@_completing
+def presets(typed: str) -> Offered:
+    """One's own presets."""
+    from ..settings.presets import names
+
+    for name in names():
+        yield name, ""
+
+
+@_completing
+def chats(typed: str) -> Offered:
+    """The last chats, by their numbers."""
+    from ..history.chats import reading
+    from ..history.store import history_file
+
+    if not history_file().exists():  # looking must not make one
+        return
+    with reading() as found:
+        for row in found.newest(limit=MOST):
+            yield str(row.id), row.title
+
+
+@_completing
+def setting_keys(typed: str) -> Offered:
+    """Dotted keys of the settings."""
+    from dataclasses import fields
+
+    from ...backends.base import Sampling
+    from ..settings.file import Settings
+
+    names = [each.name for each in fields(Settings)]
+    tables = {"sampling": [each.name for each in fields(Sampling)]}
+    for name in names:
+        if name in tables:
+            yield from ((f"{name}.{inner}", "") for inner in tables[name])
+        elif name not in ("methods", "keymap", "tuned", "models", "presets"):
+            yield name, ""
+
+
+@_completing
+def locations(typed: str) -> Offered:
+    """What `specchat locate` knows."""
+    from ..settings.locations import everything
+
+    for name, path in everything().items():
+        yield name, str(path)
+
+
+@_completing
+def devices(typed: str) -> Offered:
+    """Kinds of devices; which are there only torch could tell."""
+    yield from ((name, "") for name in ("auto", "cpu", "cuda", "mps"))
+
+
+@_completing
+def rules(typed: str) -> Offered:
+    """Acceptance rules."""
+    yield from (
+        ("exact", "only the target's own choice"),
+        ("rejection", "keeps the target's distribution"),
+        ("soft:", "BETA"),
+        ("typical:", "EPSILON,DELTA"),
+    )
+
+
+def _choices(key: str) -> Callable[..., list[tuple[str, str]]]:
+    @_completing
+    def choices(typed: str) -> Offered:
+        from ..settings.checks import CHOICES
+
+        yield from ((word, "") for word in CHOICES[key])
+
+    return choices
+
+
+BY_OPTION: Mapping[str, Callable[..., Any]] = {
+    "--model": models,
+    "--draft-model": models,
+    "--method": methods,
+    "--methods": methods,
+    "--set": method_settings,
+    "--theme": themes,
+    "--preset": presets,
+    "--resume": chats,
+    "--chat": chats,
+    "--device": devices,
+    "--accept": rules,
+    "--dtype": _choices("dtype"),
+    "--backend": _choices("backend"),
+    "--exact": _choices("exact"),
+    "--guard": _choices("guard"),
+    "--split-mode": _choices("split_mode"),
+    "--flash-attention": _choices("flash_attention"),
+    "--kv-type": _choices("kv_type"),
+}
+"""Option → what its value may be, wherever the option is."""

@@ -1,0 +1,216 @@
+"""`specchat config`: every setting with its value and where that comes from, and the settings file from the shell."""
+
+from __future__ import annotations
+
+import json as json_module
+import subprocess
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...backends.base import UserError
+from . import complete as completion_shell
+from .options import AsJson, flag, option
+
+if TYPE_CHECKING:
+    from ..settings.precedence import Layers
+
+config = typer.Typer(name="config", help="Print every setting, its value and where that comes from; change the settings file.")
+
+Key = Annotated[
+    str,
+    typer.Argument(
+        metavar="KEY",
+        help="Such as theme or sampling.temperature.",
+        show_default=False,
+        autocompletion=completion_shell.setting_keys,
+    ),
+]
+ForModel = Annotated[str | None, option("--model", "As for this model.", "MODEL")]
+FromPreset = Annotated[str | None, option("--preset", "As with this preset.", "NAME")]
+
+
+@config.callback(invoke_without_command=True)
+def show(
+    context: typer.Context,
+    model: ForModel = None,
+    preset: FromPreset = None,
+    changed: Annotated[bool, flag("--changed", "Only what is not at its default.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Print every setting with its value and where it comes from: default, settings file with its line, a model's default,
+    environment, command line or preset."""
+    given = {**(context.obj or {}), **({"model": model} if model else {})}
+    context.obj = given
+    if context.invoked_subcommand is not None:
+        if preset or changed or json:
+            raise UserError("Options of `specchat config` itself go behind the command's name.")
+        return
+    layers = _layers(given, preset)
+    rows = [row for row in rows_of(layers) if not changed or row["source"] != "default"]
+    for problem in layers.read.problems:
+        typer.echo(f"specchat: {problem}", err=True)
+    if json:
+        body = {"file": str(layers.read.path), "problems": list(layers.read.problems), "settings": rows}
+        typer.echo(json_module.dumps(body, ensure_ascii=False))
+        return
+    from ..text.cells import fit, width
+
+    cells = [(row["key"], fit(shown(row["value"]), 44), row["where"]) for row in rows]
+    first, second = (max((width(row[i]) for row in cells), default=0) + 2 for i in (0, 1))
+    for key, value, where in cells:
+        typer.echo(f"{key}{' ' * (first - width(key))}{value}{' ' * (second - width(value))}{where}".rstrip())
+    if not cells:
+        typer.echo("Every setting is at its default.")
+
+
+@config.command()
+def get(context: typer.Context, key: Key, preset: FromPreset = None, json: AsJson = False) -> None:
+    """Print one setting's value; nothing where it is not set."""
+    from ..settings.file import known
+
+    known(key)
+    row = _row(_layers(context.obj or {}, preset), key)
+    if json:
+        typer.echo(json_module.dumps(row, ensure_ascii=False))
+    else:
+        value = row["value"]
+        many = isinstance(value, list)
+        typer.echo("\n".join(map(str, value)) if many else "" if value is None else _word(value))
+
+
+@config.command("set", context_settings={"ignore_unknown_options": True})
+def set_(
+    key: Key,
+    values: Annotated[list[str], typer.Argument(metavar="VALUE…", help="Several for a list.", show_default=False)],
+) -> None:
+    """Write a setting into the file; its comments and its order stay."""
+    from ..settings.file import from_text, known, save, takes_many
+
+    known(key)
+    if len(values) > 1 and not takes_many(key):
+        raise UserError(f"{key} takes one value: put it in quotes.")
+    value: Any = from_text(key, values[0]) if len(values) == 1 else list(values)
+    save({key: value})
+    _tell(key)
+
+
+@config.command()
+def unset(keys: Annotated[list[str], typer.Argument(metavar="KEY…", show_default=False)]) -> None:
+    """Take settings out of the file, so that their defaults hold again. Also what is no setting can be taken out."""
+    from ..settings.file import read, save, spots
+    from ..settings.key_path import join, split
+
+    found = read()
+    there = spots(found.path)
+    for key in keys:
+        if not any(parts[: len(split(key))] == split(key) for parts in there) or not split(key):
+            raise UserError(f"The settings file does not set {key}: `specchat config --changed` shows what it sets.")
+    save({join(parts): None for key in keys for parts in there if parts[: len(split(key))] == split(key)})
+    typer.echo(f"{', '.join(keys)}: no longer in {found.path}.")
+
+
+@config.command()
+def path() -> None:
+    """Print where the settings file is."""
+    from ..settings.locations import settings_file
+
+    typer.echo(settings_file())
+
+
+@config.command()
+def edit() -> None:
+    """Open the settings file in your editor (the setting editor, $VISUAL or $EDITOR), then say what is wrong with it."""
+    from ..settings import locations
+    from ..settings.file import read, settings_of
+    from ..settings.toml import write
+    from ..tui.composer.editor import editor_command
+
+    found = read()
+    command = editor_command(settings_of(found).editor)
+    if not found.path.exists():
+        write(found.path, "# `specchat config` lists every setting.\n")
+    locations.ensure(found.path.parent)
+    try:
+        code = subprocess.call([*command, str(found.path)])
+    except OSError as error:
+        raise UserError(f"{command[0]} cannot be started ({error.strerror}): name another editor.") from None
+    problems = read().problems
+    for problem in problems:
+        typer.echo(f"specchat: {problem}", err=True)
+    if code or problems:
+        raise typer.Exit(1 if code else 2)
+
+
+def _layers(given: dict[str, Any], preset: str | None) -> Layers:
+    from ..settings.file import load_settings
+    from ..settings.precedence import with_given
+    from .main import OPTIONS
+
+    named = preset or given.get("preset")
+    options = {key: value for key, value in given.items() if key != "preset"}
+    layers: Layers = with_given(load_settings()[0], options, OPTIONS, named).layers
+    for problem in layers.preset_problems:
+        typer.echo(f"specchat: {problem}", err=True)
+    return layers
+
+
+def rows_of(layers: Layers) -> Iterator[dict[str, Any]]:
+    """Each setting as an object: key, value, default, source, where. Those of methods, models and keys where they are set."""
+    from ..settings.key_path import join, split
+    from ..settings.table import listed
+
+    plain = listed()
+    more = [key for key in layers.values() if key not in plain and split(key)[0] not in ("tuned",)]
+    for table in ("methods", "models", "keymap"):
+        plain += [key for key in more if split(key)[0] == table]
+    for key in plain:
+        yield _row(layers, key)
+    for key, text in layers.read.values.items():  # as earlier versions wrote it
+        if split(key)[0] == "tuned":
+            where = layers.place(layers.read.lines.get(key, 0))
+            yield {"key": join(split(key)), "value": text, "default": None, "source": "file", "where": where}
+
+
+def _row(layers: Layers, key: str) -> dict[str, Any]:
+    from ..settings.precedence import default_of
+
+    origin = layers.origin(key)
+    default = default_of(key)
+    value = layers.values().get(key, default)
+    return {
+        "key": key,
+        "value": list(value) if isinstance(value, tuple) else value,
+        "default": list(default) if isinstance(default, tuple) else default,
+        "source": origin.kind,
+        "where": origin.said,
+    }
+
+
+def shown(value: Any) -> str:
+    """A value on a line, as people read it."""
+    from ..text.cells import one_line
+
+    if value in (None, "", [], ()):
+        return "–"
+    if isinstance(value, list | tuple):
+        return one_line(", ".join(json_module.dumps(each, ensure_ascii=False) for each in value))
+    return one_line(_word(value))
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _tell(key: str) -> None:
+    """Say what was written, and what goes before it."""
+    from ..settings.file import read
+    from ..settings.precedence import Layers
+
+    layers = Layers(read())
+    row = _row(layers, key)
+    written = layers.read.values.get(key)
+    typer.echo(f"{key} = {shown(written)} in {layers.place(layers.read.lines.get(key, 0))}.")
+    if row["source"] not in ("file", "default"):
+        typer.echo(f"It is {shown(row['value'])} all the same: {row['where']} goes before the file.", err=True)

@@ -1,0 +1,320 @@
+"""`specchat doctor`: what is here, what is missing, and the command that mends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from ... import __version__
+from ...backends.llama.library import rebuild_command
+from ...backends.loading import builtin_path
+from ...engine.logfile import log_path
+from ..settings import locations
+from ..settings.file import load_settings
+from ..terminal.ansi import colour_depth
+
+REQUIRED = ("torch", "transformers", "textual", "safetensors", "huggingface-hub", "accelerate", "numpy", "tomlkit", "typer")
+OPTIONAL = ("llama-cpp-python",)
+"""Told, but not missed."""
+
+PROBE_SECONDS = 60
+"""How long the devices are waited for: importing torch from a cold disk takes many seconds."""
+
+# In a process of its own: this one never imports torch.
+_PROBE = """
+import json, torch
+cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+memory = [torch.cuda.mem_get_info(i)[1] for i in range(len(cuda))]
+print(json.dumps({"cuda": [{"name": n, "memory": m} for n, m in zip(cuda, memory)],
+                  "built_for_cuda": torch.version.cuda or "", "mps": torch.backends.mps.is_available(),
+                  "threads": torch.get_num_threads()}))
+"""
+
+
+_LLAMA_PROBE = f"""
+import json
+from {__package__.rpartition(".")[0]}.backends.llama_library import build_report
+print(json.dumps(build_report()))
+"""
+
+GPU_BUILDS = (("CUDA", "nvidia-smi", "an NVIDIA driver"), ("Vulkan", "vulkaninfo", "Vulkan"))
+"""Of llama.cpp: its name for them, the command that tells that they would be of use here, and what that command belongs to."""
+
+
+@dataclass(slots=True)
+class Problem:
+    """Something missing or broken, and the command or the act that mends it."""
+
+    what: str
+    mend: str
+    serious: bool = True
+    """False for what specchat does without."""
+
+
+@dataclass(slots=True)
+class Report:
+    """Everything that doctor tells, as plain data."""
+
+    versions: dict[str, str | None] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    devices: dict[str, Any] = field(default_factory=dict)
+    llama_cpp: dict[str, Any] = field(default_factory=dict)
+    """Of the installed build: backends (CPU, CUDA …), devices, library (its folder); empty where it is not installed."""
+    terminal: dict[str, Any] = field(default_factory=dict)
+    paths: dict[str, str] = field(default_factory=dict)
+    settings: str = ""
+    """ok, no file (the defaults hold), or the sentence that says what is wrong."""
+    builtin_model: bool = False
+    problems: list[Problem] = field(default_factory=list)
+
+
+def examine() -> Report:
+    """Look at everything. Takes as long as a process needs to import torch."""
+    report = Report()
+    report.versions = _versions(report.problems)
+    report.machine = _machine()
+    report.devices = _devices(report.problems) if report.versions["torch"] else {}
+    report.llama_cpp = _llama_cpp(report.problems) if report.versions["llama-cpp-python"] else {}
+    report.terminal = _terminal()
+    report.paths = {name: str(path) for name, path in locations.everything().items()}
+    report.settings = _settings(report.problems)
+    report.builtin_model = _builtin(report.problems)
+    _writable(report.problems)
+    return report
+
+
+def as_json(report: Report) -> str:
+    """The report as one JSON object."""
+    return json.dumps(asdict(report), indent=2, ensure_ascii=False)
+
+
+def as_text(report: Report) -> str:
+    """The report for people."""
+    return "\n".join(_lines(report))
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield "Versions"
+    for name, version in report.versions.items():
+        yield f"  {name:18} {version or ('not installed (optional)' if name in OPTIONAL else 'missing')}"
+    machine = report.machine
+    yield "Machine"
+    yield f"  {'system':18} {machine['system']}"
+    yield f"  {'processor':18} {machine['processor']}, {machine['cores']} cores, {machine['threads']} threads"
+    yield f"  {'memory':18} {_gigabytes(machine['memory'])}, {_gigabytes(machine['memory_available'])} free"
+    for name, value in _device_lines(report.devices):
+        yield f"  {name:18} {value}"
+    if report.versions.get("llama-cpp-python"):
+        yield "llama.cpp (GGUF models)"
+        yield from (f"  {name:18} {value}" for name, value in _llama_lines(report.llama_cpp))
+    terminal = report.terminal
+    yield "Terminal"
+    colours = {0: "none", 16_777_216: "16.7 million"}.get(terminal["colours"], terminal["colours"])
+    yield f"  {'type':18} {terminal['term'] or 'not set'}{'' if terminal['is_terminal'] else ' (the output is not a terminal)'}"
+    yield f"  {'size':18} {terminal['columns']} × {terminal['rows']}"
+    yield f"  {'colours':18} {colours}{' (NO_COLOR is set)' if terminal['no_color'] else ''}"
+    yield f"  {'encoding':18} {terminal['encoding']}"
+    yield "Paths"
+    for name, path in report.paths.items():
+        yield f"  {name:18} {path}{'' if Path(path).exists() else '  (not there yet)'}"
+    yield "State"
+    yield f"  {'settings file':18} {report.settings}"
+    yield f"  {'built-in model':18} {'present' if report.builtin_model else 'missing'}"
+    yield ""
+    if not report.problems:
+        yield "All is well."
+    for problem in report.problems:
+        yield f"{'Problem' if problem.serious else 'Note'}: {problem.what}"
+        yield f"  {problem.mend}"
+
+
+def _device_lines(devices: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for i, gpu in enumerate(devices.get("cuda", ())):
+        yield f"cuda:{i}", f"{gpu['name']}, {_gigabytes(gpu['memory'])}"
+    if devices.get("mps"):
+        yield "mps", "available"
+    if devices and not devices.get("cuda") and not devices.get("mps"):
+        yield "devices", "cpu only"
+
+
+def _llama_lines(build: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    here = build.get("backends", [])
+    offered = (*(("Metal",) if platform.system() == "Darwin" else ("CUDA", "Vulkan")), "RPC")
+    missing = [name for name in offered if not _has(here, name)]
+    yield "built for", ", ".join(here) or "unknown (it does not tell)"
+    yield "built without", ", ".join(missing) or "-"
+    for device in build.get("devices", ()):
+        memory = f", {_gigabytes(device['total'])}, {_gigabytes(device['free'])} free" if device["total"] else ""
+        yield device["name"], device["description"] + memory
+    for name in missing:
+        yield f"to add {name}", rebuild_command(f"-DGGML_{name.upper()}=on")
+
+
+def _has(backends: list[str], name: str) -> bool:
+    """Whether a build has a backend; Metal calls itself MTL in newer versions."""
+    return name in backends or (name == "Metal" and "MTL" in backends)
+
+
+def _versions(problems: list[Problem]) -> dict[str, str | None]:
+    """Versions without an import: importing them all would take seconds."""
+    versions: dict[str, str | None] = {"specchat": __version__, "python": platform.python_version()}
+    for name in REQUIRED:
+        versions[name] = _version(name)
+        if versions[name] is None:
+            problems.append(Problem(f"The package {name} is missing.", f"{_pip()} install {name}"))
+    versions.update((name, _version(name)) for name in OPTIONAL)
+    return versions
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _pip() -> str:
+    return f"{quote(sys.executable)} -m pip"
+
+
+def _machine() -> dict[str, Any]:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    return {
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": psutil.cpu_count(logical=False) or os.cpu_count(),
+        "threads": _usable_threads(),
+        "memory": memory.total,
+        "memory_available": memory.available,
+    }
+
+
+def _processor() -> str:
+    """The CPU's own name; platform.processor() is empty or only the architecture on most systems."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _usable_threads() -> int:
+    """Hardware threads that this process may use: containers and taskset allow fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _devices(problems: list[Problem]) -> dict[str, Any]:
+    """What torch can compute on, asked in a process of its own."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        problems.append(Problem(f"torch took longer than {PROBE_SECONDS} s to import.", "specchat doctor  (again)"))
+        return {}
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        mend = f"{_pip()} install --force-reinstall torch"
+        problems.append(Problem(f"torch is installed but cannot be imported: {reason}", mend))
+        return {}
+    devices: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if not devices["cuda"] and not devices["built_for_cuda"] and shutil.which("nvidia-smi"):
+        what = "There is an NVIDIA driver, but this torch is built for the CPU only."
+        problems.append(Problem(what, f"{_pip()} install --force-reinstall torch", serious=False))
+    return devices
+
+
+def _llama_cpp(problems: list[Problem]) -> dict[str, Any]:
+    """What the installed llama.cpp was built for, asked in a process of its own."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", _LLAMA_PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        problems.append(Problem(f"llama.cpp took longer than {PROBE_SECONDS} s to load.", "specchat doctor  (again)", False))
+        return {}
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1].rpartition("UserError: ")[2]
+        mend = f"{_pip()} install --force-reinstall --no-cache-dir llama-cpp-python"
+        problems.append(Problem(f"llama.cpp is installed but cannot be used: {reason}", mend, serious=False))
+        return {}
+    build: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    here = build.get("backends", [])
+    wanted = [(name, what) for name, command, what in GPU_BUILDS if shutil.which(command)]
+    if platform.system() == "Darwin" and platform.machine() == "arm64":
+        wanted = [("Metal", "an Apple GPU")]
+    if wanted and not any(_has(here, name) for name, _ in wanted):
+        name, what = wanted[0]
+        told = f"There is {what}, but this llama.cpp is built without {name}."
+        problems.append(Problem(told, rebuild_command(f"-DGGML_{name.upper()}=on"), serious=False))
+    return build
+
+
+def _terminal() -> dict[str, Any]:
+    size = shutil.get_terminal_size()
+    out = sys.stdout
+    is_terminal = out is not None and out.isatty()
+    return {
+        "is_terminal": is_terminal,
+        "term": os.environ.get("TERM", ""),
+        "columns": size.columns,
+        "rows": size.lines,
+        "colours": colour_depth("auto", is_terminal=True),
+        "no_color": bool(os.environ.get("NO_COLOR")),
+        "encoding": out.encoding if out is not None else "",
+    }
+
+
+def _settings(problems: list[Problem]) -> str:
+    if not locations.settings_file().exists():
+        return "no file: the defaults hold"
+    _, sentence = load_settings()
+    if sentence is None:
+        return "ok"
+    problems.append(Problem(sentence, f"{os.environ.get('EDITOR', 'nano')} {quote(str(locations.settings_file()))}"))
+    return sentence
+
+
+def _builtin(problems: list[Problem]) -> bool:
+    folder = builtin_path()
+    here = any(folder.glob("*.safetensors")) and (folder / "config.json").is_file()
+    if not here:
+        clone = locations.package_folder()
+        mend = f"{_pip()} install --force-reinstall specchat"
+        if (clone / ".git").exists():
+            mend = f"git -C {quote(str(clone))} checkout -- builtin"
+        problems.append(Problem(f"The built-in model is missing from {folder}.", mend))
+    return here
+
+
+def _writable(problems: list[Problem]) -> None:
+    """The folders that specchat writes to: the nearest existing one above each must let it."""
+    folders = {
+        "settings": locations.config_folder(),
+        "data": locations.data_folder(),
+        "cache": locations.cache_folder(),
+        "log": log_path().parent,
+    }
+    for name, folder in folders.items():
+        above = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        if not os.access(above, os.W_OK):
+            problems.append(Problem(f"The folder {above} ({name}) cannot be written to.", f"chmod u+w {quote(str(above))}"))
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.1f} GB"

@@ -1,0 +1,64 @@
+"""`specchat methods` and `specchat locate`: what there is, printed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import textwrap
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Any
+
+from ...backends.base import UserError
+from ...decoders.registry import broken, describe
+from ..settings import locations
+
+
+def print_methods(*, as_json: bool) -> None:
+    """Every decoding method, with its settings."""
+    found = describe()
+    if as_json:
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    # Lines longer than about 100 characters are hard to read, however wide the terminal.
+    width = min(shutil.get_terminal_size().columns, 100)
+    print("\n\n".join("\n".join(_method_lines(method, width)) for method in found))
+    for name, reason in broken().items():
+        print(f"\n{name}: left out, its package does not load ({reason}).")
+
+
+def _method_lines(method: dict[str, Any], width: int) -> Iterator[str]:
+    yield f"{method['name']}  ({method['label']})"
+    for text in (method["summary"], f"Pays: {method['pays']}", f"Paper: {method['paper']}"):
+        if not text.endswith(": "):
+            yield textwrap.fill(text, width, initial_indent="  ", subsequent_indent="  ")
+    for setting in method["params"]:
+        line = f"--set {setting['name']}={setting['default']}  {setting['doc']}{_limits(setting)}"
+        yield textwrap.fill(line, width, initial_indent="  ", subsequent_indent="      ")
+
+
+def _limits(setting: dict[str, Any]) -> str:
+    if setting["choices"]:
+        return f" ({', '.join(setting['choices'])})"
+    low, high = setting["low"], setting["high"]
+    if low is not None and high is not None:
+        return f" ({low} to {high})"
+    return f" ({low} or more)" if low is not None else ""
+
+
+def print_locations(name: str | None) -> None:
+    """Every path by its name, or the one that is asked for.
+
+    Raises:
+        UserError: no such name; names the nearest.
+    """
+    paths = locations.everything()
+    if name is None:
+        for known, path in paths.items():
+            print(f"{known:9} {path}")
+        return
+    if name not in paths:
+        near = get_close_matches(name, paths, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(paths)}."
+        raise UserError(f"There is no location {name!r}: {hint}")
+    print(paths[name])

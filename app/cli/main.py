@@ -1,0 +1,430 @@
+"""The command line: what each command takes. What a command does is imported when it runs, so that help comes at once."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from ...backends.base import UserError
+from ..settings.file import Settings, load_settings, read_settings
+from ..settings.precedence import with_given
+from ..terminal import encoding
+from ..text.cells import sanitise
+from . import complete as completion_shell
+from .chats import history
+from .config import config
+from .measure import register
+from .models import models
+from .options import (
+    AsJson,
+    Backend,
+    ContextSize,
+    Device,
+    DraftModel,
+    Dtype,
+    Exact,
+    FlashAttention,
+    GpuLayers,
+    Guard,
+    KvType,
+    Method,
+    Model,
+    Preset,
+    Revision,
+    Rpc,
+    SplitMode,
+    System,
+    Threads,
+)
+from .options import flag as _flag
+from .options import option as _option
+
+# Rich's help and tracebacks would cost 60 ms at every start.
+app = typer.Typer(
+    name="specchat",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="A chat in the terminal that shows how a local language model decodes. Without a command it opens the chat.",
+)
+
+OPTIONS = {
+    "model": "--model",
+    "draft_model": "--draft-model",
+    "device": "--device",
+    "dtype": "--dtype",
+    "context": "--context",
+    "threads": "--threads",
+    "revision": "--revision",
+    "backend": "--backend",
+    "exact": "--exact",
+    "guard": "--guard",
+    "gpu_layers": "--gpu-layers",
+    "split_mode": "--split-mode",
+    "flash_attention": "--flash-attention",
+    "kv_type": "--kv-type",
+    "rpc": "--rpc",
+    "method": "--method",
+    "theme": "--theme",
+    "system": "--system",
+    "history": "--no-history",
+    "accept": "--accept",
+    "max_tokens": "--max-tokens",
+    "stop": "--stop",
+    "sampling.temperature": "--temperature",
+    "sampling.top_k": "--top-k",
+    "sampling.top_p": "--top-p",
+    "sampling.min_p": "--min-p",
+    "sampling.repetition_penalty": "--repetition-penalty",
+    "sampling.seed": "--seed",
+}
+"""Setting → the option that sets it for one run."""
+
+
+CLOSED = 141
+"""Exit code where nobody reads the output any more: 128 and SIGPIPE, as shells give it."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""No room is left on the disk, or for this user."""
+
+
+class When(StrEnum):
+    """When to colour."""
+
+    auto = "auto"
+    always = "always"
+    never = "never"
+
+
+@app.callback(invoke_without_command=True)
+def chat(
+    context: typer.Context,
+    model: Model = None,
+    draft_model: DraftModel = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    context_size: ContextSize = None,
+    threads: Threads = None,
+    revision: Revision = None,
+    backend: Backend = None,
+    exact: Exact = None,
+    guard: Guard = None,
+    gpu_layers: GpuLayers = None,
+    split_mode: SplitMode = None,
+    flash_attention: FlashAttention = None,
+    kv_type: KvType = None,
+    rpc: Rpc = None,
+    method: Method = None,
+    theme: Annotated[str | None, _option("--theme", "Colour theme.", "NAME")] = None,
+    system: System = None,
+    preset: Preset = None,
+    open_file: Annotated[Path | None, _option("--open", "Go on with a chat that /export json saved.", "FILE")] = None,
+    last: Annotated[bool, _flag("--continue", "Go on with the last chat.")] = False,
+    resume: Annotated[
+        str | None, _option("--resume", "Go on with the chat of this title or number; alone, choose from all.", "[TEXT]")
+    ] = None,
+    no_history: Annotated[bool, _flag("--no-history", "Keep nothing of this chat.")] = False,
+    version: Annotated[bool, _flag("--version", "Print the version.")] = False,
+) -> None:
+    """Open the chat."""
+    given = _given(
+        model=model,
+        draft_model=draft_model,
+        device=device,
+        dtype=dtype,
+        context=context_size,
+        threads=threads,
+        revision=revision,
+        backend=backend,
+        exact=exact,
+        guard=guard,
+        gpu_layers=gpu_layers,
+        split_mode=split_mode,
+        flash_attention=flash_attention,
+        kv_type=kv_type,
+        rpc=rpc,
+        method=method,
+        theme=theme,
+        system=system,
+        preset=preset,
+        history=False if no_history else None,
+    )
+    if version:
+        from ... import __version__
+
+        typer.echo(f"specchat {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is not None:
+        for name, asked in (("--open", open_file), ("--continue", last or None), ("--resume", resume)):
+            if asked is not None:
+                raise UserError(f"{name} is for the chat itself: leave the command after it out.")
+        context.obj = given  # `specchat --model X run …` means the same as `specchat run --model X …`
+        return
+    from .start import open_chat
+
+    if sum((open_file is not None, last, resume is not None)) > 1:
+        raise UserError("--open, --continue and --resume each open a chat: give one of them.")
+    settings, notice = load_settings()
+    raise typer.Exit(open_chat(_with(settings, given), notice, open_file, last=last, resume=resume, given=given))
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    prompt: Annotated[str, typer.Argument(help="What to answer; - reads it from standard input.", show_default=False)],
+    model: Model = None,
+    draft_model: DraftModel = None,
+    method: Method = None,
+    set_: Annotated[
+        list[str] | None, _option("--set", "A setting of the method; may be given several times.", "NAME=VALUE")
+    ] = None,
+    max_tokens: Annotated[int | None, _option("--max-tokens", "Most tokens of the answer.", "N")] = None,
+    temperature: Annotated[float | None, _option("--temperature", "0 takes the most probable token.", "X")] = None,
+    top_k: Annotated[int | None, _option("--top-k", "Keep the K most probable tokens; 0 keeps all.", "K")] = None,
+    top_p: Annotated[float | None, _option("--top-p", "Keep tokens that make up this share of probability.", "X")] = None,
+    min_p: Annotated[float | None, _option("--min-p", "Keep tokens this probable relative to the best.", "X")] = None,
+    repetition_penalty: Annotated[
+        float | None, _option("--repetition-penalty", "Above 1 avoids tokens that were there already.", "X")
+    ] = None,
+    seed: Annotated[int | None, _option("--seed", "The same seed gives the same text.", "N")] = None,
+    accept: Annotated[
+        str | None,
+        _option("--accept", "When a draft token is accepted: exact, rejection, soft:BETA or typical:EPSILON,DELTA.", "RULE"),
+    ] = None,
+    stop: Annotated[list[str] | None, _option("--stop", "End at this text; may be given several times.", "TEXT")] = None,
+    stop_regex: Annotated[
+        list[str] | None, _option("--stop-regex", "End at a match; may be given several times.", "REGEX")
+    ] = None,
+    raw: Annotated[bool, _flag("--raw", "Continue the prompt as it is: no chat template.")] = False,
+    suffix: Annotated[
+        str | None, _option("--suffix", "Fill in what stands between the prompt and this text (code models).", "TEXT")
+    ] = None,
+    suffix_file: Annotated[Path | None, _option("--suffix-file", "The same with a file's text.", "FILE")] = None,
+    last: Annotated[bool, _flag("--continue", "Go on with the last chat; the exchange is kept with it.")] = False,
+    resume: Annotated[str | None, _option("--resume", "Go on with the chat of this title or number.", "CHAT")] = None,
+    keep: Annotated[bool, _flag("--keep", "Keep the exchange in the history, as a new chat.")] = False,
+    no_history: Annotated[bool, _flag("--no-history", "Keep nothing of a chat that goes on.")] = False,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "-f",
+            "--file",
+            help="Attach a file or a folder's text files; may be given several times.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
+    json: AsJson = False,
+    jsonl: Annotated[bool, _flag("--jsonl", "Print one JSON object per step, then the one of --json.")] = False,
+    threads: Threads = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    context_size: ContextSize = None,
+    revision: Revision = None,
+    backend: Backend = None,
+    exact: Exact = None,
+    guard: Guard = None,
+    gpu_layers: GpuLayers = None,
+    split_mode: SplitMode = None,
+    flash_attention: FlashAttention = None,
+    kv_type: KvType = None,
+    rpc: Rpc = None,
+    system: System = None,
+    preset: Preset = None,
+    color: Annotated[
+        When, typer.Option("--color", help="Colour the tokens by forward pass: auto, always or never.", show_default=False)
+    ] = When.auto,
+) -> None:
+    """Print one answer: coloured by run on a terminal, plain text when piped.
+
+    @FILE in the prompt attaches a file (@@ for an @ that names none); what is piped in beside a prompt is attached too.
+
+    Exit codes: 0 answered, 1 the engine failed, 2 something that the message says how to mend, 130 cancelled with Ctrl-C,
+    143 ended with SIGTERM, 141 nobody reads the output any more.
+    """
+    from .oneshot.request import Request, kept, suffix_of
+    from .oneshot.run import run_once
+
+    given = (context.obj or {}) | _given(
+        model=model,
+        draft_model=draft_model,
+        method=method,
+        accept=accept,
+        max_tokens=max_tokens,
+        stop=tuple(stop) if stop else None,
+        threads=threads,
+        device=device,
+        dtype=dtype,
+        context=context_size,
+        revision=revision,
+        backend=backend,
+        exact=exact,
+        guard=guard,
+        gpu_layers=gpu_layers,
+        split_mode=split_mode,
+        flash_attention=flash_attention,
+        kv_type=kv_type,
+        rpc=rpc,
+        system=system,
+        preset=preset,
+    )
+    given |= {
+        f"sampling.{name}": value
+        for name, value in _given(
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
+            seed=seed,
+        ).items()
+    }
+    request = Request(
+        prompt=prompt,
+        settings=_with(read_settings(), given),
+        explicit=frozenset(given),
+        method_settings=_pairs(set_ or ()),
+        stop_regex=tuple(stop_regex or ()),
+        raw=raw,
+        as_json=json,
+        as_lines=jsonl,
+        files=tuple(file or ()),
+        suffix=suffix_of(suffix, suffix_file),
+        go_on=last or resume is not None,
+        chat=resume,
+        keep=kept(last=last, resume=resume, keep=keep, no_history=no_history),
+        color=color.value,
+    )
+    raise typer.Exit(run_once(request))
+
+
+@app.command()
+def methods(json: AsJson = False) -> None:
+    """List the decoding methods, what each does, when it pays, and its settings."""
+    from .listing import print_methods
+
+    print_methods(as_json=json)
+
+
+@app.command()
+def themes(
+    theme: Annotated[
+        str | None,
+        typer.Argument(
+            help="Examine this one: its contrasts, and how far apart runs look.",
+            show_default=False,
+            autocompletion=completion_shell.themes,
+        ),
+    ] = None,
+) -> None:
+    """List the colour themes, or examine one by its name or file."""
+    from .theme_listing import print_theme, print_themes
+
+    if theme is None:
+        print_themes()
+    elif not print_theme(theme):
+        raise typer.Exit(1)
+
+
+@app.command()
+def doctor(json: AsJson = False) -> None:
+    """Tell versions, devices and paths, what is missing, and the command that mends it."""
+    from . import doctor as checks
+
+    report = checks.examine()
+    typer.echo(checks.as_json(report) if json else checks.as_text(report))
+    raise typer.Exit(1 if any(problem.serious for problem in report.problems) else 0)
+
+
+@app.command()
+def locate(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Print this path alone.", show_default=False, autocompletion=completion_shell.locations),
+    ] = None,
+) -> None:
+    """Print where settings, data, cache, log and models are."""
+    from .listing import print_locations
+
+    print_locations(name)
+
+
+register(app)
+app.command()(models)
+app.add_typer(history)
+app.add_typer(config)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _with(settings: Settings, given: dict[str, Any]) -> Settings:
+    options = {key: value for key, value in given.items() if key != "preset"}
+    made = with_given(settings, options, OPTIONS, given.get("preset"))
+    for problem in made.layers.preset_problems:
+        typer.echo(f"specchat: {problem}", err=True)
+    return made
+
+
+def _pairs(texts: Sequence[str]) -> dict[str, str]:
+    """`--set name=value …` as a table."""
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise UserError(f"--set takes NAME=VALUE, not {text!r}: `specchat methods` lists each method's settings.")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _words(given: Sequence[str]) -> list[str]:
+    """The command line with an empty text after a --resume that stands alone; `bench` has one of its own, which takes none."""
+    if "--resume" not in given:
+        return list(given)
+    commands = set(getattr(typer.main.get_command(app), "commands", {}))
+    out: list[str] = []
+    for i, word in enumerate(given):
+        if word in commands and (not out or out[-1] != "--resume"):
+            return [*out, *given[i:]]
+        alone = word == "--resume" and (i + 1 == len(given) or given[i + 1].startswith("-"))
+        out += ["--resume", ""] if alone else [word]
+    return out
+
+
+def main() -> NoReturn:
+    """Run a command line, and end with its exit code."""
+    code: Any = 0
+    try:
+        words = encoding.texts(sys.argv[1:])
+        if words != sys.argv[1:] and (sentence := encoding.lacking()):
+            print(f"specchat: {sentence}", file=sys.stderr)
+        app(_words(words), prog_name="specchat")
+    except SystemExit as ended:
+        # Click makes 1 of a closed pipe.
+        code = CLOSED if isinstance(ended.__context__, BrokenPipeError) else ended.code
+    except UserError as error:
+        print(f"specchat: {sanitise(str(error))}", file=sys.stderr)
+        code = 2
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        print(f"specchat: What was to be written is not complete ({error.strerror}): free some room.", file=sys.stderr)
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError as error:
+            # Nobody reads any more (`| head`). The interpreter's own last flush must not complain about it.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            code = code or (CLOSED if isinstance(error, BrokenPipeError) else 1)
+    sys.exit(code)

@@ -1,0 +1,276 @@
+"""What the commands that measure take: bench, replay and tune."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...backends.base import UserError
+from ..settings.file import Settings, changed, read_settings
+from .options import AsJson, ContextSize, Device, DraftModel, Dtype, Exact, Guard, Model, Threads, flag, option
+
+Csv = Annotated[Path | None, option("--csv", "Write the table to this file as CSV.", "FILE")]
+Markdown = Annotated[Path | None, option("--markdown", "Write the table to this file as Markdown.", "FILE")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    for command in (bench, replay, tune):
+        app.command()(command)
+
+
+def _settings(call: typer.Context, /, **options: Any) -> tuple[Settings, dict[str, Any]]:
+    """The settings with the options that were given, those before the command's name among them; and these options."""
+    given = {**(call.obj or {}), **{name: value for name, value in options.items() if value is not None}}
+    names = {key: f"--{key.replace('_', '-')}" for key in given}
+    return changed(read_settings(), given, names), given
+
+
+def _numbers(text: str | None, name: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in (text or "").split(",") if part.strip()]
+    except ValueError:
+        numbers = [0]
+    if any(number < 1 for number in numbers):
+        raise UserError(f"{name} takes whole numbers of 1 or more, separated by commas, not {text!r}.")
+    return numbers
+
+
+def bench(
+    context: typer.Context,
+    prompts: Annotated[
+        Path | None,
+        typer.Argument(
+            help="JSONL (prompt, turns or messages) or plain text; the built-in tasks if not given.", show_default=False
+        ),
+    ] = None,
+    model: Model = None,
+    draft_model: DraftModel = None,
+    methods: Annotated[str | None, option("--methods", "Only these, as NAME or NAME:SETTING=VALUE:…", "LIST")] = None,
+    against: Annotated[
+        str | None,
+        option("--against", "Also other implementations: transformers, llama-cpp, or one as NAME/METHOD.", "LIST"),
+    ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        option("--sweep", "Values of a setting to compare; may be given several times.", "NAME.SETTING=A,B,…"),
+    ] = None,
+    limit: Annotated[int | None, option("--limit", "Most questions of each category (built-in set: 6).", "N")] = None,
+    category: Annotated[
+        list[str] | None, option("--category", "Only this category; may be given several times.", "NAME")
+    ] = None,
+    rounds: Annotated[int, option("--rounds", "Times that every prompt is answered by every method; 1.", "N")] = 1,
+    max_tokens: Annotated[int, option("--max-tokens", "Most tokens of an answer; 256.", "N")] = 256,
+    clock: Annotated[
+        str, option("--clock", "wall, or cpu: processor seconds, for a busy machine without a GPU.", "CLOCK")
+    ] = "wall",
+    raw: Annotated[bool, flag("--raw", "Continue the prompts as they are: no chat template.")] = False,
+    resume: Annotated[bool, flag("--resume", "Go on with the same run where it ended.")] = False,
+    record: Annotated[
+        Path | None, option("--record", "File that every measurement is written to; one in the cache if not given.", "FILE")
+    ] = None,
+    json: AsJson = False,
+    csv: Csv = None,
+    markdown: Markdown = None,
+    plots: Annotated[Path | None, option("--plots", "Write plots into this folder.", "FOLDER")] = None,
+    png: Annotated[bool, flag("--png", "Plots as PNG (needs resvg-py) instead of SVG.")] = False,
+    device: Device = None,
+    dtype: Dtype = None,
+    context_size: ContextSize = None,
+    threads: Threads = None,
+    exact: Exact = None,
+    guard: Guard = None,
+) -> None:
+    """Compare decoding methods on your model, your machine and your prompts.
+
+    All methods answer each prompt side by side. Ctrl-C keeps what is done; --resume goes on.
+    """
+    from .bench.run import BenchRequest, run_bench
+
+    settings, _ = _settings(
+        context,
+        model=model,
+        draft_model=draft_model,
+        device=device,
+        dtype=dtype,
+        context=context_size,
+        threads=threads,
+        exact=exact,
+        guard=guard,
+    )
+    if clock not in ("wall", "cpu"):
+        raise UserError(f"--clock is wall or cpu, not {clock!r}.")
+    request = BenchRequest(
+        prompts,
+        settings,
+        methods=methods or "",
+        limit=_number(limit, "--limit"),
+        rounds=_number(rounds, "--rounds") or 1,
+        max_tokens=_number(max_tokens, "--max-tokens") or 1,
+        categories=tuple(category or ()),
+        against=tuple(part.strip() for part in (against or "").split(",") if part.strip()),
+        sweep=tuple(sweep or ()),
+        clock=clock,
+        raw=raw,
+        resume=resume,
+        record=record,
+        as_json=json,
+        csv=csv,
+        markdown=markdown,
+        plots=plots,
+        png=png,
+    )
+    raise typer.Exit(run_bench(request))
+
+
+def _number(value: int | None, name: str) -> int | None:
+    if value is not None and value < 1:
+        raise UserError(f"{name} must be at least 1, not {value}.")
+    return value
+
+
+def replay(
+    context: typer.Context,
+    transcripts: Annotated[
+        list[Path] | None, typer.Argument(help="JSONL files of recorded answers.", show_default=False)
+    ] = None,
+    history: Annotated[bool, flag("--history", "Replay the chats of the history, imported ones among them.")] = False,
+    chat: Annotated[
+        list[str] | None, option("--chat", "With --history: only this one, by number or title; may be given again.", "CHAT")
+    ] = None,
+    tokenizer: Annotated[
+        Path | None, option("--tokenizer", "Folder with the tokenizer.json of the model that wrote them.", "FOLDER")
+    ] = None,
+    nodes: Annotated[str | None, option("--nodes", "Most nodes of a tree, for the methods that have one.", "N,N,…")] = None,
+    methods: Annotated[str | None, option("--methods", "Only these, as NAME or NAME:SETTING=VALUE:…", "LIST")] = None,
+    limit: Annotated[int | None, option("--limit", "Only the first N records of each file.", "N")] = None,
+    model: Model = None,
+    curve: Annotated[Path | None, option("--curve", "Predict speedups from this latency curve (JSON).", "FILE")] = None,
+    curve_only: Annotated[
+        bool, flag("--curve-only", "With --model: measure its latency curve and run no passes over the records.")
+    ] = False,
+    measure: Annotated[bool, flag("--measure", "With --model: measure its latency curve again.")] = False,
+    fit: Annotated[
+        bool, flag("--fit", "Fit the curve to the speedups that every second record tells, and test it on the others.")
+    ] = False,
+    save_curve: Annotated[Path | None, option("--save-curve", "Write the curve that was used to this file.", "FILE")] = None,
+    json: AsJson = False,
+    csv: Csv = None,
+    markdown: Markdown = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    context_size: ContextSize = None,
+    threads: Threads = None,
+    exact: Exact = None,
+    guard: Guard = None,
+) -> None:
+    """Score decoding methods on recorded answers: tokens per step, and the speedup to expect.
+
+    No model runs, unless --model names one to run the passes while the choices come from the record. A line of a file is
+    {"prompt", "response"} or {"messages": [{"role", "content"}]}.
+    """
+    from contextlib import ExitStack
+
+    from .bench.replay import ReplayRequest, replay_files
+
+    settings, given = _settings(
+        context, model=model, device=device, dtype=dtype, context=context_size, threads=threads, exact=exact, guard=guard
+    )
+    if (curve_only or measure) and "model" not in given:
+        raise UserError("--curve-only and --measure need the model to measure: give it with --model.")
+    if not transcripts and not (history or chat):
+        raise UserError("There is nothing to replay: name JSONL files of recorded answers, or --history for your own chats.")
+    request = ReplayRequest(
+        transcripts or [],
+        settings,
+        over_model="model" in given,
+        tokenizer=tokenizer,
+        nodes=_numbers(nodes, "--nodes"),
+        methods=methods or "",
+        limit=_number(limit, "--limit"),
+        curve=curve,
+        curve_only=curve_only,
+        measure=measure,
+        fit=fit,
+        save_curve=save_curve,
+        as_json=json,
+        csv=csv,
+        markdown=markdown,
+    )
+    with ExitStack() as stack:
+        if history or chat:
+            from ..history.records import recorded
+
+            request = replace(request, files=[*request.files, stack.enter_context(recorded(chat or ()))])
+        code = replay_files(request)
+    raise typer.Exit(code)
+
+
+def tune(
+    context: typer.Context,
+    prompts: Annotated[
+        Path | None, typer.Argument(help="Prompts as for bench; else the built-in tasks.", show_default=False)
+    ] = None,
+    model: Model = None,
+    draft_model: DraftModel = None,
+    minutes: Annotated[float, option("--minutes", "Time for the search; 10.", "N")] = 10.0,
+    methods: Annotated[str | None, option("--methods", "Only these, as NAME or NAME:SETTING=VALUE:…", "LIST")] = None,
+    limit: Annotated[int | None, option("--limit", "Most prompts of each category (built-in set: 4).", "N")] = None,
+    category: Annotated[
+        list[str] | None, option("--category", "Only this category; may be given several times.", "NAME")
+    ] = None,
+    max_tokens: Annotated[int, option("--max-tokens", "Most tokens of an answer; 128.", "N")] = 128,
+    clock: Annotated[
+        str, option("--clock", "wall, or cpu: processor seconds, for a busy machine without a GPU.", "CLOCK")
+    ] = "wall",
+    no_save: Annotated[bool, flag("--no-save", "Leave the settings as they are.")] = False,
+    exhaustive: Annotated[
+        bool, flag("--exhaustive", "Measure every candidate on every prompt, however long it takes.")
+    ] = False,
+    json: AsJson = False,
+    device: Device = None,
+    dtype: Dtype = None,
+    context_size: ContextSize = None,
+    threads: Threads = None,
+    exact: Exact = None,
+    guard: Guard = None,
+) -> None:
+    """Find the fastest method and settings for your model, machine and prompts, and make them the model's default.
+
+    Prints the same settings for transformers, llama-server and vLLM, where they exist.
+    """
+    from .bench.tune import TuneRequest
+    from .bench.tune import tune as search
+
+    settings, _ = _settings(
+        context,
+        model=model,
+        draft_model=draft_model,
+        device=device,
+        dtype=dtype,
+        context=context_size,
+        threads=threads,
+        exact=exact,
+        guard=guard,
+    )
+    if clock not in ("wall", "cpu"):
+        raise UserError(f"--clock is wall or cpu, not {clock!r}.")
+    if not 0 < minutes < 10_000:
+        raise UserError(f"--minutes takes a number above 0, not {minutes:g}.")
+    request = TuneRequest(
+        prompts,
+        settings,
+        minutes=minutes,
+        methods=methods or "",
+        limit=_number(limit, "--limit"),
+        max_tokens=_number(max_tokens, "--max-tokens") or 1,
+        categories=tuple(category or ()),
+        clock=clock,
+        save=not no_save,
+        exhaustive=exhaustive,
+        as_json=json,
+    )
+    raise typer.Exit(search(request))

@@ -1,0 +1,208 @@
+"""`specchat models`: the models here, what the Hub offers under a name, who drafts for whom; and fetching from the shell."""
+
+from __future__ import annotations
+
+import json as json_module
+import shutil
+import signal
+from collections.abc import Sequence
+from dataclasses import asdict
+from glob import escape
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...backends.base import Cancelled, UserError
+from .options import AsJson, flag, option
+
+if TYPE_CHECKING:
+    from ...backends.files.hub_listing import Offer, Repository
+    from ..models.library import Found
+    from ..models.memory import Room
+    from ..settings.file import Settings
+    from ..tui.pickers.model_list import Row
+
+NARROWEST, WIDEST = 60, 120
+"""Cells of a printed row."""
+
+
+def models(
+    text: Annotated[
+        str,
+        typer.Argument(help="Words that are looked for; owner/name asks the Hub what it offers.", show_default=False),
+    ] = "",
+    target: Annotated[
+        str | None, option("--drafts-for", "Tell which models can draft for this one, and why others cannot.", "MODEL")
+    ] = None,
+    fetch: Annotated[bool, flag("--fetch", "Fetch owner/name, or owner/name:Q4_K_M; goes on where it broke off.")] = False,
+    json: AsJson = False,
+) -> None:
+    """List the models on this machine and what fits in memory, or what the Hub offers under a name.
+
+    Looked into: the built-in model, the current folder, folders of the setting model_folders, the caches of Hugging Face, LM
+    Studio and Ollama. Exit codes: 0 found, 1 there is none, 2 something that the message says how to mend.
+    """
+    from ...backends.loading import GGUF_ON_HUB
+    from ..models.memory import room
+    from ..settings.file import read_settings
+
+    settings = read_settings()
+    free = room(settings.device, settings.gpu_layers)
+    on_hub = "/" in text and not text.startswith((".", "/", "~")) and text.count("/") == 1
+    if fetch:
+        if not on_hub:
+            raise UserError("--fetch takes a name on the Hub: owner/name, or owner/name:Q4_K_M for a GGUF file there.")
+        _fetch(text, as_json=json)
+    elif on_hub and target is None:
+        repository = _look_up(text)
+        if GGUF_ON_HUB.fullmatch(text):
+            offers = [offer for offer in repository.offers if offer.spec.lower() == text.lower()]
+            _print_offers(repository, offers, settings, free, json)
+        else:
+            _print_offers(repository, repository.offers, settings, free, json)
+    elif target is not None:
+        _print_drafts(target, text, settings, json)
+    else:
+        _print_models(text, settings, free, json)
+
+
+def _all(settings: Settings) -> tuple[Any, list[Found]]:
+    from ..models.library import Library, in_order
+    from ..models.recent import recent
+
+    library = Library()
+    return library, in_order(list(library.look(recent(), settings.model_folders)))
+
+
+def _print_models(text: str, settings: Settings, free: Room, as_json: bool) -> None:
+    from ..models.rows import all_rows, fit_of, matches
+
+    _, found = _all(settings)
+    found = [each for each in found if matches(each, text)]
+    options = settings.load_options()
+    if as_json:
+        listed = [_told(each) | {"memory": asdict(fit_of(each, free, options))} for each in found]
+        _print_json({"models": listed, "free": asdict(free)})
+    else:
+        _print_rows(all_rows(found, free, options, {}))
+    if not found:
+        _nothing(as_json, "No model here has that in its name: owner/name asks the Hub.")
+
+
+def _print_drafts(target: str, text: str, settings: Settings, as_json: bool) -> None:
+    from ..models.pairing import Pairing, pair
+    from ..models.rows import draft_rows, matches
+
+    library, found = _all(settings)
+    chosen = next((each for each in found if target in (each.spot.spec, each.spot.title, str(each.spot.path))), None)
+    if chosen is None:
+        raise UserError(f"There is no {target} among the models here: `specchat models` lists them.")
+    found = [each for each in found if matches(each, text)]
+    pairings: dict[object, Pairing] = {each.key: pair(library, chosen, each) for each in found}
+    if as_json:
+        listed = [_told(each) | {"able": pairings[each.key].able, "reason": pairings[each.key].reason} for each in found]
+        _print_json({"target": _told(chosen), "models": listed})
+        return
+    able = [each for each in found if pairings[each.key].able]
+    _print_rows([row for row in draft_rows(chosen, found, pairings, {}) if not isinstance(row.key, str)], notes=True)
+    if not able:
+        _nothing(as_json, "None of the models here can draft for it.")
+
+
+def _look_up(name: str) -> Repository:
+    from ...backends.files.hub_listing import look_up
+
+    return look_up(name)
+
+
+def _print_offers(repository: Repository, offers: Sequence[Offer], settings: Settings, free: Room, as_json: bool) -> None:
+    from dataclasses import replace
+
+    from ..models.memory import judge
+    from ..models.rows import needs_of_offer, offer_rows
+
+    options = settings.load_options()
+    if as_json:
+        listed = [
+            {**asdict(offer), "here": offer.here, "memory": asdict(judge(needs_of_offer(repository, offer), free, options))}
+            for offer in offers
+        ]
+        _print_json({**asdict(repository), "offers": listed, "free": asdict(free)})
+    else:
+        _print_rows(offer_rows(replace(repository, offers=tuple(offers)), free, options, {}))
+    if not offers:
+        _nothing(as_json, "" if not repository.offers else f"{repository.name} has no such quantization.")
+
+
+def _fetch(spec: str, as_json: bool) -> None:
+    """Fetch a model into huggingface_hub's cache, with a line of progress."""
+    from ...backends.files.hub import UNWANTED, WANTED, fetch
+    from ..terminal.output import Notes
+    from ..text.amounts import size_of
+
+    repository = _look_up(spec)
+    offer = next((each for each in repository.offers if each.spec.lower() == spec.lower()), None)
+    if offer is None:
+        names = ", ".join(each.spec for each in repository.offers)
+        raise UserError(f"{spec} is not on the Hub: there is {names}." if names else f"{spec}: {repository.remark}")
+    notes = Notes("auto")
+
+    def progress(_: str, done: int, total: int) -> None:
+        notes.progress(f"{offer.spec}: {size_of(done)} of {size_of(total)} ({done / total:.0%})")
+
+    allow, ignore = (WANTED, UNWANTED) if offer.kind == "safetensors" else ([escape(file) for file in offer.files], ())
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what has come is said
+    try:
+        folder = fetch(repository.name, None, progress, None, allow, ignore)
+    except (KeyboardInterrupt, Cancelled):
+        notes.sentence(f"What came of {offer.spec} stays: the same command goes on from there.")
+        raise typer.Exit(130) from None
+    finally:
+        notes.clear()
+    if as_json:
+        _print_json({"model": offer.spec, "size": offer.size, "path": str(folder), "commit": repository.commit})
+    else:
+        typer.echo(f"{offer.spec} is here ({size_of(offer.size)}): specchat --model {offer.spec}")
+
+
+def _told(found: Found) -> dict[str, Any]:
+    """A model as plain data."""
+    spot, card = found.spot, found.card
+    return {
+        "model": spot.spec,
+        "place": spot.place,
+        "path": str(spot.path),
+        "runtime": card.backend,
+        "revision": spot.revision,
+        "architecture": card.architecture,
+        "parameters": card.parameters,
+        "quantization": card.quantization,
+        "size": card.size,
+        "context": card.context,
+        "problem": found.problem,
+    }
+
+
+def _print_rows(rows: Sequence[Row], notes: bool = False) -> None:
+    from ..text.cells import fit
+    from ..tui.pickers.model_list import drawn
+
+    cells = max(NARROWEST, min(shutil.get_terminal_size().columns, WIDEST))
+    for i, row in enumerate(rows):
+        if row.heading:
+            typer.echo(("\n" if i else "") + fit(row.title, cells))
+        elif notes and row.note:
+            # A reason is worth a line of its own that is not cut.
+            typer.echo(f"  {row.title}: {row.note}")
+        else:
+            typer.echo("".join(text for text, _ in drawn(row, cells)).rstrip())
+
+
+def _nothing(as_json: bool, sentence: str) -> None:
+    if not as_json and sentence:
+        typer.echo(sentence, err=True)
+    raise typer.Exit(1)
+
+
+def _print_json(data: dict[str, Any]) -> None:
+    typer.echo(json_module.dumps(data, indent=2, ensure_ascii=False))

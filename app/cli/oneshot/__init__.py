@@ -1,0 +1,1 @@
+"""`specchat run`."""

@@ -1,0 +1,155 @@
+"""What `specchat run` is asked: the command line's options, checked, and the prompt with its attachments."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ....backends.base import UserError
+from ....engine.catalog import get, parse_params
+from ....plain_file import user_path
+from ...attach.attachments import Attachment, attach, compose, decoded, read, read_all
+from ...settings.file import Settings
+from ...terminal.output import Notes
+from ...terminal.piped import whole
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What `specchat run` was asked to do."""
+
+    prompt: str
+    """The text, or `-` for standard input. Its `@path`s attach files."""
+    settings: Settings
+    explicit: frozenset[str] = frozenset()
+    """The settings that came from the command line."""
+    method_settings: Mapping[str, str] = field(default_factory=dict)
+    """Of `--set`, as typed."""
+    stop_regex: tuple[str, ...] = ()
+    raw: bool = False
+    as_json: bool = False
+    as_lines: bool = False
+    """JSON: an object a step, then the whole as for `as_json`."""
+    suffix: str | None = None
+    """The answer fills in what stands between the prompt and this."""
+    go_on: bool = False
+    """With the chat that `chat` names, or the last one."""
+    chat: str | None = None
+    keep: bool | None = None
+    """Whether the answer is kept in the history; None: if it goes on with a chat from there, and the settings allow it."""
+    files: tuple[Path, ...] = ()
+    """Attached to the prompt."""
+    color: str = "auto"
+
+    @property
+    def alone(self) -> bool:
+        """Whether the prompt goes as it is: an @ in it is an @, and nothing piped in goes with it."""
+        return self.raw or self.suffix is not None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the answer is printed as text."""
+        return not (self.as_json or self.as_lines)
+
+
+def suffix_of(text: str | None, file: Path | None) -> str | None:
+    """The text after the gap, as the options give it.
+
+    Raises:
+        UserError: both are given, or the file cannot be read.
+    """
+    if file is None:
+        return text
+    if text is not None:
+        raise UserError("--suffix and --suffix-file both name the text after the gap: give one of them.")
+    return read(user_path(file), str(file)).text
+
+
+def kept(*, last: bool, resume: str | None, keep: bool, no_history: bool) -> bool | None:
+    """`Request.keep`, as the options say.
+
+    Raises:
+        UserError: they contradict each other.
+    """
+    if last and resume is not None:
+        raise UserError("--continue and --resume each name a chat to go on with: give one of them.")
+    if keep and no_history:
+        raise UserError("--keep and --no-history say opposite things: give one of them.")
+    if keep and (last or resume is not None):
+        raise UserError("--keep begins a new chat, --continue and --resume go on with one: leave one of them out.")
+    return True if keep else False if no_history else None
+
+
+def check(request: Request) -> None:
+    """Refuse what can be seen to be wrong without the engine: its start takes seconds."""
+    settings = request.settings
+    parse_params(get(settings.method), dict(request.method_settings))
+    if settings.stop or request.stop_regex:
+        from ....decoders.text import Stops
+
+        Stops(settings.stop, request.stop_regex)
+    if request.suffix is not None:
+        if request.go_on or request.keep:
+            raise UserError(
+                "--suffix fills in a text, which is no chat: leave out --suffix, or --continue, --resume and --keep."
+            )
+        if "system" in request.explicit:
+            raise UserError("--suffix sends text alone, without a system prompt: leave out --suffix or --system.")
+    elif request.prompt != "-" and not request.prompt.strip():
+        raise UserError("The prompt is empty: type something to answer, or - to read it from standard input.")
+    if request.raw and "system" in request.explicit:
+        raise UserError("--raw sends the prompt as it is, without a system prompt: leave out --raw or --system.")
+    if request.raw and (request.go_on or request.keep):
+        raise UserError("--raw sends the prompt as it is, not as a chat: leave out --raw, or --continue, --resume and --keep.")
+
+
+def attached(request: Request, notes: Notes) -> tuple[str, list[Attachment]]:
+    """The prompt, and the files that go with it: of -f first, then those it names."""
+    if request.alone:
+        if request.files:
+            option = "--raw" if request.suffix is None else "--suffix"
+            raise UserError(f"{option} sends the prompt as it is, without files: leave out {option} or -f.")
+        return request.prompt, []  # an @ in code is code
+    text, named = attach(request.prompt)
+    given = [found for path in request.files for found in read_all(user_path(path), str(path))]
+    attachments = [*given, *named]
+    for attachment in attachments:
+        if attachment.notice:
+            notes.sentence(attachment.notice)
+    return text, attachments
+
+
+def prompt_of(request: Request, text: str, attachments: list[Attachment], notes: Notes) -> str:
+    """What is sent: the attachments, what is piped in beside a prompt, the prompt.
+
+    The newline at the end of a pipe's last line is no part of a chat message.
+    """
+    if request.prompt != "-":
+        if not request.alone and (piped := _piped(notes)) is not None:
+            attachments = [*attachments, piped]
+        return compose(text, attachments)
+    if sys.stdin is None:
+        raise UserError("There is no standard input to read the prompt from: give the prompt itself instead of -.")
+    text = whole(sys.stdin.buffer).decode("utf-8", errors="replace")
+    if not text.strip() and request.suffix is None:
+        raise UserError("The prompt on standard input is empty: pipe some text in, or give the prompt itself instead of -.")
+    return compose(text if request.alone else text.rstrip("\n"), attachments)
+
+
+def _piped(notes: Notes) -> Attachment | None:
+    """What a pipe or a file brings on standard input; None for a terminal, /dev/null, or nothing in it."""
+    try:
+        kind = os.fstat(sys.stdin.fileno()).st_mode
+    except (AttributeError, OSError, ValueError):
+        return None
+    if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind)):
+        return None
+    data = whole(sys.stdin.buffer)
+    text, notice = decoded(data, "What was piped in")
+    if notice:
+        notes.sentence(notice)
+    return Attachment("standard input", text, len(data), file=False) if text.strip() else None

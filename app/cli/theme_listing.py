@@ -1,0 +1,122 @@
+"""`specchat themes`: every theme with its colours, or one theme examined."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+
+from ...backends.base import UserError
+from ...plain_file import user_path
+from ..chat.entries import SHADES
+from ..settings.locations import themes_folder
+from ..terminal.ansi import RESET, Depth, colour_depth
+from ..text.cells import fit, one_line, width
+from ..theming.colours import SIGHTS, contrast, distance, rgb, seen
+from ..theming.themes import APART, LENGTHS, SHIPPED, Palette, load_themes, read_theme
+
+
+def print_themes() -> None:
+    """All themes, those of the user last; what is wrong with a file goes to standard error."""
+    folder = themes_folder()
+    themes, wrong = load_themes(folder)
+    depth = _depth()
+    column = min(24, max(width(one_line(name)) for name in themes))
+    for name, palette in themes.items():
+        title = fit(one_line(name), column)
+        own = "  (your own)" if (folder / f"{name}.toml").is_file() else ""
+        print(f"{title}{' ' * (column - width(title))}  {_painted(palette.sample(), depth)}  {palette.summary}{own}")
+    print(f"\n`specchat --theme NAME` takes one, F3 in the chat shows each. Your own go into {folder}.")
+    for sentence in wrong:
+        print(f"specchat: {one_line(sentence)}", file=sys.stderr)
+
+
+def print_theme(which: str) -> bool:
+    """One theme's figures: contrasts, and how far apart its runs look to every kind of sight.
+
+    Args:
+        which: a theme's name, or a file.
+
+    Returns:
+        whether nothing is left to mend.
+
+    Raises:
+        UserError: there is no such theme, or it cannot be used.
+    """
+    palette = read_theme(_path(which))
+    depth = _depth()
+    print(f"{one_line(palette.name)}  {_painted(palette.sample(), depth)}  {palette.summary}\n")
+    print("\n".join(_figures(palette, depth)))
+    doubts = palette.doubts()
+    print()
+    for doubt in doubts:
+        print(f"{doubt[0].upper()}{doubt[1:]}.")
+    if not doubts:
+        print("Everything can be read and told apart.")
+    alike = [sight for sight in SIGHTS if _closest(palette, sight) < APART]
+    if alike:
+        print(f"With {' and '.join(alike)} some neighbouring runs look alike.")
+    return not doubts
+
+
+def _figures(palette: Palette, depth: Depth) -> Iterator[str]:
+    yield f"{'contrast on':16}{'the page':>10}{'its own':>10}"
+    page = palette.colours["background"]
+    rows = [(f"run {i + 1}", palette.run(i), palette.behind(i)) for i in range(SHADES)]
+    rows += [(f"{LENGTHS[i]} token{'s' * (i > 0)}", palette.heat[i], palette.behind_heat(i)) for i in range(SHADES)]
+    for what, colour, behind in rows:
+        figures = f"{contrast(colour, page):10.1f}{contrast(colour, behind):10.1f}"
+        yield f"{what:16}{figures}  {_painted([(' Abc ', f'{colour} on {behind}')], depth)}"
+    names = ("foreground", "primary", "secondary", "accent", "success", "warning", "error")
+    texts = [*((name, palette.colours[name]) for name in names), ("quiet text", palette.quiet), ("faint text", palette.faint)]
+    for what, colour in texts:
+        yield f"{what:16}{contrast(colour, page):10.1f}{'':12}{_painted([(' Abc ', f'{colour} on {page}')], depth)}"
+    yield f"\nclosest neighbours among the runs ({APART:g} and more can be told apart)"
+    for sight in ("", *SIGHTS):
+        yield f"{sight or 'usual sight':16}{_closest(palette, sight):10.0f}"
+
+
+def _closest(palette: Palette, sight: str) -> float:
+    """Distance of the most alike neighbours among the runs, for one of SIGHTS or (empty) usual sight."""
+    runs = [seen(palette.run(i), sight) if sight else palette.run(i) for i in range(SHADES)]
+    return min(distance(one, runs[i - 1]) for i, one in enumerate(runs))
+
+
+def _path(which: str) -> Path:
+    """The file of a theme by its name, or the file itself."""
+    if Path(which).suffix == ".toml":
+        return user_path(which)
+    for folder in (themes_folder(), SHIPPED):
+        if Path(which).name == which and (path := folder / f"{which}.toml").is_file():
+            return path
+    names = [path.stem for folder in (SHIPPED, themes_folder()) for path in sorted(folder.glob("*.toml"))]
+    near = get_close_matches(which, names, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}; a file's name ends in .toml."
+    raise UserError(f"There is no theme {which}: {hint}")
+
+
+def _depth() -> Depth:
+    return colour_depth("auto", sys.stdout is not None and sys.stdout.isatty())
+
+
+def _painted(parts: Iterable[tuple[str, str]], depth: Depth) -> str:
+    """Text in colours written as `#rrggbb on #rrggbb`; the text alone where the terminal has too few of them."""
+    if depth < 256:
+        return "".join(text for text, _ in parts)
+    out = ""
+    for text, style in parts:
+        colour, _, behind = style.rpartition("on ")
+        codes = [_code(38, colour.strip(), depth)] if colour else []
+        out += f"\x1b[{';'.join([*codes, _code(48, behind, depth)])}m{text}"
+    return out + RESET
+
+
+def _code(layer: int, colour: str, depth: Depth) -> str:
+    red, green, blue = rgb(colour)
+    if depth > 256:
+        return f"{layer};2;{red};{green};{blue}"
+    # The 6×6×6 cube of the 256 colours; its steps are 0, 95, 135, … 255.
+    steps = (0 if c < 48 else 1 if c < 115 else (c - 35) // 40 for c in (red, green, blue))
+    r, g, b = steps
+    return f"{layer};5;{16 + 36 * r + 6 * g + b}"

@@ -1,0 +1,87 @@
+"""What is told about the model under the cursor: sentences, each with its style and the most lines that it may take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from textwrap import wrap
+from typing import Any
+
+from ...backends.files.hub_listing import Offer, Repository
+from ...backends.loading import BUILTIN
+from ..text.amounts import path_of, size_of
+from ..text.cells import fit, one_line
+from .downloads import Download
+from .library import Found
+from .memory import Fit, Room, judge
+from .pairing import Pairing
+from .rows import about, fit_of, needs_of_offer, title_of
+
+Sentence = tuple[str, str, int]
+"""Text, style, most lines."""
+
+_STYLES = {"fits": "$success", "short": "$warning", "too large": "$error"}
+
+
+def of_model(found: Found, room: Room | None, options: Mapping[str, Any]) -> list[Sentence]:
+    """A model here: what it is, whether it fits, where it lies."""
+    out: list[Sentence] = [(about(found.card), "$foreground", 1)]
+    if found.problem:
+        out.append((one_line(found.problem), "$warning", 3))
+    else:
+        out += _fit(fit_of(found, room, options))
+    return [*out, (one_line(path_of(found.spot.path)), "$quiet", 1)]
+
+
+def of_draft(target: Found, found: Found, pairing: Pairing | None) -> list[Sentence]:
+    """A model that might draft for a target."""
+    out: list[Sentence] = [(about(found.card), "$foreground", 1)]
+    if pairing is not None:
+        told = one_line(pairing.reason) or f"Has {title_of(target)}'s vocabulary, so it can draft for it."
+        out.append((told, "$success" if pairing.able and not pairing.reason else "$warning", 3))
+    return [*out, (one_line(path_of(found.spot.path)), "$quiet", 1)]
+
+
+def of_target_alone(target: Found) -> list[Sentence]:
+    """The row that names no draft model."""
+    if target.spot.spec == BUILTIN:
+        return [("builtin-draft, which is loaded when a method first needs it.", "$foreground", 2)]
+    return [("The target alone. Methods that need a draft model are not offered then.", "$foreground", 2)]
+
+
+def of_download(download: Download) -> list[Sentence]:
+    """A download that is not over."""
+    amount = f"{size_of(download.done)} of {size_of(download.total)} are there."
+    if download.state == "failed":
+        return [(one_line(download.sentence), "$warning", 4), (amount, "$quiet", 1)]
+    told = {"paused": "Held; what came stays, also for a later chat.", "starting": "Asking the Hub …"}
+    return [(amount, "$foreground", 1), (told.get(download.state, "Goes on when this list is closed."), "$quiet", 1)]
+
+
+def of_offer(repository: Repository, offer: Offer, room: Room | None, options: Mapping[str, Any]) -> list[Sentence]:
+    """What the Hub offers."""
+    parts = [one_line(repository.name), one_line(offer.quantization)]
+    parts.append("GGUF on llama.cpp" if offer.kind == "gguf" else "safetensors on transformers")
+    parts += [f"{repository.context:,} tokens of context"] if repository.context else []
+    out: list[Sentence] = [(" · ".join(filter(None, parts)), "$foreground", 1)]
+    if room is not None:
+        out += _fit(judge(needs_of_offer(repository, offer), room, options))
+    if offer.there and not offer.here:
+        out.append((f"{size_of(offer.there)} of {size_of(offer.size)} are here already.", "$quiet", 1))
+    if repository.gated and not offer.here:
+        out.append(("It asks for its licence to be accepted on its page on the Hub, and for `hf auth login`.", "$warning", 2))
+    return out
+
+
+def _fit(judged: Fit) -> list[Sentence]:
+    return [(judged.told, _STYLES.get(judged.verdict, "$quiet"), 3)]
+
+
+def lines(sentences: list[Sentence], cells: int, most: int) -> list[tuple[str, str]]:
+    """Sentences on at most so many lines of so many cells; what does not fit ends in an ellipsis."""
+    out: list[tuple[str, str]] = []
+    for text, style, limit in sentences:
+        pieces = wrap(text, cells, break_on_hyphens=False)
+        if len(pieces) > limit:
+            pieces = [*pieces[: limit - 1], " ".join(pieces[limit - 1 :])]
+        out += [(fit(piece, cells), style) for piece in pieces]
+    return out[:most]

@@ -1,0 +1,1 @@
+"""Lanes that race on one prompt, without a screen."""

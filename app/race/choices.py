@@ -1,0 +1,68 @@
+"""Models that a lane of a race may run on, as they are offered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..text.amounts import count_of, size_of
+from ..text.cells import one_line
+from .guests import short_name
+
+if TYPE_CHECKING:
+    from ...backends.files.model_card import Card
+    from ..tui.app import SpecchatApp
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A model for a lane; model and runtime are empty for the chat's own."""
+
+    model: str = ""
+    backend: str = ""
+    title: str = ""
+    what: str = ""
+    """Runtime, kind of weights, size: in words, as many as are known."""
+    place: str = ""
+    problem: str = ""
+    """Why it cannot be loaded; empty if nothing is known to be in the way."""
+
+    @property
+    def key(self) -> str:
+        """As `Entry.key`."""
+        return f"{self.model} on {self.backend}" if self.backend else self.model
+
+
+def own_choice(chat: SpecchatApp) -> Choice:
+    """The chat's model as it is loaded."""
+    info = chat.dialogue.info
+    what = [str(info.get("backend", "")), str(info.get("dtype", ""))]
+    if info.get("parameters"):
+        what.append(count_of(info["parameters"]))
+    return Choice("", "", short_name(chat.dialogue.model), " · ".join(filter(None, map(one_line, what))), "this chat")
+
+
+def look(chat: SpecchatApp, stopped: Callable[[], bool]) -> Iterator[Choice]:
+    """Every other model on this machine, as it is found. Reads files, so call it in a thread."""
+    from ...backends.loading import BUILTIN, BUILTIN_DRAFT, builtin_gguf, builtin_path
+    from ..models.recent import recent
+
+    dialogue, library = chat.dialogue, chat.models.library
+    shipped = {builtin_gguf(), builtin_path()}
+    # Those in other quantizations have no names of their own.
+    named = {builtin_gguf(BUILTIN), builtin_gguf(BUILTIN_DRAFT)}
+    for file in sorted(set(builtin_path().parent.glob("*.gguf")) - named):
+        title = file.stem.replace("target", BUILTIN).replace("draft", BUILTIN_DRAFT)
+        yield Choice(str(file), "", title, _what(library.card(file)), "Built in")
+    for found in library.look(recent(), chat.settings.model_folders, stopped=stopped):
+        spot = found.spot
+        backend = spot.backend if spot.path in shipped else ""
+        if backend == "auto":  # a file of the built-in model once more, as one of this folder
+            continue
+        if not spot.remark and (spot.spec != dialogue.model or backend not in ("", dialogue.info.get("backend"))):
+            yield Choice(spot.spec, backend, one_line(spot.title), _what(found.card), spot.place, found.problem)
+
+
+def _what(card: Card) -> str:
+    return " · ".join(filter(None, (card.backend, one_line(card.quantization), size_of(card.size) if card.size else "")))

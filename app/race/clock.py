@@ -1,0 +1,89 @@
+"""How far a lane was when, by its own clock: what speeds, places and replays are reckoned from."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from ..chat.entries import Answer, Figures
+
+Unit = Literal["tokens", "characters"]
+"""What a lane's progress is measured in: characters where the lanes' tokens are not the same."""
+
+SHORT: dict[Unit, str] = {"tokens": "tokens", "characters": "chars"}
+"""Of a unit, where there is little room."""
+
+
+class Track:
+    """An answer's progress, run by run. Cheap to add to: 16 bytes a run."""
+
+    def __init__(self) -> None:
+        self._tokens, self._characters = array("i"), array("i")
+        self._seconds = array("d")
+        """Of decoding, at the end of each run."""
+
+    @classmethod
+    def of(cls, answer: Answer) -> Track:
+        """Of a whole answer."""
+        track = cls()
+        for run in answer.runs:
+            track.add(run.tokens, len(run.text), run.seconds)
+        return track
+
+    def add(self, tokens: int, characters: int, seconds: float) -> None:
+        """One run more."""
+        self._tokens.append(tokens + self.amount("tokens"))
+        self._characters.append(characters + self.amount("characters"))
+        self._seconds.append(seconds + (self._seconds[-1] if self._seconds else 0.0))
+
+    def _of(self, unit: Unit) -> array[int]:
+        return self._tokens if unit == "tokens" else self._characters
+
+    def amount(self, unit: Unit, runs: int | None = None) -> int:
+        """How much was written: by all runs, or by the first so many."""
+        ends = self._of(unit)
+        if runs is None:
+            runs = len(ends)
+        return ends[min(runs, len(ends)) - 1] if runs and ends else 0
+
+    def time(self, amount: int, unit: Unit, figures: Figures) -> float:
+        """The lane's own clock when it had written so much, the prompt's prefill included; 0 if it never had."""
+        index = bisect_left(self._of(unit), amount)
+        if amount <= 0 or index >= len(self._seconds):
+            return 0.0
+        return figures.prefill_seconds + self._seconds[index] * self._stretch(figures)
+
+    def clock(self, figures: Figures) -> list[float]:
+        """The lane's own clock at the end of each run [runs]."""
+        stretch = self._stretch(figures)
+        return [figures.prefill_seconds + seconds * stretch for seconds in self._seconds]
+
+    def _stretch(self, figures: Figures) -> float:
+        """What the engine did between two steps is in no step, but on the lane's clock."""
+        return figures.decode_seconds / self._seconds[-1] if self._seconds and self._seconds[-1] > 0 else 1.0
+
+
+def in_words(seconds: float) -> str:
+    """A clock: `47 ms`, `1.42 s`, `12.3 s`, `2:05`."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def bars(speedups: Sequence[float], speeds: Sequence[float]) -> list[float]:
+    """How long each lane's bar is, the longest being 1: by its speed over the first lane; by its own where no lane has that."""
+    lengths = speedups if any(speedups) else speeds
+    top = max(lengths, default=0.0)
+    return [length / top if top else 0.0 for length in lengths]
+
+
+def common(amounts: Iterable[int]) -> int:
+    """The length at which lanes are compared: that of the shortest text. A longer text shares its prefill among more tokens, a
+    shorter one is done sooner, and neither of these is speed."""
+    return min(amounts, default=0)

@@ -1,0 +1,120 @@
+"""One lane of a race: its answer as it comes, its clock, and where its tokens leave another lane's."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ...engine.messages import Finished, StepRecord
+from ..chat.entries import Answer
+from .clock import Track, Unit
+from .entry import Entry
+
+THROUGH = ("eos", "length", "stop", "context")
+"""Reasons with which an answer has reached its end."""
+
+TEXT_END = ("eos", "length", "stop")
+"""Those after which the model would have written no more."""
+
+FULL = "The context is full: race on a shorter prompt, or load the model with a larger context."
+
+
+@dataclass(slots=True, eq=False)
+class Racer:
+    """One lane. Its speed is compared with that of the race's first lane, its tokens with those of the first of its model."""
+
+    lane: str
+    """Its name in the engine."""
+    entry: Entry
+    answer: Answer
+    id: int = 0
+    """Of its answer."""
+    tokens: array[int] = field(default_factory=lambda: array("i"))
+    prefill: tuple[int, int] = (0, 0)
+    """Prompt tokens read, of how many."""
+    error: str = ""
+    """Why it could not go on, in a sentence."""
+    started: bool = False
+    paused: bool = False
+    compared: int = 0
+    """Tokens known to be those of the first lane."""
+    position: int | None = None
+    """The first token that differs; None while none does."""
+    gap: float | None = None
+    judging: int = 0
+    """Id of the question how near a tie it was; 0 if none is open."""
+    track: Track = field(default_factory=Track)
+    """How far it was when."""
+    against: Racer | None = None
+    """Whom it has been compared with."""
+
+    @property
+    def done(self) -> bool:
+        """Its answer has ended, one way or another."""
+        return self.answer.done
+
+    @property
+    def through(self) -> bool:
+        """It has reached the end of its answer."""
+        return self.answer.reason in THROUGH
+
+    @property
+    def seconds(self) -> float:
+        """The lane's own clock: what it has computed, from the prompt on, other lanes' turns left out."""
+        return self.answer.figures.prefill_seconds + self.answer.figures.decode_seconds
+
+    def time(self, amount: int, unit: Unit) -> float:
+        """Its own clock when it had written so much; 0 if it never had."""
+        return self.track.time(amount, unit, self.answer.figures)
+
+    def speed(self, unit: Unit) -> float:
+        """What it has written, per second of its own clock, the prompt's prefill included."""
+        return self.track.amount(unit) / self.seconds if self.seconds > 0 else 0.0
+
+    def add(self, steps: Iterable[StepRecord]) -> None:
+        """It has written more."""
+        for step in steps:
+            run = self.answer.add(step)
+            self.tokens.extend(step.tokens)
+            self.track.add(run.tokens, len(run.text), run.seconds)
+
+    def finish(self, event: Finished) -> None:
+        """Its answer has ended."""
+        figures = self.answer.figures
+        self.answer.finish(event.reason, event.tail)
+        if event.tail:
+            self.track.add(0, len(event.tail), 0.0)
+        figures.prefill_seconds = event.prefill_seconds
+        if event.busy_seconds > event.prefill_seconds:
+            figures.decode_seconds = event.busy_seconds - event.prefill_seconds
+        if event.reason == "context":
+            self.error = FULL
+
+    def compare(self, first: Racer) -> bool:
+        """Compare the tokens that have come since the last call with those of the first lane of the same model (which may be
+        this one); whether they have been found to part just now."""
+        if self.against is not first:
+            if self.against is not None:  # what is known was about another lane
+                self.compared, self.position, self.gap, self.judging = 0, None, None, 0
+            self.against = first
+        if self.position is not None or first is self:
+            return False
+        common = min(len(self.tokens), len(first.tokens))
+        # In one piece: the bytes of both as they lie in memory.
+        if self.tokens[self.compared : common] == first.tokens[self.compared : common]:
+            self.compared = common
+        else:
+            while self.tokens[self.compared] == first.tokens[self.compared]:
+                self.compared += 1
+            self.position = self.compared
+            return True
+        short, long = (self, first) if len(self.tokens) < len(first.tokens) else (first, self)
+        if short.answer.reason in TEXT_END and len(long.tokens) > common:
+            self.position = common
+        return self.position is not None
+
+    @property
+    def label_is_exact(self) -> bool:
+        """Whether its text is promised to be the plain method's."""
+        return self.answer.label.startswith("identical")

@@ -1,0 +1,395 @@
+"""A race: two to four methods (or models) on one prompt, each in a lane of its own on one device. No widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from ...engine.beside_messages import LoadedBeside
+from ...engine.messages import (
+    Cancel,
+    CloseLane,
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    Judge,
+    Judged,
+    Loading,
+    Pause,
+    Paused,
+    PieceTable,
+    Prefilling,
+    Started,
+    Steps,
+)
+from ..chat.dialogue import Dialogue
+from ..chat.entries import Answer
+from .clock import Unit, common
+from .entry import Entry
+from .guests import Guest, RaceModels
+from .lane import Racer
+from .record import Mark, RaceLane, RaceRecord
+
+FEWEST, MOST = 2, 4
+"""Lanes of a race."""
+
+NEAR = 0.1
+"""Logits: where two tokens are nearer than this, arithmetic in another order may turn one into the other."""
+
+
+class Race:
+    """Two to four lanes, from the start to the photo finish.
+
+    Args:
+        dialogue: the chat, which lends its engine and its settings; it is left as it is.
+        prompt: what is answered, as shown.
+        messages: what the model is told, the prompt at the end.
+        entries: who takes part; the first is compared with.
+        heard: ids of races before: what is still said of them is for nobody else.
+    """
+
+    def __init__(
+        self,
+        dialogue: Dialogue,
+        prompt: str,
+        messages: list[dict[str, str]],
+        entries: Sequence[Entry],
+        heard: Collection[int] = (),
+    ) -> None:
+        assert FEWEST <= len(entries) <= MOST, "a race is of two to four lanes"
+        self.dialogue = dialogue
+        self.prompt = prompt
+        self.messages = messages
+        self.racers = [self._racer(entry, f"race-{n}") for n, entry in enumerate(entries, 1)]
+        self.paused = False
+        self.loading: Loading | None = None
+        """The engine loads the model again, after its end."""
+        self.models = RaceModels(dialogue)
+        self._own: set[int] = set(heard)
+        """Every id that a lane or a question ever had: what is still said of them is for nobody else."""
+
+    @property
+    def ids(self) -> set[int]:
+        """Every id that the race ever had."""
+        return self._own | self.models.ids
+
+    def _racer(self, entry: Entry, lane: str) -> Racer:
+        return Racer(lane, entry, Answer(entry.method, self.dialogue.label_of(entry.method)))
+
+    # What the person does
+
+    def start(self) -> None:
+        """Let all lanes run, from the beginning."""
+        # New lanes, with empty caches and pools: a drafter that has seen the answer before would only repeat it.
+        for i, racer in enumerate(self.racers):
+            self._close(racer)
+            self.racers[i] = self._racer(racer.entry, racer.lane)
+        self.paused, self.loading = False, None
+        self._want()
+        for racer in self.racers:
+            self._run(racer)
+
+    def swap(self, index: int, entry: Entry) -> None:
+        """Let another method or model run in a lane; the others stay as they are."""
+        self._close(self.racers[index])
+        self.racers[index] = racer = self._racer(entry, self.racers[index].lane)
+        self._want()
+        self._run(racer)
+        self._compare()
+
+    def add(self, entry: Entry) -> None:
+        """One lane more."""
+        used = {racer.lane for racer in self.racers}
+        lane = next(name for n in range(1, MOST + 1) if (name := f"race-{n}") not in used)
+        racer = self._racer(entry, lane)
+        self.racers.append(racer)
+        self._want()
+        self._run(racer)
+
+    def remove(self, index: int) -> None:
+        """One lane fewer."""
+        self._close(self.racers.pop(index))
+        self._want()
+        self._compare()
+
+    def _want(self) -> None:
+        self.models.want([racer.entry for racer in self.racers])
+
+    def pause(self) -> None:
+        """Hold every lane, or let them go on."""
+        self.paused = not self.paused
+        for racer in self.racers:
+            if not racer.done:
+                self.dialogue.engine.send(Pause(racer.id, self.paused))
+
+    def cancel(self) -> None:
+        """Stop every lane within a pass, and what is being loaded; what is there stays."""
+        self.models.cancel()
+        for racer in self.racers:
+            if not racer.done:
+                self.dialogue.engine.send(Cancel(racer.id))
+
+    def close(self) -> None:
+        """Free the lanes and the models beside the chat's; what runs is cancelled."""
+        for racer in self.racers:
+            self._close(racer)
+            if not racer.done:
+                racer.answer.finish("cancelled")
+        self.models.close()
+
+    def _run(self, racer: Racer) -> None:
+        dialogue = self.dialogue
+        if all(other.done for other in self.racers if other is not racer):
+            self.paused = False  # a pause of lanes that have ended since
+        racer.id = dialogue.engine.next_id()
+        racer.paused = self.paused
+        self._own.add(racer.id)
+        dialogue.engine.send(
+            Generate(
+                racer.id,
+                lane=racer.lane,
+                messages=self.messages,
+                method=racer.entry.method,
+                settings=dict(racer.entry.settings),
+                sampling=asdict(dialogue.sampling),
+                accept=dialogue.accept,
+                max_tokens=dialogue.max_tokens,
+                stop=list(dialogue.stop),
+                paused=self.paused,
+                model=racer.entry.key,
+            )
+        )
+
+    def _close(self, racer: Racer) -> None:
+        self.dialogue.engine.send(CloseLane(racer.lane))
+
+    # What can be seen
+
+    @property
+    def running(self) -> bool:
+        """Whether a lane has not come to its end."""
+        return not all(racer.done for racer in self.racers)
+
+    @property
+    def unit(self) -> Unit:
+        """What the lanes are compared in: tokens where they are the same for all, else characters."""
+        return "tokens" if self.models.alike({racer.entry.key for racer in self.racers}) else "characters"
+
+    @property
+    def expected(self) -> int:
+        """How much a full bar stands for: the length of the longest answer that is through, else the limit, else the next power
+        of two."""
+        unit = self.unit
+        lengths = [racer.track.amount(unit) for racer in self.racers if racer.through]
+        if lengths:
+            return max(1, *lengths)
+        ahead = max((racer.track.amount(unit) for racer in self.racers), default=0)
+        limit = self.dialogue.max_tokens if unit == "tokens" else None
+        return limit or max(64, 1 << ahead.bit_length())
+
+    @property
+    def model_names(self) -> list[str]:
+        """What each lane's model is called; empty for all where there is one."""
+        return self.models.names([racer.entry for racer in self.racers])
+
+    def reference(self, racer: Racer) -> Racer:
+        """Whose tokens a lane's are compared with: the first lane of its model, which may be itself."""
+        return next(other for other in self.racers if other.entry.key == racer.entry.key)
+
+    def mark(self, racer: Racer) -> Mark:
+        """How a lane's tokens compare with those of the first lane of its model."""
+        first = self.reference(racer)
+        if racer is first:
+            return "reference" if racer is self.racers[0] else "another model"
+        if racer.position is None:
+            return "identical" if racer.compared else "unknown"
+        if racer.judging:
+            return "unknown"
+        return "near tie" if racer.gap is not None and racer.gap < NEAR else "lossy"
+
+    @property
+    def finish_line(self) -> int:
+        """The length at which places are given: that of the shortest answer that is through; 0 while there is none."""
+        unit = self.unit
+        return common(amount for racer in self.racers if racer.through and (amount := racer.track.amount(unit)))
+
+    def speedup(self, racer: Racer) -> float:
+        """How many times sooner than the first lane a racer had written what both have, by their clocks. 0 where there is
+        nothing to compare yet."""
+        first, unit = self.racers[0], self.unit
+        length = common(each.track.amount(unit) for each in (first, racer))
+        if not self.running and first.through and racer.through:
+            length = min(length, self.finish_line)
+        own = racer.time(length, unit)
+        return first.time(length, unit) / own if own else 0.0
+
+    def _arrival(self, racer: Racer) -> float | None:
+        """Its clock at the finish line; None where it is not through, or wrote nothing."""
+        return racer.time(self.finish_line, self.unit) or None if racer.through else None
+
+    def ranking(self) -> list[Racer]:
+        """Those that are through, by their clocks at the finish line; then the others, by how far they got."""
+        order = {racer.lane: n for n, racer in enumerate(self.racers)}
+        arrivals = {racer.lane: self._arrival(racer) for racer in self.racers}
+
+        def rank(racer: Racer) -> tuple[int, float, int]:
+            arrival = arrivals[racer.lane]
+            if arrival is None:
+                return 1, -racer.track.amount(self.unit), order[racer.lane]
+            return 0, arrival, order[racer.lane]
+
+        return sorted(self.racers, key=rank)
+
+    def place(self, racer: Racer) -> int | None:
+        """1 for the first over the finish line; None where it is not through, or others may still come before."""
+        arrival = self._arrival(racer)
+        if arrival is None:
+            return None
+        place, line, unit = 1, self.finish_line, self.unit
+        for other in self.racers:
+            # One that still writes may have been there already, whenever it will be done.
+            there = other.time(line, unit) if other.through or not other.done else 0.0
+            if there:
+                place += there < arrival
+            elif not other.done and other.seconds < arrival:
+                return None
+        return place
+
+    def record(self) -> RaceRecord:
+        """The race as plain data. Its answers are those of the lanes, not copies."""
+        from ... import __version__
+
+        dialogue = self.dialogue
+        return RaceRecord(
+            self.prompt,
+            dialogue.model,
+            [
+                RaceLane(
+                    racer.entry.method,
+                    dict(racer.entry.settings),
+                    racer.answer,
+                    model,
+                    self.mark(racer),
+                    racer.position,
+                    racer.gap,
+                    # Where a model lies on this disk is nobody else's business.
+                    public(self.models.info(racer.entry.key)) if racer.entry.key else {},
+                )
+                for racer, model in zip(self.racers, self._record_models(), strict=True)
+            ],
+            {} if dialogue.sampling.greedy else asdict(dialogue.sampling),
+            public(dialogue.info),
+            datetime.now().astimezone().isoformat(timespec="seconds"),
+            __version__,
+            dialogue.pieces,
+            self.unit,
+        )
+
+    def _record_models(self) -> list[str]:
+        """The model of each lane that has one of its own."""
+        return [name if racer.entry.key else "" for racer, name in zip(self.racers, self.model_names, strict=True)]
+
+    # What the engine says
+
+    def handle(self, event: Event) -> bool:
+        """Take in an event; False if it is not about the race."""
+        match event:
+            case Loading() | LoadedBeside() | Failed() | PieceTable() if event.id in self.models.ids and not _died(event):
+                self.loading = None
+                self._guest(self.models.handle(event))
+            case LoadedBeside():
+                pass  # of a race before
+            case Loading() if event.id in self._own:
+                pass
+            case Loading() if self.running and self.dialogue.info:
+                self.loading = event
+            case Failed(cause="died") if self.ids & {event.id, *event.others}:
+                self._died(event.sentence)
+            case Judged() | Failed(ended=False) if event.id in self._own:
+                self._judged(event)
+            case Failed() if event.id in self._own:
+                if (racer := self._find(event.id)) is not None:
+                    racer.error = event.sentence
+                    racer.answer.finish("error", event.tail)
+                    self._compare()
+            case Started() | Prefilling() | Steps() | Paused() | Finished() if event.id in self._own:
+                if (racer := self._find(event.id)) is not None:
+                    self.loading = None
+                    self._progress(racer, event)
+            case _:
+                return False
+        return True
+
+    def _find(self, id: int) -> Racer | None:
+        """The lane whose answer this is, unless it has ended."""
+        return next((racer for racer in self.racers if racer.id == id and not racer.done), None)
+
+    def _guest(self, guest: Guest | None) -> None:
+        """A model was loaded, or cannot be: then its lanes are told so, and the others run."""
+        if guest is None:
+            return
+        for racer in self.racers:
+            if racer.entry.key != guest.key:
+                continue
+            racer.answer.pieces = guest.pieces
+            if guest.state in ("failed", "cancelled") and not racer.done:
+                racer.error = guest.sentence if guest.state == "failed" else ""
+                racer.answer.finish("error" if guest.state == "failed" else "cancelled")
+        self._compare()
+
+    def _progress(self, racer: Racer, event: Started | Prefilling | Steps | Paused | Finished) -> None:
+        answer = racer.answer
+        match event:
+            case Started():
+                answer.method, answer.label, answer.pieces = event.method, event.label, self.models.pieces(racer.entry.key)
+                answer.figures.prompt_tokens, answer.figures.reused = event.prompt_tokens, event.reused
+                racer.started = True
+            case Prefilling():
+                racer.prefill = (event.done, event.total)
+                answer.figures.prefill_seconds = event.seconds
+            case Steps():
+                racer.add(event.steps)
+                self._compare()
+            case Paused():
+                racer.paused = event.paused
+            case Finished():
+                racer.finish(event)
+                self._compare()
+
+    def _compare(self) -> None:
+        for racer in self.racers:
+            first = self.reference(racer)
+            if not racer.compare(first) or not (racer.label_is_exact and first.label_is_exact):
+                continue
+            at = racer.position
+            if at is not None and at < min(len(racer.tokens), len(first.tokens)):
+                racer.judging = self.dialogue.engine.next_id()
+                self._own.add(racer.judging)
+                self.dialogue.engine.send(Judge(racer.judging, racer.lane, at, first.tokens[at]))
+
+    def _judged(self, event: Judged | Failed) -> None:
+        for racer in self.racers:
+            if racer.judging == event.id:
+                racer.judging = 0
+                racer.gap = event.gap if isinstance(event, Judged) else None
+
+    def _died(self, sentence: str) -> None:
+        for racer in self.racers:
+            racer.judging = 0
+            if not racer.done:
+                racer.error = sentence
+                racer.answer.finish("died")
+        self.models.forget()
+        self.loading = None
+
+
+def _died(event: Event) -> bool:
+    return isinstance(event, Failed) and event.cause == "died"
+
+
+def public(info: dict[str, Any]) -> dict[str, Any]:
+    """What is told of a model in files: not where it lies on this disk, which is nobody else's business."""
+    return {key: value for key, value in info.items() if key != "path"}

@@ -1,0 +1,114 @@
+"""What is kept of a race: the lanes' answers step by step, their clocks, and how alike they are. For replays and exports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..chat.entries import Answer
+from ..chat.pieces import Pieces
+from .clock import Track, Unit, common
+from .lane import THROUGH
+
+Mark = Literal["reference", "identical", "near tie", "lossy", "another model", "unknown"]
+"""How a lane's tokens compare with those of the first lane of its model. `unknown`: not both have got as far as that. `another
+model`: the first lane of a model that is not the first lane's, compared with nobody."""
+
+SIGNS: dict[Mark, str] = {
+    "reference": "·",
+    "identical": "≡",
+    "near tie": "≈",
+    "lossy": "≠",
+    "another model": "○",
+    "unknown": "?",
+}
+"""What a mark is shown as."""
+
+
+@dataclass(slots=True)
+class RaceLane:
+    """One lane's part in a race."""
+
+    method: str
+    settings: dict[str, Any]
+    answer: Answer
+    """What it wrote, step by step; it has the label, the figures and the finish reason."""
+    model: str = ""
+    """Where it is another than the race's."""
+    mark: Mark = "unknown"
+    position: int | None = None
+    """The first token that differs from the first lane's; None where none does."""
+    gap: float | None = None
+    """How far the two tokens there are apart (logits; with a temperature noisy scores); None where nobody judged."""
+    info: dict[str, Any] = field(default_factory=dict)
+    """What the engine tells of its model, where that is its own."""
+
+    @property
+    def name(self) -> str:
+        """What the lane is called: its method with its settings, and its model where that is its own."""
+        given = " ".join(f"{key}={value}" for key, value in self.settings.items())
+        return " ".join(part for part in (self.method, given, self.model and f"on {self.model}") if part)
+
+    @property
+    def seconds(self) -> float:
+        """Of own compute, from the prompt to the last token; turns of other lanes left out."""
+        return self.answer.figures.prefill_seconds + self.answer.figures.decode_seconds
+
+    def clock(self) -> list[float]:
+        """The lane's own clock at the end of each run, in seconds [runs]."""
+        return Track.of(self.answer).clock(self.answer.figures)
+
+
+@dataclass(slots=True)
+class RaceRecord:
+    """A race of two to four lanes on one prompt."""
+
+    prompt: str
+    model: str
+    lanes: list[RaceLane]
+    sampling: dict[str, Any] = field(default_factory=dict)
+    """As `backends.base.Sampling` has it; empty for greedy."""
+    info: dict[str, Any] = field(default_factory=dict)
+    """What the engine tells of the model."""
+    saved: str = ""
+    """When: local time with its offset, ISO 8601."""
+    version: str = ""
+    """Of specchat."""
+    pieces: Pieces = field(default_factory=Pieces)
+    """Token texts for answers that have none of their own."""
+    unit: Unit = "tokens"
+    """What the lanes are compared in."""
+
+    @property
+    def several(self) -> bool:
+        """Whether lanes have models of their own."""
+        return any(lane.model for lane in self.lanes)
+
+    @property
+    def finish_line(self) -> int:
+        """The length at which the lanes are compared: that of the shortest answer that is through; 0 where none is."""
+        amounts = (Track.of(lane.answer).amount(self.unit) for lane in self.lanes if lane.answer.reason in THROUGH)
+        return common(amount for amount in amounts if amount)
+
+    def arrival(self, lane: RaceLane) -> float:
+        """A lane's own clock at the finish line; 0 where it never got there."""
+        return Track.of(lane.answer).time(self.finish_line, self.unit, lane.answer.figures)
+
+    def speedup(self, lane: RaceLane) -> float:
+        """How many times sooner than the first lane a lane had written what both have, by their clocks. 0 where nothing can be
+        compared."""
+        first, other = self.lanes[0].answer, lane.answer
+        tracks = Track.of(first), Track.of(other)
+        length = common(track.amount(self.unit) for track in tracks)
+        if first.reason in THROUGH and other.reason in THROUGH:
+            length = min(length, self.finish_line)
+        own = tracks[1].time(length, self.unit, other.figures)
+        return tracks[0].time(length, self.unit, first.figures) / own if own else 0.0
+
+    def speed(self, lane: RaceLane, unit: Unit | None = None) -> float:
+        """What a lane wrote, per second of its own clock, the prompt's prefill included."""
+        return Track.of(lane.answer).amount(unit or self.unit) / lane.seconds if lane.seconds > 0 else 0.0
+
+    def ranking(self) -> list[RaceLane]:
+        """The lanes, the fastest first; equals in their order."""
+        return sorted(self.lanes, key=lambda lane: -self.speedup(lane))

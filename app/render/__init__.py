@@ -1,0 +1,1 @@
+"""What is said on the screen, as rows of text."""

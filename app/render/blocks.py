@@ -1,0 +1,211 @@
+"""The transcript's entries as rows: how many there are, and what each says. No styles and no screen: those are the view's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from ..attach.attachments import folded
+from ..chat.compare import Part, table
+from ..chat.entries import REASONS, Answer, Entry, Notice, Prompt
+from ..text.cells import expand_tabs, fit, sanitise, width
+from ..text.wrap import Flow
+
+if TYPE_CHECKING:
+    from rich.segment import Segment
+
+Kind = Literal["blank", "prompt", "answer", "markdown", "figures", "variants", "information", "warning", "error"]
+
+MARK = -1
+"""Owner of a flow's segment that is no run: the mark where the method changed."""
+
+
+class Piece(NamedTuple):
+    """Text of a row; `run` is the index of the run it shows, or MARK."""
+
+    text: str
+    run: int
+
+
+class Row(NamedTuple):
+    """One row of the transcript."""
+
+    kind: Kind
+    pieces: tuple[Piece, ...] = ()
+    first: bool = False
+    """First row of its entry (bears the glyph in the margin)."""
+    last: bool = False
+    """Last row of text of an answer that is being written (bears the cursor)."""
+    continued: bool = False
+    """Goes on in the next row without a line break in the text."""
+    segments: tuple[Segment, ...] = ()
+    """A row of Markdown, with its styles."""
+    badge: str = ""
+    """At the end of a prompt's row: which of its variants this is."""
+    styles: tuple[str, ...] = ()
+    """Of the pieces of a row of kind `variants`: names that `variants_table.Part` has."""
+
+    @property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
+
+class Block:
+    """One entry, wrapped.
+
+    Args:
+        entry: what it shows; an answer may grow.
+        cells: width of a line.
+        badge: of a prompt, which of its variants this is; empty where there is no other.
+        answers: of an answer, all that there are to the same message, where there are several.
+        speeds: whether its figures tell them.
+    """
+
+    def __init__(
+        self, entry: Entry, cells: int, badge: str = "", answers: Sequence[Answer] = (), *, speeds: bool = True
+    ) -> None:
+        self.entry = entry
+        self.cells = cells
+        self.badge, self._answers, self._speeds = badge, answers, speeds
+        self._table: list[list[Part]] = []
+        self.flow = Flow(cells)
+        self.closed = False
+        """Its rows will not change any more."""
+        self._runs = 0  # runs taken in
+        self._method = ""
+        self._figures: list[str] = []
+        self.rendered: list[list[Segment]] | None = None
+        """Rows of Markdown, shown in place of the runs of a finished answer; None shows the runs."""
+        self.worn = ""
+        """The theme that they are in."""
+        if not isinstance(entry, Answer):
+            self.flow.append(sanitise(folded(entry.text).strip("\n") if isinstance(entry, Prompt) else entry.text), 0)
+            self.closed = True
+        self.flow.wrap()
+        last = self.flow.lines[-1].text.rstrip() if self.flow.lines else ""
+        self._badge_row = bool(badge) and width(expand_tabs(last, 0)) + len(badge) + 2 > cells
+
+    @property
+    def height(self) -> int:
+        """Rows, with the blank one below."""
+        match self.entry:
+            case Answer() as answer:
+                text = self._shown(answer)
+                table = bool(self._table) + len(self._table)
+                return text + (bool(text) + len(self._figures) + table if answer.done else 0) + 1
+            case _:
+                return len(self.flow.lines) + self._badge_row + 1
+
+    def update(self) -> int | None:
+        """Take in what the entry gained; the first row that changed, None if none did."""
+        if self.closed or not isinstance(self.entry, Answer):
+            return None
+        answer = self.entry
+        before = len(self.flow.lines)
+        for index in range(self._runs, len(answer.runs)):
+            run = answer.runs[index]
+            if run.carried:
+                self.flow.append(sanitise(run.text[: run.carried]), index - 1)
+            own = run.text[run.carried :]
+            if run.method != self._method:
+                if self._method:
+                    gap = "" if own[:1].isspace() else "\u00a0"
+                    self.flow.append(f"◆{run.method}{gap}", MARK)
+                self._method = run.method
+            if own:
+                self.flow.append(sanitise(own), index)
+        grown = len(answer.runs) > self._runs
+        self._runs = len(answer.runs)
+        self.flow.lend(sanitise(answer.held), self._runs - 1)
+        first = self.flow.wrap() if grown else before
+        if answer.done:
+            self._figures = figures_lines(answer, self.cells, speeds=self._speeds)
+            if len(self._answers) > 1:
+                self._table = table(self._answers, answer, self.cells)
+            self.closed = True
+            return min(first, max(0, before - 1))
+        return min(first, max(0, before - 1)) if grown else None
+
+    def row(self, index: int) -> Row:
+        """The row at an index below `height`."""
+        lines = self.flow.lines
+        match self.entry:
+            case Answer() as answer:
+                shown = self._shown(answer)
+                if self.rendered is not None and index < shown:
+                    segments = tuple(self.rendered[index])
+                    text = "".join(segment.text for segment in segments)
+                    return Row("markdown", (Piece(text.rstrip(), MARK),), index == 0, segments=segments)
+                if index < shown:
+                    writing = not answer.done and index == shown - 1
+                    pieces = tuple(self._pieces(index)) if lines else ()
+                    return Row("answer", pieces, index == 0, writing, self._continued(index))
+                figure = index - shown - bool(shown)
+                if answer.done and 0 <= figure < len(self._figures):
+                    line = self._figures[figure]
+                    if self.rendered is not None and figure == len(self._figures) - 1:
+                        line = signed if width(signed := f"{line} · Markdown") <= self.cells else line
+                    return Row("figures", (Piece(line, MARK),), figure == 0)
+                compared = figure - len(self._figures) - 1
+                if answer.done and 0 <= compared < len(self._table):
+                    parts = self._table[compared]
+                    pieces = tuple(Piece(part.text, MARK) for part in parts)
+                    return Row("variants", pieces, compared == 0, styles=tuple(part.style for part in parts))
+                return Row("blank")
+            case Prompt() | Notice() as entry:
+                if index >= len(lines) + self._badge_row:
+                    return Row("blank")
+                if index == len(lines):
+                    return Row("prompt", badge=self.badge)
+                kind: Kind = "prompt" if isinstance(entry, Prompt) else entry.severity
+                badge = self.badge if index == len(lines) - 1 and not self._badge_row else ""
+                return Row(kind, tuple(self._pieces(index)), index == 0, continued=self._continued(index), badge=badge)
+
+    def _shown(self, answer: Answer) -> int:
+        """Rows of text."""
+        if self.rendered is not None:
+            return len(self.rendered)
+        return max(len(self.flow.lines), 0 if answer.done else 1)
+
+    def version(self, index: int) -> int:
+        """Changes whenever the row at `index` may have changed."""
+        if self.rendered is not None:
+            return -2
+        cursor = not self.closed and index == len(self.flow.lines) - 1
+        return -1 if index < self.flow.settled and not cursor else self.flow.revision * 2 + self.closed
+
+    def _continued(self, index: int) -> bool:
+        lines = self.flow.lines
+        return index < len(lines) - 1 and not lines[index].text.endswith("\n")
+
+    def _pieces(self, index: int) -> Iterator[Piece]:
+        column = 0
+        for text, segment in self.flow.lines[index].pieces():
+            shown = expand_tabs(text, column)
+            room = self.cells - column
+            if width(shown) > room:  # spaces that hang over the edge
+                shown = fit(f"{shown}  ", room + 1).removesuffix("…") if room > 0 else ""
+            column += width(shown)
+            if shown:
+                yield Piece(shown, self.flow.owners[segment])
+
+
+def figures_lines(answer: Answer, cells: int, *, speeds: bool = True) -> list[str]:
+    """The figures below a finished answer, in as many lines as they need; without speeds where others are told of it."""
+    figures = answer.figures
+    parts = [REASONS.get(answer.reason or "", answer.reason or ""), ", ".join(answer.methods) or answer.method]
+    if figures.tokens:
+        parts.append(f"{figures.tokens:,} token{'s' * (figures.tokens != 1)}")
+        if speeds:
+            parts.append(f"{figures.tokens_per_second:,.1f} tokens/s")
+            parts.append(f"{figures.tokens_per_step:.2f} tokens/step")
+    if figures.acceptance is not None:
+        parts.append(f"{figures.acceptance:.0%} accepted ({figures.accepted:,}/{figures.drafted:,})")
+    lines = [""]
+    for part in parts:
+        joined = f"{lines[-1]} · {part}" if lines[-1] else part
+        if width(joined) > cells and lines[-1]:
+            lines.append(part)
+        else:
+            lines[-1] = joined
+    return [fit(line, cells) for line in lines]

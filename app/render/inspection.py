@@ -1,0 +1,398 @@
+"""What there is to say about one run: which step made it, what that cost, and what became of its draft. Text with roles, no
+styles and no screen: the strip that shows it gives roles their colours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+from ..chat.entries import Answer
+from ..chat.explanations import OTHER_NODES, WINDOWED
+from ..chat.pieces import Pieces
+from ..text.cells import fit, one_line, sanitise, width
+from ..text.charts import percent
+from .tree_rows import StepTree, visible
+
+Role = Literal["method", "label", "value", "accepted", "own", "refused", "chosen", "context", "note"]
+
+Detail = Literal["full", "plain", "brief"]
+DETAILS: tuple[Detail, ...] = get_args(Detail)
+"""How much a sentence says: what does not fit is said in fewer words."""
+
+PHRASE = 28
+"""Longest text in quotes, in cells."""
+
+SHORT_PHRASE = 14
+"""The same where there is little room."""
+
+BRANCHES = 3
+"""Most refused branches quoted at one place."""
+
+
+class Part(NamedTuple):
+    """Text of one role. Labels may be broken at blanks, the others are kept together."""
+
+    text: str
+    role: Role
+
+
+Parts = tuple[Part, ...]
+
+
+class Refused(NamedTuple):
+    """A branch of the draft that was not taken."""
+
+    text: str
+    prob: float | None
+    """The model's probability of its first token; None where it was not recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A place where the draft and the model parted, or where one of several guesses was taken."""
+
+    after: str
+    """The end of the text before; empty at the beginning of an answer."""
+    refused: tuple[Refused, ...]
+    taken: str
+    prob: float | None
+    """The model's probability of what was taken."""
+    last: bool
+    """Whether the run ended here: what was taken is the model's own token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A run as its step tells it."""
+
+    method: str
+    step: int
+    """From 1; 0 if no step is known."""
+    steps: int
+    """Of the answer; 0 while it is being written, and where none is known."""
+    drafted: int
+    accepted: int
+    count: int
+    """Tokens of the run."""
+    earlier: int = 0
+    """Tokens of the run that earlier passes had found."""
+    guessed: int = 0
+    """Tokens that no draft had, but lookahead's window."""
+    nodes: int = 0
+    """That the pass evaluated; 0 where there was none, or it was not recorded."""
+    seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """For the draft, the model's pass, and the rest."""
+    tokens: tuple[str, ...] = ()
+    """Texts of the tokens, with visible spaces."""
+    own: int = 0
+    """Tokens at the end that the model added itself, rather than accept them: 1, or 0 where the answer was cut."""
+    prob: float | None = None
+    """The model's probability of its own token."""
+    forks: tuple[Fork, ...] = ()
+    """The last one first: it says why the run ended."""
+    traced: bool = True
+    """Whether it is known what was drafted."""
+    note: str = ""
+    """What the drafter says."""
+
+
+def inspect(answer: Answer, index: int, pieces: Pieces) -> Inspection:
+    """Look into run number `index` of an answer.
+
+    Args:
+        answer: whose.
+        index: of its runs.
+        pieces: token texts of the model that wrote it.
+    """
+    run = answer.runs[index]
+    text = visible_line(answer.own_text(index))
+    if index >= len(answer.log):  # an answer from elsewhere, without steps
+        return Inspection(
+            *(one_line(run.method), 0, 0, run.drafted, run.accepted, run.tokens),
+            seconds=(0.0, 0.0, run.seconds),
+            tokens=(text,) if text else (),
+            traced=not run.drafted,
+        )
+    record = answer.log.record(index)
+    before = _before(answer, index)
+    tree = StepTree.of(record, before[-1] if before else -1)
+    known = len(pieces) > 0
+    tokens = tuple(visible(pieces.text(token)) for token in record.tokens) if known else ((text,) if text else ())
+    traced = not record.drafted or bool(record.tree_tokens)
+    steps = len(answer.log) if answer.done else 0
+    own = int(tree.choice is not None)
+    return Inspection(
+        *(one_line(record.method), index + 1, steps, record.drafted, record.accepted, len(record.tokens)),
+        earlier=record.earlier,
+        guessed=max(0, len(record.tokens) - record.accepted - own) if record.method == WINDOWED else 0,
+        nodes=record.nodes,
+        seconds=(record.draft_seconds, record.forward_seconds, record.other_seconds),
+        tokens=tokens,
+        own=own,
+        prob=tree.probs[-1] if tree.probs and tree.choice is not None else None,
+        forks=_forks(tree, before, pieces.text) if record.tree_tokens else (),
+        traced=traced,
+        note=one_line(record.note),
+    )
+
+
+def visible_line(text: str) -> str:
+    """Text of a run on one line, with what is not to be seen in it made visible."""
+    return sanitise(text).replace("\n", "⏎").replace("\t", "⇥").replace(" ", "␣")
+
+
+def _before(answer: Answer, index: int, count: int = 12) -> list[int]:
+    """The last tokens before a step."""
+    out: list[int] = []
+    for step in range(index - 1, -1, -1):
+        out = answer.log.record(step).tokens + out
+        if len(out) >= count:
+            break
+    return out[-count:]
+
+
+def _forks(tree: StepTree, before: Sequence[int], piece: Callable[[int], str]) -> tuple[Fork, ...]:
+    """Every node of the path at which something was refused, the last one first."""
+    children: list[list[int]] = [[] for _ in tree.tokens]
+    for node in range(1, min(tree.guesses, len(tree.tokens))):
+        children[tree.parents[node]].append(node)
+    likely: Callable[[int], float] = lambda node: -(tree.prob(node) or 0.0)  # noqa: E731
+    out = []
+    for place, node in enumerate(tree.path):
+        following = tree.path[place + 1] if place + 1 < len(tree.path) else None
+        refused = sorted((child for child in children[node] if child != following), key=likely)
+        last = following is None
+        if not refused or (last and tree.choice is None):
+            continue
+        token = tree.choice if following is None else tree.tokens[following]
+        assert token is not None
+        prob = (tree.probs[-1] if tree.probs else None) if following is None else tree.prob(following)
+        context = [*before[:-1], *(tree.tokens[passed] for passed in tree.path[: place + 1])]
+        branches = tuple(Refused(_branch(tree, children, child, piece), tree.prob(child)) for child in refused)
+        out.append(Fork(_word(context, piece) if before or place else "", branches, piece(token), prob, last))
+    return tuple(reversed(out))
+
+
+def _branch(tree: StepTree, children: Sequence[Sequence[int]], node: int, piece: Callable[[int], str]) -> str:
+    """The text of a branch, along its first or likeliest nodes."""
+    text = piece(tree.tokens[node])
+    while children[node] and width(text) <= PHRASE:
+        node = max(children[node], key=lambda child: tree.prob(child) or 0.0)
+        text += piece(tree.tokens[node])
+    return text
+
+
+def _word(tokens: Sequence[int], piece: Callable[[int], str]) -> str:
+    """The end of a text: its last word, of as many tokens as it has."""
+    text = ""
+    for token in reversed(tokens):
+        text = piece(token) + text
+        if text[:1] in " ⏎⇥" and text.strip(" ⏎⇥"):
+            break
+        if width(text) > PHRASE:
+            break
+    return text
+
+
+# In words
+
+
+def figures(run: Inspection, *, brief: bool = False) -> Parts:
+    """Which step, and what it counts."""
+    out = [Part(run.method, "method")]
+    if not run.step:
+        return (*out, Part("  all of the answer", "label"))
+    of = f" of {run.steps:,}" if run.steps else ""
+    out += [Part("  step ", "label"), Part(f"{run.step:,}", "value"), Part("" if brief else of, "label")]
+    counts = ((f"{run.drafted:,}", "drafted "), (f"{run.accepted:,}", "accepted "), (f"{run.guessed:,}", "from the window "))
+    for value, name in (counts if run.guessed else counts[:2]) if run.drafted else ():
+        out += [Part(" · " + name, "label"), Part(value, "value")]
+    out += [Part(" · ", "label"), Part(f"{run.count:,}", "value"), Part(" token" if run.count == 1 else " tokens", "label")]
+    return tuple(part for part in out if part.text)
+
+
+def costs(run: Inspection, *, brief: bool = False) -> Parts:
+    """Milliseconds and nodes."""
+    total = sum(run.seconds)
+    out = [Part(milliseconds(total), "value"), Part(" ms", "label")] if total else []
+    if run.nodes and not brief and total:
+        names = zip(("draft", "pass", "rest"), run.seconds, strict=True)
+        shares = " + ".join(f"{name} {milliseconds(seconds)}" for name, seconds in names)
+        out.append(Part(f" = {shares}", "label"))
+    if run.nodes:
+        out += [Part(" · " if out else "", "label"), Part(f"{run.nodes:,}", "value")]
+        out.append(Part(" node" if run.nodes == 1 else " nodes", "label"))
+    return tuple(part for part in out if part.text)
+
+
+def milliseconds(seconds: float) -> str:
+    """Seconds as milliseconds, to a tenth where there are few."""
+    value = seconds * 1e3
+    return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def tokens(run: Inspection, cells: int) -> Parts:
+    """The run's tokens, those accepted apart from the model's own."""
+    if not run.tokens:
+        return ()
+    checked = run.traced and (run.drafted or run.guessed)
+    own = run.own if checked else 0
+    accepted = run.tokens[: len(run.tokens) - own] if checked else ()
+    others = run.tokens[len(accepted) :]
+    name = "guessed " if run.guessed else "accepted "
+    if not accepted:
+        return _listed(others, "own", "model’s own " if own else "tokens " if run.count > 1 else "token ", cells)
+    if not others:
+        return _listed(accepted, "accepted", name, cells)
+    out: Parts = ()
+    for last in ("  model’s own ", "  own "):
+        tail = _listed(others, "own", last, max(12, cells // 2))
+        out = (*_listed(accepted, "accepted", name, cells - length(tail)), *tail)
+        if len(out) == 2 * len(accepted) + 2:  # nothing left out
+            break
+    return out
+
+
+def _listed(texts: Sequence[str], role: Role, name: str, cells: int) -> Parts:
+    """A name and tokens, as many as fit, and how many more there are."""
+    out = [Part(name, "label")] if name else []
+    used = width(name)
+    for i, text in enumerate(texts):
+        rest = len(texts) - i - 1
+        more = f" … {rest} more" if rest else ""
+        gap = 1 if i else 0
+        if i and used + gap + width(text) + width(more) > cells:
+            more = f" … {rest + 1} more"
+            out.append(Part(more if used + width(more) <= cells else f" +{rest + 1}", "label"))
+            break
+        if i:
+            out.append(Part(" ", "label"))
+        out.append(Part(fit(text, max(2, cells - used - gap)), role))
+        used += gap + width(text)
+    return tuple(out)
+
+
+def verdict(run: Inspection, detail: Detail = "full") -> list[Parts]:
+    """Sentences on what became of the draft, the most important first."""
+    brief = detail == "brief"
+    if not run.step:
+        return [(Part("How this answer was decoded is not known: it came without its steps.", "label"),)]
+    if run.earlier or not run.count:
+        return [(Part(gathered(run, brief=brief), "label"),)]
+    if not run.drafted:
+        return [_plain(run, brief=brief)]
+    if not run.traced:
+        refused = run.drafted - run.accepted
+        if not refused:
+            return [(Part("Every drafted token was accepted.", "label"),)]
+        what = f"{refused:,} of {run.drafted:,} drafted tokens {'were' if refused > 1 else 'was'} refused"
+        return [(Part(f"{what} (which: not known)." if brief else f"{what}; which was not recorded.", "label"),)]
+    out = [_fork(fork, detail) for fork in run.forks]
+    if not (run.forks and run.forks[0].last):
+        out.insert(0, _end(run, brief=brief))
+    return out
+
+
+def _plain(run: Inspection, *, brief: bool) -> Parts:
+    """Of a step without a draft."""
+    if run.guessed:
+        return (Part(_window(run, brief=brief), "label"),)
+    gave, sure = ("one token", run.prob) if run.count == 1 else (f"{run.count:,} tokens", None)
+    if brief:
+        return (Part(f"No draft: one pass, {gave}{_chance(sure)}.", "label"),)
+    others = f" {OTHER_NODES[run.method]}" if run.nodes > 1 and run.method in OTHER_NODES else ""
+    return (Part(f"Nothing was drafted: one pass gave {gave}{_chance(sure, ' likely')}.{others}", "label"),)
+
+
+def gathered(run: Inspection, *, brief: bool = False) -> str:
+    """Of a step of beam search: a pass takes each of several texts one token further, and the step's tokens are those that have
+    become certain by it."""
+    over = f"this pass over {run.nodes:,} nodes" if run.nodes > 1 else "this pass"
+    if not run.count:
+        return "No token became certain." if brief else f"No token became certain in {over}: the beams still differ."
+    these, each = ("This token", "It") if run.count == 1 else (f"These {run.count:,} tokens", "Each")
+    if brief:
+        return f"{these} became certain; {each.lower()} took its own pass."
+    if not run.nodes:
+        return f"{these} ended the best text when the search was left. {each} had taken a pass of its own."
+    return f"{these} became certain in {over}. {each} had taken a pass of its own."
+
+
+def _window(run: Inspection, *, brief: bool) -> str:
+    """Of tokens that lookahead's window had guessed."""
+    if brief:
+        return f"{run.guessed:,} of {run.count:,} from the window."
+    were = "token was" if run.guessed == 1 else "tokens were"
+    return f"{run.guessed:,} {were} guessed by the window, and the model chose the same."
+
+
+def _end(run: Inspection, *, brief: bool) -> Parts:
+    """Of a draft that was not refused where the run ended."""
+    if run.guessed:
+        return (Part(_window(run, brief=brief), "label"),)
+    if not run.own:
+        rest = ", so the rest of the draft was not needed" if run.count < run.drafted else ""
+        return (Part(f"The answer ended here{rest}.", "label"),)
+    own = quoted(run.tokens[-1].replace("␣", " "), SHORT_PHRASE if brief else PHRASE) if run.tokens else ""
+    if run.accepted < run.drafted:
+        said = "The draft went no further; the model added "
+    else:
+        which = "the one drafted token" if run.drafted == 1 else f"all {run.drafted:,} drafted tokens"
+        said = f"Accepted {which}, then " if brief else f"Accepted {which}, and the same pass gave one more: "
+    return Part(said, "label"), Part(own, "chosen"), Part(f"{_chance(run.prob)}.", "label")
+
+
+def _fork(fork: Fork, detail: Detail) -> Parts:
+    """Of a place where something was refused."""
+    brief = detail == "brief"
+    cells = SHORT_PHRASE if brief else PHRASE
+    texts = [branch.text for branch in fork.refused]
+    marked = len({text.strip(" ") for text in (*texts, fork.taken)}) <= len(texts)  # they differ in blanks alone
+    place = (Part("After ", "label"), Part(quoted(fork.after, min(cells, 18), end=True), "context")) if fork.after else ()
+    out: list[Part] = list(place) or [Part("At the start", "label")]
+    if brief:
+        out.append(Part(": draft ", "label"))
+    else:
+        out.append(Part(" the draft said " if fork.last else " the draft also said ", "label"))
+    most = 1 if brief else BRANCHES
+    for i, branch in enumerate(fork.refused[:most]):
+        if i:
+            final = i == len(fork.refused) - 1
+            out.append(Part(" or " if final else ", ", "label"))
+        chance = _chance(branch.prob, " likely" if detail == "full" and not i else "")
+        out += [Part(quoted(branch.text, cells, marked=marked), "refused"), Part(chance, "label")]
+    if (rest := len(fork.refused) - most) > 0:
+        out.append(Part(f" +{rest}" if brief else f" or {rest} more", "label"))
+    if brief:
+        out.append(Part(", model ", "label"))
+    else:
+        out.append(Part(", the model chose " if fork.last else ", the model went with ", "label"))
+    return (*out, Part(quoted(fork.taken, cells, marked=marked), "chosen"), Part(_chance(fork.prob), "label"))
+
+
+def _chance(prob: float | None, unit: str = "") -> str:
+    return "" if prob is None else f" ({percent(prob)}{unit})"
+
+
+def quoted(text: str, cells: int = PHRASE, *, marked: bool = False, end: bool = False) -> str:
+    """Text in quotation marks, without the blanks around it unless it has nothing else, or they are what matters.
+
+    Args:
+        text: on one line, sanitised.
+        cells: most of them inside the marks.
+        marked: show its blanks.
+        end: of a text that is too long, keep the end.
+    """
+    bare = text.strip(" ")
+    shown = text.replace(" ", "␣") if marked or not bare else bare
+    if end and width(shown) > cells:
+        while width(shown) > cells - 1:
+            shown = shown[1:]
+        shown = "…" + shown
+    return f"‘{fit(shown, cells)}’"
+
+
+def length(parts: Parts) -> int:
+    """Cells of some parts."""
+    return sum(width(part.text) for part in parts)

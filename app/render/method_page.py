@@ -1,0 +1,105 @@
+"""The page that explains the method in force, next to what it did in this chat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..chat.dialogue import Method
+from ..chat.draft_length import length_of, why_none
+from ..chat.explanations import EXPLAIN, LABELS
+from ..chat.totals import Totals
+from ..text.cells import one_line
+from ..text.charts import percent
+from ..tui.chat.header import LABEL_STYLES
+from ..tui.transcript.line_view import Line, cut, ends, line, paragraph
+from ..tui.transcript.line_view import length as size
+
+
+def method_lines(
+    method: Method,
+    label: str,
+    settings: Mapping[str, Any],
+    totals: Totals | None,
+    cells: int,
+    *,
+    unavailable: str = "",
+    keys: tuple[str, str] = ("", ""),
+) -> list[Line]:
+    """The page.
+
+    Args:
+        method: the one in force.
+        label: what holds of its text under the acceptance rule in force.
+        settings: those that are not the defaults.
+        totals: of its steps in the last answer that it wrote a part of; None if there is none.
+        cells: width.
+        unavailable: why this model cannot run it.
+        keys: those that make its drafts shorter and longer.
+    """
+    out = [ends(line((one_line(method.name), "bold $primary")), line((label, LABEL_STYLES.get(label, "$quiet"))), cells)]
+    if unavailable:
+        out += paragraph(f"Not on this model: {one_line(unavailable)}", cells, "$warning")
+    if totals is not None and totals.steps:
+        out += _figures(totals, cells)
+    length = length_of(method, settings)
+    if length is None:
+        out += paragraph(why_none(method), cells, "$quiet")
+    else:
+        value = line(("drafts: ", "$quiet"), (f"{length.setting} {length.value}", "bold $accent"))
+        shorter, longer = keys
+        hint = line((shorter, "bold $primary"), (" less  ", "$quiet"), (longer, "bold $primary"), (" more", "$quiet"))
+        out += [ends(value, hint, cells)] if size(value) + size(hint) < cells else [value, hint]
+    out += [(), *paragraph(EXPLAIN.get(method.name) or one_line(method.summary), cells, "$foreground")]
+    if method.pays:
+        out += [(), line(("When it pays", "bold $primary")), *paragraph(one_line(method.pays), cells, "$foreground")]
+    if label in LABELS:
+        out += [(), line((label.capitalize(), f"bold {LABEL_STYLES.get(label, '$primary')}"))]
+        out += paragraph(LABELS[label], cells, "$foreground")
+    out += [(), line(("Settings", "bold $primary")), *_settings(method, settings, cells)]
+    if method.paper:
+        out += [(), line(("Paper", "bold $primary"))]
+        for paper in method.paper.split(";"):
+            out += paragraph(one_line(paper), cells, "$quiet", indent="  ")
+    return out
+
+
+def _figures(totals: Totals, cells: int) -> list[Line]:
+    """What it did, in as many lines as that takes."""
+    figures = [
+        (f"{totals.tokens_per_step:.2f}", "tokens/step"),
+        (f"{totals.measured_speedup:.2f}×", "plain"),
+    ]
+    if totals.drafted:
+        figures.append((percent(totals.acceptance_rate), "accepted"))
+    figures += [(f"{totals.nodes_per_token:.1f}", "nodes/token"), (f"{totals.steps:,}", "steps")]
+    rows: list[list[tuple[str, str]]] = [[]]
+    used = 0
+    for value, unit in figures:
+        size = len(value) + 1 + len(unit)
+        if rows[-1] and used + 3 + size > cells:
+            rows.append([])
+            used = 0
+        if rows[-1]:
+            rows[-1].append(("   ", ""))
+            used += 3
+        rows[-1] += [(value, "bold $foreground"), (f" {unit}", "$quiet")]
+        used += size
+    return [tuple(row) for row in rows]
+
+
+def _settings(method: Method, settings: Mapping[str, Any], cells: int) -> list[Line]:
+    """Each setting with its value and what it means; those that are not the default stand out."""
+    out: list[Line] = []
+    if not method.params:
+        return paragraph("It has none.", cells, "$quiet")
+    for param in method.params:
+        name, default = str(param["name"]), param.get("default")
+        value = settings.get(name, default)
+        shown = one_line(str(value).lower() if isinstance(value, bool) else str(value)) or "–"
+        changed = value != default
+        tail = (f"  (default {default})", "$quiet") if changed else ("", "")
+        style = "bold $accent" if changed else "bold $foreground"
+        out.append(cut(line((name, "$foreground"), (" = ", "$quiet"), (shown, style), tail), cells))
+        out += paragraph(one_line(str(param.get("doc", ""))), cells, "$quiet", first="  ", indent="  ")
+    return out

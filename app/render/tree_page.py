@@ -1,0 +1,210 @@
+"""The tree page: one step's token tree, the accepted path lit, and what the step cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..chat.entries import Answer
+from ..chat.pieces import Pieces
+from ..text.cells import fit, one_line
+from ..text.charts import bar, percent
+from ..theming.colouring import Way, style_name
+from ..tui.transcript.line_view import Line, ends, length, line, paragraph, track
+from .inspection import gathered, inspect
+from .tree_rows import Role, StepTree, TreeRow, tree_rows
+
+BAR_CELLS = 8
+"""Of the bar beside a probability."""
+
+LEAST_SHOWN = 0.01
+"""Probabilities below this have no bar."""
+
+BAR_FROM = 42
+"""Least width of a page that has bars."""
+
+ROLES: dict[Role, str] = {
+    "guide": "$faint",
+    "cross": "bold $error",
+    "pending": "$foreground",
+    "branch": "$quiet",
+    "fold": "italic $quiet",
+}
+"""Styles of what is not on the accepted path; that has the colour of its run."""
+
+LEAST_FOR_NOTE = 8
+"""Rows from which on there is room for what the drafter says."""
+
+PROMPT = "⟨prompt⟩"
+"""Stands for the prompt's last token, which no step names."""
+
+LEGEND = (
+    ("●", "$primary", "pending"),
+    ("┃", "$primary", "accepted"),
+    ("×", "bold $error", "refused"),
+    ("┗", "$primary", "chosen"),
+)
+"""Signs, their styles, and what they mean."""
+
+
+def tree_lines(
+    answer: Answer | None,
+    index: int | None,
+    pieces: Pieces,
+    cells: int,
+    height: int,
+    *,
+    way: Way = "cycle",
+    paused: bool = False,
+    keys: str = "",
+) -> list[Line]:
+    """The page.
+
+    Args:
+        answer: whose step; None if there is none.
+        index: of its runs, the selected one; the last step if None.
+        pieces: token texts of the model.
+        cells: width.
+        height: rows, all of which the tree may take.
+        way: in which the transcript tells runs apart, as `effective` has it: the path looks like its run there.
+        paused: whether the answer waits between two steps.
+        keys: what goes on where it waits, such as "F9 one step".
+    """
+    if answer is None or not len(answer.log):
+        return _nothing(answer, cells, paused=paused, keys=keys)
+    step = len(answer.log) - 1 if index is None else min(index, len(answer.log) - 1)
+    record = answer.log.record(step)
+    pending = answer.log.record(step - 1).tokens[-1:] if step else []
+    tree = StepTree.of(record, pending[0] if pending else -1)
+    run = answer.runs[step]
+    lit, trunk = _colours(style_name(way, run.shade, run.together))
+
+    out = _head(answer, step, cells, selected=index is not None, paused=paused, keys=keys)
+    if record.note:
+        note = paragraph(one_line(record.note), cells, "italic $accent")
+        out += note[: 2 if height >= LEAST_FOR_NOTE else 0]
+    if height - len(out) >= 12:
+        out.append(())
+    if record.earlier or not record.tokens:
+        told = inspect(answer, step, pieces)
+        out += paragraph(gathered(told), cells, "$foreground")
+        out += [(), *paragraph(" ".join(told.tokens), cells, lit)] if told.tokens else []
+        return out[:height]
+    foot = _foot(tree, cells)
+    room = height - len(out)
+    tight = room < 10 + len(foot)
+    side = _side(tree, cells)
+    rows = tree_rows(tree, _piece(pieces), cells - side, max(3, room if tight else room - len(foot)))
+    out += [_row(row, cells, side, lit, trunk) for row in rows]
+    if not record.tree_tokens and (others := record.nodes - len(tree.tokens)) > 0:
+        out.append(line((fit(f"   … {others} more nodes, no guesses of what comes next", cells), "italic $quiet")))
+    if not tight:
+        out += foot
+    return out
+
+
+def _colours(name: str) -> tuple[str, str]:
+    """Styles of the tokens on the path, and of the line beside them, from the name of their run's style."""
+    kind, _, number = name.partition("-")
+    match kind:
+        case "run" | "heat":
+            return f"${name} on ${name}-tint", f"${name}"
+        case "line":
+            return "underline $foreground" if int(number) % 2 == 0 else "$foreground", "$primary"
+        case _:
+            return "$foreground", "$primary"
+
+
+def _nothing(answer: Answer | None, cells: int, *, paused: bool, keys: str) -> list[Line]:
+    """Where there is no step."""
+    if paused and answer is not None and not answer.done:
+        return paragraph(f"Paused before the first step: {keys}.", cells, "$accent")
+    if answer is not None and answer.done:
+        return paragraph("No step of this answer is known.", cells, "$quiet")
+    return [
+        *paragraph(
+            "Here each step of an answer shows as a tree: what was drafted, and what the model made of it.", cells, "$quiet"
+        ),
+        (),
+        *paragraph(f"To follow a method step by step: {keys}." if keys else "", cells, "$quiet"),
+    ]
+
+
+def _piece(pieces: Pieces) -> Callable[[int], str]:
+    return lambda token: PROMPT if token < 0 else pieces.text(token)
+
+
+def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool, keys: str) -> list[Line]:
+    """Which step, and its figures."""
+    record = answer.log.record(step)
+    where = f" step {step + 1:,} of {len(answer.log):,}"
+    state: Line = ()
+    if selected:
+        state = (("selected", "$accent"),)
+    elif paused:
+        state = (("‖ ", "bold $accent"), (keys, "$accent"))
+    name = line((one_line(record.method), "bold $primary"), (where, "$quiet"))
+    if paused and not selected and length(name) + length(state) >= cells:
+        state = (("‖ paused", "bold $accent"),)
+    first = ends(name, state, cells)
+    figures = (
+        (f"{record.drafted:,}", "drafted"),
+        (f"{record.accepted:,}", "accepted"),
+        (f"{record.nodes:,}", "nodes" if record.nodes != 1 else "node"),
+        (milliseconds(answer.log.seconds(step)), "ms"),
+    )
+    parts: list[tuple[str, str]] = []
+    for value, unit in figures:
+        more = [*parts, *([("  ", "")] if parts else []), (value, "bold $foreground"), (f" {unit}", "$quiet")]
+        if length(tuple(more)) > cells:
+            break
+        parts = more
+    shares = (("draft", record.draft_seconds), ("pass", record.forward_seconds), ("rest", record.other_seconds))
+    times: Line = tuple((f"{name} {milliseconds(seconds)}  ", "$quiet") for name, seconds in shares)
+    if length(tuple(parts)) + 2 + length(times) <= cells:
+        return [first, (*parts, ("  ", ""), *times)]
+    return [first, tuple(parts)]
+
+
+def milliseconds(seconds: float) -> str:
+    """Seconds as milliseconds in three digits."""
+    value = seconds * 1e3
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def _side(tree: StepTree, cells: int) -> int:
+    """Cells on the right that probabilities take."""
+    if not tree.probs:
+        return 0
+    return 5 + (BAR_CELLS + 1 if cells >= BAR_FROM else 0)
+
+
+def _row(row: TreeRow, cells: int, side: int, lit: str, trunk: str) -> Line:
+    """One row of the tree, with its probability at the right."""
+    styles = {**ROLES, "trunk": f"bold {trunk}", "path": f"bold {lit}", "choice": f"bold {lit}"}
+    left = tuple((span.text, styles[span.role]) for span in row.spans)
+    if not side or row.prob is None:
+        return left
+    accepted = any(span.role in ("path", "choice") for span in row.spans)
+    gap = cells - side - length(left)
+    shown = bar(row.prob, BAR_CELLS) if row.prob >= LEAST_SHOWN else ""
+    drawn = track(shown, BAR_CELLS, trunk if accepted else "$quiet") if side > 5 else ()
+    return (
+        *left,
+        (" " * (gap + (side > 5)), ""),
+        *drawn,
+        (f"{percent(row.prob):>5}", "$foreground" if accepted else "$quiet"),
+    )
+
+
+def _foot(tree: StepTree, cells: int) -> list[Line]:
+    """What the signs and the percentages mean."""
+    out: list[Line] = [()]
+    for sign, style, meaning in LEGEND:
+        entry = ((sign, style), (f" {meaning}", "$quiet"))
+        if out[-1] and length(out[-1]) + 2 + length(entry) <= cells:
+            out[-1] = (*out[-1], ("  ", ""), *entry)
+        else:
+            out.append(entry)
+    if tree.probs and len(tree.tokens) > 1:
+        out += paragraph("%: how probable the model finds the token; of a refused branch, its first.", cells, "$quiet")
+    return out

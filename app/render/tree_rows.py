@@ -1,0 +1,330 @@
+"""A step's token tree as rows of text: the accepted path runs straight down, what was refused branches off. No styles, no
+screen: each piece of text has a role, and the page that shows it gives roles their colours.
+
+    ● ␣the
+    ┠─× ␣old
+    ┃ ␣lamp ␣and ␣wrote
+    ┠─× ␣a ␣poem
+    ┃   ├─ ␣about
+    ┃   └─ ␣of
+    ┗━ ␣the
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ...engine.messages import StepRecord
+from ..text.cells import fit, width
+
+Role = Literal["trunk", "guide", "cross", "pending", "path", "choice", "branch", "fold"]
+
+PIECE_CELLS = 24
+"""Longest token text: some vocabularies have tokens of a hundred spaces."""
+
+INDENT = 3
+"""Cells of each level of branches below a refused one."""
+
+LEAST_ROOM = 8
+"""Cells that a branch needs; what has fewer is counted, not drawn."""
+
+
+class Span(NamedTuple):
+    """Text of one role."""
+
+    text: str
+    role: Role
+
+
+class TreeRow(NamedTuple):
+    """One row. Over all rows every node of the tree is in `nodes` once, or counted in `folded`."""
+
+    spans: tuple[Span, ...]
+    prob: float | None = None
+    """The target's probability of what the row shows: of a branch its first token, on the path all of the row."""
+    nodes: tuple[int, ...] = ()
+    folded: int = 0
+
+    @property
+    def text(self) -> str:
+        return "".join(span.text for span in self.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class StepTree:
+    """What a step verified, and what came of it."""
+
+    tokens: list[int]
+    """Of each node; node 0 was pending before the step [n]."""
+    parents: list[int]
+    """Below each node but 0 is the number of an earlier one [n]."""
+    path: list[int]
+    """Accepted nodes, beginning with 0."""
+    choice: int | None
+    """The target's own token after the path; None where the answer was cut before it."""
+    guesses: int
+    """Nodes from this one on are a lookahead window's: no guesses of what comes next."""
+    probs: list[float]
+    """The target's probability of the token of each node after 0, then of the choice; empty if not recorded."""
+
+    @classmethod
+    def of(cls, step: StepRecord, pending: int) -> StepTree:
+        """The tree of a step; `pending` is the token before it, which a step without a draft does not name."""
+        if not step.tree_tokens:
+            line = step.tokens[:-1]
+            choice = step.tokens[-1] if step.tokens else None
+            probs = step.probs[-1:] if not line else []  # those of nodes that are no guesses have no place here
+            return cls([pending, *line], list(range(-1, len(line))), list(range(len(line) + 1)), choice, len(line) + 1, probs)
+        count = len(step.tree_tokens)
+        parents = [-1, *(parent if 0 <= parent < i else 0 for i, parent in enumerate(step.tree_parents[1:count], 1))]
+        parents += [0] * (count - len(parents))
+        path = [0]
+        for node in step.path[1:]:
+            if not 0 < node < count or parents[node] != path[-1]:
+                break
+            path.append(node)
+        choice = step.tokens[-1] if len(step.tokens) == len(path) else None
+        guesses = step.drafted + 1 if step.drafted < count - 1 else count
+        return cls(step.tree_tokens, parents, path, choice, guesses, step.probs if len(step.probs) == count else [])
+
+    def prob(self, node: int) -> float | None:
+        """The target's probability of a node's token; None for node 0, and where it was not recorded."""
+        return self.probs[node - 1] if self.probs and node else None
+
+
+class Plan(NamedTuple):
+    """How much detail a layout has."""
+
+    spread: bool
+    """Every token of the path on a row of its own."""
+    levels: int
+    """Branches of branches drawn, in depth."""
+    siblings: int
+    """Refused branches drawn at each node; −1: all of them are counted in one row before the target's choice."""
+    lines: int
+    """Rows of one branch."""
+
+
+PLANS = (
+    Plan(True, 99, 99, 2),
+    Plan(False, 99, 99, 2),
+    Plan(False, 99, 99, 1),
+    *(Plan(False, 2, 99, 1), Plan(False, 1, 12, 1), Plan(False, 0, 8, 1)),
+    *(Plan(False, 0, siblings, 1) for siblings in (4, 2, 1, 0, -1)),
+)
+"""From the most detail to the least; the first that fits is taken."""
+
+
+def visible(text: str) -> str:
+    """A token's text with its spaces visible, and of a bearable length."""
+    return fit(text.replace(" ", "␣"), PIECE_CELLS)
+
+
+def tree_rows(tree: StepTree, piece: Callable[[int], str], cells: int, height: int | None = None) -> list[TreeRow]:
+    """The tree as rows.
+
+    Args:
+        tree: what to draw.
+        piece: token id → its text, sanitised, on one line.
+        cells: width of a row; at least 16 to be of use.
+        height: most rows, at least 3; as many as it takes if None. What does not fit is folded: "… 12 more".
+    """
+    rows: list[TreeRow] = []
+    for plan in PLANS:
+        if plan.spread and not tree.probs:  # nothing to say beside each token
+            continue
+        rows = _Layout(tree, piece, cells, plan).rows()
+        if height is None or len(rows) <= height:
+            return rows
+    assert height is not None
+    return _middle_folded(rows, max(3, height), cells)
+
+
+def _middle_folded(rows: list[TreeRow], height: int, cells: int) -> list[TreeRow]:
+    """The first and last rows, and between them how many nodes there are in the others."""
+    end = next(i for i, row in enumerate(reversed(rows), 1) if not row.folded)  # the target's choice: always shown
+    tail = max(end, (height - 1) // 2) if height >= 6 else 1
+    if tail < end:  # no room for the window's own row
+        rows = [*rows[:-end], *rows[len(rows) - end + 1 :], rows[-end]]
+    head = height - 1 - tail
+    hidden = rows[head : len(rows) - tail]
+    count = sum(len(row.nodes) + row.folded for row in hidden)
+    more = TreeRow((Span("┃ ", "trunk"), Span(fit(_more(count), cells - 2), "fold")), folded=count)
+    return [*rows[:head], more, *rows[len(rows) - tail :]]
+
+
+def _more(count: int) -> str:
+    return f"… {count} more"
+
+
+class _Layout:
+    """One try, with one plan."""
+
+    def __init__(self, tree: StepTree, piece: Callable[[int], str], cells: int, plan: Plan) -> None:
+        self.tree, self.piece, self.cells, self.plan = tree, piece, cells, plan
+        self.children: list[list[int]] = [[] for _ in tree.tokens]
+        self.sizes = [1] * len(tree.tokens)
+        """Of each node's branch, itself included."""
+        accepted = set(tree.path)
+        drawn = [node for node in range(1, len(tree.tokens)) if node < tree.guesses or node in accepted]
+        self.window = len(tree.tokens) - 1 - len(drawn)
+        """Nodes of the window that are not on the path: counted, not drawn."""
+        for node in drawn:
+            self.children[tree.parents[node]].append(node)
+        for node in reversed(drawn):
+            self.sizes[tree.parents[node]] += self.sizes[node]
+
+    def rows(self) -> list[TreeRow]:
+        path = self.tree.path
+        root = Span(fit(self.text(0), self.cells - 2), "pending")
+        out = [TreeRow((Span("● ", "trunk"), root), nodes=(0,))]
+        line: list[int] = []
+        apart = self.plan.siblings >= 0
+        refused = 0
+        for node, following in zip(path, [*path[1:], -1], strict=True):
+            if node:
+                line.append(node)
+            branches = [child for child in self.children[node] if child != following]
+            if not apart:
+                refused += sum(self.sizes[branch] for branch in branches)
+                branches = []
+            if branches or following < 0 or self.plan.spread:
+                out += self._trunk(line)
+                line = []
+                out += self._forks(branches)
+        if refused:
+            out.append(self._counted(refused))
+        out.append(self._end())
+        if self.window:
+            text = fit(f"   … {self.window} more in the window", self.cells)
+            out.append(TreeRow((Span(text, "fold"),), folded=self.window))
+        return out
+
+    def text(self, node: int) -> str:
+        return visible(self.piece(self.tree.tokens[node]))
+
+    def _trunk(self, nodes: list[int]) -> list[TreeRow]:
+        """Accepted nodes without a branch between them."""
+        out = []
+        for line in self._filled(nodes, self.cells - 2)[0]:
+            spans = [Span("┃ ", "trunk"), *self._tokens(line, self.cells - 2, "path")]
+            prob: float | None = 1.0
+            for node in line:
+                own = self.tree.prob(node)
+                prob = None if own is None or prob is None else prob * own
+            out.append(TreeRow(tuple(spans), prob, tuple(line)))
+        return out
+
+    def _end(self) -> TreeRow:
+        """The target's own choice."""
+        tree = self.tree
+        if tree.choice is None:
+            text = "nothing is certain yet" if len(tree.path) == 1 else "the answer ends here"
+            return TreeRow((Span("┗━ ", "trunk"), Span(fit(text, self.cells - 3), "fold")))
+        text = fit(visible(self.piece(tree.choice)), self.cells - 3)
+        return TreeRow((Span("┗━ ", "trunk"), Span(text, "choice")), tree.probs[-1] if tree.probs else None)
+
+    def _forks(self, nodes: list[int]) -> list[TreeRow]:
+        """Refused branches at a node of the path, the likeliest first where that is known."""
+        nodes = self._ordered(nodes)
+        shown, rest = nodes[: self.plan.siblings], nodes[self.plan.siblings :]
+        out: list[TreeRow] = []
+        for node in shown:
+            start = (Span("┠", "trunk"), Span("─", "guide"), Span("× ", "cross"))
+            out += self._branch(node, start, (Span("┃", "trunk"), Span("   ", "guide")), 0)
+        if rest:
+            out.append(self._counted(sum(self.sizes[node] for node in rest)))
+        return out
+
+    def _counted(self, count: int) -> TreeRow:
+        """Refused nodes that are only counted."""
+        text = fit(_more(count), self.cells - 3)
+        return TreeRow((Span("┠", "trunk"), Span("─ ", "guide"), Span(text, "fold")), folded=count)
+
+    def _ordered(self, nodes: list[int]) -> list[int]:
+        return sorted(nodes, key=lambda node: -(self.tree.prob(node) or 0.0)) if self.tree.probs else nodes
+
+    def _branch(self, node: int, start: tuple[Span, ...], under: tuple[Span, ...], level: int) -> list[TreeRow]:
+        """A refused branch: its chain of only children, then what forks below.
+
+        Args:
+            node: its first node.
+            start: what stands left of its first row.
+            under: what stands left of the others.
+            level: 0 for a branch of the path, 1 for a branch of that, and so on.
+        """
+        chain = [node]
+        while len(self.children[chain[-1]]) == 1:
+            chain.append(self.children[chain[-1]][0])
+        forks = self.children[chain[-1]]
+        below = sum(self.sizes[fork] for fork in forks)
+        room = self.cells - sum(width(span.text) for span in under)
+        open_forks = bool(forks) and level < self.plan.levels and room - INDENT >= LEAST_ROOM
+        lines, rest = self._filled(chain, room, self.plan.lines, 0 if open_forks else below)
+        hidden = rest + (0 if open_forks and not rest else below)
+        out = []
+        for i, line in enumerate(lines):
+            last = i == len(lines) - 1
+            spans = list(start if i == 0 else under)
+            if last and hidden:
+                more = self._suffix(line, hidden, room)
+                spans += [*self._tokens(line, room - width(more), "branch"), Span(more, "fold")]
+            else:
+                spans += self._tokens(line, room, "branch")
+            prob = self.tree.prob(node) if i == 0 else None
+            out.append(TreeRow(tuple(spans), prob, tuple(line), hidden if last else 0))
+        if not hidden:
+            forks = self._ordered(forks)
+            for fork in forks:
+                end = fork == forks[-1]
+                guides = (*under, Span("└─ " if end else "├─ ", "guide")), (*under, Span("   " if end else "│  ", "guide"))
+                out += self._branch(fork, *guides, level + 1)
+        return out
+
+    def _filled(self, nodes: list[int], room: int, lines: int | None = None, below: int = 0) -> tuple[list[list[int]], int]:
+        """Nodes in lines that fit, one blank between tokens; how many did not.
+
+        Args:
+            nodes: of a chain.
+            room: cells of a line.
+            lines: most lines; as many as it takes if None.
+            below: nodes that will be counted at the end of the last line in any case.
+        """
+        out: list[list[int]] = []
+        used = 0
+        for node in nodes:
+            cells = min(room, width(self.text(node)))
+            if not out or used + 1 + cells > room or (self.plan.spread and lines is None):
+                if lines is not None and len(out) == lines:
+                    break
+                out.append([])
+                used = cells
+            else:
+                used += 1 + cells
+            out[-1].append(node)
+        rest = len(nodes) - sum(map(len, out))
+        if rest + below and out:
+            # Room for the count, at the cost of the last tokens; the first one of the line stays.
+            while len(out[-1]) > 1 and self._cells(out[-1]) + width(_more(rest + below)) + 1 > room:
+                out[-1].pop()
+                rest += 1
+        return out, rest
+
+    def _cells(self, line: Sequence[int]) -> int:
+        return sum(width(self.text(node)) + 1 for node in line) - 1
+
+    def _suffix(self, line: Sequence[int], hidden: int, room: int) -> str:
+        """How the end of a line says that there are more; short where there is little room."""
+        free = room - self._cells(line)
+        return next((text for text in (f" {_more(hidden)}", f" …{hidden}", " …") if width(text) <= free), " …")
+
+    def _tokens(self, line: Sequence[int], room: int, role: Role) -> list[Span]:
+        """Tokens with a blank between each two."""
+        out: list[Span] = []
+        for i, node in enumerate(line):
+            if i:
+                out.append(Span(" ", "guide"))
+            out.append(Span(fit(self.text(node), room), role))
+        return out

@@ -1,0 +1,1 @@
+"""Chats and races as JSON, read back checked."""

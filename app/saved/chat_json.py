@@ -1,0 +1,242 @@
+"""A chat as JSON, with everything: it can be opened again. docs/export.md describes the format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ...backends.base import UserError
+from ...engine.messages import StepRecord
+from ..chat.entries import SHADES, Answer, Figures, Notice, Prompt, Run, Transcript
+from ..chat.pieces import Pieces, SomePieces
+from ..text.cells import one_line
+from .capture import SavedChat
+from .reading import Table, Wrong, read
+
+FORMAT = "specchat chat"
+VERSION = 1
+
+_SEVERITIES = ("information", "warning", "error")
+_FIGURES = ("prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted", "prefill_seconds", "decode_seconds")
+_COUNTS = tuple(
+    f.name
+    for f in fields(StepRecord)
+    if isinstance(f.default, int) and f.name not in ("drafted", "accepted", "carried", "nodes")
+)
+"""Counts of a step that only some steps have."""
+_LARGEST_SECONDS = 3.4e38
+"""Of a 32-bit float, as the log keeps them."""
+
+
+def chat_json(chat: SavedChat) -> Iterator[str]:
+    """The file's text: an entry to a line, a run to a line, so that tools that work by lines can read it too."""
+    head = {
+        "format": FORMAT,
+        "version": VERSION,
+        "specchat": chat.version,
+        "saved": chat.saved,
+        "model": chat.model,
+        "settings": chat.settings,
+        "system": chat.transcript.system,
+    }
+    yield "{" + "".join(f"\n {dump(key)}: {dump(value)}," for key, value in head.items()) + '\n "entries": ['
+    for i, entry in enumerate(chat.transcript.entries):
+        yield ",\n  " if i else "\n  "
+        match entry:
+            case Prompt(text):
+                yield dump({"kind": "prompt", "text": text})
+            case Notice(text, severity):
+                yield dump({"kind": "notice", "severity": severity, "text": text})
+            case Answer():
+                yield from answer_json(entry, chat.texts(entry), {"kind": "answer"})
+    yield "\n ]\n}\n"
+
+
+def answer_json(answer: Answer, pieces: Pieces, more: dict[str, Any]) -> Iterator[str]:
+    """An answer as an object, after some fields of the caller's; `pieces` are the token texts."""
+    head = {**more, "method": answer.method, "label": answer.label, "reason": answer.reason}
+    if answer.asked:
+        head["asked"] = answer.asked
+    head["figures"] = figures_body(answer.figures)
+    yield dump(head)[:-1] + ', "runs": ['
+    steps = min(len(answer.log), len(answer.runs))
+    seen: set[int] = set()
+    for index in range(steps):
+        step = answer.log.record(index)
+        seen.update(step.tokens, step.tree_tokens)
+        yield (",\n   " if index else "\n   ") + dump(run_body(answer.runs[index], step))
+    tail = "".join(run.text for run in answer.runs[steps:]) + answer.held
+    yield f'\n  ], "tail": {dump(tail)}, "pieces": {dump(pieces_body(seen, pieces))}}}'
+
+
+def figures_body(figures: Figures) -> dict[str, Any]:
+    """An answer's figures as an object."""
+    return {name: getattr(figures, name) for name in _FIGURES}
+
+
+def pieces_body(tokens: Iterable[int], pieces: Pieces) -> dict[str, str]:
+    """The texts of some tokens as an object."""
+    return {str(token): raw for token in sorted(tokens) if (raw := pieces.raw(token))}
+
+
+def run_body(run: Run, step: StepRecord) -> dict[str, Any]:
+    """A run and the step that made it as an object."""
+    body: dict[str, Any] = {
+        "text": run.text,
+        "tokens": step.tokens,
+        "method": run.method,
+        "shade": run.shade,
+        "seconds": run.seconds,
+        "draft": _short(step.draft_seconds),
+        "forward": _short(step.forward_seconds),
+        "other": _short(step.other_seconds),
+        "nodes": step.nodes,
+    }
+    if step.drafted or step.accepted:
+        body["drafted"], body["accepted"] = step.drafted, step.accepted
+    if step.carried:
+        body["carried"] = step.carried
+    if step.tree_tokens:
+        body["tree"] = {"tokens": step.tree_tokens, "parents": step.tree_parents}
+    if step.path:
+        body["path"] = step.path
+    if step.probs:
+        body["probs"] = [_short(prob) for prob in step.probs]
+    if step.note:
+        body["note"] = step.note
+    return body | {name: count for name in _COUNTS if (count := getattr(step, name))}
+
+
+def read_chat(path: Path) -> SavedChat:
+    """The chat in a file: its answers show their colours, figures and trees as they did.
+
+    Raises:
+        UserError: the file cannot be read or is no such chat; names what is wrong.
+    """
+    table = read(path, FORMAT, VERSION)
+    try:
+        return chat_of(table)
+    except Wrong as error:
+        raise UserError(f"{one_line(path.name)} cannot be opened: {one_line(str(error))}.") from None
+
+
+def chat_of(table: Table) -> SavedChat:
+    """The chat in an object.
+
+    Raises:
+        Wrong: something is missing or is not as it must be.
+    """
+    transcript = Transcript(system=table.optional_text("system"))
+    for entry in table.tables("entries"):
+        match kind := entry.text("kind"):
+            case "prompt":
+                transcript.entries.append(Prompt(entry.text("text")))
+            case "notice":
+                severity = entry.text("severity", "information")
+                if severity not in _SEVERITIES:
+                    raise Wrong(f"{entry.place}.severity is none of {', '.join(_SEVERITIES)}")
+                transcript.entries.append(Notice(entry.text("text"), severity))  # type: ignore[arg-type]
+            case "answer":
+                transcript.entries.append(read_answer(entry))
+            case _:
+                raise Wrong(f"{entry.place}.kind is {kind!r}, which is none of prompt, answer, notice")
+    return SavedChat(
+        transcript,
+        table.table("model", {}).data,
+        table.table("settings", {}).data,
+        table.text("saved", ""),
+        table.text("specchat", ""),
+    )
+
+
+def read_answer(entry: Table) -> Answer:
+    """The answer in an object.
+
+    Raises:
+        Wrong: something is missing or is not as it must be.
+    """
+    # Names are shown on one line, beside what is the model's.
+    answer = Answer(one_line(entry.text("method")), one_line(entry.text("label")))
+    for run in entry.tables("runs"):
+        made = answer.add(_step(run))
+        made.seconds = run.number("seconds")
+        made.shade = run.count("shade", made.shade, -2, SHADES - 1)
+    answer.finish(one_line(entry.optional_text("reason") or "unfinished"), entry.text("tail", ""))
+    figures = entry.table("figures")
+    for name in _FIGURES:
+        setattr(answer.figures, name, figures.number(name) if name.endswith("seconds") else figures.count(name))
+    pieces = entry.table("pieces", {})
+    known = {}
+    for key in pieces.data:
+        if not (key.isascii() and key.isdigit() and len(key) < 11):
+            raise Wrong(f"{pieces.place} has {key!r}, which is no token's number")
+        known[int(key)] = pieces.text(key)
+    answer.pieces = SomePieces(known)
+    answer.asked = asked_of(entry.data.get("asked"))
+    return answer
+
+
+def asked_of(value: Any) -> dict[str, Any]:
+    """What an answer was asked with; nothing where that is not known, or not as it must be."""
+    kinds = {"model": str, "method": str, "settings": dict, "sampling": dict, "accept": str, "stop": list}
+    if not isinstance(value, dict) or not all(isinstance(value.get(name), kind) for name, kind in kinds.items()):
+        return {}
+    return value if isinstance(value.get("max_tokens"), int | None) else {}
+
+
+def _step(run: Table) -> StepRecord:
+    tokens, text = run.counts("tokens"), run.text("text")
+    seconds = [run.number(name) for name in ("draft", "forward", "other")]
+    drafted, accepted = run.count("drafted", 0), run.count("accepted", 0)
+    if max(seconds) > _LARGEST_SECONDS:
+        raise Wrong(f"{run.place} took too long to be true")
+    tree_tokens: list[int] = []
+    parents: list[int] = []
+    path = run.counts("path", [])
+    if "tree" in run.data:
+        tree = run.table("tree")
+        tree_tokens, parents = tree.counts("tokens"), tree.counts("parents", least=-1)
+        right = len(parents) == len(tree_tokens) and parents[:1] == [-1]
+        if not right or not all(0 <= parent < node for node, parent in enumerate(parents[1:], 1)):
+            raise Wrong(f"{tree.place}.parents do not make a tree of its tokens")
+        if any(node >= len(parents) for node in path) or path[:1] not in ([], [0]):
+            raise Wrong(f"{run.place}.path leaves the tree")
+        if any(parents[node] != before for before, node in pairwise(path)):
+            raise Wrong(f"{run.place}.path is no path of the tree")
+    carried = run.count("carried", 0)
+    if carried > len(text):
+        raise Wrong(f"{run.place}.carried is more than its text has")
+    counts: dict[str, Any] = {name: run.count(name, 0) for name in _COUNTS}
+    return StepRecord(
+        one_line(run.text("method")),
+        tokens,
+        text,
+        drafted,
+        accepted,
+        run.count("nodes", 1),
+        draft_seconds=seconds[0],
+        forward_seconds=seconds[1],
+        other_seconds=seconds[2],
+        tree_tokens=tree_tokens,
+        tree_parents=parents,
+        path=path,
+        carried=carried,
+        probs=run.numbers("probs", []),
+        note=one_line(run.text("note", "")),
+        **counts,
+    )
+
+
+def _short(value: float) -> float:
+    """A 32-bit float in as few digits as bring it back."""
+    return float(f"{value:.9g}")
+
+
+def dump(value: Any) -> str:
+    """A value as JSON."""
+    # Only what the file's encoding lacks is escaped, when it is written; other scripts stay readable.
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,145 @@
+"""Reading JSON that anybody may have written: what is missing or of another kind is named by its place in the file."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ... import plain_file
+from ...backends.base import UserError
+from ..text.cells import fit, one_line
+
+MOST_BYTES = 200_000_000
+"""Of a saved chat or race: an answer of 100,000 tokens with all its trees has some 100 MB."""
+
+INT32 = 2**31 - 1
+"""Largest number that the chat's arrays hold: token ids, counts."""
+
+_REQUIRED = object()
+
+
+class Wrong(Exception):
+    """Something is not as it must be; says what and where."""
+
+
+class Table:
+    """An object in the file, and its place there."""
+
+    def __init__(self, data: Any, place: str = "") -> None:
+        self.place = place
+        if not isinstance(data, dict):
+            raise Wrong(f"{place or 'it'} is not an object")
+        self.data: dict[str, Any] = data
+
+    def _get(self, key: str, default: Any) -> tuple[Any, str]:
+        place = f"{self.place}.{key}" if self.place else key
+        if key not in self.data and default is _REQUIRED:
+            raise Wrong(f"{place} is missing")
+        return self.data.get(key, default), place
+
+    def text(self, key: str, default: Any = _REQUIRED) -> str:
+        value, place = self._get(key, default)
+        if not isinstance(value, str):
+            raise Wrong(f"{place} is not a text")
+        return value
+
+    def optional_text(self, key: str) -> str | None:
+        return None if self.data.get(key) is None else self.text(key)
+
+    def count(self, key: str, default: Any = _REQUIRED, least: int = 0, most: int = INT32) -> int:
+        value, place = self._get(key, default)
+        return _whole(value, place, least, most)
+
+    def number(self, key: str, default: Any = _REQUIRED) -> float:
+        """A number that is finite and not negative."""
+        value, place = self._get(key, default)
+        return _finite(value, place)
+
+    def counts(self, key: str, default: Any = _REQUIRED, least: int = 0) -> list[int]:
+        value, place = self._get(key, default)
+        if not isinstance(value, list):
+            raise Wrong(f"{place} is not a list")
+        return [_whole(item, f"{place}[{i}]", least, INT32) for i, item in enumerate(value)]
+
+    def numbers(self, key: str, default: Any = _REQUIRED) -> list[float]:
+        value, place = self._get(key, default)
+        if not isinstance(value, list):
+            raise Wrong(f"{place} is not a list")
+        return [_finite(item, f"{place}[{i}]") for i, item in enumerate(value)]
+
+    def texts(self, key: str, default: Any = _REQUIRED) -> list[str]:
+        value, place = self._get(key, default)
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise Wrong(f"{place} is not a list of texts")
+        return list(value)
+
+    def table(self, key: str, default: Any = _REQUIRED) -> Table:
+        value, place = self._get(key, default)
+        return Table(value, place)
+
+    def tables(self, key: str) -> Iterator[Table]:
+        value, place = self._get(key, _REQUIRED)
+        if not isinstance(value, list):
+            raise Wrong(f"{place} is not a list")
+        return (Table(item, f"{place}[{i}]") for i, item in enumerate(value))
+
+
+def read(path: Path, kind: str, version: int) -> Table:
+    """The object in a file that specchat saved.
+
+    Args:
+        kind: what its `format` must say.
+        version: the newest that can be read.
+
+    Raises:
+        UserError: the file cannot be read, or is something else; says what.
+    """
+    name = one_line(path.name)
+    try:
+        data = json.loads(plain_file.read_bytes(path, MOST_BYTES))
+    except FileNotFoundError:
+        raise UserError(f"There is no file {one_line(str(path))}: check its name.") from None
+    except IsADirectoryError:
+        raise UserError(f"{one_line(str(path))} is a folder: name a .json file that /export wrote.") from None
+    except OSError as error:
+        raise UserError(f"{name} cannot be read: {one_line(error.strerror or str(error))}.") from None
+    except (ValueError, RecursionError) as error:
+        why = one_line(str(error)) if isinstance(error, json.JSONDecodeError) else "it is not JSON text"
+        raise UserError(f"{name} is not a saved chat: {why}. Only what /export json wrote can be opened.") from None
+    found = data.get("format") if isinstance(data, dict) else None
+    if found != kind:
+        what = (
+            f"its format is {fit(one_line(str(found)), 40)}, not {kind}"
+            if found is not None
+            else f'it has no "format": "{kind}"'
+        )
+        raise UserError(f"{name} cannot be opened: {what}.")
+    table = Table(data)
+    try:
+        given = table.count("version", least=1)
+    except Wrong as error:
+        raise UserError(f"{name} cannot be opened: {error}.") from None
+    if given > version:
+        raise UserError(f"{name} is of version {given} of the format, this specchat reads {version}: update specchat.")
+    return table
+
+
+def _whole(value: Any, place: str, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise Wrong(f"{place} is not a whole number from {least} to {most}")
+    return value
+
+
+def _finite(value: Any, place: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Wrong(f"{place} is not a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not 0 <= number < math.inf:
+        raise Wrong(f"{place} is not a number from 0 up")
+    return number

@@ -1,0 +1,1 @@
+"""Every setting: fields, files, precedence, presets, keys."""

@@ -1,0 +1,171 @@
+"""Whether a value may be what a setting is set to, in a sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any
+
+from ...backends.base import Sampling, UserError
+from ...backends.loading import BACKENDS
+from . import locations
+from .keymap import ALL as KEYS
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
+RPC = re.compile(r"[^\s,:]+:\d{1,5}(,[^\s,:]+:\d{1,5})*")
+THEMES = locations.package_folder() / "themes"
+SAMPLING = {f.name: f for f in fields(Sampling)}
+
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "dtype": DTYPES,
+    "backend": BACKENDS,
+    "colours": ("cycle", "heat", "underline", "off"),
+    "panel": ("numbers", "tree", "method", "off"),
+    "notify": ("auto", "osc9", "osc777", "bell", "off"),
+    "exact": ("auto", "bits", "off"),
+    "guard": ("on", "off"),
+    "split_mode": ("layer", "row", "none"),
+    "flash_attention": ("auto", "on", "off"),
+    "kv_type": ("auto", "f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"),
+}
+"""Settings that take one of a few words."""
+
+
+def theme_names() -> list[str]:
+    """Every theme that `theme` may name: those that ship, and the user's own in the config folder."""
+    folders = (THEMES, locations.themes_folder())
+    return sorted({file.stem for folder in folders for file in folder.glob("*.toml")})
+
+
+def check_value(called: str, name: str, spec: Any, value: Any) -> Any:
+    """A top-level setting in its type.
+
+    Args:
+        called: the setting's name in a message.
+        name: the setting.
+        spec: its dataclass field.
+        value: as TOML would give it.
+
+    Raises:
+        UserError: it is of another type, or out of its range.
+    """
+    match str(spec.type):
+        case "str" | "str | None":
+            if not isinstance(value, str):
+                raise UserError(f"{called} takes a text in quotes, not {value!r}.")
+            return _text(called, name, value)
+        case "bool":
+            if not isinstance(value, bool):
+                raise UserError(f"{called} takes true or false, not {value!r}.")
+            return value
+        case "tuple[str, ...]":
+            texts = [value] if isinstance(value, str) else value
+            if not isinstance(texts, list | tuple) or not all(isinstance(text, str) and text for text in texts):
+                raise UserError(f"{called} takes a list of texts, none of them empty, not {value!r}.")
+            if name == "stop" and texts:
+                check_stops(called, texts)
+            return tuple(str(text) for text in texts)
+        case kind:
+            number = _number(called, kind, value)
+            if number < spec.metadata["low"]:
+                raise UserError(f"{called} must be at least {spec.metadata['low']}, not {value}.")
+            return number
+
+
+def _text(called: str, name: str, value: str) -> str:
+    match name:
+        case "model" | "draft_model" if not value.strip():
+            raise UserError(f"{called} is empty: name a model, a folder, a GGUF file, or owner/name on the Hub.")
+        case _ if name in CHOICES and value not in CHOICES[name]:
+            raise UserError(f"{called} is one of {', '.join(CHOICES[name])}, not {value!r}.")
+        case "accept":
+            from ...engine.catalog import Acceptance
+
+            try:
+                return str(Acceptance.parse(value))
+            except UserError as error:
+                raise UserError(f"{called}: {error}") from None
+        case "rpc" if value and not RPC.fullmatch(value):
+            raise UserError(f"{called} takes host:port, several with commas between them, not {value!r}.")
+        case "device" if not DEVICE.fullmatch(value):
+            raise UserError(f"{called} is one of auto, cpu, cuda, cuda:N, mps, not {value!r}.")
+        case "method":
+            check_method(called, value, {})
+        case "theme":
+            names = theme_names()
+            if names and value not in names:
+                raise UserError(f"{called} is one of {', '.join(names)}, not {value!r}.")
+    return str(value)
+
+
+def _number(called: str, kind: str, value: Any) -> Any:
+    whole = not kind.startswith("float")
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        raise UserError(f"{called} takes {'a whole number' if whole else 'a number'}, not {value!r}.")
+    return int(value) if whole else float(value)
+
+
+def check_sampling(called: str, name: str, value: Any) -> Any:
+    """A setting of the sampling in its type.
+
+    Raises:
+        UserError: it is of another type, or out of its range.
+    """
+    number = _number(called, str(SAMPLING[name].type), value)
+    if name == "seed" and not 0 <= value < 2**63:
+        raise UserError(f"{called} must be between 0 and 2^63 - 1, not {value}.")
+    try:
+        Sampling(**{name: number})
+    except UserError as error:
+        sentence = str(error).replace(name, called, 1).rstrip(".")
+        raise UserError(f"{sentence}, not {value}.") from None
+    return number
+
+
+def check_keys(called: str, binding: str, value: Any) -> str:
+    """Keys of a binding, separated by commas.
+
+    Raises:
+        UserError: there is no such binding (with the nearest), or these are no keys.
+    """
+    known = [key.id for key in KEYS]
+    if binding not in known:
+        near = get_close_matches(binding, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise UserError(f"there is no binding {called}: {hint}")
+    keys = [value] if isinstance(value, str) else value
+    if not isinstance(keys, list | tuple) or not keys or not all(isinstance(key, str) and key for key in keys):
+        raise UserError(f'{called} takes keys such as "ctrl+n" or ["f2", "ctrl+n"], not {value!r}.')
+    return ",".join(keys)
+
+
+def check_stops(called: str, texts: Sequence[str]) -> None:
+    """Refuse stop strings that no answer could be searched for.
+
+    Raises:
+        UserError: they are too many or too long.
+    """
+    from ...decoders.text import Stops  # as in `check_method`
+
+    try:
+        Stops(texts)
+    except UserError as error:
+        raise UserError(f"{called}: {error}") from None
+
+
+def check_method(called: str, method: str, values: Mapping[str, Any]) -> None:
+    """Refuse a method or a setting of it that does not exist.
+
+    Raises:
+        UserError: says what there is.
+    """
+    from ...decoders.base import parse_params  # 30 ms with what it needs, and most files name no method
+    from ...decoders.registry import get
+
+    try:
+        parse_params(get(method), dict(values))
+    except UserError as error:
+        raise UserError(f"{called}: {error}") from None

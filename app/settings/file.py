@@ -1,0 +1,391 @@
+"""The settings: what they are, and how the file is read, checked and changed.
+
+Settings are addressed by dotted keys, the same in the file, in changes made by the chat, and in messages: `theme`,
+`sampling.temperature`, `methods.lookup.max_draft`, `keymap.next_method`, `models."owner/name".method`. `layers.py` says which
+value counts where several are given.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from ...backends.base import UserError
+from . import locations
+from .checks import (
+    SAMPLING,
+    check_keys,
+    check_method,
+    check_sampling,
+    check_value,
+)
+from .fields import FIELDS, PLAIN, TABLES, Settings
+from .key_path import join, split
+from .toml import MOST_WRONG, leaves, line_numbers, line_of, parse, put, read_text, short, write
+
+__all__ = ["Read", "Settings", "changed", "load_settings", "read_settings", "save"]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What the settings file and the environment said. Values are checked; a key of either is dotted."""
+
+    path: Path
+    values: Mapping[str, Any] = field(default_factory=dict)
+    lines: Mapping[str, int] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    """A sentence for each thing that is wrong; all else counts."""
+
+
+MOST_SENTENCE = 1200
+"""Characters of a sentence about a line of a file; the longest that names all settings there are has 500."""
+
+CHAT_KEYS = ("method", "accept", "max_tokens", "stop", "system")
+"""Besides `[sampling]` and `[methods.NAME]` what a chat, a preset or a model's defaults may hold."""
+
+
+def changed(settings: Settings, changes: Mapping[str, Any], names: Mapping[str, str] | None = None) -> Settings:
+    """Settings with some of them changed.
+
+    Args:
+        settings: what to start from.
+        changes: dotted key → value as TOML would give it.
+        names: what to call a key in a message, where not by itself (`{"sampling.top_k": "--top-k"}`).
+
+    Raises:
+        UserError: an unknown key (with the nearest known one), a wrong type, or a value out of its range.
+    """
+    return merged(settings, {key: checked(key, value, (names or {}).get(key, key)) for key, value in changes.items()})
+
+
+def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """The same with values that are checked already."""
+    values: dict[str, Any] = {}
+    sampling: dict[str, Any] = {}
+    methods = {name: dict(table) for name, table in settings.methods.items()}
+    models = {name: dict(table) for name, table in settings.models.items()}
+    keymap = dict(settings.keymap)
+    tuned: dict[str, str] = {}
+    for key, value in changes.items():
+        match split(key):
+            case ("sampling", name):
+                sampling[name] = value
+            case ("methods", method, name):
+                methods.setdefault(method, {})[name] = value
+            case ("keymap", binding):
+                keymap[binding] = value
+            case ("models", model, *inner):
+                models.setdefault(model, {})[join(inner)] = value
+            case ("tuned", model):
+                tuned[model] = value
+            case (name,):
+                values[name] = value
+    for model, text in tuned.items():
+        if "method" not in models.setdefault(model, {}):
+            name, pairs = method_of(text)
+            models[model] = {**models[model], "method": name, **{f"methods.{name}.{k}": v for k, v in pairs.items()}}
+    return replace(
+        settings,
+        **values,
+        sampling=replace(settings.sampling, **sampling) if sampling else settings.sampling,
+        methods=methods,
+        keymap=keymap,
+        models=models,
+    )
+
+
+def checked(key: str, value: Any, called: str) -> Any:
+    """A value in the type of its setting.
+
+    Raises:
+        UserError: an unknown key (with the nearest known one), a wrong type, or a value out of its range.
+    """
+    match split(key):
+        case ("sampling", name) if name in SAMPLING:
+            return check_sampling(called, name, value)
+        case ("methods", method, name) if not isinstance(value, dict | list):
+            check_method(called, method, {name: value})
+            return value.unwrap() if hasattr(value, "unwrap") else value
+        case ("keymap", binding):
+            return check_keys(called, binding, value)
+        case ("models", model, *inner) if model and is_chat_key(tuple(inner)):
+            return checked(join(inner), value, called)
+        case ("models", model, *inner) if model and inner:
+            near = nearest(join(inner), chat_keys())
+            raise UserError(f"a model has no setting {called}: {near or 'there are ' + ', '.join(chat_keys())}")
+        case ("tuned", _):
+            return _tuned(called, value)
+        case (name,) if name in PLAIN:
+            return check_value(called, name, FIELDS[name], value)
+    raise UserError(_unknown(called, key))
+
+
+def known(key: str) -> None:
+    """Refuse what is no setting.
+
+    Raises:
+        UserError: says which is near.
+    """
+    match split(key):
+        case ("methods", method, name):
+            check_method(key, method, {name: _default_of(method, name)})
+        case ("keymap", binding):
+            check_keys(key, binding, "f1")
+        case ("models", model, *inner) if model and is_chat_key(tuple(inner)):
+            known(join(inner))
+        case ("tuned", _):
+            return
+        case ("sampling", name) if name in SAMPLING:
+            return
+        case (name,) if name in PLAIN:
+            return
+        case _:
+            checked(key, "", key)
+
+
+def _default_of(method: str, name: str) -> Any:
+    """A value that a setting of a method takes, its default; '' of an unknown one."""
+    from .table import method_params
+
+    return next((param["default"] for param in method_params(method) if param["name"] == name), "")
+
+
+def is_chat_key(parts: tuple[str, ...]) -> bool:
+    """Whether a setting may differ by chat, preset and model."""
+    match parts:
+        case ("sampling", name):
+            return name in SAMPLING
+        case ("methods", _, _):
+            return True
+        case (name,):
+            return name in CHAT_KEYS
+    return False
+
+
+def chat_keys() -> list[str]:
+    """These settings, but for those of methods."""
+    return [*CHAT_KEYS, *(f"sampling.{name}" for name in SAMPLING)]
+
+
+def nearest(key: str, known: Iterable[str]) -> str:
+    """'did you mean sampling.top_p?' for `top_p`, `samplng.top_p` or `sampling.topp`; '' if nothing is near."""
+    known = list(known)
+    last = key.rpartition(".")[2]
+    begun = [name for name in known if len(last) > 2 and name.rpartition(".")[2].startswith(last)]  # `sampling.temp`
+    near = begun if len(begun) == 1 else get_close_matches(key, known, n=1)
+    # `temperature = 0.5` at the top of the file, or `sampling.max_tokens`.
+    near = near or [name for name in known if name == last or name.endswith(f".{last}")]
+    near = near or get_close_matches(last, known, n=1)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+def _unknown(called: str, key: str) -> str:
+    head, _, rest = key.partition(".")
+    if head in TABLES and not rest:
+        return f"{called} is a table: write [{key}] and its settings below it"
+    if head == "methods":
+        return f"{called} must be a table: write [{key}] and the method's settings below it"
+    if head == "models":
+        return f"{called} must be a table: write [{key}] and the model's settings below it"
+    known = [*PLAIN, *(f"sampling.{name}" for name in SAMPLING)]
+    hint = nearest(key, known) or f"there are {', '.join(known)}, [methods.NAME], [models.NAME] and [keymap]"
+    return f"there is no setting {called}: {hint}"
+
+
+def _tuned(called: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise UserError(f'{called} takes a method such as "lookup:nodes=32", not {value!r}.')
+    name, settings = method_of(value)
+    check_method(called, name, settings)
+    return str(value)
+
+
+def method_of(text: str) -> tuple[str, dict[str, Any]]:
+    """Name and settings of a method written as `lookup:nodes=32:floor=0.1`."""
+    name, *pairs = text.split(":")
+    return name, dict(pair.partition("=")[::2] for pair in pairs)
+
+
+def flat(settings: Settings) -> dict[str, Any]:
+    """What differs from the defaults, by dotted keys."""
+    default = Settings()
+    out = {name: getattr(settings, name) for name in PLAIN if getattr(settings, name) != getattr(default, name)}
+    for name in SAMPLING:
+        if (value := getattr(settings.sampling, name)) != getattr(default.sampling, name):
+            out[f"sampling.{name}"] = value
+    out |= {join(("methods", method, name)): v for method, table in settings.methods.items() for name, v in table.items()}
+    out |= {join(("models", model, *split(k))): v for model, table in settings.models.items() for k, v in table.items()}
+    return out | {join(("keymap", binding)): keys for binding, keys in settings.keymap.items()}
+
+
+def mend(sentence: str) -> str:
+    """A sentence about a line of a file, with what to do about it."""
+    if len(sentence) > MOST_SENTENCE:  # a key or a value without end
+        sentence = f"{sentence[: MOST_SENTENCE // 2]} … {sentence[-MOST_SENTENCE // 2 :]}"
+    if sentence.endswith("?"):
+        return f"{sentence} Correct it there or delete the line."
+    return f"{sentence.rstrip('.')}; correct it there or delete the line."
+
+
+# The file and the environment
+
+
+def read(path: Path | None = None) -> Read:
+    """What the file says, and, for the user's own (None), the environment. What is wrong is left out and told; never raises."""
+    own, path = path is None, path or locations.settings_file()
+    environment: dict[str, Any] = {}
+    problems: list[str] = []
+    for key in [*PLAIN, *(f"sampling.{name}" for name in SAMPLING)] if own else ():
+        if text := os.environ.get(variable(key)):
+            try:
+                environment[key] = checked(key, from_text(key, text), f"${variable(key)}")
+            except UserError as error:
+                problems.append(f"{str(error).rstrip('.')}; correct it in your shell or unset it.")
+    try:
+        text = read_text(path) or ""
+        found = list(leaves(parse(text, short(path)), TABLES)) if text else []
+    except UserError as error:
+        return Read(path, environment=environment, problems=(str(error), *problems))
+    numbers = line_numbers(text) if found else {}
+    values: dict[str, Any] = {}
+    lines: dict[str, int] = {}
+    wrong: list[str] = []
+    for parts, value in found:
+        if len(wrong) == MOST_WRONG:
+            wrong.append(f"{short(path)} has more than {MOST_WRONG} lines that are no settings: the rest of it is not read.")
+            break
+        key, line = join(parts), line_of(numbers, parts)
+        try:
+            values[key] = checked(key, value, key)
+            lines[key] = line
+        except UserError as error:
+            place = f"{short(path)}, line {line}" if line else short(path)
+            wrong.append(f"{place}: {mend(str(error))}")
+    return Read(path, values, lines, environment, (*wrong, *problems))
+
+
+def settings_of(found: Read) -> Settings:
+    """The settings that were read."""
+    return merged(Settings(), {**found.values, **found.environment})
+
+
+def load_settings(path: Path | None = None) -> tuple[Settings, str | None]:
+    """The settings, and sentences that say what is wrong with the file; what is right of it counts."""
+    from .precedence import Layers
+
+    found = read(path)
+    layers = Layers(found)
+    more = len(found.problems) - 2
+    told = [*found.problems[:2], *([f"There is more: `specchat config` names all {more + 2}."] if more > 0 else [])]
+    return layers.settings(), " ".join(told) or None
+
+
+def read_settings(path: Path | None = None) -> Settings:
+    """The settings in a file, and in the environment for the user's own; the defaults if there is no file.
+
+    Raises:
+        UserError: the file cannot be read or says something that is not a setting; names the file, the key and what to do.
+    """
+    from .precedence import Layers
+
+    found = read(path)
+    if found.problems:
+        raise UserError(found.problems[0])
+    return Layers(found).settings()
+
+
+def save(changes: Mapping[str, Any], path: Path | None = None) -> Settings:
+    """Write changes into the settings file, all or nothing; comments and order stay.
+
+    Args:
+        changes: dotted key → value; None removes the key, so that its default holds again.
+        path: the file; the user's own if None.
+
+    Returns:
+        the settings as the file has them now.
+
+    Raises:
+        UserError: a change does not check, the file is no TOML as it is, or it cannot be written.
+    """
+    import tomlkit  # 40 ms, and only a change needs it
+
+    path = path or locations.settings_file()
+    values = {key: None if value is None else checked(key, value, key) for key, value in changes.items()}
+    text = read_text(path) or ""
+    parse(text, short(path))
+    document = tomlkit.parse(text)
+    for key, value in values.items():
+        put(document, split(key), list(value) if isinstance(value, tuple) else value)
+    # In an inline table or a dotted one tomlkit may leave what cannot be read again: better refused than written.
+    new = tomlkit.dumps(document).rstrip("\n")
+    new += "\n" if new else ""
+    parse(new, short(path))
+    write(path, new)
+    return settings_of(read(path))
+
+
+def spots(path: Path) -> list[tuple[str, ...]]:
+    """Every key of a settings file, those that are no settings among them.
+
+    Raises:
+        UserError: it is no TOML.
+    """
+    return [parts for parts, _ in leaves(parse(read_text(path) or "", short(path)), ())]
+
+
+def takes_many(key: str) -> bool:
+    """Whether a setting takes several values."""
+    match split(key):
+        case ("models", _, *inner):
+            return takes_many(join(inner))
+        case ("keymap", _):
+            return True
+        case (name,):
+            return name in FIELDS and str(FIELDS[name].type) == "tuple[str, ...]"
+    return False
+
+
+def variable(key: str) -> str:
+    """The environment variable of a setting: `SPECCHAT_SAMPLING_TOP_K`."""
+    return "SPECCHAT_" + key.upper().replace(".", "_")
+
+
+def from_text(key: str, text: str) -> Any:
+    """A typed text as TOML would give it for this setting; what does not fit is left for `checked` to refuse."""
+    match split(key):
+        case ("models", _, *inner):
+            return from_text(join(inner), text)
+        case ("sampling", _) | ("methods", _, _):
+            return _value(text)
+        case (name,) if name in FIELDS and (kind := str(FIELDS[name].type)) not in ("str", "str | None"):
+            if kind == "tuple[str, ...]":
+                return _value(text) if text.lstrip().startswith("[") else [text] if text else []
+            if kind == "bool":
+                words = {
+                    "true": True,
+                    "yes": True,
+                    "on": True,
+                    "1": True,
+                    "false": False,
+                    "no": False,
+                    "off": False,
+                    "0": False,
+                }
+                return words.get(text.strip().lower(), text)
+            return _value(text)
+    return text
+
+
+def _value(text: str) -> Any:
+    """A number, a list or true and false where a text is one."""
+    import tomllib
+
+    try:
+        return tomllib.loads(f"x = {text.strip()}")["x"] if "\n" not in text else text
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text

@@ -1,0 +1,166 @@
+"""Which value counts where several are given, and where it comes from.
+
+From weak to strong: the defaults, the settings file, a model's own table in it, the environment, the command line, a preset,
+what was set in the chat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ...plain_file import user_path
+from . import locations
+from .checks import SAMPLING
+from .file import Read, Settings, checked, flat, is_chat_key, merged, variable
+from .key_path import join, split
+from .toml import short
+
+Kind = Literal["default", "file", "model", "environment", "command line", "preset", "chat"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value comes from."""
+
+    kind: Kind
+    said: str
+    """In words: `default`, `~/.config/specchat/settings.toml, line 3`, `--theme`, …"""
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """The values of each source, by dotted keys.
+
+    Args:
+        read: file and environment.
+        given: the command line's.
+        names: dotted key → the option that gives it.
+        preset: of the preset in use.
+        preset_name: its name; empty for none.
+        chat: what was set in the chat.
+        model: the model that is loaded or being loaded; what the settings name if None.
+    """
+
+    read: Read
+    given: Mapping[str, Any] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    preset: Mapping[str, Any] = field(default_factory=dict)
+    preset_name: str = ""
+    preset_problems: tuple[str, ...] = ()
+    """A sentence for each thing that is wrong with its file."""
+    chat: Mapping[str, Any] = field(default_factory=dict)
+    model: str | None = None
+
+    def of_model(self, model: str | None = None) -> tuple[str, dict[str, Any]]:
+        """The name that the file knows a model by, and its table there."""
+        named = model or self.model
+        if named is None:
+            named = {**self.read.values, **self.read.environment, **self.given}.get("model", Settings().model)
+        return model_table(merged(Settings(), self.read.values).models, str(named))
+
+    def values(self) -> dict[str, Any]:
+        """Every value that is not a default."""
+        return {
+            **self.read.values,
+            **self.of_model()[1],
+            **self.read.environment,
+            **self.given,
+            **self.preset,
+            **self.chat,
+        }
+
+    def settings(self) -> Settings:
+        """The values that count, which know where they come from."""
+        return replace(merged(Settings(), self.values()), layers=self)
+
+    def origin(self, key: str) -> Origin:
+        """Where the value of a setting comes from."""
+        if key in self.chat:
+            return Origin("chat", "this chat")
+        if key in self.preset:
+            return Origin("preset", f"preset {self.preset_name}")
+        if key in self.given:
+            return Origin("command line", self.names.get(key, "command line"))
+        if key in self.read.environment:
+            return Origin("environment", f"${variable(key)}")
+        name, table = self.of_model()
+        if key in table:
+            whole = join(("models", name, *split(key)))
+            line = self.read.lines.get(whole) or self.read.lines.get(join(("tuned", name)), 0)
+            return Origin("model", f"default of {name}, {self.place(line)}")
+        if key in self.read.values:
+            return Origin("file", self.place(self.read.lines.get(key, 0)))
+        return Origin("default", "default")
+
+    def place(self, line: int) -> str:
+        """A line of the settings file in words."""
+        return f"{short(self.read.path)}, line {line}" if line else short(self.read.path)
+
+
+def model_table(models: Mapping[str, Mapping[str, Any]], model: str) -> tuple[str, dict[str, Any]]:
+    """The table of a model, under the name that it has there; a path may be written with ~ or without."""
+    for name in (model, *models):
+        if name in models and (name == model or user_path(name) == user_path(model)):
+            return name, dict(models[name])
+    return model, {}
+
+
+def with_given(settings: Settings, given: Mapping[str, Any], names: Mapping[str, str], preset: str | None = None) -> Settings:
+    """Settings that were read, with the options of the command line.
+
+    Args:
+        settings: from `load_settings` or `read_settings`.
+        given: dotted key → value.
+        names: dotted key → option.
+        preset: a preset to use; what is given goes before it.
+
+    Raises:
+        UserError: an option is not as it must be, or there is no such preset.
+    """
+    layers = settings.layers if settings.layers is not None else layers_of(settings)
+    values = {key: checked(key, value, names.get(key, key)) for key, value in given.items()}
+    layers = replace(layers, given=values, names=names)
+    if preset is not None:
+        from .presets import read_preset
+
+        found = read_preset(preset)
+        held = {key: value for key, value in found.values.items() if key not in values}
+        layers = replace(layers, preset=held, preset_name=found.name, preset_problems=found.problems)
+    return layers.settings()
+
+
+def layers_of(settings: Settings) -> Layers:
+    """Layers of settings; of some that were made by hand, without a look at the file: what is no default counts as given."""
+    if settings.layers is not None:
+        return settings.layers  # type: ignore[no-any-return]
+    made = flat(settings)
+    of_models = {key: value for key, value in made.items() if split(key)[0] == "models"}
+    given = {key: value for key, value in made.items() if key not in of_models}
+    return Layers(Read(locations.settings_file(), of_models), given)
+
+
+def default_of(key: str) -> Any:
+    """What a setting is where nothing is said; None for one that is not set."""
+    match split(key):
+        case ("models", _, *inner):
+            return default_of(join(inner))
+        case ("sampling", name) if name in SAMPLING:
+            return getattr(Settings().sampling, name)
+        case ("methods", method, name):
+            from .table import method_params
+
+            return next((param["default"] for param in method_params(method) if param["name"] == name), None)
+        case ("keymap", binding):
+            from .keymap import ALL
+
+            return next((found.keys for found in ALL if found.id == binding), None)
+        case (name,):
+            return getattr(Settings(), name, None)
+    return None
+
+
+def chat_part(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some values that a chat may have of its own."""
+    return {key: value for key, value in values.items() if is_chat_key(split(key))}

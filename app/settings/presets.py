@@ -1,0 +1,279 @@
+"""Presets: a name for a system prompt, method, sampling, limits and stop strings. One TOML file each, in the config folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from ...backends.base import UserError
+from ..text.cells import fit, one_line
+from . import locations
+from .file import chat_keys, checked, is_chat_key, mend, nearest
+from .key_path import join, split
+from .toml import MOST_WRONG, leaves, line_numbers, line_of, parse, put, read_text, short, write
+
+ABOUT = "about"
+"""A line on what a preset is for; the only key that no setting has."""
+
+DELETED = ".deleted"
+"""Folder beside the presets, where a deleted one lies until another of its name is deleted."""
+
+MOST_CELLS = 40
+"""Of a name."""
+
+_NAME = re.compile(r"[^\W_][\w .+-]*", re.UNICODE)
+_TABLES = ("methods", "sampling")
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A preset as its file has it; what is wrong is left out and told."""
+
+    name: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """By dotted keys of the settings."""
+    about: str = ""
+    problems: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """What it is for, or what it holds, on a line."""
+        if self.about:
+            return one_line(self.about)
+        parts = []
+        for key, value in self.values.items():
+            match split(key):
+                case ("system",):
+                    parts.append(f"“{fit(one_line(str(value)), 48)}”")
+                case ("methods", _, _):
+                    continue
+                case (*_, last):
+                    shown = ", ".join(map(repr, value)) if isinstance(value, tuple) else value
+                    parts.append(one_line(f"{last}={shown}"))
+        return "  ".join(parts) or "nothing is set in it"
+
+
+def folder() -> Path:
+    """Holds the presets."""
+    return locations.config_folder() / "presets"
+
+
+def clean_name(name: str) -> str:
+    """A name that a file can have everywhere.
+
+    Raises:
+        UserError: it is none.
+    """
+    name = " ".join(name.split())
+    if not _NAME.fullmatch(name) or name.endswith(".") or len(name) > MOST_CELLS:
+        raise UserError(
+            f"A preset's name has letters, digits, spaces, dots, + and - (at most {MOST_CELLS}), and begins with a letter or a "
+            f"digit: {fit(one_line(name), MOST_CELLS)!r} is none."
+        )
+    return name
+
+
+def names() -> list[str]:
+    """Every preset that there is."""
+    try:
+        found = [path.stem for path in folder().glob("*.toml")]
+    except OSError:
+        return []
+    return sorted((name for name in found if _is_name(name)), key=str.casefold)
+
+
+def _is_name(name: str) -> bool:
+    try:
+        return clean_name(name) == name
+    except UserError:
+        return False
+
+
+def path_of(name: str) -> Path:
+    """The file of a preset.
+
+    Raises:
+        UserError: the name is none.
+    """
+    return folder() / f"{clean_name(name)}.toml"
+
+
+def presets() -> list[Preset]:
+    """Every preset; one whose file cannot be used is there with what is wrong, and without values."""
+    out = []
+    for name in names():
+        try:
+            out.append(read_preset(name))
+        except UserError as error:
+            out.append(Preset(name, problems=(str(error),)))
+    return out
+
+
+def read_preset(name: str) -> Preset:
+    """A preset. Keys of it that are no settings are told in its `problems`, with their lines; the rest counts.
+
+    Raises:
+        UserError: there is none of this name (with the nearest), or its file is no TOML.
+    """
+    path = path_of(name)
+    text = read_text(path)
+    if text is None:
+        known = names()
+        near = get_close_matches(name, known, n=1)
+        if near:
+            hint = f"did you mean {near[0]}?"
+        else:
+            hint = f"there are {', '.join(known)}." if known else "there is none yet; /preset save NAME makes one of this chat."
+        raise UserError(f"There is no preset {fit(one_line(name), MOST_CELLS)}: {hint}")
+    return preset_of(path.stem, text, short(path))
+
+
+def preset_of(name: str, text: str, place: str) -> Preset:
+    """The preset in a file's text.
+
+    Args:
+        name: its name.
+        text: TOML.
+        place: the file's name for messages.
+
+    Raises:
+        UserError: it is no TOML; names the line.
+    """
+    values: dict[str, Any] = {}
+    about = ""
+    problems: list[str] = []
+    numbers = line_numbers(text)
+    for parts, value in leaves(parse(text, place), _TABLES):
+        if len(problems) == MOST_WRONG:
+            problems.append(f"{place} has more than {MOST_WRONG} lines that no preset has: the rest of it is not read.")
+            break
+        key = join(parts)
+        try:
+            if parts == (ABOUT,):
+                if not isinstance(value, str):
+                    raise UserError(f"{ABOUT} takes a text in quotes, not {value!r}")
+                about = value
+            elif is_chat_key(parts):
+                values[key] = checked(key, value, key)
+            else:
+                known = [ABOUT, *chat_keys()]
+                hint = nearest(key, known) or f"there are {', '.join(known)}, and [methods.NAME]"
+                raise UserError(f"a preset has no {key}: {hint}")
+        except UserError as error:
+            line = line_of(numbers, parts)
+            at = f"{place}, line {line}" if line else place
+            problems.append(one_line(f"{at}: {mend(str(error))}"))
+    return Preset(name, values, about, tuple(problems))
+
+
+def save_preset(name: str, values: Mapping[str, Any]) -> Path:
+    """Write a preset. Where there is one of that name, its comments and order stay, and what `values` lacks goes.
+
+    Args:
+        name: its name.
+        values: by dotted keys of the settings.
+
+    Raises:
+        UserError: the name is none, or the file cannot be written.
+    """
+    import tomlkit
+
+    path = path_of(name)
+    text = read_text(path) or ""
+    try:
+        before = dict(leaves(parse(text, short(path)), _TABLES))
+    except UserError:  # it was no TOML: what was in it cannot be kept
+        text, before = "", {}
+    document = tomlkit.parse(text)
+    wanted = {split(key): value for key, value in values.items()}
+    for parts in before:
+        if parts not in wanted and parts != (ABOUT,):
+            put(document, parts, None)
+    for parts in sorted(wanted, key=len):  # tables come after plain values
+        value = wanted[parts]
+        plain = list(value) if isinstance(value, tuple) else value
+        if before.get(parts) != plain:
+            put(document, parts, plain)
+    new = tomlkit.dumps(document)
+    parse(new, short(path))
+    write(path, new)
+    return path
+
+
+def save_text(name: str, text: str) -> Preset:
+    """Write a preset as it was typed.
+
+    Raises:
+        UserError: it is no TOML or says something that a preset does not have; nothing is written.
+    """
+    found = preset_of(clean_name(name), text, f"{name}.toml")
+    if found.problems:
+        raise UserError(found.problems[0])
+    write(path_of(name), text if text.endswith("\n") or not text else text + "\n")
+    return found
+
+
+def delete_preset(name: str) -> str:
+    """Take a preset away; `restore_preset` brings it back. Returns its name.
+
+    Raises:
+        UserError: there is none, or its file cannot be moved.
+    """
+    path = path_of(name)
+    if not path.exists():
+        read_preset(name)  # says which there are
+    place = folder() / DELETED
+    try:
+        locations.ensure(place)
+        path.replace(place / path.name)
+    except OSError as error:
+        raise UserError(f"{short(path)} cannot be deleted ({error.strerror}): make its folder writable.") from None
+    return path.stem
+
+
+def restore_preset(name: str) -> str:
+    """Bring a deleted preset back. Returns its name.
+
+    Raises:
+        UserError: it is not there, or another one has its name by now.
+    """
+    path = path_of(name)
+    kept = folder() / DELETED / path.name
+    if path.exists():
+        raise UserError(f"There is another preset {path.stem} by now: delete or rename that one first.")
+    try:
+        kept.replace(path)
+    except FileNotFoundError:
+        raise UserError(f"There is no deleted preset {path.stem}.") from None
+    except OSError as error:
+        raise UserError(f"{short(path)} cannot be written ({error.strerror}): make its folder writable.") from None
+    return path.stem
+
+
+def rename_preset(name: str, new: str) -> str:
+    """Give a preset another name; returns that.
+
+    Raises:
+        UserError: the new name is none or taken, or the file cannot be moved.
+    """
+    path, target = path_of(name), path_of(new)
+    if target.exists() and path != target:
+        raise UserError(f"There is a preset {target.stem} already: choose another name.")
+    try:
+        path.replace(target)
+    except OSError as error:
+        raise UserError(f"{short(path)} cannot be renamed ({error.strerror}).") from None
+    return target.stem
+
+
+def last_deleted() -> str:
+    """Name of the preset that was deleted last; '' if none was."""
+    try:
+        found = [(path.stat().st_ctime_ns, path.stem) for path in (folder() / DELETED).glob("*.toml")]
+    except OSError:
+        return ""
+    return max(found)[1] if found else ""

@@ -1,0 +1,126 @@
+"""The settings as they are listed: what is shown of each, and what was searched for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..cli.config import shown
+from ..text.cells import one_line
+from .key_path import join, split
+from .keymap import spell
+from .precedence import Layers, Origin, default_of
+from .table import Entry
+
+WORDS = {
+    "file": "file",
+    "model": "this model",
+    "environment": "environment",
+    "command line": "command line",
+    "preset": "preset",
+    "chat": "this chat",
+}
+"""Kind of origin → what stands beside the value."""
+
+
+DEFAULT = Origin("default", "default")
+
+AS_FOR_ALL = "as for all"
+"""What stands where a model has nothing of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the list: a setting, a heading, or (neither) a blank one."""
+
+    title: str = ""
+    entry: Entry | None = None
+    key: str = ""
+    """As it is changed: with the model's name in front where it is one model's."""
+    value: Any = None
+    text: str = ""
+    """The value on a line."""
+    origin: Origin = DEFAULT
+    mark: str = ""
+    """Where it comes from in a word; empty at the default."""
+
+
+def rows_of(layers: Layers, entries: Sequence[Entry], query: str = "", model: str | None = None) -> list[Row]:
+    """Rows of the settings that were searched for, below the headings of their groups.
+
+    Args:
+        layers: where the values come from.
+        entries: every setting.
+        query: words that all must be in a setting's name, description or value.
+        model: list what this model has of its own; None for the settings of all.
+    """
+    values = layers.values()
+    name, table = layers.of_model(model)
+    words = query.casefold().split()
+    out: list[Row] = []
+    group = ""
+    for entry in entries:
+        if model is not None and not entry.per_model:
+            continue
+        row = _row(entry, layers, values) if model is None else _model_row(entry, layers, values, name, table)
+        if words:
+            text = f"{entry.key} {entry.group} {entry.what} {row.text} {row.mark}".casefold()
+            if not all(word in text for word in words):
+                continue
+        if entry.group != group:
+            group = entry.group
+            out += [Row(), Row(group)] if out else [Row(group)]
+        out.append(row)
+    return out
+
+
+def _row(entry: Entry, layers: Layers, values: dict[str, Any]) -> Row:
+    origin = layers.origin(entry.key)
+    value = values.get(entry.key, default_of(entry.key))
+    return Row(entry.key, entry, entry.key, value, text_of(entry, value), origin, WORDS.get(origin.kind, ""))
+
+
+def _model_row(entry: Entry, layers: Layers, values: dict[str, Any], name: str, table: dict[str, Any]) -> Row:
+    key = join(("models", name, *split(entry.key)))
+    if entry.key in table:
+        value = table[entry.key]
+        line = layers.read.lines.get(key) or layers.read.lines.get(join(("tuned", name)), 0)
+        return Row(entry.key, entry, key, value, text_of(entry, value), Origin("model", layers.place(line)), "this model")
+    general = {**layers.read.values, **layers.read.environment}.get(entry.key, default_of(entry.key))
+    origin = Origin("default", f"nothing of its own: {text_of(entry, general)} as for every model")
+    return Row(entry.key, entry, key, None, AS_FOR_ALL, origin)
+
+
+def text_of(entry: Entry, value: Any) -> str:
+    """A value on a line."""
+    if split(entry.key)[0] == "keymap":
+        return one_line(spell(str(value)))
+    return shown(value)
+
+
+def detail(row: Row) -> list[tuple[str, str]]:
+    """What is said of a setting below the list: its lines, each with a style."""
+    entry = row.entry
+    assert entry is not None
+    default = text_of(entry, default_of(entry.key))
+    said = one_line(row.origin.said)
+    own = row.origin.kind != "default" or row.text == AS_FOR_ALL
+    parts = [f"default {default}", *([f"from {said}" if row.origin.kind != "default" else said] if own else []), entry.when]
+    lines = [(one_line(entry.what), "$foreground"), (" · ".join(parts), "$quiet")]
+    if entry.choices:
+        lines.append((f"one of {', '.join(entry.choices)}", "$quiet"))
+    return lines
+
+
+def typed_form(value: Any) -> str:
+    """A value as it is typed; `from_text` reads it again."""
+    import json
+
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(json.dumps(each, ensure_ascii=False) for each in value) + "]" if value else ""
+    return one_line(str(value)) if not str(value).isprintable() else str(value)

@@ -1,0 +1,243 @@
+"""TOML files that people write: read with sentences that name the line, changed with their comments and order kept."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...backends.base import UserError
+from ...plain_file import read_bytes
+from . import locations
+from .key_path import split
+
+MOST_DEPTH = 40
+"""Tables and lists inside one another; settings have four."""
+
+MOST_WRONG = 50
+"""Keys of a file that are no settings and are looked at; each is compared with all that there are."""
+
+_KEY = r'(?:[\w-]+|"[^"\n]*"|\'[^\'\n]*\')'
+_DOTTED = re.compile(rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*+[ \t]*([=\]])?")
+"""Parts with dots between them, all of them at once; a key if a sign follows."""
+
+_HEADER = re.compile(r"\s*\[\[?(.*?)\]\]?\s*(#.*)?")
+_OPENING = re.compile(r'"""|\'\'\'|"|\'|#|[\[{]|[\]}]')
+
+
+def read_text(path: Path) -> str | None:
+    """What a file holds; None if there is none.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        return read_bytes(path).decode().replace("\r\n", "\n")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError:
+        raise UserError(f"{short(path)} is not UTF-8 text: save it as UTF-8 or delete it.") from None
+    except OSError as error:
+        raise UserError(f"{short(path)} cannot be read ({error.strerror}): make it a readable file.") from None
+
+
+def parse(text: str, name: str) -> dict[str, Any]:
+    """A file's tables.
+
+    Raises:
+        UserError: it is not TOML; names the file and the line.
+    """
+    too_deep = UserError(f"{name} is not TOML that can be read: its lists or tables are nested too deep.")
+    # Of a key with thousands of parts tomllib would make something in minutes.
+    if any(key[1] and key[0].count(".") > MOST_DEPTH for key in _DOTTED.finditer(text)):
+        raise too_deep
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{name}{_where(str(error), text)}; mend that line or delete the file.") from None
+    except ValueError:  # what Python makes no number of
+        raise UserError(f"{name} is not TOML that can be read: a number in it is too long.") from None
+    except RecursionError:
+        raise too_deep from None
+    level: list[Any] = [found]
+    for _ in range(MOST_DEPTH):
+        level = [inner for each in level if isinstance(each, dict | list) for inner in _values(each)]
+    if level:
+        raise too_deep
+    return found
+
+
+def _values(of: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return of.values() if isinstance(of, dict) else of
+
+
+def leaves(
+    table: Mapping[str, Any], tables: tuple[str, ...], before: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every value of a parsed file with its key in parts. An empty table counts as a value, unless it is one of `tables`."""
+    for name, value in table.items():
+        parts = (*before, name)
+        if isinstance(value, Mapping) and (value or parts[0] in tables):
+            yield from leaves(value, tables, parts)
+        else:
+            yield parts, value
+
+
+def line_numbers(text: str) -> dict[tuple[str, ...], int]:
+    """On which line, from 1, each key and each table of a TOML text is."""
+    out: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    inside, depth = "", 0  # the quotes of a text that goes on, and how many brackets are open
+    for number, row in enumerate(text.split("\n"), 1):
+        at = 0
+        if not inside and not depth:
+            stripped = row.strip()
+            if not stripped or stripped[0] == "#":
+                continue
+            if stripped[0] == "[":
+                table = split(stripped.lstrip("[").partition("#")[0].strip().rstrip("]")) or _header(row)
+                out.setdefault(table, number)
+                continue
+            at = _equals(row)
+            if at < 0:
+                continue
+            out.setdefault((*table, *split(row[:at])), number)
+        inside, depth = _through(row, at, inside, depth)
+    return out
+
+
+def _header(row: str) -> tuple[str, ...]:
+    """The name of a table; of one with a # in quotes, which the quick way cuts."""
+    found = _HEADER.fullmatch(row)
+    return split(found[1].strip()) if found else ()
+
+
+def _equals(row: str) -> int:
+    """Where the equals sign after the key is."""
+    quote = ""
+    for at, letter in enumerate(row):
+        if quote:
+            if letter == quote and (quote == "'" or not _escaped(row, at)):
+                quote = ""
+        elif letter in "'\"":
+            quote = letter
+        elif letter == "=":
+            return at
+    return -1
+
+
+def _through(row: str, at: int, inside: str, depth: int) -> tuple[str, int]:
+    """What is still open at the end of a line."""
+    while True:
+        if inside:
+            end = row.find(inside, at)
+            while end > 0 and inside[0] == '"' and _escaped(row, end):
+                end = row.find(inside, end + 1)
+            if end < 0:
+                return (inside, depth) if len(inside) == 3 else ("", depth)
+            at, inside = end + len(inside), ""
+            continue
+        found = _OPENING.search(row, at)
+        if found is None or found[0] == "#":
+            return inside, depth
+        at = found.end()
+        if found[0] in "[{":
+            depth += 1
+        elif found[0] in "]}":
+            depth -= 1
+        else:
+            inside = found[0]
+
+
+def _escaped(row: str, at: int) -> bool:
+    before = at
+    while before and row[before - 1] == "\\":
+        before -= 1
+    return (at - before) % 2 == 1
+
+
+def line_of(lines: Mapping[tuple[str, ...], int], parts: tuple[str, ...]) -> int:
+    """The line of a key, or of the inline table that it is in; 0 if that is not known."""
+    while parts:
+        if parts in lines:
+            return lines[parts]
+        parts = parts[:-1]
+    return 0
+
+
+def put(table: Any, parts: tuple[str, ...], value: Any) -> None:
+    """Set or (None) remove one key of a tomlkit document; tables are made as needed, and go when they are empty."""
+    import tomlkit
+
+    head, *rest = parts
+    if not rest:
+        if value is None:
+            table.pop(head, None)
+        elif (
+            isinstance(value, str) and "\n" in value and not any(ord(letter) < 32 and letter not in "\n\t" for letter in value)
+        ):
+            table[head] = tomlkit.string(value, multiline=True)
+        else:
+            table[head] = value
+        return
+    if not hasattr(table.get(head), "keys"):
+        if value is None:
+            return
+        # Without this a new [methods.lookup] would come with an empty [methods] above it.
+        table[head] = tomlkit.table(is_super_table=len(rest) > 1)
+    put(table[head], tuple(rest), value)
+    if value is None and not len(table[head]) and not _comments(table[head]):
+        table.pop(head)
+
+
+def _comments(table: Any) -> bool:
+    """Whether an empty table has comments, for which it stays."""
+    return hasattr(table, "as_string") and "#" in table.as_string()
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file in one move; a link to it (dotfiles are often links) stays a link.
+
+    Raises:
+        UserError: it cannot be written; the file is as it was.
+    """
+    target = path.resolve()
+    locations.ensure(target.parent)
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", newline="", dir=target.parent, prefix=f".{target.stem}-", delete=False
+        ) as file:
+            temporary = Path(file.name)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            temporary.chmod(target.stat().st_mode & 0o777)
+        temporary.replace(target)
+    except (OSError, UnicodeEncodeError) as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        reason = getattr(error, "strerror", None) or "a character in it cannot be written as UTF-8"
+        raise UserError(f"{short(path)} cannot be written ({reason}): make its folder writable.") from None
+
+
+def short(path: Path) -> str:
+    """A path as people write it."""
+    try:
+        return f"~/{path.relative_to(Path.home())}"
+    except (ValueError, RuntimeError):
+        return str(path)
+
+
+def _where(error: str, text: str) -> str:
+    """', line 3: Expected …' out of tomllib's 'Expected … (at line 3, column 5)'."""
+    found = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", error, re.DOTALL)
+    if not found:
+        return f" is not TOML: {error}"
+    line = found[2] or max(1, len(text.splitlines()))
+    return f", line {line}, is not TOML: {found[1][:1].lower()}{found[1][1:]}"

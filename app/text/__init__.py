@@ -1,0 +1,1 @@
+"""What a terminal cell can show; lines, amounts and wrapping."""

@@ -1,0 +1,135 @@
+"""Themes for terminals with 256 colours: macOS's Terminal, tmux and screen unless told otherwise.
+
+Left to itself the nearest of 256 turns a slate page navy and two neighbouring runs into one colour. Here every colour is chosen
+among those that there are, so that text stays readable and runs stay apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from math import atan2, degrees, dist
+
+from ..chat.entries import SHADES
+from .colours import Channels, blend, contrast, lab
+from .themes import APART, READABLE, Palette
+
+HUES = 25
+"""Most degrees that a glow's hue is moved; greys are always near."""
+
+_STEPS = (0, 95, 135, 175, 215, 255)
+
+
+@cache
+def _there() -> dict[str, str]:
+    """What to write → what is seen, for every one of the 240 colours that do not depend on the terminal's settings.
+
+    Rich makes the grey 8 + 10 i of what rounds to i + 1 in 25ths of white, so a grey is not written as it is seen.
+    """
+    cube = [f"#{r:02x}{g:02x}{b:02x}" for r in _STEPS for g in _STEPS for b in _STEPS if not r == g == b]
+    greys = {_grey(round((i + 1) * 255 / 25)): _grey(8 + 10 * i) for i in range(24)}
+    return {colour: colour for colour in (*cube, "#000000", "#ffffff")} | greys
+
+
+def _grey(level: int) -> str:
+    return f"#{level:02x}{level:02x}{level:02x}"
+
+
+@cache
+def _labs() -> dict[str, Channels]:
+    return {written: lab(shown) for written, shown in _there().items()}
+
+
+def shown(colour: str) -> str:
+    """What a terminal with 256 colours makes of one that `nearest` gave."""
+    return _there().get(colour, colour)
+
+
+def nearest(
+    colour: str, *, on: Sequence[str] = (), least: float = READABLE, apart: Sequence[str] = (), other: Sequence[str] = ()
+) -> str:
+    """The colour of the 256 that looks most like this one; what is asked of it goes before if it can be had.
+
+    Args:
+        colour: what it should look like.
+        on: what it should be readable on.
+        least: contrast that makes it so.
+        apart: what it should be easy to tell from.
+        other: what it should not be.
+    """
+    wanted, labs = lab(colour), _labs()
+    order = sorted(labs, key=lambda candidate: dist(labs[candidate], wanted))
+    for candidate in order:
+        if (
+            candidate not in other
+            and all(contrast(shown(candidate), shown(behind)) >= least for behind in on)
+            and all(dist(labs[candidate], labs[neighbour]) >= APART for neighbour in apart)
+        ):
+            return candidate
+    return order[0]
+
+
+@dataclass(frozen=True, slots=True)
+class FewColours(Palette):
+    """A theme in 256 colours: see `reduced`."""
+
+    tints: tuple[str, ...] = ()
+    glows: tuple[str, ...] = ()
+
+    def behind(self, shade: int) -> str:
+        """Background of a run that cycles."""
+        return self.tints[shade]
+
+    def behind_heat(self, step: int) -> str:
+        """Background of a run by its length."""
+        return self.glows[step]
+
+    def mix(self, over: str, share: float) -> str:
+        """The page with a share of a colour, among those that there are."""
+        return _mixed(self.colours["background"], over, share)
+
+
+@cache
+def _mixed(page: str, over: str, share: float) -> str:
+    return nearest(blend(page, over, share))
+
+
+def _hues_apart(one: str, other: str) -> float:
+    """Degrees between two hues in Lab."""
+    angles = [degrees(atan2(b, a)) for _, a, b in (lab(one), lab(other))]
+    return abs((angles[0] - angles[1] + 180) % 360 - 180)
+
+
+def _stronger(one: str, other: str, page: str) -> bool:
+    return contrast(shown(one), shown(page)) > contrast(shown(other), shown(page))
+
+
+def reduced(palette: Palette) -> Palette:
+    """A theme in the 256 colours, as like it as can be read."""
+    # The cube has nothing between a grey and a strong colour, and large faces of those would be loud.
+    coloured = [colour for colour in _there() if colour[1:3] != colour[3:5] or colour[1:3] != colour[5:]]
+    pages: dict[str, str] = {}
+    for name in ("background", "surface", "panel"):
+        pages[name] = nearest(palette.colours[name], other=(*coloured, *pages.values()))
+    colours = {
+        name: pages[name] if name in pages else nearest(colour, on=tuple(pages.values()))
+        for name, colour in palette.colours.items()
+    }
+    page = pages["background"]
+    # Backgrounds first, on which the text as it is would nearly be readable; then the text, which can be moved more freely.
+    nearly = READABLE * 0.9
+    tints = [nearest(palette.behind(i), on=(palette.run(i),), least=nearly, other=(page,)) for i in range(SHADES)]
+    others = [page, *(colour for colour in coloured if _hues_apart(colour, palette.glow) > HUES)]
+    steps = range(1, SHADES)
+    glows = [page, *(nearest(palette.behind_heat(i), on=(palette.heat[i],), least=nearly, other=others) for i in steps)]
+    runs: list[str] = []
+    heat: list[str] = []
+    for i in range(SHADES):
+        beside = [*runs[-1:], *(runs[:1] if i == SHADES - 1 else ())]
+        runs.append(nearest(palette.run(i), on=(page, tints[i]), apart=beside))
+        weaker = [colour for colour in _there() if heat and not _stronger(colour, heat[-1], page)]
+        heat.append(nearest(palette.heat[i], on=(page, glows[i]), other=weaker))
+    given = {field.name: getattr(palette, field.name) for field in fields(Palette)}
+    given |= {"colours": colours, "runs": tuple(runs), "heat": tuple(heat), "glow": glows[-1]}
+    return FewColours(**given, tints=tuple(tints), glows=tuple(glows))

@@ -1,0 +1,1 @@
+"""What is seen and pressed, drawn by Textual."""

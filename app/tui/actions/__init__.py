@@ -1,0 +1,1 @@
+"""What a key, a slash command or the palette does."""

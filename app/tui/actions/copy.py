@@ -1,0 +1,198 @@
+"""Copying out of the chat: an answer, a message, a block of code, a run, all of it. The tools run beside the interface."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ....backends.base import UserError
+from ...chat.entries import Answer, Notice, Prompt
+from ...terminal import clipboard
+from ...text.cells import fit, one_line, sanitise
+from ...text.code_blocks import CodeBlock, code_blocks
+
+if TYPE_CHECKING:
+    from ..app import SpecchatApp
+
+WHAT = {
+    "answer": "the last answer, or the one that is marked",
+    "code": "a block of code: the only one, or choose; /copy code 2 for the second",
+    "message": "your last message, or the one that is marked",
+    "run": "the run that is looked into",
+    "chat": "the whole chat, as Markdown",
+}
+"""What /copy takes → what that is."""
+
+LOOK_BACK = 200_000
+"""Characters of answers that are looked through for code, last answer first (some 0.2 s)."""
+
+
+class Copying:
+    """Copies parts of the chat, and says truly what was done. Control characters are copied as they are shown, never as
+    themselves: what is pasted into a shell could run there."""
+
+    def __init__(self, chat: SpecchatApp) -> None:
+        self.chat = chat
+        self._turn = asyncio.Lock()
+
+    def command(self, arguments: list[str]) -> None:
+        """What /copy does.
+
+        Raises:
+            UserError: there is no such thing to copy.
+        """
+        match arguments:
+            case [] | ["answer"]:
+                self.answer()
+            case ["code"]:
+                self.code()
+            case ["code", number] if number.isdecimal():
+                self.code(int(number))
+            case ["message"]:
+                self.message()
+            case ["run"]:
+                self.run()
+            case ["chat"]:
+                self.conversation()
+            case _:
+                raise UserError("/copy takes code (code 2 for the second block), run, message or chat; alone, the answer.")
+
+    def attempt(self, what: str = "") -> None:
+        """For keys and the palette: copy, and tell what is in the way. Without a word: what is looked into, what is marked, or
+        the last answer."""
+        screen = self.chat.chat_screen
+        if not what:
+            marked = "message" if isinstance(screen.view.mark.entry, Prompt) else "answer"
+            what = "run" if screen.view.cursor.by_keys else marked
+        try:
+            self.command([what])
+        except UserError as error:
+            self.chat.tell(str(error), "information" if what == "answer" else "warning")
+
+    def answer(self) -> None:
+        """Copy the marked answer, else the last that has text."""
+        answer = self._answer()
+        if answer is None:
+            raise UserError("There is no answer to copy yet.")
+        which = "the answer" if answer is self._last() else "the marked answer"
+        self.text(answer.text, which if answer.done else f"{which} so far")
+
+    def message(self) -> None:
+        """Copy the marked message of the user's, else the last."""
+        marked = self.chat.chat_screen.view.mark.entry
+        prompts = [entry for entry in self.chat.dialogue.transcript.entries if isinstance(entry, Prompt)]
+        if not prompts:
+            raise UserError("There is no message to copy yet.")
+        self.text(marked.text if isinstance(marked, Prompt) else prompts[-1].text, "your message")
+
+    def run(self) -> None:
+        """Copy the run that is looked into."""
+        cursor = self.chat.chat_screen.view.cursor
+        answer = cursor.answer
+        if answer is None or cursor.spot is None:
+            raise UserError("No run is looked into: go to one with F7 and the arrow keys.")
+        index = cursor.spot.run
+        own = answer.own_text(index)
+        if not own:
+            raise UserError("This run has no text of its own.")
+        self.text(own, f"the run {fit(repr(one_line(own)), 32)}")
+
+    def conversation(self) -> None:
+        """Copy everything."""
+        from ...export.markdown import chat_markdown
+        from ...saved.capture import capture
+
+        if not any(not isinstance(entry, Notice) for entry in self.chat.dialogue.transcript.entries):
+            raise UserError("There is nothing to copy yet: ask something first.")
+        self.text("".join(chat_markdown(capture(self.chat.dialogue))), "the chat")
+
+    def code(self, number: int | None = None) -> None:
+        """Copy a block of code of the marked answer, else of the last answer that has one; choose where there are several.
+
+        Args:
+            number: which, from 1 on.
+
+        Raises:
+            UserError: there is none, or none of that number.
+        """
+        blocks, where = self._code()
+        if number is not None and not 1 <= number <= len(blocks):
+            some = "one block" if len(blocks) == 1 else f"{len(blocks)} blocks"
+            raise UserError(f"{where.capitalize()} has {some} of code: there is no number {number}.")
+        if number is None and len(blocks) > 1:
+            self._choose(blocks, where)
+        else:
+            self._copy_block(blocks, (number or 1) - 1)
+
+    def _code(self) -> tuple[list[CodeBlock], str]:
+        """The blocks to copy from, and whose they are."""
+        marked = self.chat.chat_screen.view.mark.entry
+        if isinstance(marked, Answer):
+            if blocks := code_blocks(marked.text):
+                return blocks, "the marked answer"
+            raise UserError("The marked answer has no code: go to another with alt+up and alt+down, or esc.")
+        last = self._last()
+        left = LOOK_BACK
+        for answer in reversed(self.chat.dialogue.transcript.answers()):
+            if blocks := code_blocks(answer.text):
+                return blocks, "the last answer" if answer is last else "the last answer with code"
+            left -= len(answer.text)
+            if left < 0:
+                raise UserError("The last answers have no code: go to an older one with alt+up, then copy.")
+        raise UserError("No answer in this chat has a block of code.")
+
+    def _choose(self, blocks: list[CodeBlock], where: str) -> None:
+        from ..pickers.menu import Item, Menu
+
+        cells = max(20, min(76, self.chat.size.width * 94 // 100) - 16)
+        items = [
+            Item(
+                str(index),
+                block.language or "text",
+                f"{block.lines} line{'s' * (block.lines != 1)}",
+                detail=block.preview(cells),
+            )
+            for index, block in enumerate(blocks)
+        ]
+
+        def chosen(index: str | None) -> None:
+            if index is not None:
+                self._copy_block(blocks, int(index))
+
+        self.chat.push_screen(Menu(f"Copy code of {where}", items, ""), chosen)
+
+    def _copy_block(self, blocks: list[CodeBlock], index: int) -> None:
+        block = blocks[index]
+        which = f"block {index + 1} of {len(blocks)}" if len(blocks) > 1 else "the code"
+        lines = f"{block.lines} line{'s' * (block.lines != 1)}"
+        self.text(block.text, f"{which} ({', '.join(filter(None, (block.language, lines)))})")
+
+    def _answer(self) -> Answer | None:
+        marked = self.chat.chat_screen.view.mark.entry
+        return marked if isinstance(marked, Answer) and marked.text else self._last()
+
+    def _last(self) -> Answer | None:
+        return next((answer for answer in reversed(self.chat.dialogue.transcript.answers()) if answer.text), None)
+
+    def text(self, text: str, what: str) -> None:
+        """Copy a text; say how it went when that is known.
+
+        Args:
+            text: any; control characters are made visible.
+            what: names it: "the answer".
+        """
+        text = sanitise(text)
+        if not clipboard.tools():
+            self._told(text, what, clipboard.Copied())
+            return
+
+        async def run() -> None:
+            async with self._turn:  # two at once would find each other's text
+                self._told(text, what, await asyncio.to_thread(clipboard.copy, text))
+
+        self.chat.run_worker(run(), group="clipboard")
+
+    def _told(self, text: str, what: str, copied: clipboard.Copied) -> None:
+        self.chat.keep_copied(text, send=clipboard.asks_terminal(copied))
+        known = copied.tool is not None and (copied.checked or not copied.wrong)
+        self.chat.tell(clipboard.told(what, copied, text), "information" if known or not copied.wrong else "warning")

@@ -1,0 +1,209 @@
+"""Saving and opening chats from the chat itself. Files are read and written beside the interface, which never waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from ....backends.base import UserError
+from ....plain_file import user_path
+from ...text.cells import one_line
+
+if TYPE_CHECKING:
+    from ...chat.entries import Transcript
+    from ...export.look import Look
+    from ...race.record import RaceRecord
+    from ..app import SpecchatApp
+
+SLOW_SECONDS = 0.7
+"""What takes longer says so at its start."""
+
+USAGE = "/export takes a file that ends in .html, .svg, .md or .json, or html, svg, md or json and perhaps a file."
+
+Result = TypeVar("Result")
+
+
+class Saving:
+    """Exports a chat, and opens one that was saved."""
+
+    def __init__(self, chat: SpecchatApp) -> None:
+        self.chat = chat
+        self._left: Transcript | None = None
+        """The chat that an opened one took the place of."""
+
+    @property
+    def look(self) -> Look:
+        """The colours in force."""
+        from ...export.formats import Look
+
+        return Look(self.chat.palettes[self.chat.theme], self.chat.chat_screen.view.colouring)
+
+    def command(self, arguments: list[str]) -> None:
+        """What /export does: `FORMAT`, `FILE` or `FORMAT FILE`, with `!` to overwrite; alone, it asks for the format.
+
+        Raises:
+            UserError: that is no such thing; nothing was written.
+        """
+        from ...export.formats import FORMATS
+
+        overwrite = arguments[-1:] in (["!"], ["--force"])
+        words = arguments[:-1] if overwrite else arguments
+        format = words.pop(0).lower() if words and words[0].lower() in FORMATS else None
+        if len(words) > 1:
+            raise UserError(f"{USAGE} A name with spaces goes in quotes.")
+        if format is None and not words:
+            self.choose()
+        else:
+            self.export(words[0] if words else "", format, overwrite)
+
+    def choose(self) -> None:
+        """Ask for the format of the chat.
+
+        Raises:
+            UserError: there is nothing to export.
+        """
+        self._something()
+        details = {
+            "html": "Point at a run to see its step.",
+            "svg": "The whole chat as it looks here.",
+            "md": "Texts and figures, without colours.",
+            "json": "Colours and trees; /open brings it back.",
+        }
+        self._ask("Export this chat as", details, lambda format: self.export("", format))
+
+    def choose_race(self, record: RaceRecord) -> None:
+        """Ask for the format of a race, and write it to a file in this folder."""
+        from ...export.race import frozen_race
+
+        still = frozen_race(record)
+        details = {
+            "html": "Replays the race at its recorded pace.",
+            "svg": "The photo finish and every lane's text.",
+            "md": "A table and the texts, without colours.",
+            "json": "Runs, tokens, trees, clocks, marks.",
+        }
+        self._ask("Export this race as", details, lambda format: self.export_race(still, "", format))
+
+    def _ask(self, title: str, details: Mapping[str, str], chosen: Callable[[str], None]) -> None:
+        from ...export.formats import FORMATS
+        from ..pickers.menu import Item, Menu
+
+        items = [Item(format, format, what, detail=details[format]) for format, what in FORMATS.items()]
+        self.chat.push_screen(Menu(title, items, ""), lambda format: chosen(format) if format is not None else None)
+
+    def attempt(self, format: str | None = None) -> None:
+        """For keys and the palette: export in a format, or ask for it; what is in the way is told."""
+        try:
+            if format is None:
+                self.choose()
+            else:
+                self.export("", format)
+        except UserError as error:
+            self.chat.tell(str(error), "warning")
+
+    def export(self, text: str, format: str | None = None, overwrite: bool = False) -> None:
+        """Write the chat to a file.
+
+        Args:
+            text: the file as typed; empty for one in this folder that is named by the time.
+            format: one of FORMATS; by the file's suffix if None.
+            overwrite: replace a file of that name.
+
+        Raises:
+            UserError: it cannot be tried; what fails later is told beside the chat.
+        """
+        from ...export.formats import capture, export_chat, target
+
+        self._something()
+        path = target(text, format)
+        saved, look = capture(self.chat.dialogue), self.look
+        self._write(path, lambda: export_chat(saved, path, look, overwrite))
+
+    def export_race(self, record: RaceRecord, text: str = "", format: str | None = None, overwrite: bool = False) -> None:
+        """Write a race to a file; arguments as for `export`.
+
+        Raises:
+            UserError: it cannot be tried; what fails later is told beside the race.
+        """
+        from ...export.formats import export_race, target
+        from ...export.race import frozen_race
+
+        path = target(text, format, "specchat-race")
+        still, look = frozen_race(record), self.look
+        self._write(path, lambda: export_race(still, path, look.palette, look.way, overwrite))
+
+    def _write(self, path: Path, work: Callable[[], Path]) -> None:
+        def done(place: Path) -> None:
+            other = f" ({one_line(path.name)} was there already; ! at the end overwrites)" if place.name != path.name else ""
+            self.chat.tell(f"Saved as {shown(place)}{other}.")
+
+        self._beside(f"Writing {one_line(path.name)} …", work, done)
+
+    def open(self, text: str) -> None:
+        """Open a chat that /export json wrote, in place of the one on the screen.
+
+        Raises:
+            UserError: an answer is under way.
+        """
+        from ...export.formats import SavedChat, read_chat
+
+        self._idle()
+        path = user_path(text)
+
+        def done(saved: SavedChat) -> None:
+            self._idle()
+            back = self._swap(saved.transcript)
+            by = f", from {one_line(saved.model_name)}" if saved.model_name else ""
+            self.chat.tell(f"Opened {one_line(path.name)}{by}. Your next message goes on from here.{back}")
+
+        self._beside(f"Reading {one_line(path.name)} …", lambda: read_chat(path), done)
+
+    def go_back(self) -> None:
+        """Show the chat again that an opened one took the place of.
+
+        Raises:
+            UserError: there is none, or an answer is under way.
+        """
+        if self._left is None:
+            raise UserError("/open takes a file that /export json wrote; alone, it goes back to the chat before.")
+        self._idle()
+        self._swap(self._left)
+
+    def _swap(self, transcript: Transcript) -> str:
+        """Show a chat; a sentence on how to go back, if there was anything."""
+        left = self.chat.dialogue.transcript
+        self._left = left if left.entries else None
+        self.chat.show_chat(transcript)
+        return " /open alone goes back." if left.entries else ""
+
+    def _something(self) -> None:
+        if not self.chat.dialogue.transcript.entries:
+            raise UserError("There is nothing to export yet: ask something first.")
+
+    def _idle(self) -> None:
+        if self.chat.dialogue.busy or self.chat.dialogue.queued is not None:
+            raise UserError("An answer is under way: stop it with esc, then open a chat.")
+
+    def _beside(self, slow: str, work: Callable[[], Result], done: Callable[[Result], None]) -> None:
+        """Do what may take long in a thread, then say how it went. The thread ends its work even if the chat is left."""
+
+        async def run() -> None:
+            timer = self.chat.set_timer(SLOW_SECONDS, lambda: self.chat.tell(slow))
+            try:
+                done(await asyncio.to_thread(work))
+            except UserError as error:
+                self.chat.tell(str(error), "error")
+            finally:
+                timer.stop()
+
+        self.chat.run_worker(run(), group="files")
+
+
+def shown(path: Path) -> str:
+    """A path for reading: `~` for the home folder."""
+    try:
+        return one_line(f"~/{path.relative_to(Path.home())}")
+    except (ValueError, RuntimeError):
+        return one_line(str(path))

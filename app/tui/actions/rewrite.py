@@ -1,0 +1,146 @@
+"""A message written anew: it is put back into the input box, and what is sent goes on from its place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....backends.base import UserError
+from ...attach.attachments import Attachment, escaped, parted, size_of
+from ...chat.entries import Prompt, Transcript
+from ...text.cells import one_line
+from .table import is_command
+from .variants_shared import index_of, lay_aside, marked_prompt, prompts_of
+
+if TYPE_CHECKING:
+    from ..app import SpecchatApp
+
+
+class Rewriting:
+    """Writes messages anew.
+
+    Args:
+        chat: the app.
+    """
+
+    def __init__(self, chat: SpecchatApp) -> None:
+        self.chat = chat
+        self.files: dict[str, Attachment] = {}
+        """What stands in the input box for a file of a message that was put back there → that file."""
+        self._prompt: Prompt | None = None
+        """The message that is written anew."""
+        self._draft = ""
+        """What was in the input box before."""
+        self._first = ""
+        """The message as it was put into the box."""
+        self._base: Transcript | None = None
+        self._cut = False
+        """What follows is laid aside already."""
+        self._left: dict[int, tuple[Prompt, str]] = {}  # texts of edits that were left, by the id of the message
+
+    @property
+    def active(self) -> bool:
+        """Whether a message is being written anew."""
+        return self._prompt is not None
+
+    @property
+    def base(self) -> Transcript:
+        """The chat that the next message goes to: the one on the screen, or its beginning up to the message written anew."""
+        transcript = self.chat.dialogue.transcript
+        if self._prompt is None or self._cut:
+            return transcript
+        if self._base is None:
+            entries = transcript.entries[: index_of(self.chat, self._prompt)]
+            self._base = Transcript(entries, transcript.system, transcript.start if transcript.start <= len(entries) else 0)
+        return self._base
+
+    def edit(self, number: int | None = None) -> None:
+        """Put a message back into the input box.
+
+        Args:
+            number: which of the person's messages, from 1 on; the marked or the last one if None.
+
+        Raises:
+            UserError: there is none of that number.
+        """
+        prompts = prompts_of(self.chat)
+        if not prompts:
+            raise UserError("There is no message to edit yet: ask something first.")
+        if number is not None and not 1 <= number <= len(prompts):
+            some = "one message" if len(prompts) == 1 else f"{len(prompts)} messages"
+            raise UserError(f"This chat has {some} of yours: there is no number {number}.")
+        prompt = prompts[number - 1] if number is not None else marked_prompt(self.chat) or prompts[-1]
+        if prompt is self._prompt:
+            return
+        self.leave()
+        box = self.chat.chat_screen.input
+        self._prompt, self._draft, self._cut, self._base = prompt, "" if is_command(box.text) else box.text, False, None
+        _, text = self._left.pop(id(prompt), (prompt, ""))
+        self._first = self._typed(prompt)
+        box.put(text or self._first)
+        box.focus()
+        self._show()
+
+    def _typed(self, prompt: Prompt) -> str:
+        """A message as it may have been typed; its files and pasted texts fold."""
+        message, attachments = parted(prompt.text)
+        box = self.chat.chat_screen.input
+        chips = []
+        for attachment in attachments:
+            name = one_line(attachment.name)
+            chip = box.chip_for(f"[{name} · {size_of(attachment.size)}]" if attachment.file else f"[{name}]", attachment.text)
+            self.files[chip] = attachment
+            chips.append(chip)
+        return "\n".join([*chips, *filter(None, [escaped(message)])])
+
+    def leave(self) -> bool:
+        """No longer write a message anew: the draft comes back. False if none was."""
+        if self._prompt is None:
+            return False
+        box = self.chat.chat_screen.input
+        if box.text.strip() and box.text != self._first:
+            self._left[id(self._prompt)] = (self._prompt, box.text)
+        self._end()
+        return True
+
+    def _end(self) -> None:
+        box = self.chat.chat_screen.input
+        self._prompt, self._base, self._cut = None, None, False
+        box.put(self._draft)
+        self._draft = ""
+        self._show()
+
+    def _show(self) -> None:
+        """Say at the input box what is in it."""
+        composer = self.chat.chat_screen.query_one("#composer")
+        composer.set_class(self.active, "-edit")
+        composer.border_title = ""
+        composer.border_subtitle = ""
+        if self._prompt is not None:
+            prompts = prompts_of(self.chat)
+            number = next((n for n, prompt in enumerate(prompts, 1) if prompt is self._prompt), 0)
+            composer.border_title = f"message {number} of {len(prompts)}, anew"
+            composer.border_subtitle = "enter sends · esc back to the draft" if self._draft else "enter sends · esc leaves it"
+
+    def branch(self) -> None:
+        """Lay aside the message that is written anew, and what follows it; once."""
+        if self._prompt is None or self._cut:
+            return
+        base = self.base
+        lay_aside(self.chat, index_of(self.chat, self._prompt))
+        self.chat.dialogue.transcript.start = base.start
+        self._cut = True
+
+    def submit(self, sent: str, draft: str) -> bool:
+        """Ask, in the place of the message that is written anew if one is; False if that must wait."""
+        dialogue = self.chat.dialogue
+        if dialogue.phase in ("prefill", "writing") or dialogue.queued is not None:
+            return False
+        self.branch()
+        return dialogue.submit(sent, draft)
+
+    def sent(self) -> None:
+        """The message is out of the input box: the draft may come back."""
+        if self._prompt is not None:
+            self._left.pop(id(self._prompt), None)
+            self._draft = self._draft or self.chat.chat_screen.input.text
+            self._end()

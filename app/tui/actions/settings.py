@@ -1,0 +1,217 @@
+"""System prompts, presets and settings in the chat: what /system, /preset and /settings do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ....backends.base import UserError
+from ...text.cells import fit, one_line
+
+if TYPE_CHECKING:
+    from ..app import SpecchatApp
+
+PRESET_WORDS = ("save", "delete", "undo", "edit", "none")
+"""Words that /preset takes before a name, or for one."""
+
+SYSTEM_ABOUT = "The system prompt of this chat: the model reads it before everything else. Empty it to do without."
+
+
+class Prompting:
+    """Runs the commands.
+
+    Args:
+        chat: the app.
+    """
+
+    def __init__(self, chat: SpecchatApp) -> None:
+        self.chat = chat
+
+    def settings(self, query: str = "") -> None:
+        """Show every setting.
+
+        Args:
+            query: what to search for to begin with.
+        """
+        from ..pickers.settings import SettingsScreen
+
+        self.chat.push_screen(SettingsScreen(query))
+
+    # System prompts
+
+    def system(self, words: list[str]) -> None:
+        """Show and write the system prompt in a screen, or set it to a text; `""` empties it."""
+        if not words:
+            self.write_system()
+            return
+        text = words[0].strip()
+        self.set_system("" if text in ('""', "''", "“”") else text)
+
+    def set_system(self, text: str) -> None:
+        """Set the system prompt of this chat."""
+        self.chat.configuring.set({"system": text})
+        said = f"The system prompt is now “{fit(one_line(text), 60)}”." if text.strip() else "There is no system prompt now."
+        self.chat.tell(said)
+        self.chat.changed()
+
+    def write_system(self) -> None:
+        """Write the system prompt in a screen."""
+        from ..pickers.text import TextScreen
+
+        before = self.chat.dialogue.transcript.system or ""
+
+        def written(text: str | None) -> None:
+            if text is not None and text.rstrip() != before:
+                self.set_system(text.rstrip())
+
+        self.chat.push_screen(TextScreen("System prompt", before, SYSTEM_ABOUT), written)
+
+    # Presets
+
+    def preset(self, words: list[str]) -> None:
+        """Run /preset.
+
+        Raises:
+            UserError: it cannot be done.
+        """
+        match words:
+            case []:
+                self.browse()
+            case ["save"]:
+                name = self.chat.configuring.layers.preset_name
+                if not name:
+                    raise UserError("No preset is in use: /preset save NAME makes one of this chat.")
+                self.save(name, again=True)
+            case ["save", *rest]:
+                again = rest[-1] == "!"
+                self.save(" ".join(rest[:-1] if again else rest), again=again)
+            case ["delete", *rest]:
+                self.delete(" ".join(rest) or self.chat.configuring.layers.preset_name)
+            case ["undo"]:
+                self.undo()
+            case ["edit", *rest]:
+                self.edit(" ".join(rest) or self.chat.configuring.layers.preset_name)
+            case ["none"]:
+                self.chat.configuring.no_preset()
+                self.chat.tell("No preset, and nothing set for this chat alone: the settings count.")
+            case _:
+                self.use(" ".join(words))
+
+    def browse(self) -> None:
+        """Show the presets."""
+        from ..pickers.presets import PresetsScreen
+
+        self.chat.push_screen(PresetsScreen())
+
+    def use(self, name: str) -> None:
+        """Use a preset.
+
+        Raises:
+            UserError: there is none of this name.
+        """
+        problems = self.chat.configuring.preset(name)
+        self.chat.tell(f"Preset {one_line(name)} is in use: {self.told()}")
+        for problem in problems:
+            self.chat.tell(problem, "warning")
+
+    def told(self) -> str:
+        """What the preset in use holds, on a line."""
+        from ...settings.presets import Preset
+
+        layers = self.chat.configuring.layers
+        return fit(Preset(layers.preset_name, layers.preset).summary, 100)
+
+    def save(self, name: str, *, again: bool = False) -> None:
+        """Make a preset of this chat.
+
+        Args:
+            name: its name.
+            again: also where there is one of that name, whose comments stay.
+
+        Raises:
+            UserError: the name is none or taken, or the file cannot be written.
+        """
+        from dataclasses import replace
+
+        from ...settings.presets import clean_name, names, save_preset
+        from ...settings.toml import short
+
+        name = clean_name(name)
+        if name in PRESET_WORDS:
+            raise UserError(f"/preset {name} means something else: give the preset another name.")
+        if name in names() and not again:
+            raise UserError(f"There is a preset {name} already: enter once more, or /preset save {name} !, writes it anew.")
+        configuring = self.chat.configuring
+        values = configuring.current()
+        path = save_preset(name, values)
+        layers = configuring.layers
+        chat = {key: value for key, value in layers.chat.items() if key not in values}
+        configuring.use(replace(layers, preset=values, preset_name=name, chat=chat))
+        self.chat.tell(f"Saved as preset {name}, in {short(path)}.")
+
+    def delete(self, name: str) -> None:
+        """Delete a preset; /preset undo brings it back.
+
+        Raises:
+            UserError: there is none, or its file cannot be moved.
+        """
+        from ...settings.presets import delete_preset
+
+        if not name:
+            raise UserError("/preset delete takes the name of a preset; /preset lists them.")
+        self.chat.tell(f"Preset {delete_preset(name)} is deleted: /preset undo brings it back.")
+
+    def undo(self) -> None:
+        """Bring back the preset that was deleted last.
+
+        Raises:
+            UserError: none was.
+        """
+        from ...settings.presets import last_deleted, restore_preset
+
+        name = last_deleted()
+        if not name:
+            raise UserError("No preset was deleted.")
+        self.chat.tell(f"Preset {restore_preset(name)} is back.")
+
+    def edit(self, name: str, then: Callable[[], object] = lambda: None) -> None:
+        """Edit a preset's file in a screen.
+
+        Args:
+            name: of the preset.
+            then: called when it is kept.
+
+        Raises:
+            UserError: there is none of this name.
+        """
+        from ...settings.presets import path_of, preset_of, read_preset, save_text
+        from ...settings.toml import read_text
+        from ..pickers.text import TextScreen
+
+        if not name:
+            raise UserError("/preset edit takes the name of a preset; /preset lists them.")
+        path = path_of(name)
+        before = read_text(path)
+        if before is None:
+            read_preset(name)  # says which there are
+
+        def check(text: str) -> None:
+            found = preset_of(path.stem, text, path.name)
+            if found.problems:
+                raise UserError(found.problems[0])
+
+        def written(text: str | None) -> None:
+            if text is None:
+                return
+            try:
+                save_text(path.stem, text)
+                if self.chat.configuring.layers.preset_name == path.stem:
+                    self.chat.configuring.preset(path.stem)
+            except UserError as error:
+                self.chat.tell(str(error), "warning")
+                return
+            self.chat.tell(f"Preset {path.stem} is kept.")
+            then()
+
+        about = "As in the settings file: system, method, max_tokens, stop, [sampling], [methods.NAME]; about says what for."
+        self.chat.push_screen(TextScreen(f"Preset {path.stem}", before or "", about, check), written)

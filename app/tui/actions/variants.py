@@ -1,0 +1,273 @@
+"""Answers asked for once more, exchanges taken back, and the way from one variant to the other."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from secrets import randbelow
+from typing import TYPE_CHECKING, Any
+
+from textual.content import Content
+
+from ....backends.base import Sampling, UserError
+from ...chat.compare import name_of
+from ...chat.entries import Answer, Prompt
+from .rewrite import Rewriting
+from .table import pairs
+from .variants_shared import index_of, lay_aside, marked_prompt, prompts_of
+
+if TYPE_CHECKING:
+    from ..app import SpecchatApp
+
+SEEDS = 1_000_000
+"""New seeds are below this: short enough to be read out and typed."""
+
+
+class Varying:
+    """Edits, retries, takes back and turns to other variants.
+
+    Args:
+        chat: the app.
+    """
+
+    def __init__(self, chat: SpecchatApp) -> None:
+        self.chat = chat
+        self.rewriting = Rewriting(chat)
+
+    def command(self, name: str, arguments: list[str]) -> None:
+        """What /edit, /retry, /regenerate and /undo do.
+
+        Raises:
+            UserError: it cannot be done; nothing has changed.
+        """
+        match name, arguments:
+            case "edit", []:
+                self.rewriting.edit()
+            case "edit", [number] if number.isdecimal() and len(number) < 10:
+                self.rewriting.edit(int(number))
+            case "edit", _:
+                raise UserError("/edit takes the number of a message of yours, 1 for the first; alone, it takes the last one.")
+            case "retry", _:
+                self.retry(arguments)
+            case "regenerate", _:
+                self.regenerate(arguments)
+            case _:
+                self.undo()
+
+    # Answers once more
+
+    def retry(self, arguments: list[str]) -> None:
+        """Answer the last (or the marked) message with another method.
+
+        Args:
+            arguments: `METHOD key=value …`; the next method that has not answered it where empty.
+
+        Raises:
+            UserError: it cannot be done; nothing has changed.
+        """
+        from ....engine.catalog import get, parse_params
+
+        dialogue = self.chat.dialogue
+        index, answer = self._subject("retry")
+        tried = [each.method for each in dialogue.transcript.variants.answers(dialogue.transcript.entries, index)] or [
+            answer.method if answer else dialogue.method
+        ]
+        if arguments:
+            name, *rest = arguments
+            given = pairs(rest, "/retry METHOD key=value …")
+            if name not in dialogue.methods:
+                get(name)  # raises with the nearest name
+            if reason := dialogue.unavailable.get(name):
+                raise UserError(f"{name} cannot run on this model: {reason}")
+            settings = {**dialogue.settings.get(name, {}), **given}
+            if given:
+                parse_params(get(name), settings)
+        else:
+            name = self._next(tried)
+            settings = dict(dialogue.settings.get(name, {}))
+        self._again(index, {**self._wish(answer), "method": name, "settings": settings})
+
+    def _next(self, tried: list[str]) -> str:
+        dialogue = self.chat.dialogue
+        names = [name for name in dialogue.methods if name not in dialogue.unavailable]
+        at = names.index(tried[-1]) if tried[-1] in names else -1
+        order = [*names[at + 1 :], *names[: at + 1]]
+        if not any(name != tried[-1] for name in order):
+            raise UserError("This model can run one method only: there is no other to retry with.")
+        return next((name for name in order if name not in tried), order[0])
+
+    def regenerate(self, arguments: list[str]) -> None:
+        """Answer the last (or the marked) message with the same method, settings and seed; with a new seed if that is asked.
+
+        Args:
+            arguments: nothing, `new`, or `seed=N`.
+
+        Raises:
+            UserError: it cannot be done; nothing has changed.
+        """
+        dialogue = self.chat.dialogue
+        index, answer = self._subject("regenerate")
+        wish = self._wish(answer)
+        sampling = dict(wish["sampling"])
+        if arguments and not sampling["temperature"]:  # one may have been set since
+            sampling = dialogue.wish()["sampling"]
+        match arguments:
+            case []:
+                pass
+            case ["new"]:
+                sampling["seed"] = randbelow(SEEDS)
+            case [text] if text.startswith("seed=") and text[5:].isdecimal() and len(text) < 24:
+                sampling["seed"] = int(text[5:])
+            case _:
+                raise UserError("/regenerate takes nothing (the same seed), new (a new one) or seed=N.")
+        if arguments and not sampling.get("temperature"):
+            raise UserError("At temperature 0 a seed changes nothing: /set temperature=0.8 first, then regenerate.")
+        if reason := dialogue.unavailable.get(wish["method"]):
+            raise UserError(f"{wish['method']} cannot run on this model: {reason}")
+        self._again(index, {**wish, "sampling": sampling})
+
+    def _wish(self, answer: Answer | None) -> dict[str, Any]:
+        """What to ask with once more: what the answer was asked with as far as that can be used, else what is in force."""
+        dialogue = self.chat.dialogue
+        wish = dialogue.wish()
+        if answer is None or not answer.asked:
+            return wish
+        asked = {key: value for key, value in answer.asked.items() if key in wish}
+        try:
+            asked["sampling"] = asdict(Sampling(**asked["sampling"]))
+        except (TypeError, UserError):  # of another version
+            asked.pop("sampling")
+        if asked["method"] not in dialogue.methods:
+            del asked["method"], asked["settings"]
+        return {**wish, **asked, "model": dialogue.model}
+
+    def _subject(self, what: str) -> tuple[int, Answer | None]:
+        """Where the answer to ask for anew is (or would be), and the answer.
+
+        Raises:
+            UserError: there is none, or it must wait.
+        """
+        self._idle(what)
+        dialogue = self.chat.dialogue
+        if dialogue.phase != "ready":
+            raise UserError(f"No model is ready: wait for it or load one with /model, then {what}.")
+        prompt = marked_prompt(self.chat) or next(iter(prompts_of(self.chat)[::-1]), None)
+        if prompt is None:
+            raise UserError("There is no message to answer yet: ask something first.")
+        entries = dialogue.transcript.entries
+        index = index_of(self.chat, prompt) + 1
+        found = entries[index] if index < len(entries) else None
+        return index, found if isinstance(found, Answer) else None
+
+    def _again(self, index: int, wish: dict[str, Any]) -> None:
+        self.rewriting.leave()
+        transcript = self.chat.dialogue.transcript
+        if index < len(transcript.entries):
+            lay_aside(self.chat, index)
+        self.chat.dialogue.ask_again(wish)
+        self.chat.chat_screen.refresh_dialogue()
+        self.chat.chat_screen.view.follow()
+        self.chat.stir()
+
+    # From variant to variant
+
+    def undo(self) -> None:
+        """Take back the last message and its answer.
+
+        Raises:
+            UserError: there is none, or it must wait.
+        """
+        self._idle("take it back")
+        prompts = prompts_of(self.chat)
+        if not prompts:
+            raise UserError("There is nothing to take back: this chat has no message of yours.")
+        self.rewriting.leave()
+        lay_aside(self.chat, index_of(self.chat, prompts[-1]))
+        self.chat.changed()
+        self.chat.tell(f"Taken back. {self._key('variant_before')} brings it back.")
+
+    def turn(self, step: int, index: int | None = None) -> None:
+        """Show another variant of the marked entry, else of the last one in sight that has any.
+
+        Args:
+            step: −1 for the one before, 1 for the one after; round and round.
+            index: of the entry, where it is known.
+
+        Raises:
+            UserError: there is none, or it must wait.
+        """
+        self._idle("look at the other variants")
+        transcript, view = self.chat.dialogue.transcript, self.chat.chat_screen.view
+        entries, variants = transcript.entries, transcript.variants
+        if index is None:
+            index = self._turning()
+        fork = variants.of(entries, index) if index is not None else None
+        if index is None or fork is None:
+            raise UserError("There is no other variant here: edit a message or retry an answer, and there will be.")
+        self.rewriting.leave()
+        place = variants.place(entries, index)
+        empty = index >= len(entries)
+        to = (len(fork.ends) - 2 if step < 0 else 0) if empty else (fork.at + step) % len(fork.ends)
+        marked = view.mark.entry is not None
+        offset = view.tops[place] - view.scroll_offset.y if not view.following and place < len(view.tops) else None
+        variants.turn(entries, place, to)
+        transcript.start = transcript.start if transcript.start <= place else 0
+        view.rewind(place)
+        self.chat.changed()
+        shown = next((i for i in range(place, len(entries)) if isinstance(entries[i], Prompt | Answer)), place)
+        entry = entries[shown]
+        view.mark.entry = entry if marked and isinstance(entry, Prompt | Answer) else None
+        if offset is not None:
+            view.scroll_to(y=max(0, view.tops[place] - offset), animate=False, immediate=True, force=True)
+        self._say(entry, fork.at, len(fork.ends))
+
+    def attempt(self, what: str, *arguments: Any) -> None:
+        """For keys and the palette: do it, or tell what is in the way."""
+        try:
+            getattr(self.rewriting if what == "edit" else self, what)(*arguments)
+        except UserError as error:
+            self.chat.tell(str(error), "warning")
+
+    def _turning(self) -> int | None:
+        """The entry whose variants keys go through; None if there is none."""
+        transcript, view = self.chat.dialogue.transcript, self.chat.chat_screen.view
+        entries, variants = transcript.entries, transcript.variants
+
+        def several(index: int) -> bool:
+            fork = variants.of(entries, index)
+            return fork is not None and len(fork.ends) > 1
+
+        marked = view.mark.entry
+        if marked is not None and marked in entries:
+            at = entries.index(marked)
+            return next((index for index in (at, at + 1) if index < len(entries) and several(index)), None)
+        if several(len(entries)):  # its end was taken back
+            return len(entries)
+        every = [index for index in range(len(entries)) if several(index)]
+        top, bottom = view.scroll_offset.y, view.scroll_offset.y + view.size.height
+        shown = [index for index in every if index < len(view.tops)]
+        seen = [index for index in shown if top - view.blocks[index].height < view.tops[index] < bottom]
+        return seen[-1] if seen else every[-1] if every else None
+
+    def _say(self, entry: Any, at: int, of: int) -> None:
+        """Name the variant in the status line."""
+        what = "answer" if isinstance(entry, Answer) else "message"
+        parts: list[Any] = [(f"{what} {at + 1} of {of}", "$foreground")]
+        if isinstance(entry, Answer):
+            parts.append((f"   {name_of(entry)}", "$quiet"))
+        keys = f"{self._key('variant_before')} {self._key('variant_after')}"
+        from ..chat.status import StatusLine
+
+        status = self.chat.chat_screen.query_one(StatusLine)
+        status.flash(Content.assemble(*parts, "   ", (keys, "bold $primary"), (" the others", "$quiet")))
+
+    # What they share
+
+    def _idle(self, what: str) -> None:
+        if self.chat.dialogue.busy or self.chat.dialogue.queued is not None:
+            raise UserError(f"An answer is under way: stop it with esc, then {what}.")
+
+    def _key(self, id: str) -> str:
+        from ...settings.keymap import CHAT, display
+
+        keys = next(key.keys for key in CHAT if key.id == id)
+        return display(self.chat.settings.keymap.get(id, keys))

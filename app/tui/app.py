@@ -1,0 +1,458 @@
+"""The chat in the terminal: the Textual app around one dialogue with the engine.
+
+The engine is another process; this one draws. It never imports a model runtime (a test asserts it).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from time import monotonic, process_time
+from typing import Any, ClassVar, Literal
+
+from rich.console import RenderableType
+from textual import events, on
+from textual._compositor import CompositorUpdate
+from textual.app import App, SystemCommand
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
+from textual.filter import LineFilter
+from textual.screen import Screen
+from textual.timer import Timer
+
+from ..chat.dialogue import Dialogue, Engine, Method
+from ..chat.entries import Transcript
+from ..chat.methods import known_methods
+from ..settings.file import Settings
+from ..settings.key_conflicts import conflicts
+from ..settings.keymap import ALL
+from ..settings.locations import config_folder
+from ..terminal.clipboard import osc52
+from ..text.cells import fit, one_line, sanitise
+from ..theming.colouring import Way, following
+from ..theming.themes import Palette, load_themes
+from .actions.copy import Copying
+from .actions.dispatch import Commands
+from .actions.export import Saving
+from .actions.history import Keeping
+from .actions.importing import Importing
+from .actions.models import Models
+from .actions.palette import unmarked
+from .actions.race import Racing
+from .actions.settings import Prompting
+from .actions.variants import Varying
+from .chat.screen import ChatScreen
+from .composer.editor import Editing
+from .driver import Terminal
+from .garbage import Sweeper
+from .harmless import Harmless
+from .live_settings import Configuring
+from .notify import Notifying
+from .too_small import LEAST, fits, laid_out, refusal
+
+FRAME_SECONDS = 1 / 30
+"""Between looks at the engine's events while there are some to expect: what an eye can follow, at half the cost of 60 Hz."""
+
+SHARE = 0.15
+"""Most of its time that the process may spend on frames; when they are dear (a fast stream, a slow machine) there are fewer of
+them, so that keys are answered in between."""
+
+LONGEST_REST = 0.15
+"""Most seconds between two frames of a stream."""
+
+IDLE_SECONDS = 0.25
+"""Between looks while nothing is under way (only the engine's end can come), and of the sign of life while it is."""
+
+
+class SpecchatApp(App[None]):
+    """The chat.
+
+    Args:
+        settings: what to start with.
+        client: the engine's client; a load has been sent.
+        notice: a sentence to show at the start.
+        methods: the decoding methods; those of the catalog if None.
+        keep: write the chat down in the history.
+    """
+
+    TITLE = "specchat"
+    CSS_PATH = "app.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    # The screen binds the palette's key, so that it can be remapped like any other.
+    COMMAND_PALETTE_BINDING = "f24"
+    BINDINGS: ClassVar = []
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: Engine,
+        notice: str | None = None,
+        methods: Mapping[str, Method] | None = None,
+        keep: bool = False,
+    ) -> None:
+        super().__init__()
+        self.animation_level = "none"
+        self.settings = settings
+        self.palettes: Mapping[str, Palette]
+        self.palettes, wrong = load_themes(config_folder() / "themes")
+        self._worn: dict[str, Palette] = {}
+        for palette in self.palettes.values():
+            self.register_theme(palette.theme())
+        self.wear(settings.theme if settings.theme in self.palettes else "dark")
+        known = known_methods() if methods is None else methods
+        self.dialogue = Dialogue(
+            client,
+            settings.model,
+            known,
+            settings.method if settings.method in known else next(iter(known)),
+            {name: dict(table) for name, table in settings.methods.items()},
+            load=settings.load_options(),
+        )
+        self._system: str | None = None
+        self.apply_settings()
+        self.configuring = Configuring(self)
+        self.prompting = Prompting(self)
+        self.commands = Commands(self)
+        self.saving = Saving(self)
+        self.keeping = Keeping(self, keep)
+        self._harmless = Harmless()
+        self.importing = Importing(self)
+        self.models = Models(self)
+        self.piped = ""
+        """What was piped in, for the first message."""
+        self.racing = Racing(self)
+        self.copying = Copying(self)
+        self.editing = Editing(self)
+        self.varying = Varying(self)
+        self.rewriting = self.varying.rewriting
+        self.notifying = Notifying(self)
+        self.sweeper = Sweeper()
+        unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
+        notices = [text for text in (notice, *wrong, self.palettes[self.theme].warning) if text]
+        if unknown:
+            ids = ", ".join(key.id for key in ALL)
+            notices.append(f"The settings map keys to {', '.join(unknown)}, which the chat does not have: it has {ids}.")
+        notices += [*conflicts(settings.keymap), *self.configuring.layers.preset_problems]
+        for text in notices:
+            self.dialogue.notice(text, "warning")
+        self.set_keymap(dict(settings.keymap))
+        self.terminal_size = LEAST
+        """Of the terminal itself; `size` is what the screens are laid out for."""
+        self.ended_by = 0
+        """The signal that ends the chat."""
+        self.last_words = ""
+        """What is to be said once the terminal is given back."""
+        self._frames: Timer | None = None
+        self._rest = 0.0
+        self._spent = 0.0
+        self._previous = self.dialogue.transcript
+
+    def get_default_screen(self) -> ChatScreen:
+        """The chat."""
+        return ChatScreen(self.dialogue, self.configuring.keymap)
+
+    @property
+    def chat_screen(self) -> ChatScreen:
+        """The chat's screen, below any menu."""
+        screen = self.screen_stack[0]
+        assert isinstance(screen, ChatScreen)
+        return screen
+
+    def on_mount(self) -> None:
+        """Begin to look for events."""
+        self._frames = self.set_interval(FRAME_SECONDS, self._frame)
+        self.set_interval(IDLE_SECONDS, self._idle)
+        self.call_after_refresh(self.sweeper.begin)
+        self.configuring.begin()
+
+    def on_unmount(self) -> None:
+        """Leave Python's garbage collection as it was."""
+        self.sweeper.end()
+        self.configuring.close()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Note each key press on its way. No screen is laid out for less than the least size."""
+        if isinstance(event, events.Key):
+            self.sweeper.key()
+        elif isinstance(event, events.Resize):
+            if not (fits(self.terminal_size) and fits(event.size)):
+                self.refresh(layout=True)
+            self.terminal_size, size = event.size, laid_out(event.size)
+            event = events.Resize(size, size, size, event.pixel_size)
+        await super().on_event(event)
+
+    def get_driver_class(self) -> type[Driver]:
+        """Ours, unless the environment names another."""
+        found = super().get_driver_class()
+        return Terminal if found is LinuxDriver else found
+
+    @on(Terminal.Ended)
+    def _ended(self, event: Terminal.Ended) -> None:
+        """A signal ends the chat, and nothing of it is lost."""
+        if self.ended_by:
+            return
+        self.ended_by = event.number
+        if not self.editing.end(event.number):
+            self.leave()
+
+    def leave(self) -> None:
+        """End the chat as the signal asks. What was being typed is kept."""
+        self.last_words = self.chat_screen.recalling.leave()
+        self.exit(return_code=128 + self.ended_by)
+
+    def stir(self) -> None:
+        """Something is under way: look for events at every frame."""
+        if self._frames is not None:
+            self._frames.resume()
+
+    def _frame(self) -> None:
+        now = monotonic()
+        if now < self._rest or not self.screen_stack:  # which is empty while the chat ends
+            return
+        # All that the process did since the last frame: it is paint, for the most part, and that comes after this call.
+        spent = process_time()
+        self._rest = now + min((spent - self._spent) / SHARE, LONGEST_REST) - FRAME_SECONDS / 2
+        self._spent = spent
+        self.take_events()
+
+    def take_events(self) -> None:
+        """Take in what the engine sent and show it, once a frame."""
+        if self.dialogue.drain():
+            self.changed()
+            self.stir()
+        elif self._frames is not None and self.dialogue.phase in ("ready", "unloaded") and not self.racing.running:
+            self._frames.pause()
+
+    def _idle(self) -> None:
+        if not self.screen_stack:
+            return
+        self.configuring.idle()
+        self.keeping.idle()
+        dialogue = self.dialogue
+        self.sweeper.idle(dialogue.phase not in ("ready", "unloaded") or self.racing.running)
+        if dialogue.phase in ("ready", "unloaded"):
+            self.take_events()
+        elif dialogue.phase != "writing":
+            self.chat_screen.pulse()
+
+    def changed(self) -> None:
+        """Show what changed in the dialogue, or in the race that is over it."""
+        self.configuring.look()
+        if self.racing.screen is not None:
+            self.racing.screen.refresh_race()
+        else:
+            self.chat_screen.refresh_dialogue()
+        self.keeping.note()
+        self.notifying.look()
+
+    def apply_settings(self) -> None:
+        """Hand settings that may change during a chat on to the dialogue."""
+        settings, dialogue = self.settings, self.dialogue
+        dialogue.accept = settings.accept
+        dialogue.sampling, dialogue.max_tokens, dialogue.stop = settings.sampling, settings.max_tokens, settings.stop
+        if settings.system != self._system:  # a chat that was opened has its own until another one is set
+            self._system = settings.system
+            dialogue.transcript.system = settings.system or None
+
+    def tell(self, text: str, severity: Literal["information", "warning", "error"] = "information") -> None:
+        """Say something beside the chat."""
+        self.notify(sanitise(text), severity=severity, markup=False, timeout=4 if severity == "information" else 6)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """What each row goes through before it is written."""
+        return [*super().get_line_filters(), self._harmless]
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        """Write what changed on the screen; a terminal that is too small for it says so instead, and the chat goes on."""
+        if isinstance(renderable, CompositorUpdate) and not fits(self.terminal_size):
+            renderable = refusal(self.terminal_size)
+        super()._display(screen, renderable)
+
+    # What keys, commands and the palette share
+
+    def choose_method(self) -> None:
+        """Open the menu of methods."""
+        from .chat.header import LABEL_STYLES
+        from .pickers.menu import Item, Menu
+
+        dialogue = self.dialogue
+        items = [
+            Item(
+                method.name,
+                method.name,
+                method.label,
+                LABEL_STYLES.get(method.label, "$quiet"),
+                method.summary,
+                reason=dialogue.unavailable.get(method.name, ""),
+            )
+            for method in dialogue.methods.values()
+        ]
+
+        def chosen(name: str | None) -> None:
+            if name is not None:
+                dialogue.switch(name)
+                self.changed()
+
+        self.push_screen(Menu("Decoding method", items, dialogue.switching or dialogue.method), chosen)
+
+    def choose_theme(self) -> None:
+        """Open the menu of themes; the one under the cursor shows at once."""
+        from .pickers.menu import Item, Menu
+
+        before = self.theme
+
+        def chosen(name: str | None) -> None:
+            self.wear(before)
+            if name is not None:
+                self.use_theme(name)
+
+        items = [
+            Item(name, fit(one_line(name), 10).ljust(10), detail=palette.summary, sample=self.as_shown(name).sample())
+            for name, palette in self.palettes.items()
+        ]
+        self.push_screen(Menu("Theme", items, before, self.wear), chosen)
+
+    def use_theme(self, name: str) -> None:
+        """Change the colours, for later chats too; a doubt about them is told."""
+        self.wear(name)
+        self.remember(theme=name)
+        if warning := self.palettes[name].warning:
+            self.tell(warning, "warning")
+
+    def next_colouring(self) -> None:
+        """The next way of telling runs apart."""
+        self.use_colouring(following(self.chat_screen.view.colouring))
+
+    def use_colouring(self, way: Way) -> None:
+        """Tell runs apart in this way, everywhere at once and in later chats too."""
+        self.chat_screen.colouring(way)
+        self.remember(colours=way)
+
+    def remember(self, **changes: str) -> None:
+        """Write what was chosen into the settings file, so that the next chat begins with it."""
+        self.configuring.keep(changes)
+
+    def wear(self, name: str) -> None:
+        """Draw everything in a theme's colours."""
+        shown = self.as_shown(name)
+        if shown is not self.palettes[name]:
+            self.register_theme(shown.theme())
+        self.theme = name
+
+    def as_shown(self, name: str) -> Palette:
+        """A theme in the colours that this terminal has."""
+        if self.console.color_system != "256":
+            return self.palettes[name]
+        if name not in self._worn:
+            from ..theming.few_colours import reduced
+
+            self._worn[name] = reduced(self.palettes[name])
+        return self._worn[name]
+
+    def show_help(self) -> None:
+        """Open the help."""
+        from .chat.help import HelpScreen
+
+        self.push_screen(HelpScreen(self.settings.keymap, self.dialogue.methods.values(), self.dialogue.unavailable))
+
+    def copy_answer(self) -> None:
+        """Copy the last answer that has text, or what is marked."""
+        self.copying.attempt()
+
+    def copy(self, text: str, what: str) -> None:
+        """Copy, and say truly what was done."""
+        self.copying.text(text, what)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Ask the terminal to copy, through tmux and screen too."""
+        self.keep_copied(text, send=True)
+
+    def keep_copied(self, text: str, send: bool) -> None:
+        """Note what was copied, for pasting here; `send` asks the terminal to copy it."""
+        self._clipboard = text
+        if send and self._driver is not None:
+            self._driver.write(osc52(text))
+
+    def on_app_focus(self) -> None:
+        """The terminal is in front again: another one may have sent something meanwhile."""
+        self.chat_screen.recalling.refresh()
+
+    def new_chat(self) -> None:
+        """Start afresh; in a chat that is empty already, bring the one before back."""
+        dialogue = self.dialogue
+        self.rewriting.leave()
+        if dialogue.transcript.entries:
+            self._previous = dialogue.transcript
+            if dialogue.answer is not None:
+                dialogue.answer.finish("cancelled")
+            dialogue.clear()
+            self.configuring.fresh()
+            dialogue.transcript.system = self._system or None
+            self.tell("New chat. Pressed again here, the key brings the last one back.")
+        elif self._previous.entries:
+            self.configuring.back()
+            dialogue.transcript = self._previous
+        self.chat_screen.view.show(dialogue.transcript)
+        self.changed()
+
+    def show_chat(self, transcript: Transcript) -> None:
+        """Put a chat in the place of this one."""
+        self.rewriting.leave()
+        self.keeping.opened(transcript)
+        self.dialogue.transcript = transcript
+        self.chat_screen.view.show(transcript)
+        self.changed()
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """What the palette offers."""
+        for title, help_text, callback in self.commands.entries():
+            yield SystemCommand(unmarked(title), unmarked(help_text), callback)
+
+
+def run_chat(
+    settings: Settings,
+    client: Engine | None = None,
+    *,
+    load: int = 0,
+    notice: str | None = None,
+    transcript: Transcript | None = None,
+    browse: str | None = None,
+    piped: str = "",
+    fallback: tuple[str, Mapping[str, Any]] | None = None,
+) -> int:
+    """Run the chat until it is left; the exit code.
+
+    Args:
+        settings: what to start with.
+        client: a client that has been told to load the model; a new one if None.
+        load: id of that load.
+        notice: a sentence to show at the start.
+        transcript: a saved chat to go on with.
+        browse: begin with the list of chats, searched for this.
+        piped: what was piped in.
+        fallback: model and options of a load to try where the first one fails.
+    """
+    if client is None:
+        from ...engine.client import EngineClient
+
+        own = EngineClient()
+        own.load(settings.model, **settings.load_options())
+        with own:
+            return run_chat(settings, own, notice=notice, transcript=transcript, browse=browse, piped=piped)
+    app = SpecchatApp(settings, client, notice, keep=settings.history)
+    if transcript is not None:
+        app.keeping.opened(transcript)
+        transcript.entries += app.dialogue.transcript.entries  # what is wrong with the settings
+        app.dialogue.transcript = transcript
+    if browse is not None:
+        app.call_later(app.keeping.browse, browse)
+    app.piped, app.dialogue.fallback = piped, fallback
+    try:
+        app.run()
+    finally:
+        app.models.close()
+        with suppress(OSError):  # of a terminal that has gone
+            for sentence in filter(None, (*app.keeping.close(), app.last_words)):
+                print(f"specchat: {sentence}", file=sys.stderr)
+    return app.return_code or 0

@@ -1,0 +1,1 @@
+"""The chat screen around the text."""

@@ -1,0 +1,85 @@
+"""The line at the top: what runs where, and the decoding method in force."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.widget import Widget
+
+from ...chat.dialogue import Dialogue
+from ...text.cells import fit, one_line
+
+LABEL_STYLES = {
+    "identical": "$success",
+    "identical, near ties checked": "$success",
+    "identical but for near ties": "$warning",
+    "same distribution": "$warning",
+    "lossy": "$error",
+}
+"""Colour of a method's label: how far its text may be from the plain method's."""
+
+
+class Header(Widget):
+    """One line that never wraps: what does not fit is left out, the method last."""
+
+    DEFAULT_CSS = """
+    Header { height: 1; padding: 0 1; background: $surface; color: $quiet; }
+    """
+
+    def __init__(self, dialogue: Dialogue, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.dialogue = dialogue
+        self._shown: tuple[object, ...] = ()
+
+    def update(self) -> None:
+        """Draw anew if something changed; most frames change nothing here."""
+        dialogue = self.dialogue
+        label = dialogue.answer.label if dialogue.answer is not None else dialogue.label
+        shown = (dialogue.model, bool(dialogue.info), dialogue.method, dialogue.switching, label)
+        if shown != self._shown:
+            self._shown = shown
+            self.refresh()
+
+    def render(self) -> Content:
+        """Left: name, model, device. Right: the method and its label."""
+        dialogue, room = self.dialogue, self.size.width
+        right = self._method()
+        left = Content.styled("specchat", "bold $primary")
+        info = dialogue.info
+        parts = [one_line(dialogue.model)]
+        if info:
+            parts = [one_line(str(info.get("name", dialogue.model)))]
+            parts.append(" ".join(one_line(str(info[key])) for key in ("device", "dtype") if info.get(key)))
+            if info.get("parameters"):
+                parts.append(f"{_short(info['parameters'])} parameters")
+        for i, part in enumerate(parts):
+            spare = room - left.cell_length - right.cell_length - 5
+            if spare < 8 and i:
+                break
+            style = "$foreground" if i == 0 else "$quiet"
+            text = fit(part, spare)
+            if i and text != part:
+                break
+            left = Content.assemble(left, ("  ·  ", "$faint"), (text, style))
+        gap = max(1, room - left.cell_length - right.cell_length)
+        return Content.assemble(left, " " * gap, right)
+
+    def _method(self) -> Content:
+        dialogue = self.dialogue
+        answer = dialogue.answer
+        label = answer.label if answer is not None else dialogue.label
+        if dialogue.switching is not None and dialogue.switching != dialogue.method:
+            name = f"{dialogue.method} → {dialogue.switching}"
+        else:
+            name = dialogue.method
+        return Content.assemble(
+            (f" ◆ {name} ", "bold $primary on $panel"),
+            (f" {label} " if label else "", f"{LABEL_STYLES.get(label, '$quiet')} on $panel"),
+        )
+
+
+def _short(count: int) -> str:
+    """A count in three digits: 26.1M, 7.2B."""
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g}{unit}"
+    return str(count)

@@ -1,0 +1,417 @@
+"""The chat's screen: header, transcript, figures, input box, keys; and what the keys do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Horizontal, Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from ....backends.base import UserError
+from ...chat.dialogue import Dialogue
+from ...chat.draft_length import lengthen
+from ...render.inspection_rows import strip_rows
+from ...settings.keymap import CHAT, display
+from ...terminal.piped import put
+from ...theming.colouring import WAYS, Way, effective, legend
+from ..actions.chat_actions import ChatActions
+from ..actions.table import is_command, matching
+from ..composer.box import PromptInput
+from ..composer.completion import Completion
+from ..composer.context_ask import Fitting
+from ..composer.gathering import Gathering
+from ..composer.names import Attaching
+from ..composer.recalling import Recalling
+from ..transcript.inspector import Inspector
+from ..transcript.line_view import LineView
+from ..transcript.view import TranscriptView
+from .header import Header
+from .keybar import KeyBar
+from .side_panel import SidePanel
+from .status import StatusLine
+from .welcome import Welcome
+
+
+class ChatScreen(ChatActions):
+    """One chat."""
+
+    AUTO_FOCUS = "#input"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012, Textual declares it as an instance's
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(key.keys, key.action, key.what, show=False, priority=True, id=key.id, tooltip=key.what) for key in CHAT
+    ]
+
+    def __init__(self, dialogue: Dialogue, keymap: Mapping[str, str]) -> None:
+        super().__init__()
+        self.dialogue = dialogue
+        self._keymap = keymap
+        self._quit_armed = False
+        self.attaching = Attaching(self)
+        self.gathering = Gathering(self)
+        self.fitting = Fitting(self)
+        self.recalling = Recalling(self)
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom."""
+        yield Header(self.dialogue, id="header")
+        with Vertical(id="body"):
+            with Container(id="stage"):
+                welcome, view = Welcome(id="welcome"), TranscriptView(self.dialogue.transcript, id="transcript")
+                welcome.display = not self.dialogue.transcript.entries  # a notice about the settings file may be there already
+                yield welcome
+                yield view
+                yield Inspector(self._keymap, id="inspector")
+                yield Static(id="below")
+            yield SidePanel(self.dialogue, self._keymap, id="panel")
+            with Vertical(id="dock"):
+                yield StatusLine(self.dialogue, self._keymap, id="status")
+                yield Completion(id="completion")
+                with Horizontal(id="composer"):
+                    yield Static("›", id="glyph")
+                    yield PromptInput(id="input")
+        yield KeyBar(self._keymap, id="keys")
+
+    def on_mount(self) -> None:
+        """Catch up with what came before there was a screen."""
+        self.input.offer, self.input.choose = self._entered, self.attaching.names.move
+        way = next(way for way in WAYS if way == self.chat.settings.colours)
+        self.view.colouring = self.panel.colouring = way
+        self.query_one("#keys", KeyBar).colouring = effective(way, self.app.no_color)
+        self.panel.open("" if self.chat.settings.panel == "off" else self.chat.settings.panel)
+        self.refresh_dialogue()
+        if self.chat.piped:
+            put(self.input, self.chat.piped)
+        self.call_after_refresh(self.recalling.begin)
+
+    @property
+    def input(self) -> PromptInput:
+        """The input box."""
+        return self.query_one("#input", PromptInput)
+
+    @property
+    def view(self) -> TranscriptView:
+        """The transcript."""
+        return self.query_one("#transcript", TranscriptView)
+
+    @property
+    def panel(self) -> SidePanel:
+        """The panel beside the transcript."""
+        return self.query_one("#panel", SidePanel)
+
+    @property
+    def inspector(self) -> Inspector:
+        """The strip that tells about a run."""
+        return self.query_one("#inspector", Inspector)
+
+    def refresh_dialogue(self) -> None:
+        """Show what changed in the dialogue."""
+        if not self.children:  # the engine may be faster than the first frame; `on_mount` catches up
+            return
+        if self.dialogue.queued is not None and self.dialogue.phase in ("ready", "unloaded"):
+            # What it waited for has failed: back into the box, before what has been typed since.
+            self.input.put("\n".join(filter(None, (self.dialogue.take_queued(), self.input.text))))
+        empty = not self.dialogue.transcript.entries
+        self.query_one("#welcome").display = empty
+        self.view.can_focus = not empty
+        cursor = self.view.cursor
+        stepping = self.dialogue.paused and cursor.by_keys and cursor.at_end
+        self.view.update_text()
+        if stepping:
+            cursor.move("last")
+        cursor.at_end = cursor.on_last
+        self.show_inspection()
+        self.query_one("#header", Header).update()
+        self.query_one("#status", StatusLine).update()
+        self.panel.update()
+        self.query_one("#keys", KeyBar).busy = self.dialogue.busy
+
+    def colouring(self, way: Way) -> None:
+        """Tell runs apart in another way, and say how to read it."""
+        self.view.colouring = self.panel.colouring = way
+        self.panel.update(now=True)
+        self.query_one("#keys", KeyBar).colouring = effective(way, self.app.no_color)
+        parts = legend(effective(way, self.app.no_color)) or [("runs are not coloured", "$quiet")]
+        self.query_one(StatusLine).flash(Content.assemble(("colours: ", "$quiet"), (way, "bold $foreground"), "   ", *parts))
+
+    def pulse(self) -> None:
+        """A sign of life while nothing can be counted."""
+        for status in self.query(StatusLine):  # there is none while the screen comes or goes
+            status.pulse()
+
+    # The input box
+
+    def _entered(self, text: str) -> None:
+        if self.attaching.entered():
+            return
+        if is_command(text):
+            try:
+                if chip := next((chip for chip in self.input.pastes if chip in text), ""):
+                    raise UserError(f"A command takes no folded text: put the cursor behind {chip} and press tab first.")
+                self.chat.commands.run(text)
+            except UserError as error:
+                self.chat.tell(str(error), "warning")
+                return
+            self.input.take(text)
+            return
+        self.gathering.gather(text, self._gathered)
+
+    def _gathered(self, text: str, sent: str) -> None:
+        if self.fitting.check(text, sent):
+            self.send(text, sent)
+        else:
+            self.chat.stir()
+
+    def send(self, text: str, sent: str) -> None:
+        """Send a message, and take its draft out of the input box."""
+        if not self.chat.rewriting.submit(sent, text):
+            waits = "A message waits already: esc takes it back." if self.dialogue.queued else "esc stops the answer."
+            self.chat.tell(f"Not sent, your draft stays here: {waits}", "warning")
+            return
+        self.input.take(text)
+        self.chat.rewriting.sent()
+        self.view.mark.clear()
+        self.refresh_dialogue()
+        self.view.follow()
+        self.chat.stir()
+
+    @on(PromptInput.Changed)
+    def _typed(self, event: PromptInput.Changed) -> None:
+        status = self.query_one(StatusLine)
+        self.attaching.offer()
+        if self.input.chip():
+            keys = Content.assemble(("tab", "bold"), (" shows the pasted text, ", "$quiet"), ("backspace", "bold"))
+            status.hint(Content.assemble(keys, (" takes it out", "$quiet")))
+            return
+        found = matching(event.text_area.text)
+        if len(found) != 1:
+            status.hint(None)
+            if self.fitting.note is not None:
+                status.flash(self.fitting.note)
+                self.fitting.note = None
+            return
+        only = found[0]
+        usage = Content.assemble((f"/{only.name} ", "bold $primary"), (only.arguments, "$foreground"))
+        status.hint(Content.assemble(usage, "  " if only.arguments else " ", (only.what, "$quiet")))
+
+    @on(Completion.Taken)
+    def _taken(self) -> None:
+        self.attaching.take()
+
+    @on(PromptInput.Unused)
+    def _unused(self, event: PromptInput.Unused) -> None:
+        if event.key == "end":
+            self.view.follow()
+        elif self.query_one("#welcome").display:
+            self.query_one("#starters").focus()
+
+    @on(TranscriptView.Turned)
+    def _turned(self, event: TranscriptView.Turned) -> None:
+        self.chat.varying.attempt("turn", event.step, event.index)
+
+    @on(Welcome.Chosen)
+    def _starter(self, event: Welcome.Chosen) -> None:
+        draft = self.input.text
+        self.input.focus()
+        if draft.strip() or not self.dialogue.submit(event.text):
+            return
+        self.refresh_dialogue()
+        self.chat.stir()
+
+    @on(TranscriptView.Followed)
+    def _followed(self, event: TranscriptView.Followed) -> None:
+        hint = self.query_one("#below", Static)
+        if event.fresh or not hint.has_class("-shown"):
+            keys = display(self._keymap.get("scroll_end", "ctrl+end"))
+            hint.update(Content.assemble("↓ new text  " if event.fresh else "↓ end  ", (keys, "bold")))
+        # Who looks into a run knows that there is more, unless it has come in since.
+        shown = event.fresh or hint.has_class("-shown") or not self.view.cursor.by_keys
+        hint.set_class(not event.following and shown, "-shown")
+
+    def on_transcript_view_inspected(self, event: Any) -> None:
+        """The strip tells about the run that is looked into, and the side panel shows its step."""
+        self.show_inspection()
+        self.panel.select(event.answer, event.index)
+
+    def show_inspection(self) -> None:
+        """Tell about the run that is looked into, where the strip does not lie over it."""
+        strip, cursor, view = self.inspector, self.view.cursor, self.view
+        answer = cursor.answer
+        if answer is None or cursor.spot is None:
+            if strip.display:
+                strip.display = False
+                self.query_one("#below").styles.offset = (0, 0)
+            return
+        pieces = answer.pieces if len(answer.pieces) else self.dialogue.pieces
+        width, height = view.size.width, view.size.height
+        strip.tell(answer, cursor.spot.run, pieces, view.margin, width, height, by_keys=cursor.by_keys)
+        rows = strip_rows(height)
+        at_top = cursor.strip_at_top(self.dialogue.busy)
+        strip.styles.offset = (0, rows - height if at_top else 0)
+        self.query_one("#below").styles.offset = (0, 0 if at_top else -rows)
+        strip.display = True
+
+    def on_click(self, event: events.Click) -> None:
+        """The hint about new text leads to it."""
+        if event.widget is not None and event.widget.id == "below":
+            self.view.follow()
+
+    def on_key(self, event: events.Key) -> None:
+        """Typing works from everywhere: what is no key of the focused widget goes to the input box."""
+        if self.focused is self.input:
+            if event.key == "tab" and self._complete():
+                event.stop()
+                event.prevent_default()
+            return
+        if event.is_printable and event.character:
+            event.stop()
+            event.prevent_default()
+            self.input.focus()
+            self.input.insert(event.character)
+
+    def _complete(self) -> bool:
+        """Complete what is being typed; False if there is nothing to complete."""
+        return self.attaching.take() or self.input.unfold() or self.input.text.startswith("/")
+
+    # Keys
+
+    def action_cancel(self) -> None:
+        """Stop the answer, or take back a message that waits."""
+        if self.attaching.close() or self.gathering.give_up():
+            return
+        if self.view.cursor.by_keys:
+            self.action_inspect()
+            return
+        if self.focused is not self.input:
+            self.input.focus()
+        if not self.dialogue.busy and self.chat.rewriting.leave():
+            return
+        if not self.dialogue.busy and self.view.mark.clear():
+            return
+        if self.dialogue.queued is not None and not self.input.text:
+            self.input.put(self.dialogue.take_queued())
+        elif self.dialogue.cancel():
+            self.chat.stir()
+        self.refresh_dialogue()
+
+    def action_interrupt(self) -> None:
+        """Ctrl+C: copy a selection, else stop the answer, else quit at the second press."""
+        selected = self.input.selected_text or self.get_selected_text()
+        if selected:
+            self.chat.copy(selected, "the selection")
+        elif self.dialogue.cancel():
+            self.refresh_dialogue()
+        elif self._quit_armed:
+            self.app.exit()
+        else:
+            self._quit_armed = True
+            self.chat.tell("Press ctrl+c again to quit.")
+            self.set_timer(2.0, self._disarm)
+
+    def _disarm(self) -> None:
+        self._quit_armed = False
+
+    def action_next_method(self) -> None:
+        """The next method that this model can run."""
+        if self.dialogue.next_method() is None:
+            self.chat.tell("There is no other method for this model.")
+        self.refresh_dialogue()
+
+    def action_markdown(self) -> None:
+        """Finished answers as Markdown, or their runs."""
+        view = self.view
+        if view.cursor.by_keys:
+            self.action_inspect()
+        view.markdown = not view.markdown
+        what = "finished answers as Markdown" if view.markdown else "answers as runs of tokens"
+        keys = display(self._keymap.get("markdown", "ctrl+g"))
+        line = Content.assemble((what, "$foreground"), "   ", (keys, "bold"), (" changes it", "$quiet"))
+        self.query_one(StatusLine).flash(line)
+
+    def action_next_colouring(self) -> None:
+        """The next way of telling runs apart."""
+        self.chat.next_colouring()
+
+    def action_inspect(self) -> None:
+        """Look into the runs one by one, or go back to the input box. Markdown gives way to the runs."""
+        cursor = self.view.cursor
+        if self.view.markdown and not cursor.by_keys:
+            self.view.markdown = False
+        if cursor.by_keys:
+            cursor.stop()
+            self.query_one(StatusLine).hint(None)  # its keys are no longer these
+            self.input.focus()
+        elif not cursor.start():
+            self.chat.tell("There is nothing to look into yet: ask something first.")
+        else:
+            self.query_one(StatusLine).flash(
+                Content.styled(
+                    self.inspector.keys + (": why each run ended where it did" if self.size.width >= 72 else ""), "$accent"
+                )
+            )
+
+    def action_next_panel(self) -> None:
+        """The next page of the side panel, or none."""
+        self.panel.next()
+
+    def action_panel(self, page: str) -> None:
+        """A page of the side panel; an empty name closes it."""
+        self.panel.open(page)
+
+    def action_pause(self) -> None:
+        """Hold the answer, or let it go on."""
+        dialogue = self.dialogue
+        if dialogue.phase == "stopping":
+            self.chat.tell("The answer is being stopped.")
+            return
+        held = dialogue.pause()
+        if not dialogue.busy:
+            what = "will be paused before its first step" if held else "begins as usual"
+            self.chat.tell(f"The next answer {what}.")
+        self.chat.stir()
+        self.refresh_dialogue()
+
+    def action_step(self, steps: int = 1) -> None:
+        """Let the answer take some steps; it is paused after them."""
+        if self.dialogue.step(steps):
+            self.chat.stir()
+            self.refresh_dialogue()
+        else:
+            pause = display(self._keymap.get("pause", "f8"))
+            self.chat.tell(f"There is no answer to step through: press {pause} and ask, then each step is yours.")
+
+    def action_draft_length(self, direction: int) -> None:
+        """Shorter (−1) or longer (1) drafts."""
+        self.query_one(StatusLine).flash(Content.styled(lengthen(self.dialogue, direction), "bold $accent"))
+        self.refresh_dialogue()
+        self.panel.update(now=True)
+
+    def action_jump(self, step: int) -> None:
+        """Mark the message before (−1) or after (1)."""
+        place = self.view.mark.move(step)
+        if place is None:
+            self.chat.tell("There is no message there.") if step < 0 else self.view.mark.clear()
+            return
+        self.query_one(StatusLine).flash(self.view.mark.told(place, self._keymap))
+
+    def action_prompt_search(self) -> None:
+        """Search in what was sent."""
+        self.recalling.search()
+
+    def action_scroll_page(self, direction: int) -> None:
+        """Scroll the transcript, or the side panel if it has the focus, by a page less two rows, so that the eye finds its
+        place."""
+        view = self.focused if isinstance(self.focused, LineView) else self.view
+        view.scroll_relative(y=direction * max(1, view.size.height - 2), animate=False)
+
+    def action_scroll_top(self) -> None:
+        """To the beginning."""
+        self.view.scroll_home(animate=False)
+
+    def action_scroll_end(self) -> None:
+        """To the end, and follow it."""
+        self.view.follow()

@@ -1,0 +1,212 @@
+"""The panel beside the transcript: figures, the step's token tree, or how the method in force works."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import monotonic
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.timer import Timer
+from textual.widget import Widget
+
+from ...chat.dialogue import Dialogue, Method
+from ...chat.entries import Answer
+from ...render.method_page import method_lines
+from ...render.numbers_page import Tallies, numbers_lines
+from ...render.tree_page import tree_lines
+from ...settings.keymap import shown_keys
+from ...theming.colouring import Way, effective
+from ..transcript.line_view import Line, LineView
+
+PAGES = ("numbers", "tree", "method")
+"""In the order in which the key goes through them."""
+
+COUNTING_SECONDS = 0.02
+"""Between two looks at an answer whose steps are not all counted yet."""
+
+UPDATE_SECONDS = 0.15
+"""Between two updates while an answer streams: as fast as figures can be read."""
+
+
+SPACIOUS = 16
+"""Rows from which on the page begins with a blank one."""
+
+
+class PanelBar(Widget):
+    """The pages' names; each can be clicked.
+
+    Args:
+        keymap: binding id → keys, where not the default.
+    """
+
+    DEFAULT_CSS = """
+    PanelBar {
+        height: 1; padding: 0 1; background: $surface; color: $quiet;
+        link-color: $quiet; link-background: transparent; link-style: none;
+        link-color-hover: $foreground; link-background-hover: $panel; link-style-hover: none;
+    }
+    """
+
+    def __init__(self, keymap: Mapping[str, str]) -> None:
+        super().__init__()
+        self._keymap = keymap
+        self.page = ""
+
+    def render(self) -> Content:
+        """One line."""
+        tabs = [
+            Content.styled(f" {page} ", "bold $primary on $panel")
+            if page == self.page
+            else Content(f" {page} ").stylize(f"@click=screen.panel('{page}')")
+            for page in PAGES
+        ]
+        left = Content("").join(tabs)
+        right = Content.assemble(
+            (shown_keys("panels", self._keymap), "bold $primary"), (" close" if self.page == PAGES[-1] else " next", "$quiet")
+        )
+        gap = self.size.width - left.cell_length - right.cell_length
+        return Content.assemble(left, " " * gap, right) if gap > 0 else left
+
+
+class SidePanel(Vertical):
+    """Shows one of PAGES, or nothing.
+
+    Args:
+        dialogue: what it is about.
+        keymap: binding id → keys, where not the default.
+    """
+
+    DEFAULT_CSS = """
+    SidePanel { display: none; background: $background; & > LineView { height: 1fr; } }
+    """
+
+    def __init__(self, dialogue: Dialogue, keymap: Mapping[str, str], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.dialogue = dialogue
+        self.page = ""
+        """The one that is open; empty if none is."""
+        self.selected: tuple[Answer, int] | None = None
+        """Answer and run that are inspected; None for the latest."""
+        self.colouring: Way = "cycle"
+        """How the transcript tells runs apart."""
+        self._transcript = dialogue.transcript
+        self._keymap = keymap
+        self._tallies = Tallies()
+        self._bar = PanelBar(keymap)
+        self._view = LineView()
+        self._drawn = 0.0
+        self._later: Timer | None = None
+        self._state: tuple[object, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        """Names, page."""
+        yield self._bar
+        yield self._view
+
+    def open(self, page: str) -> None:
+        """Show a page; an empty name closes the panel."""
+        if page == self.page:
+            return
+        self.page = self._bar.page = page
+        self.display = bool(page)
+        self.dialogue.watch(page == "tree")
+        self._bar.refresh()
+        self._view.scroll_home(animate=False)
+        self.update(now=True)
+
+    def next(self) -> str:
+        """Show the next page, or close the panel after the last; returns its name."""
+        pages = (*PAGES, "")
+        self.open(pages[(pages.index(self.page) + 1) % len(pages)] if self.page else PAGES[0])
+        return self.page
+
+    def select(self, answer: Answer, index: int | None) -> None:
+        """Show the step of this run, and its answer's figures; the latest if None."""
+        self.selected = None if index is None else (answer, index)
+        self.update(now=True)
+
+    def update(self, now: bool = False) -> None:
+        """Show what changed: at once where the state of the answer did, else UPDATE_SECONDS after the last time at the
+        earliest. Costs nothing while the panel is closed."""
+        if not self.page or not self._view.container_size.width:  # not laid out yet: `on_resize` follows
+            return
+        dialogue = self.dialogue
+        if dialogue.transcript is not self._transcript:  # another chat
+            self._transcript, self.selected, now = dialogue.transcript, None, True
+        state = (dialogue.phase, dialogue.paused, dialogue.method, dialogue.switching, self._size_now())
+        due = UPDATE_SECONDS - (monotonic() - self._drawn)
+        if now or dialogue.paused or state != self._state or due <= 0:
+            self._state, self._drawn = state, monotonic()
+            if self._later is not None:
+                self._later.stop()
+                self._later = None
+            lines = self.lines()
+            self._view.show([(), *lines] if self._spacious else lines)
+            answer = self._shown()
+            if answer is not None and not answer.counted:
+                self._later = self.set_timer(COUNTING_SECONDS, self._late)
+        elif self._later is None:
+            self._later = self.set_timer(due, self._late)
+
+    def _late(self) -> None:
+        self._later = None
+        self.update(now=True)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Lay the page out anew."""
+        self.call_after_refresh(self.update, now=True)
+
+    @property
+    def _spacious(self) -> bool:
+        """Whether there is room for a blank row at the top."""
+        return self._view.container_size.height >= SPACIOUS
+
+    def _size_now(self) -> tuple[int, int]:
+        return self._view.cells, self._view.container_size.height - self._spacious
+
+    def _shown(self) -> Answer | None:
+        """The answer that the pages are about: the inspected one, the one being written, or the last with a step."""
+        if self.selected is not None:
+            return self.selected[0]
+        if self.dialogue.answer is not None:
+            return self.dialogue.answer
+        answers = [entry for entry in self.dialogue.transcript.entries if isinstance(entry, Answer)]
+        return next((answer for answer in reversed(answers) if len(answer.log)), None)
+
+    def lines(self) -> list[Line]:
+        """The open page."""
+        dialogue, (cells, height) = self.dialogue, self._size_now()
+        answer = self._shown()
+        match self.page:
+            case "tree":
+                pieces = answer.pieces if answer is not None and len(answer.pieces) else dialogue.pieces
+                index = self.selected[1] if self.selected is not None else None
+                paused = dialogue.paused and answer is dialogue.answer and answer is not None
+                if paused:
+                    keys = f"{shown_keys('step', self._keymap)} one step, {shown_keys('pause', self._keymap)} go on"
+                else:
+                    keys = f"{shown_keys('pause', self._keymap)} pauses, {shown_keys('step', self._keymap)} steps"
+                way = effective(self.colouring, self.app.no_color)
+                return tree_lines(answer, index, pieces, cells, height, way=way, paused=paused, keys=keys)
+            case "method":
+                name = dialogue.switching or dialogue.method
+                return method_lines(
+                    dialogue.methods.get(name) or Method(name),
+                    dialogue.label_of(name),
+                    dialogue.settings.get(name, {}),
+                    next((a.by_method[name] for a in self._answers() if name in a.by_method), None),
+                    cells,
+                    unavailable=dialogue.unavailable.get(name, ""),
+                    keys=(shown_keys("draft_shorter", self._keymap), shown_keys("draft_longer", self._keymap)),
+                )
+            case _:
+                last = answer.log.record(len(answer.log) - 1).method if answer is not None and len(answer.log) else ""
+                return numbers_lines(answer, last, self._tallies, cells)
+
+    def _answers(self) -> list[Answer]:
+        """Latest first; the inspected one before the others."""
+        answers = [entry for entry in reversed(self.dialogue.transcript.entries) if isinstance(entry, Answer)]
+        return answers if self.selected is None else [self.selected[0], *answers]

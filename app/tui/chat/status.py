@@ -1,0 +1,191 @@
+"""The line of live figures between the transcript and the input box."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import monotonic
+
+from textual.content import Content
+from textual.timer import Timer
+from textual.widget import Widget
+
+from ...chat.dialogue import Dialogue
+from ...chat.entries import REASONS, Answer, Figures
+from ...settings.keymap import shown_keys
+
+STAGES = {
+    "import": "starting the runtime",
+    "download": "downloading",
+    "weights": "loading the weights",
+    "check": "checking what this model can verify",
+}
+"""Stage of a load → what a reader is told."""
+
+BAR_CELLS = 16
+
+FIGURES_SECONDS = 0.12
+"""Between two updates of the live figures."""
+
+
+FLASH_SECONDS = 4.0
+"""How long a line about something just done stands in place of the figures."""
+
+
+class StatusLine(Widget):
+    """What goes on right now. `hint`, if set, is shown instead."""
+
+    DEFAULT_CSS = """
+    StatusLine { height: 1; padding: 0 3; color: $quiet; }
+    """
+
+    def __init__(self, dialogue: Dialogue, keymap: Mapping[str, str], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.dialogue = dialogue
+        self._keymap = keymap
+        self._hint: Content | None = None
+        self._flash: Timer | None = None
+        self._pulse = 0
+        self._state: tuple[str, bool] = ("", False)
+        self._drawn = 0.0
+
+    def hint(self, content: Content | None) -> None:
+        """Show this instead of the figures; None takes it away."""
+        if content != self._hint:
+            self._hint = content
+            self.refresh()
+
+    def flash(self, content: Content) -> None:
+        """Show this for FLASH_SECONDS."""
+        if self._flash is not None:
+            self._flash.stop()
+        self.hint(content)
+        self._flash = self.set_timer(FLASH_SECONDS, lambda: self.hint(None) if self._hint is content else None)
+
+    def update(self) -> None:
+        """Draw anew: at once when the phase changes, else a few times a second, which is as fast as figures can be read."""
+        now, state = monotonic(), (self.dialogue.phase, self.dialogue.paused)
+        if state != self._state or state[0] == "ready" or self.dialogue.paused or now - self._drawn >= FIGURES_SECONDS:
+            self._state, self._drawn = state, now
+            self.refresh()
+
+    def pulse(self) -> None:
+        """Show a sign of life while nothing can be counted."""
+        self._pulse += 1
+        self.refresh()
+
+    def render(self) -> Content:
+        """One line that fits."""
+        if self._hint is not None:
+            return self._hint.truncate(self.size.width, ellipsis=True)
+        dialogue = self.dialogue
+        match dialogue.phase:
+            case "loading":
+                parts = self._loading()
+            case "unloaded":
+                parts = [Content.styled("no model is loaded", "$warning"), Content("/model NAME loads one")]
+            case "prefill" | "writing" if dialogue.paused:
+                parts = self._paused()
+            case "prefill":
+                parts = self._prefill()
+            case "writing" | "stopping":
+                parts = [self._lively("stopping" if dialogue.phase == "stopping" else "writing")]
+                if dialogue.answer is not None:
+                    parts += figure_parts(dialogue.answer.figures, live=True)
+            case _:
+                parts = self._ready()
+        return self._joined(parts)
+
+    def _paused(self) -> list[Content]:
+        """That nothing goes on, and what will make it."""
+        parts = [Content.assemble(("‖ ", "bold $accent"), ("paused", "$foreground"))]
+        for name, what in (("step", "one step"), ("pause", "go on"), ("cancel", "stop")):
+            parts.append(Content.assemble((shown_keys(name, self._keymap), "bold $primary"), (f" {what}", "$quiet")))
+        if self.dialogue.answer is not None:
+            parts += figure_parts(self.dialogue.answer.figures, live=False)[1:]
+        return parts
+
+    def _joined(self, parts: list[Content]) -> Content:
+        """As many parts as fit; the first always is there."""
+        line = parts[0]
+        for part in parts[1:]:
+            if line.cell_length + 3 + part.cell_length > self.size.width:
+                break
+            line = Content.assemble(line, ("   ", ""), part)
+        return line.truncate(self.size.width, ellipsis=True)
+
+    def _lively(self, word: str) -> Content:
+        """A dot that pulses while nothing else moves."""
+        dim = self._pulse % 2 and self.dialogue.phase != "writing"
+        return Content.assemble(("● ", "$faint" if dim else "$success"), (word, "$foreground"))
+
+    def _loading(self) -> list[Content]:
+        loading = self.dialogue.loading
+        if loading is None:
+            parts = [self._lively("starting the engine")]
+        else:
+            stage = loading.stage.removeprefix("draft ")
+            draft = " of the draft model" if stage != loading.stage else ""
+            parts = [self._lively(STAGES.get(stage, stage) + draft)]
+            if loading.total:
+                parts.append(bar(loading.done, loading.total))
+                amount = _megabytes(loading.done, loading.total) if stage == "download" else ""
+                parts.append(Content(amount or f"{loading.done / loading.total:.0%}"))
+        if self.dialogue.queued is not None:
+            parts.append(Content.styled("your message goes out when it is ready", "$accent"))
+        return parts
+
+    def _prefill(self) -> list[Content]:
+        done, total = self.dialogue.prefill
+        loading = self.dialogue.loading
+        if loading is not None:
+            return self._loading()
+        parts = [self._lively("reading the prompt")]
+        if total:
+            parts += [bar(done, total), Content(f"{done:,} / {total:,} tokens")]
+        return parts
+
+    def _ready(self) -> list[Content]:
+        if self.dialogue.paused:
+            return [Content.assemble(("‖ ", "bold $accent"), ("the next answer begins paused", "$foreground"))]
+        last = next((e for e in reversed(self.dialogue.transcript.entries) if isinstance(e, Answer)), None)
+        if last is None:
+            context = self.dialogue.info.get("context")
+            ready = Content.assemble(("● ", "$success"), ("ready", "$foreground"))
+            return [ready, Content(f"{context:,} tokens of context")] if context else [ready]
+        word = REASONS.get(last.reason or "", last.reason or "")
+        colour = {"finished": "$success", "imported": "$success", "engine stopped": "$error", "error": "$error"}.get(
+            word, "$warning"
+        )
+        return [Content.assemble(("● ", colour), (word, "$foreground")), *figure_parts(last.figures, live=False)]
+
+
+def figure_parts(figures: Figures, live: bool) -> list[Content]:
+    """The figures, most telling first."""
+
+    def figure(value: str, unit: str) -> Content:
+        return Content.assemble((value, "bold $foreground"), (f" {unit}", "$quiet"))
+
+    if not figures.steps:
+        return []
+    speed = figures.recent_tokens_per_second if live else figures.tokens_per_second
+    parts = [figure(f"{speed:,.1f}", "tokens/s"), figure(f"{figures.tokens_per_step:.2f}", "tokens/step")]
+    if figures.acceptance is not None:
+        parts.append(figure(f"{figures.acceptance:.0%}", "accepted"))
+        parts.append(Content(f"{figures.accepted:,} of {figures.drafted:,} drafted"))
+    parts.append(Content(f"{figures.tokens:,} token{'s' * (figures.tokens != 1)}"))
+    if not live and figures.prefill_seconds:
+        reused = f", {figures.reused:,} reused" if figures.reused else ""
+        parts.append(Content(f"prompt {figures.prompt_tokens:,}{reused} in {figures.prefill_seconds:.2f} s"))
+    return parts
+
+
+def bar(done: int, total: int, cells: int = BAR_CELLS) -> Content:
+    """A progress bar with eighths of a cell."""
+    eighths = round(min(1.0, done / total) * cells * 8)
+    full, part = divmod(eighths, 8)
+    filled = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
+    return Content.styled(filled.ljust(cells), "$primary on $panel")
+
+
+def _megabytes(done: int, total: int) -> str:
+    return f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB"

@@ -1,0 +1,248 @@
+"""The input box: grows with the message, sends on enter, keeps every draft."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import TextArea
+from textual.widgets.text_area import Edit, EditResult
+
+from ...attach.attachments import pasted
+from ...history.prompts import Typed, step_back
+from ...settings.keymap import INPUT
+from ...text.cells import enterable
+
+
+class PromptInput(TextArea):
+    """A multi-line message."""
+
+    DEFAULT_CSS = """
+    PromptInput {
+        height: auto;
+        max-height: 8;
+        width: 1fr;
+        border: none;
+        padding: 0;
+        background: $background;
+        color: $foreground;
+        scrollbar-size-vertical: 1;
+        &:focus { border: none; }
+        & .text-area--cursor-line { background: $background; }
+        & .text-area--placeholder { color: $faint; }
+        &:light .text-area--cursor { color: $input-cursor-foreground; background: $input-cursor-background; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(key.keys, key.action, key.what, show=False, id=key.id, tooltip=key.what) for key in INPUT
+    ]
+
+    @dataclass
+    class Unused(Message):
+        """Up or End was pressed where it has nothing to do in the box."""
+
+        key: str
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(
+            id=id,
+            soft_wrap=True,
+            show_line_numbers=False,
+            tab_behavior="focus",
+            highlight_cursor_line=False,
+            placeholder="Ask something, or / for commands",
+        )
+        # A steady cursor: a blinking one would repaint the screen twice a second for nothing.
+        self.cursor_blink = False
+        self.offer: Callable[[str], None] | None = None
+        """Told the text when enter is pressed, at once: were it a message, what is typed behind the enter would be in the box
+        before it is handled. Whoever takes the text clears the box: nothing typed is ever lost."""
+        self.choose: Callable[[int], None] | None = None
+        """Told the step when up or down is pressed while names are offered, at once as well: enter may follow."""
+        self.sent: list[str] = []
+        """What was sent, in this chat and, where a history is kept, in those before; oldest first."""
+        self.keep: Callable[[Typed], None] | None = None
+        """Told what is sent, to keep it for later chats."""
+        self._at: int | None = None  # place in the history; None: the draft itself
+        self._draft = ""
+        self._prefix = ""  # what the messages that are walked through begin with
+        self.pastes: dict[str, str] = {}
+        """What stands in the box for a long text that was pasted → that text. None is taken out: the history may show it."""
+        self.offering = False
+        """Names are offered above the box, so up and down go through them."""
+
+    # What the screen leaves out when it draws should be seen: an escape sequence that was pasted is shown, and sent, as ␛[31m.
+
+    def load_text(self, text: str) -> None:
+        """Replace everything; controls become visible."""
+        super().load_text(enterable(text))
+
+    def edit(self, edit: Edit) -> EditResult:
+        """Change a part; controls become visible."""
+        edit.text = enterable(edit.text)
+        return super().edit(edit)
+
+    def take(self, text: str) -> None:
+        """Move a message that was sent out of the box and into the history; what was typed after it stays."""
+        if text.strip() and (not self.sent or self.sent[-1] != text):
+            self.sent.append(text)
+            if self.keep is not None:
+                self.keep(Typed(text, {chip: whole for chip, whole in self.pastes.items() if chip in text}))
+        self.put(self.text.removeprefix(text))
+
+    def recall(self, history: list[Typed]) -> None:
+        """Take over what was sent in other chats; what only this one knows stays the newest.
+
+        Args:
+            history: oldest first.
+        """
+        if self._at is not None:
+            return  # a walk is under way: its places must not move
+        known = {typed.text for typed in history}
+        own = [text for text in self.sent if text not in known]
+        self.sent = [self._told(typed) for typed in history] + own
+
+    def _told(self, typed: Typed) -> str:
+        """A message of another chat, with its pasted texts under names that are free here."""
+        text = typed.text
+        for chip, whole in typed.pastes.items():
+            text = text.replace(chip, self.chip_for(chip, whole))
+        return text
+
+    def bring(self, text: str) -> None:
+        """Put an earlier message into the box, as if it had been gone back to: the draft comes after it. With another text the
+        draft comes before it."""
+        if self._at is None:
+            self._draft = self.text
+        at = len(self.sent) - 1 - self.sent[::-1].index(text) if text in self.sent else None
+        if at is None and self._draft.strip() and self._draft != text:
+            self.sent.append(self._draft)
+        self._prefix = ""
+        self.put(text)
+        self._at = at
+
+    def rewrite(self, text: str) -> None:
+        """Replace the draft in a way that ctrl+z takes back."""
+        if text != self.text:
+            self._at = None
+            self.replace(text, (0, 0), self.document.end)
+        self.move_cursor(self.document.end)
+
+    def put(self, text: str) -> None:
+        """Replace the draft; the cursor goes to its end."""
+        self._at = None
+        self.text = text
+        self.move_cursor(self.document.end)
+
+    def action_send(self) -> None:
+        """Offer the message."""
+        if self.text.strip() and self.offer is not None:
+            self.offer(self.text)
+
+    def action_newline(self) -> None:
+        """Begin a new line."""
+        self._replace_via_keyboard("\n", *self.selection)
+
+    def action_history(self, step: int) -> None:
+        """Go through earlier messages at the box's edges; inside it the cursor moves."""
+        if self.offering and self.choose is not None:
+            self.choose(step)
+            return
+        edge = self.cursor_at_first_line if step < 0 else self.cursor_at_last_line
+        if not edge:
+            (self.action_cursor_up if step < 0 else self.action_cursor_down)()
+            return
+        if self._at is None:
+            if step > 0 or not self.sent:
+                if step < 0 and not self.text:
+                    self.post_message(self.Unused("up"))
+                return
+            self._draft = self.text
+            # What was typed is looked for; where nothing begins so, every message will do.
+            self._prefix = self.text if step_back(self.sent, len(self.sent), self.text, -1) is not None else ""
+        to = step_back(self.sent, len(self.sent) if self._at is None else self._at, self._prefix, step)
+        if to is not None:
+            self.put(self.sent[to])
+            self._at = to
+        elif step > 0:
+            self.put(self._draft)
+
+    def action_line_end(self) -> None:
+        """End of the line, or of the transcript if there is no line."""
+        if not self.text:
+            self.post_message(self.Unused("end"))
+            return
+        self.action_cursor_line_end()
+
+    @property
+    def walking(self) -> bool:
+        """Whether an earlier message is in the box, as it was sent."""
+        return self._at is not None
+
+    @property
+    def before(self) -> str:
+        """The cursor's line up to the cursor."""
+        row, column = self.cursor_location
+        return self.document.get_line(row)[:column]
+
+    def chip(self) -> str:
+        """What stands for a pasted text right before the cursor; empty if nothing does."""
+        return next((chip for chip in self.pastes if self.before.endswith(chip)), "")
+
+    def unfold(self) -> bool:
+        """Put the pasted text in the place of what stands for it before the cursor; False if nothing does."""
+        if not (chip := self.chip()):
+            return False
+        row, column = self.cursor_location
+        self.replace(self.pastes[chip], (row, column - len(chip)), (row, column))
+        return True
+
+    def action_delete_left(self) -> None:
+        """Delete a character; what stands for a pasted text goes as a whole."""
+        chip = self.chip() if self.selection.is_empty else ""
+        if chip:
+            row, column = self.cursor_location
+            self.delete((row, column - len(chip)), (row, column))
+        else:
+            super().action_delete_left()
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        # Textual calls the handler of TextArea too, unless it is told not to.
+        if not (chip := pasted(event.text)):
+            return
+        event.prevent_default()
+        event.stop()
+        self._replace_via_keyboard(self.chip_for(chip, event.text), *self.selection)
+
+    def chip_for(self, chip: str, text: str) -> str:
+        """What stands for a pasted text from now on: `chip`, with a number behind it if another text has that."""
+        number, first = 1, chip
+        while self.pastes.get(chip, text) != text:
+            number += 1
+            chip = f"{first[:-1]}, no. {number}]"
+        self.pastes[chip] = text
+        return chip
+
+    async def _on_key(self, event: events.Key) -> None:
+        # Textual looks for a widget's bindings only when a key has bubbled up to the app, while text is put in at once: of
+        # keys that arrive together (a fast typist, ssh) a backspace or an enter would come after the letters behind it.
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            if not binding.priority and binding.action != "":
+                event.stop()
+                event.prevent_default()
+                await self.run_action(binding.action)
+                return
+        # Enter is a binding here; TextArea would put a newline.
+        if event.key == "enter":
+            event.prevent_default()
+            return
+        await super()._on_key(event)
+
+    def on_text_area_changed(self) -> None:
+        """An edited message from the history is a draft of its own."""
+        if self._at is not None and self.text != self.sent[self._at]:
+            self._at = None

@@ -1,0 +1,126 @@
+"""Whether a message still fits the model's context, asked before it is sent; what to leave out where it does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+
+from ....engine.messages import Counted
+from ...chat.entries import Prompt, Transcript
+from ...text.cells import fit, one_line
+from ..pickers.menu import Item, Menu
+
+if TYPE_CHECKING:
+    from ..chat.screen import ChatScreen
+
+PER_MESSAGE = 40
+"""Bytes that stand for a chat template's own tokens around a message."""
+
+MOST_CUTS = 12
+"""Places for a cut that are counted, spread over the chat."""
+
+
+def cuts(transcript: Transcript) -> list[int]:
+    """Where what the model sees may begin: as it does now, then at later prompts, then (the last) after all there is."""
+    prompts = [i for i, entry in enumerate(transcript.entries) if isinstance(entry, Prompt) and i > transcript.start]
+    every = max(1, -(-len(prompts) // MOST_CUTS))
+    return [transcript.start, *prompts[every - 1 :: every], len(transcript.entries)]
+
+
+def chat_from(transcript: Transcript, start: int, text: str) -> list[dict[str, str]]:
+    """The chat as it would be sent with one more message, its beginning left out."""
+    return Transcript([*transcript.entries[start:], Prompt(text)], transcript.system).messages()
+
+
+def surely_fits(messages: list[dict[str, str]], context: int) -> bool:
+    """Whether a chat fits without being counted: a token is a byte at least."""
+    return sum(len(message["content"].encode("utf-8", "replace")) + PER_MESSAGE for message in messages) <= context - room(
+        context
+    )
+
+
+def room(context: int) -> int:
+    """Tokens that are kept free for the answer's beginning."""
+    return min(64, context // 8)
+
+
+class Fitting:
+    """What the chat screen does about the context."""
+
+    def __init__(self, screen: ChatScreen) -> None:
+        self._screen = screen
+        self._id = 0
+        self._draft = self._sent = ""
+        self._cuts: list[int] = []
+        self.note: Content | None = None
+        """What the status line says once the box is empty."""
+
+    def check(self, draft: str, sent: str) -> bool:
+        """Whether a message may be sent at once; else the engine is asked, and `counted` goes on."""
+        dialogue = self._screen.dialogue
+        context = dialogue.info.get("context") or 0
+        if dialogue.phase != "ready" or not context:
+            return True
+        transcript = self._screen.chat.rewriting.base
+        if surely_fits(chat_from(transcript, transcript.start, sent), context):
+            return True
+        self._draft, self._sent, self._cuts = draft, sent, cuts(transcript)
+        self._id = dialogue.count([chat_from(transcript, start, sent) for start in self._cuts], self.counted)
+        return False
+
+    def counted(self, event: Counted) -> None:
+        """Send what fits; ask about what does not. A draft that was changed meanwhile stays."""
+        screen = self._screen
+        if event.id != self._id or screen.input.text != self._draft:
+            return
+        most = event.context - room(event.context)
+        if not event.tokens:  # it cannot be counted; the engine says why when it is to answer
+            screen.send(self._draft, self._sent)
+        elif event.tokens[0] <= most:
+            screen.send(self._draft, self._sent)
+            self.note = Content.assemble((f"{event.tokens[0]:,}", "bold"), f" of {event.context:,} tokens of context")
+        else:
+            self._ask(event, most)
+
+    def _ask(self, event: Counted, most: int) -> None:
+        screen, transcript = self._screen, self._screen.chat.rewriting.base
+        full, *shorter = event.tokens
+        alone = event.tokens[-1]
+        cut = next((i for i, tokens in enumerate(shorter[:-1], 1) if tokens <= most), 0)
+        lost = [e.text for e in transcript.entries[self._cuts[0] : self._cuts[cut]] if isinstance(e, Prompt)]
+        named = f"“{fit(one_line(lost[0]), 24)}”" if lost else ""
+        named += f" to “{fit(one_line(lost[-1]), 24)}”" if len(lost) > 1 else ""
+        what = f"the {len(lost):,} oldest exchanges" if len(lost) > 1 else "the oldest exchange"
+        too_long = f"The message alone takes {alone:,} tokens: attach less." if alone > most else ""
+        items = [
+            Item(
+                "trim",
+                "Trim",
+                detail=f"The model no longer sees {what}, {named}: {event.tokens[cut]:,} tokens."
+                if cut
+                else "Leave out the oldest exchanges.",
+                reason="" if cut else too_long or "No part of the chat is short enough: start afresh.",
+            ),
+            Item(
+                "fresh",
+                "Start afresh",
+                detail="A new chat with this message" + (f": {alone:,} tokens." if not too_long else "."),
+                reason=too_long,
+            ),
+            Item("keep", "Send nothing", detail="The draft stays in the input box."),
+        ]
+
+        def chosen(choice: str | None) -> None:
+            if choice == "trim":
+                screen.chat.rewriting.branch()
+                screen.dialogue.transcript.start = self._cuts[cut]
+                screen.dialogue.notice(f"From here on the model does not see {what} of this chat: {named}.", "warning")
+            elif choice == "fresh":
+                screen.chat.rewriting.leave()
+                screen.chat.new_chat()
+            if choice in ("trim", "fresh"):
+                screen.send(self._draft, self._sent)
+
+        current = "trim" if cut else "keep" if too_long else "fresh"
+        screen.app.push_screen(Menu(f"{full:,} tokens; the context holds {event.context:,}", items, current), chosen)

@@ -1,0 +1,207 @@
+"""The draft in an editor of the user's own. The terminal is the editor's meanwhile; the answer goes on, and is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import termios
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.app import SuspendNotSupported
+
+from ....backends.base import UserError
+from ...text.cells import one_line
+
+if TYPE_CHECKING:
+    from ..app import SpecchatApp
+
+FALLBACKS = ("nano", "vim", "vi", "emacs")
+"""Looked for where no editor is named; nano first, because it says how to leave it."""
+
+WAITING = {
+    **dict.fromkeys(("code", "codium", "cursor", "zed", "subl"), "--wait"),
+    **{"mate": "-w", "gvim": "-f"},
+}
+"""Editors with a window of their own, which end at once unless they are told to wait."""
+
+MOST_BYTES = 2_000_000
+"""Of a draft: what a message may have in attachments too."""
+
+
+def editor_command(setting: str | None, environment: Mapping[str, str] | None = None) -> list[str]:
+    """The words of the command that opens an editor.
+
+    Args:
+        setting: the settings' own; goes before $VISUAL and $EDITOR.
+        environment: variables; those of this process if None.
+
+    Raises:
+        UserError: there is no such program, or none at all.
+    """
+    env = os.environ if environment is None else environment
+    for source, text in (("the setting editor", setting), ("$VISUAL", env.get("VISUAL")), ("$EDITOR", env.get("EDITOR"))):
+        if not text or not text.strip():
+            continue
+        try:
+            words = shlex.split(text)
+        except ValueError:
+            raise UserError(f"A quote is not closed in {source}: {one_line(text)}.") from None
+        words[0] = os.path.expanduser(words[0])
+        if shutil.which(words[0], path=env.get("PATH")) is None:
+            raise UserError(f"There is no program {one_line(words[0])}, which {source} names as the editor.")
+        name = Path(words[0]).name
+        if name in WAITING and len(words) == 1:
+            words.append(WAITING[name])
+        return words
+    found = next((name for name in FALLBACKS if shutil.which(name, path=env.get("PATH"))), None)
+    if found is None:
+        raise UserError('No editor is named: set EDITOR=nano in your shell, or editor = "nano" in the settings.')
+    return [found]
+
+
+class Editing:
+    """Opens the draft in the editor."""
+
+    def __init__(self, chat: SpecchatApp) -> None:
+        self.chat = chat
+        self.open = False
+        """An editor has the terminal."""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Open the editor; when it ends its text is the draft. What is in the way is told, and the draft stays."""
+        if not self.open:
+            self.chat.run_worker(self._edited(), group="editor")
+
+    def end(self, number: int) -> bool:
+        """Pass a signal that ends the chat on to the editor; False where there is none. The chat ends after it."""
+        if self._process is None:
+            return False
+        self._process.send_signal(number)
+        return True
+
+    async def _edited(self) -> None:
+        try:
+            await self._edit()
+        finally:
+            if self.chat.ended_by:
+                self.chat.leave()
+
+    async def _edit(self) -> None:
+        box = self.chat.chat_screen.input
+        draft = box.text
+        self.open = True
+        try:
+            command = editor_command(self.chat.settings.editor)
+            text = await self._through(command, draft)
+        except UserError as error:
+            self.chat.tell(f"{error} Your draft is as it was.", "warning")
+            return
+        except SuspendNotSupported:
+            self.chat.tell("This terminal cannot be lent to an editor. Your draft is as it was.", "warning")
+            return
+        finally:
+            self.open = False
+        now = box.text
+        if now != draft and now.endswith(draft):  # a message that could not go out has come back before the draft
+            text = now[: len(now) - len(draft)] + text
+        box.rewrite(text)
+
+    async def _through(self, command: list[str], draft: str) -> str:
+        """What becomes of a text in the editor.
+
+        Raises:
+            UserError: it did not end well; says what it did.
+        """
+        name = one_line(Path(command[0]).name)
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="specchat-"))  # for this user alone
+        except OSError as error:
+            raise UserError(f"The temporary folder cannot be written ({error.strerror}): free some room there.") from None
+        file = folder / "draft.md"
+        try:
+            file.write_bytes(f"{draft}\n".encode("utf-8", "surrogatepass") if draft else b"")
+            with _away(self.chat):
+                code = await self._run([*command, str(file)])
+            if code:
+                how = f"was ended by signal {-code}" if code < 0 else f"ended with the code {code}"
+                raise UserError(f"{name} {how}: what was written there is not taken over.")
+            return _read(file, name)
+        except OSError as error:
+            raise UserError(f"{name} could not be used ({error.strerror}): name another editor.") from None
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    async def _run(self, command: list[str]) -> int:
+        """Run a command on the terminal; its exit code."""
+        # Output that goes elsewhere (specchat > file) is no place for an editor; what is drawn goes to standard error then too.
+        out = None if os.isatty(1) else sys.__stderr__
+        self._process = subprocess.Popen(command, stdout=out)
+        try:
+            return await asyncio.to_thread(self._process.wait)
+        finally:
+            self._process = None
+
+
+def _read(file: Path, name: str) -> str:
+    """The edited draft.
+
+    Raises:
+        UserError: there is none, or it is no text.
+    """
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise UserError(f"{name} left more than {MOST_BYTES // 1_000_000} MB: attach such a text with @ and its name.")
+        data = file.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"{name} left no file behind.") from None
+    if b"\0" in data:
+        raise UserError(f"{name} left a file that is no text.")
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    return text.removesuffix("\n")  # editors end a file with a line break
+
+
+@contextlib.contextmanager
+def _away(app: SpecchatApp) -> Iterator[None]:
+    """Hand the terminal over. Events of the engine are taken in meanwhile, so nothing may be drawn.
+
+    Raises:
+        SuspendNotSupported: there is no terminal.
+    """
+    # Ctrl-C and Ctrl-\ in the editor reach every process of this terminal. A handler, unlike SIG_IGN, is not inherited.
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
+    try:
+        with app.batch_update(), app.suspend():
+            modes = _modes()
+            try:
+                yield
+            finally:
+                _restore(modes)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    app.refresh(layout=True)
+
+
+def _modes() -> list[Any] | None:
+    """How the terminal is set."""
+    try:
+        return termios.tcgetattr(0)
+    except (termios.error, OSError):
+        return None
+
+
+def _restore(modes: list[Any] | None) -> None:
+    """Set it so again: an editor that was killed leaves it as it needed it."""
+    if modes is not None:
+        with contextlib.suppress(termios.error, OSError):
+            termios.tcsetattr(0, termios.TCSADRAIN, modes)

@@ -1,0 +1,196 @@
+"""Names on the chat screen: files and arguments offered while one is typed, and the message with all that goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
+
+from ...attach.attachments import Attachment, with_pastes
+from ...attach.names import Offer, folder_of, names_below, names_in, offers, spelled, typed
+from ..actions.complete import Known, Line, completions, line, quoted
+from .completion import Completion
+
+if TYPE_CHECKING:
+    from ..chat.screen import ChatScreen
+
+T = TypeVar("T")
+
+FRESH_SECONDS = 10.0
+"""How long a look at the working folder, at the models or at the chats holds."""
+
+
+class Attaching:
+    """What the chat screen does about names."""
+
+    def __init__(self, screen: ChatScreen) -> None:
+        self._screen = screen
+        self._known = Known()
+        self._looked: dict[str, float] = {}  # what was looked for → when
+        self._looking: set[str] = set()
+        self._closed = -1  # place of the word whose offers were sent away with esc
+
+    @property
+    def names(self) -> Completion:
+        """The list above the input box."""
+        return self._screen.query_one(Completion)
+
+    def offer(self) -> None:
+        """Offer names for what is being typed, or none."""
+        start, found = self._found()
+        if start == self._closed:
+            found = []
+        elif start < 0:
+            self._closed = -1
+        self.names.offer(found)
+        self._screen.input.offering = bool(found)
+
+    def _found(self) -> tuple[int, list[Offer]]:
+        """Where the word begins that names are offered for, and the names; −1 if there is none."""
+        box = self._screen.input
+        if box.walking:  # up goes on to the message before, not through names for the end of this one
+            return -1, []
+        command = self._command()
+        if command is not None:
+            self._look_for(command)
+            return command.start, completions(command, self._current())
+        found = typed(box.before)
+        if found is None:
+            return -1, []
+        self._look_for_files(found[1])
+        return found[0], [Offer(name) for name in offers(found[1], self._known.names(found[1]))]
+
+    def _command(self) -> Line | None:
+        """The command that is being typed, up to the cursor."""
+        box = self._screen.input
+        return line(box.before) if box.document.line_count == 1 else None
+
+    def _current(self) -> Known:
+        """What there is to choose from, as things are now."""
+        known, chat = self._known, self._screen.chat
+        dialogue = chat.dialogue
+        known.methods, known.unavailable = dialogue.methods, dialogue.unavailable
+        known.themes = {name: palette.summary for name, palette in chat.palettes.items()}
+        known.settings = chat.commands.current()
+        return known
+
+    def _look_for(self, command: Line) -> None:
+        """Look for what the command may be about, beside the drawing."""
+        match command.name:
+            case "open" | "export" | "import":
+                self._look_for_files(command.word)
+            case "chats":
+                self._look_for_all("chats", _titles)
+            case "preset":
+                self._look_for_all("presets", _presets)
+            case "model" | "models" | "race":
+                self._look_for_all("models", _models)
+
+    def _look_for_files(self, query: str) -> None:
+        """Look for the files that a name that is being typed may become."""
+        folder = folder_of(query)
+        if folder is None:
+            self._look_for_all("files", self._files)
+        else:
+            self._look(f"in {folder}", lambda: names_in(folder), lambda found: self._known.inside.update({folder: found}))
+
+    def _look_for_all(self, what: str, look: Callable[[], object]) -> None:
+        """Look for all there is of something.
+
+        Args:
+            what: the field of Known.
+            look: finds it.
+        """
+        self._look(what, look, lambda found: setattr(self._known, what, found))
+
+    @staticmethod
+    def _files() -> list[str]:
+        try:
+            return names_below(Path())
+        except OSError:  # the working folder is gone
+            return []
+
+    def _look(self, what: str, look: Callable[[], T], keep: Callable[[T], None]) -> None:
+        """Look for something beside the drawing, unless that was done just now: it may be large, or on a slow disk."""
+        if what in self._looking or monotonic() - self._looked.get(what, float("-inf")) <= FRESH_SECONDS:
+            return
+        self._looking.add(what)
+
+        def done(found: T) -> None:
+            keep(found)
+            self._looked[what] = monotonic()
+            self._looking.discard(what)
+            self.offer()
+
+        self._screen.run_worker(lambda: self._screen.app.call_from_thread(done, look()), thread=True, group="names")
+
+    def take(self) -> bool:
+        """Put the chosen name into the message; False if none is offered."""
+        names, box = self.names, self._screen.input
+        name, row, column = names.chosen, *box.cursor_location
+        if not name:
+            return False
+        if (command := self._command()) is not None:
+            offer = names.offers[names.at]
+            text = (quoted(name) if command.name else name) + " " * offer.closes
+            box.replace(text, (row, command.start), (row, column))
+            return True
+        found = typed(box.before)
+        if found is None:
+            return False
+        box.replace(spelled(name), (row, found[0]), (row, column))
+        return True
+
+    def entered(self) -> bool:
+        """Enter takes a name that the arrows chose; False if it is to send."""
+        self.offer()  # for what is in the box now: keys may come faster than the screen is told of each
+        return self.names.moved and self.take()
+
+    def close(self) -> bool:
+        """Take the list away; False if there is none."""
+        if not self.names.offers:
+            return False
+        self._closed = self._found()[0]
+        self.offer()
+        return True
+
+    def unfolded(self, draft: str) -> tuple[str, list[Attachment]]:
+        """The message, and the long texts that stand folded in its draft."""
+        message, pastes = with_pastes(draft, self._screen.input.pastes)
+        kept = self._screen.chat.rewriting.files
+        pastes = [kept.get(f"[{paste.name}]", paste) for paste in pastes]
+        return message, pastes
+
+
+def _titles() -> Mapping[str, str]:
+    """The last chats' titles."""
+    from ....backends.base import UserError
+    from ...history.chats import reading
+    from ...history.store import history_file
+
+    if not history_file().exists():
+        return {}
+    try:
+        with reading() as chats:
+            return {row.title: row.model for row in chats.newest(limit=50)}
+    except UserError:
+        return {}
+
+
+def _presets() -> Mapping[str, str]:
+    """The presets, with what they are for."""
+    from ...settings.presets import presets
+
+    return {preset.name: preset.summary for preset in presets()}
+
+
+def _models() -> Mapping[str, str]:
+    """The models that are here already, by the name that loads them."""
+    from ...models.places import spots
+    from ...models.recent import recent
+
+    try:
+        return {spot.spec: spot.place for spot in spots(recent()) if not spot.remark and spot.spec.isprintable()}
+    except OSError:  # the working folder is gone
+        return {}

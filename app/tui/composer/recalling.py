@@ -1,0 +1,115 @@
+"""The history of what was typed, on the chat screen: read at the start, added to, searched."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ....backends.base import UserError
+from ...history.prompts import PromptHistory, Typed
+from ...text.cells import sanitise
+from ..actions.export import shown
+from .box import PromptInput
+
+if TYPE_CHECKING:
+    from ..chat.screen import ChatScreen
+
+
+class Recalling:
+    """Keeps what is sent for later chats, where a history is kept at all."""
+
+    def __init__(self, screen: ChatScreen) -> None:
+        self._screen = screen
+        self._history: PromptHistory | None = None
+        self._turn = asyncio.Lock()
+        self._warned = False
+
+    def begin(self) -> None:
+        """Read what earlier chats left, beside the first frame."""
+        if not self._screen.chat.keeping.keep:
+            return
+        self._history = PromptHistory()
+        self._screen.input.keep = self._keep
+        self.refresh(first=True)
+
+    def refresh(self, first: bool = False) -> None:
+        """Take in what other chats have added meanwhile."""
+        history = self._history
+        if history is None:
+            return
+
+        async def read() -> None:
+            async with self._turn:
+                try:
+                    found = await asyncio.to_thread(history.read) if await asyncio.to_thread(history.stale) else None
+                except OSError as error:
+                    self._warn("What you sent in earlier chats cannot be read", error)
+                    return
+                if found is not None:
+                    self._screen.input.recall(found)
+                    if first and found and found[-1].draft:
+                        self._take_up(found[-1])
+
+        self._screen.run_worker(read(), group="prompts")
+
+    def _take_up(self, typed: Typed) -> None:
+        """Go on with what was being typed when a chat was ended; no other chat does then."""
+        box = self._screen.input
+        if not box.text and not self._screen.dialogue.queued:
+            box.bring(box.sent[-1])
+            self._keep(replace(typed, draft=False))
+
+    def leave(self) -> str:
+        """Keep what is being typed for the next chat, now; a sentence about it, empty if nothing is."""
+        box = next(iter(self._screen.query(PromptInput)), None)
+        if box is None:  # the first frame is still to come
+            return ""
+        draft = Typed(box.text, {chip: whole for chip, whole in box.pastes.items() if chip in box.text}, draft=True)
+        if not draft.text.strip() or box.walking:
+            return ""
+        try:
+            if self._history is not None and self._history.add(draft):
+                return "What you were typing is kept: the next chat begins with it."
+        except (OSError, UserError):
+            pass
+        return f"What you were typing is not kept:\n{sanitise(draft.text)}"
+
+    def _keep(self, typed: Typed) -> None:
+        history = self._history
+        assert history is not None
+
+        async def add() -> None:
+            async with self._turn:  # in the order in which they were sent
+                try:
+                    await asyncio.to_thread(history.add, typed)
+                except (OSError, UserError) as error:
+                    self._warn("What you send is not kept for the up key in later chats", error)
+
+        self._screen.run_worker(add(), group="prompts")
+
+    def _warn(self, what: str, error: OSError | UserError) -> None:
+        """Say once what is wrong with the file."""
+        if not self._warned and self._history is not None:
+            self._warned = True
+            why = str(error)
+            if isinstance(error, OSError):
+                why = f"{error.strerror or type(error).__name__}; move {shown(self._history.path)} out of the way."
+            self._screen.chat.tell(f"{what}: {why}", "warning")
+
+    def search(self) -> None:
+        """Choose among all that was sent."""
+        from ..pickers.prompts import PromptSearch
+
+        box = self._screen.input
+        if not box.sent:
+            self._screen.chat.tell("Nothing was sent yet: what you send is found here.")
+            return
+
+        def chosen(text: str | None) -> None:
+            box.focus()
+            if text is not None:
+                box.bring(text)
+
+        draft = box.text.strip()
+        self._screen.chat.push_screen(PromptSearch(box.sent, draft if "\n" not in draft and len(draft) < 60 else ""), chosen)

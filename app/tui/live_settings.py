@@ -1,0 +1,299 @@
+"""The settings inside the chat: what is set for this chat, presets, the file on the disk, and what a change does at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...backends.base import UserError
+from ..settings.file import Read, Settings, checked, from_text, read, save
+from ..settings.key_conflicts import conflicts
+from ..settings.key_path import join, split
+from ..settings.precedence import Layers, chat_part, layers_of
+from ..theming.colouring import WAYS
+
+if TYPE_CHECKING:
+    from .app import SpecchatApp
+
+LOOK_SECONDS = 0.5
+"""Between looks whether somebody else has changed the file."""
+
+Stamp = tuple[int, int, int] | None
+
+
+class Configuring:
+    """Puts settings in force.
+
+    Args:
+        chat: the app.
+    """
+
+    def __init__(self, chat: SpecchatApp) -> None:
+        self.chat = chat
+        layers = layers_of(chat.settings)
+        self.keymap: dict[str, str] = dict(chat.settings.keymap)
+        """The keys in force. The screen holds it too, so it is changed in place."""
+        self.undo: list[dict[str, Any]] = []
+        """What takes changes of the file back, the last one at the end."""
+        self._home: Mapping[str, Any] | None = {} if layers.chat else None  # what was set before a saved chat was opened
+        self._left: Mapping[str, Any] = {}
+        self._model = chat.dialogue.model
+        self._methods: dict[str, str] = {}  # by model: the method in force when it was left
+        self._news: Read | None = None
+        self._stamp = stamp(layers.read.path)
+        self._stop = threading.Event()
+        self._writing = threading.Lock()
+        self._pending: list[dict[str, Any]] = []
+        chat.settings = replace(chat.settings, layers=layers)
+
+    @property
+    def layers(self) -> Layers:
+        """Where the settings in force come from."""
+        return layers_of(self.chat.settings)
+
+    def begin(self) -> None:
+        """Look at the file from now on."""
+        threading.Thread(target=self._watch, name="settings", daemon=True).start()
+
+    def close(self) -> None:
+        """Look no longer; what waits is written."""
+        self._stop.set()
+        self._write()
+
+    # For this chat
+
+    def set(self, changes: Mapping[str, Any], names: Mapping[str, str] | None = None) -> None:
+        """Set something for this chat.
+
+        Args:
+            changes: dotted key → value.
+            names: what to call a key in a message.
+
+        Raises:
+            UserError: a value is not as it must be; nothing has changed.
+        """
+        values = {key: checked(key, value, (names or {}).get(key, key)) for key, value in changes.items()}
+        layers = self.layers
+        self.use(replace(layers, chat={**layers.chat, **values}))
+        if "system" in values:
+            self.chat.dialogue.transcript.system = values["system"] or None
+
+    def opening(self) -> None:
+        """A saved chat is opened, with what it has of its own in the place of what was set."""
+        if self._home is None:
+            self._home = self.layers.chat
+
+    def fresh(self) -> None:
+        """A new chat is begun: what belongs to a chat that was opened goes with that."""
+        self._left = self.layers.chat
+        if self._home is not None:
+            home, self._home = self._home, None
+            self.use(replace(self.layers, chat=home))
+
+    def back(self) -> None:
+        """The chat before is brought back, with its own."""
+        if self._left != self.layers.chat:
+            self._home = self.layers.chat
+            self.use(replace(self.layers, chat=self._left))
+
+    def use(self, layers: Layers) -> None:
+        """Put these layers in force; what can change during a chat changes at once."""
+        before, after = self.chat.settings, layers.settings()
+        # What was loaded stays loaded: the model and its options count when the next one is.
+        self.chat.settings = after
+        self._apply(before, after)
+
+    def _apply(self, before: Settings, after: Settings) -> None:
+        chat, dialogue = self.chat, self.chat.dialogue
+        chat.apply_settings()
+        for name in {*before.methods, *after.methods}:
+            old, new = before.methods.get(name, {}), after.methods.get(name, {})
+            if old == new:
+                continue
+            table = dict(dialogue.settings.get(name, {}))
+            for key in old.keys() - new.keys():
+                table.pop(key, None)
+            table.update({key: value for key, value in new.items() if old.get(key) != value})
+            dialogue.settings[name] = table
+            if name == (dialogue.switching or dialogue.method) and before.method == after.method:
+                dialogue.switch(name)
+        if before.method != after.method and after.method in dialogue.methods:
+            dialogue.switch(after.method)
+            if dialogue.info:
+                dialogue.settle_method()
+        if before.theme != after.theme and after.theme in chat.palettes:
+            chat.wear(after.theme)
+        if before.colours != after.colours:
+            chat.chat_screen.colouring(next(way for way in WAYS if way == after.colours))
+        if before.keymap != after.keymap:
+            self.keymap.clear()
+            self.keymap.update(after.keymap)
+            chat.set_keymap(dict(after.keymap))
+            for id in ("#keys", "#status", "#panel"):
+                chat.chat_screen.query_one(id).refresh()
+
+    def look(self) -> None:
+        """Give a model that has been asked for its own defaults."""
+        model = self.chat.dialogue.model
+        if model == self._model:
+            return
+        dialogue = self.chat.dialogue
+        self._methods[self._model] = dialogue.switching or dialogue.method
+        came_back = bool(dialogue.info) and model in self._methods  # the other one could not be loaded
+        self._model = model
+        if self.layers.model != model:  # a chat that is gone on with brings its model's with it
+            self.use(replace(self.layers, model=model))
+        if came_back:
+            dialogue.switch(self._methods[model])
+
+    # Presets
+
+    def preset(self, name: str) -> list[str]:
+        """Use a preset in this chat; sentences on what is wrong with its file. What the chat had set of it gives way.
+
+        Raises:
+            UserError: there is none of this name, or it cannot be read.
+        """
+        from ..settings.presets import read_preset
+
+        found = read_preset(name)
+        layers = self.layers
+        chat = {key: value for key, value in layers.chat.items() if key not in found.values}
+        self.use(replace(layers, preset=found.values, preset_name=found.name, chat=chat))
+        if "system" in found.values:
+            self.chat.dialogue.transcript.system = found.values["system"] or None
+        if (method := found.values.get("method")) is not None and method in self.chat.dialogue.methods:
+            # Also where the settings had it before: another one may have been chosen since.
+            self.chat.dialogue.switch(str(method))
+        self.chat.changed()
+        return list(found.problems)
+
+    def rename(self, name: str) -> None:
+        """The preset in use has another name."""
+        self.use(replace(self.layers, preset_name=name))
+
+    def no_preset(self) -> None:
+        """As without a preset and without anything that was set in this chat."""
+        self.use(replace(self.layers, preset={}, preset_name="", chat={}))
+        self.chat.dialogue.transcript.system = self.chat.settings.system
+        self.chat.changed()
+
+    def current(self) -> dict[str, Any]:
+        """What a preset of this chat holds: what is not at its default, with the method in force and its settings."""
+        dialogue, settings = self.chat.dialogue, self.chat.settings
+        values = chat_part({key: value for key, value in self.layers.values().items() if split(key)[0] not in ("methods",)})
+        values |= {"method": dialogue.switching or dialogue.method}
+        for key, value in dialogue.settings.get(values["method"], {}).items():
+            whole = join(("methods", values["method"], key))
+            values[whole] = from_text(whole, value) if isinstance(value, str) else value
+        values.pop("system", None)
+        if dialogue.transcript.system:
+            values["system"] = dialogue.transcript.system
+        default = Settings()
+        plain = {"max_tokens": settings.max_tokens, "stop": settings.stop, "accept": settings.accept}
+        for key, value in plain.items():
+            if value != getattr(default, key):
+                values[key] = value
+            else:
+                values.pop(key, None)
+        return values
+
+    # The file
+
+    def keep(self, changes: Mapping[str, Any], *, undoable: bool = False) -> None:
+        """Put something in force and write it into the settings file, beside the drawing.
+
+        Args:
+            changes: dotted key → value; None takes it out of the file.
+            undoable: keep what takes it back.
+
+        Raises:
+            UserError: a value is not as it must be; nothing has changed.
+        """
+        values = {key: None if value is None else checked(key, value, key) for key, value in changes.items()}
+        layers = self.layers
+        if undoable:
+            self.undo.append({key: layers.read.values.get(key) for key in values})
+        kept = {key: value for key, value in {**layers.read.values, **values}.items() if value is not None}
+        # The latest word counts until the next start, whatever went before the file.
+        weaker = replace(
+            layers,
+            read=replace(layers.read, values=kept, environment=_without(layers.read.environment, values)),
+            given=_without(layers.given, values),
+            preset=_without(layers.preset, values),
+            chat=_without(layers.chat, values),
+        )
+        self.use(weaker)
+        self._pending.append(values)
+        self.chat.run_worker(self._write, thread=True, group="settings")
+
+    def _write(self) -> None:
+        """Write what waits, in the order in which it came."""
+        with self._writing:
+            changes: dict[str, Any] = {}
+            while self._pending:
+                changes.update(self._pending.pop(0))
+            if not changes:
+                return
+            try:
+                save(changes, self.layers.read.path)
+            except UserError as error:
+                if self.chat.is_running and not self._stop.is_set():
+                    self.chat.call_from_thread(self.chat.tell, f"Not kept for the next chat: {error}", "warning")
+            else:
+                self._take(read())
+
+    def _watch(self) -> None:
+        while not self._stop.wait(LOOK_SECONDS):
+            self.check()
+
+    def check(self) -> None:
+        """Read the file if it has changed; from a thread of its own."""
+        with self._writing:
+            now = stamp(self.layers.read.path)
+            if now != self._stamp and not self._pending:
+                self._take(read())
+
+    def _take(self, found: Read) -> None:
+        self._stamp, self._news = stamp(found.path), found
+
+    def idle(self) -> None:
+        """Take in what the file says now."""
+        found, self._news = self._news, None
+        if found is None or self._pending:
+            return
+        layers = self.layers
+        problems = [problem for problem in found.problems if problem not in layers.read.problems]
+        changed = found.values != layers.read.values
+        # What was set aside of the environment by a later word stays aside.
+        environment = {key: value for key, value in found.environment.items() if key in layers.read.environment}
+        self.use(replace(layers, read=replace(found, environment=environment)))
+        if problems:
+            self.chat.tell(problems[0], "warning")
+        for sentence in conflicts(found_keymap(found)) if changed else ():
+            self.chat.tell(sentence, "warning")
+        if changed or problems:
+            self.chat.changed()
+        if (changed or problems or found.lines != layers.read.lines) and hasattr(self.chat.screen, "settings_changed"):
+            self.chat.screen.settings_changed()
+
+
+def found_keymap(found: Read) -> dict[str, str]:
+    """The keys that a file maps."""
+    return {split(key)[1]: value for key, value in found.values.items() if split(key)[0] == "keymap"}
+
+
+def stamp(path: Path) -> Stamp:
+    """What changes when a file does; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _without(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in keys}

@@ -1,0 +1,114 @@
+"""A word to who looks elsewhere: an answer, a race or a download has ended while the terminal was not in front.
+
+Only terminals that tell when they lose the focus are ever told anything, and each only in the way that it is known to have.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Literal
+
+from ..chat.entries import REASONS
+from ..text.cells import fit, one_line
+
+if TYPE_CHECKING:
+    from .app import SpecchatApp
+
+Way = Literal["osc9", "osc777", "bell", "off"]
+
+LONG_SECONDS = 5.0
+"""What ended sooner was hardly left alone for long."""
+
+LONGEST = 120
+"""Characters of a notification."""
+
+_OSC9 = ("iTerm.app", "WezTerm", "ghostty", "rio")
+"""TERM_PROGRAM of terminals that show OSC 9 as a notification."""
+
+
+def way_here(setting: str, environment: Mapping[str, str] | None = None) -> Way:
+    """How to notify.
+
+    Args:
+        setting: osc9, osc777, bell or off; auto for what this terminal is known to have, the bell where nothing is known.
+        environment: variables; those of this process if None.
+    """
+    env = os.environ if environment is None else environment
+    match setting:
+        case "osc9" | "osc777" | "bell" | "off":
+            return setting
+    term, program = env.get("TERM", ""), env.get("TERM_PROGRAM", "")
+    if env.get("TMUX") or env.get("STY") or term in ("dumb", "linux", ""):
+        return "bell"  # tmux and screen pass a bell on and mark their window; other sequences they may drop
+    if program in _OSC9 or env.get("KITTY_WINDOW_ID") or term in ("xterm-kitty", "xterm-ghostty", "wezterm"):
+        return "osc9"
+    if term.startswith(("foot", "rxvt-unicode", "contour")) or env.get("TERMINAL_NAME") == "contour":
+        return "osc777"
+    return "bell"
+
+
+def sequence(way: Way, text: str) -> str:
+    """What makes the terminal notify; empty where it is to get nothing."""
+    shown = fit(one_line(text), LONGEST)
+    match way:
+        case "osc9":
+            return f"\x1b]9;specchat: {shown}\x1b\\"  # never begins with a digit: 9;4 is a progress bar
+        case "osc777":
+            return f"\x1b]777;notify;specchat;{shown}\x1b\\"
+        case "bell":
+            return "\a"
+        case "off":
+            return ""
+
+
+class Notifying:
+    """Watches what goes on and says its end, if nobody looks."""
+
+    def __init__(self, chat: SpecchatApp) -> None:
+        self.chat = chat
+        self._since: dict[str, float] = {}  # what is under way → when it began
+
+    def look(self) -> None:
+        """Compare what is under way with what was at the last look."""
+        dialogue, race = self.chat.dialogue, self.chat.racing.screen
+        loading = dialogue.loading
+        self._note("answer", dialogue.phase in ("prefill", "writing", "stopping") and not dialogue.paused, self._answer)
+        self._note("race", race is not None and race.race.running, lambda: "The race has ended.")
+        if loading is not None and loading.stage.endswith("download"):
+            self._since.setdefault("download", monotonic())
+        elif dialogue.phase != "loading":
+            self._note("download", False, self._download)
+
+    def _note(self, what: str, going: bool, told: Callable[[], str]) -> None:
+        if going:
+            self._since.setdefault(what, monotonic())
+        elif (since := self._since.pop(what, None)) is not None:
+            text = told() if monotonic() - since >= LONG_SECONDS else ""
+            if text:
+                self.say(text)
+
+    def _answer(self) -> str:
+        """Empty if the answer was stopped by hand, or only held."""
+        dialogue = self.chat.dialogue
+        answer = next(iter(reversed(dialogue.transcript.answers())), None)
+        if dialogue.paused or answer is None or answer.reason in (None, "cancelled"):
+            return ""
+        figures = answer.figures
+        return f"The answer has ended ({REASONS.get(answer.reason, answer.reason)}): {figures.tokens:,} tokens."
+
+    def _download(self) -> str:
+        dialogue = self.chat.dialogue
+        if dialogue.phase == "ready":
+            return f"{dialogue.info.get('name') or dialogue.model} is downloaded and loaded."
+        return f"{dialogue.model} could not be downloaded."
+
+    def say(self, text: str) -> None:
+        """Notify, unless the terminal is in front. For what ended just now: a download, a race."""
+        driver = self.chat._driver
+        if self.chat.app_focus or driver is None or self.chat.editing.open:
+            return
+        if data := sequence(way_here(self.chat.settings.notify), text):
+            driver.write(data)
+            driver.flush()

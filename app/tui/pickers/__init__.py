@@ -1,0 +1,1 @@
+"""Everything that is chosen from a list or written in a box."""

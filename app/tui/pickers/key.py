@@ -1,0 +1,88 @@
+"""Asks for the key that a binding is to have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from ...settings.key_conflicts import keys_of, wanted_by
+from ...settings.keymap import ALL, CHAT, INPUT, Key, spell
+
+
+class KeyScreen(ModalScreen[dict[str, str] | None]):
+    """Waits for a key; answers with the changes of the keymap (binding id → keys), None if all stays as it is.
+
+    Args:
+        binding: id of the binding.
+        keymap: binding id → keys, where not the default.
+    """
+
+    DEFAULT_CSS = """
+    KeyScreen {
+        align: center middle;
+        background: $background 60%;
+        & > Vertical {
+            width: 64; max-width: 94%; height: auto;
+            background: $surface; border: round $border; padding: 1 2;
+            border-title-color: $primary; border-title-style: bold; border-subtitle-color: $quiet;
+        }
+        & #key-note { margin-top: 1; color: $quiet; }
+        & #key-note.-wrong { color: $warning; }
+    }
+    """
+
+    def __init__(self, binding: str, keymap: Mapping[str, str]) -> None:
+        super().__init__()
+        self._binding: Key = next(key for key in ALL if key.id == binding)
+        self._keymap = keymap
+        self._asked = ""
+
+    def compose(self) -> ComposeResult:
+        """What the key is for, and which it is now."""
+        now = spell(",".join(keys_of(self._binding, self._keymap)))
+        with Vertical() as frame:
+            frame.border_title = "A key for this"
+            frame.border_subtitle = "esc leave it as it is"
+            yield Static(Content(self._binding.what))
+            yield Static(Content.assemble(("now ", "$quiet"), (now, "bold"), (", press another key", "$quiet")), id="key-note")
+
+    def on_key(self, event: events.Key) -> None:
+        """Take the key."""
+        event.stop()
+        event.prevent_default()
+        key = event.key
+        if key == "escape":
+            self.dismiss(None)
+            return
+        if self._binding in (*CHAT, *INPUT) and event.is_printable and "+" not in key:
+            self._say("Letters, digits and signs always type here: take one with ctrl or alt, or F1 to F12.")
+            return
+        taken = [other for other, _ in wanted_by(key, self._binding.id, self._keymap)]
+        alone = [other for other in taken if keys_of(other, self._keymap) == [key]]
+        if alone:
+            self._say(f"{spell(key)} is the only key of {alone[0].id} ({alone[0].what}): give that another key first.")
+            return
+        if taken and self._asked != key:
+            self._asked = key
+            self._say(f"{spell(key)} is a key of {taken[0].id} ({taken[0].what}): pressed again, it goes from there to here.")
+            return
+        changes = {self._binding.id: key}
+        for other in taken:
+            changes[other.id] = ",".join(each for each in keys_of(other, self._keymap) if each != key)
+        self.dismiss(changes)
+
+    def _say(self, text: str) -> None:
+        note = self.query_one("#key-note", Static)
+        note.set_class(True, "-wrong")
+        note.update(Content(text))
+
+    def on_click(self, event: events.Click) -> None:
+        """A click outside closes."""
+        if event.widget is self:
+            self.dismiss(None)

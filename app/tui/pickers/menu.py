@@ -1,0 +1,142 @@
+"""A menu over the chat: arrows or an item's key choose, escape leaves everything as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from ...text.cells import one_line, sanitise
+
+PICKS = "1234567890abcdefghijklmnopqrstuvwxyz"
+"""Keys of the items, in order. Nothing is typed in a menu, so letters are free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One choice. `reason` says why it cannot be chosen; empty if it can."""
+
+    id: str
+    title: str
+    tag: str = ""
+    tag_style: str = "$quiet"
+    detail: str = ""
+    sample: tuple[tuple[str, str], ...] = ()
+    """Colours to show: pieces of text, each with its style."""
+    reason: str = ""
+
+
+class Menu(ModalScreen[str | None]):
+    """Ask for one of some items; answers with its id, None if none was chosen.
+
+    Args:
+        title: what is asked.
+        items: each has a key: digits, then letters.
+        current: id of the one in force.
+        preview: called with the id that the cursor is on; such a menu keeps to the side and dims nothing.
+    """
+
+    DEFAULT_CSS = """
+    Menu {
+        align: center middle;
+        background: $background 60%;
+        & > Vertical {
+            width: 76; max-width: 94%; height: auto; max-height: 90%;
+            background: $surface; border: round $border; padding: 1 2;
+            border-title-color: $primary; border-title-style: bold; border-subtitle-color: $quiet;
+        }
+        &.-beside { align: right middle; background: $background 0%; }
+        &.-beside > Vertical { width: 48; }
+        & OptionList {
+            height: auto; max-height: 100%; background: $surface; border: none; padding: 0;
+            scrollbar-size-vertical: 1;
+            &:focus { border: none; background-tint: $surface 0%; }
+            & > .option-list--option { padding: 0 1 1 1; }
+            & > .option-list--option-highlighted { color: $foreground; background: $block-cursor-background; text-style: none; }
+            &:focus > .option-list--option-highlighted { color: $foreground; text-style: none; }
+            & > .option-list--option-disabled { color: $faint; }
+        }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,ctrl+c", "dismiss_none", "Close", id="menu.close", tooltip="Close and change nothing"),
+        *(
+            Binding(key, f"pick({n})", f"Choose {key}", show=False, id=f"menu.pick{n}", tooltip=f"Choose item {n}")
+            for n, key in enumerate(PICKS, 1)
+        ),
+    ]
+
+    def __init__(self, title: str, items: Sequence[Item], current: str, preview: Callable[[str], None] | None = None) -> None:
+        super().__init__(classes="-beside" if preview else "")
+        self._title, self._items, self._current, self._preview = title, items, current, preview
+
+    def compose(self) -> ComposeResult:
+        """A framed list."""
+        with Vertical() as frame:
+            frame.border_title = self._title
+            frame.border_subtitle = "↑↓ or key · enter · esc"
+            # Disabled options would be skipped by the cursor, and with them the reason why they are not available.
+            options = [Option(self._prompt(i, item), id=item.id) for i, item in enumerate(self._items)]
+            yield OptionList(*options)
+
+    def on_mount(self) -> None:
+        """Start at the current item."""
+        ids = [item.id for item in self._items]
+        choices = self.query_one(OptionList)
+        choices.highlighted = ids.index(self._current) if self._current in ids else 0
+
+    def _prompt(self, index: int, item: Item) -> Content:
+        able = not item.reason
+        mark = ("● ", "$primary") if item.id == self._current else ("  ", "")
+        digit = (f"{PICKS[index]}  ", "bold $primary" if able else "$faint") if index < len(PICKS) else ("   ", "")
+        parts: list[tuple[str, str]] = [digit, mark, (one_line(item.title), "bold" if able else "$faint")]
+        if item.tag:
+            parts.append((f"  {one_line(item.tag)}", item.tag_style if able else "$faint"))
+        parts += [("  ", ""), *item.sample] if item.sample else []
+        below = item.detail if able else f"{item.detail}\nNot here: {item.reason}".strip()
+        room = min(48 if self._preview else 76, self.app.size.width * 94 // 100) - 14  # frame, padding, scrollbar, indentation
+        for line in sanitise(below).splitlines():
+            parts += [(f"\n     {part}", "$quiet") for part in wrap(line, max(20, room))]
+        return Content.assemble(*parts)
+
+    def _choose(self, index: int) -> None:
+        item = self._items[index]
+        if item.reason:
+            self.app.bell()
+            return
+        self.dismiss(item.id)
+
+    @on(OptionList.OptionSelected)
+    def _selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self._choose(event.option_index)
+
+    @on(OptionList.OptionHighlighted)
+    def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        event.stop()
+        if self._preview is not None and event.option.id is not None:
+            self._preview(event.option.id)
+
+    def action_pick(self, number: int) -> None:
+        """Choose by the item's key, counted from 1."""
+        if number <= len(self._items):
+            self._choose(number - 1)
+
+    def action_dismiss_none(self) -> None:
+        """Leave without a choice."""
+        self.dismiss(None)
+
+    def on_click(self, event: events.Click) -> None:
+        """A click outside closes."""
+        if event.widget is self:
+            self.dismiss(None)

@@ -1,0 +1,123 @@
+"""A text of several lines, written in a screen of its own: a system prompt, a preset's file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static, TextArea
+
+from ....backends.base import UserError
+from ...settings.keymap import TEXT, display
+from ...text.cells import sanitise
+
+if TYPE_CHECKING:
+    from ..app import SpecchatApp
+
+
+class TextScreen(ModalScreen[str | None]):
+    """Asks for a text; answers with it, None if it is left as it was.
+
+    Args:
+        title: what is written.
+        text: as it is.
+        about: a line on what it is for.
+        check: raises a `UserError` for a text that cannot be kept.
+    """
+
+    DEFAULT_CSS = """
+    TextScreen {
+        align: center middle;
+        background: $background 60%;
+        & > Vertical {
+            width: 92; max-width: 96%; height: 70%; min-height: 12; max-height: 94%;
+            background: $surface; border: round $border; padding: 1 1 0 1;
+            border-title-color: $primary; border-title-style: bold; border-subtitle-color: $quiet;
+        }
+        & TextArea {
+            height: 1fr; border: none; padding: 0 1; background: $surface; color: $foreground; scrollbar-size-vertical: 1;
+            &:focus { border: none; }
+            & .text-area--cursor-line { background: $surface; }
+            & .text-area--placeholder { color: $faint; }
+            &:light .text-area--cursor { color: $input-cursor-foreground; background: $input-cursor-background; }
+        }
+        & #text-about { height: auto; max-height: 3; padding: 1 1 0 1; color: $quiet; }
+        & #text-about.-wrong { color: $warning; }
+    }
+    """
+    AUTO_FOCUS = "TextArea"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # What is typed fast goes through the box first: this key must not overtake it.
+        Binding(key.keys, key.action, key.what, show=False, priority=key.id != "text_keep", id=key.id, tooltip=key.what)
+        for key in TEXT
+    ]
+
+    def __init__(self, title: str, text: str, about: str, check: Callable[[str], None] | None = None) -> None:
+        super().__init__()
+        self._title, self._about, self._check = title, about, check
+        self._text = sanitise(text)  # of a chat that came from elsewhere it may be anything
+        self._warned = False
+
+    def compose(self) -> ComposeResult:
+        """A box to write in, and a line about it."""
+        with Vertical() as frame:
+            frame.border_title = Content(self._title)
+            # The tab key leads nowhere here, so it may as well be what it is in a text.
+            area = TextArea(
+                self._text, soft_wrap=True, show_line_numbers=False, tab_behavior="indent", placeholder="Nothing yet"
+            )
+            area.highlight_cursor_line = False
+            area.cursor_blink = False
+            yield area
+            yield Static(Content(self._about), id="text-about")
+
+    def on_mount(self) -> None:
+        """The cursor goes to the end."""
+        keymap = cast("SpecchatApp", self.app).settings.keymap
+        keys = {key.id: display(keymap.get(key.id, key.keys)) for key in TEXT}
+        self.query_one(Vertical).border_subtitle = f"{keys['text_keep']} keep · {keys['text_leave']} leave as it was"
+        area = self.query_one(TextArea)
+        area.move_cursor(area.document.end)
+
+    @property
+    def text(self) -> str:
+        """What is written there now."""
+        return self.query_one(TextArea).text
+
+    def _say(self, text: str) -> None:
+        about = self.query_one("#text-about", Static)
+        about.set_class(True, "-wrong")
+        about.update(Content(text))
+
+    def on_text_area_changed(self) -> None:
+        """What was said of an earlier text says nothing of this one."""
+        if self._warned or self.query_one("#text-about").has_class("-wrong"):
+            self._warned = False
+            about = self.query_one("#text-about", Static)
+            about.set_class(False, "-wrong")
+            about.update(Content(self._about))
+
+    def action_keep(self) -> None:
+        """Answer with the text, if it can be kept."""
+        try:
+            if self._check is not None:
+                self._check(self.text)
+        except UserError as error:
+            self._say(str(error))
+            return
+        self.dismiss(self.text)
+
+    def action_leave(self) -> None:
+        """Leave it as it was; what was written goes only at the second press."""
+        if self.text == self._text or self._warned:
+            self.dismiss(None)
+            return
+        self._warned = True
+        keymap = cast("SpecchatApp", self.app).settings.keymap
+        keys = {key.id: display(keymap.get(key.id, key.keys)) for key in TEXT}
+        self._say(f"This is not kept yet: {keys['text_keep']} keeps it, {keys['text_leave']} once more throws it away.")

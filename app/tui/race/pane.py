@@ -1,0 +1,229 @@
+"""One lane of a race on the screen: whose it is, its text, its clock and figures, and how its tokens compare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widget import Widget
+
+from ...chat.entries import Answer
+from ...race.clock import SHORT, Unit, in_words
+from ...text.cells import fit, one_line, width
+from ..chat.header import LABEL_STYLES
+from ..transcript.run_text import RunText
+
+ROOMY, SNUG = 11, 7
+"""Rows from which on a pane has three rows of figures, or two; smaller ones have one."""
+
+EIGHTHS = " ▏▎▍▌▋▊▉"
+
+PLACES = ("1st", "2nd", "3rd", "4th")
+
+
+@dataclass(frozen=True, slots=True)
+class PaneState:
+    """What a pane says besides its text."""
+
+    number: int
+    name: str
+    label: str = ""
+    """What is promised of its text."""
+    doing: str = ""
+    """What goes on while there are no figures yet, or what ended it before its end."""
+    amount: int = 0
+    """Tokens or characters that it has written."""
+    expected: int = 1
+    """Of a full bar."""
+    seconds: float = 0.0
+    speed: float = 0.0
+    """Of `amount`, per second of the clock."""
+    tokens_per_step: float = 0.0
+    speedup: float = 0.0
+    """Over the first lane; 0 where unknown, and in the first lane."""
+    sign: str = ""
+    mark: str = ""
+    """How its tokens compare with the first lane's, in words."""
+    mark_style: str = "$quiet"
+    place: int | None = None
+    running: bool = False
+    paused: bool = False
+    model: str = ""
+    """Where the panes' models differ."""
+    unit: Unit = "tokens"
+    """Of `amount`."""
+    tokens_per_second: float = 0.0
+    """By the clock too; shown beside characters."""
+
+    @property
+    def colour(self) -> str:
+        """The lane's own colour, as a theme variable."""
+        return lane_colour(self.number)
+
+
+def lane_colour(number: int) -> str:
+    """The colour of lane `number`, from 1."""
+    return f"$run-{(number - 1) % 6}"
+
+
+def eighths(share: float, cells: int) -> str:
+    """A bar of `share` (0 to 1) of some cells, without blanks behind it; a share above 0 is at least an eighth of a cell."""
+    count = max(int(share > 0), round(min(1.0, share) * cells * 8))
+    full, part = divmod(count, 8)
+    return "█" * full + (EIGHTHS[part] if part else "")
+
+
+class PaneTitle(Widget):
+    """The row at the top of a pane."""
+
+    DEFAULT_CSS = "PaneTitle { height: 1; background: $panel; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = PaneState(1, "")
+
+    def render(self) -> Content:
+        """Number and name; at the right the place, or else the label."""
+        state, room = self.state, self.size.width
+        left: list[tuple[str, str]] = [(f" {state.number} ", f"bold $background on {state.colour}")]
+        if state.place is not None:
+            style = "bold $background on $success" if state.place == 1 else "bold $foreground on $panel"
+            right = [(f" {PLACES[state.place - 1]} ", style)]
+        elif state.paused:
+            right = [("‖ ", "bold $accent on $panel")]
+        else:
+            right = []
+        used = 4 + sum(len(text) for text, _ in right)
+        label = f" {state.label}" if state.label else ""
+        # The model may take what the method leaves, and half of the row at least.
+        name = fit(state.name, max(4, room - used - min(width(state.model) + 3, room // 2) if state.model else room - used))
+        model = f" · {fit(state.model, room - used - width(name) - 3)}" if state.model else ""
+        used += width(model)
+        if len(label) + width(name) + used + 1 <= room:
+            right = [(label + " ", f"{LABEL_STYLES.get(state.label, '$quiet')} on $panel"), *right]
+            used += len(label) + 1
+        gap = " " * max(0, room - used - width(name))
+        named = [(f" {name}", "bold $foreground on $panel"), (model, "$foreground on $panel"), (gap, "on $panel")]
+        return Content.assemble(*left, *named, *right)
+
+
+class PaneFoot(Widget):
+    """A pane's bar and figures: three rows, two or one."""
+
+    DEFAULT_CSS = "PaneFoot { height: 3; padding: 0 1; background: $background; color: $quiet; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = PaneState(1, "")
+
+    def render(self) -> Content:
+        """As many rows as there are."""
+        room, rows = self.size.width, self.size.height
+        state = self.state
+        if rows >= 3:
+            lines = [
+                self._bar(room),
+                self._figures(room, ("seconds", "speed", "other" if state.unit != "tokens" else "step")),
+                self._compared(room),
+            ]
+        elif rows == 2:
+            lines = [self._bar(room), self._figures(room, ("sign", "speedup", "seconds", "speed", "step"))]
+        else:
+            lines = [self._figures(room, ("sign", "speedup", "seconds", "speed", "amount"))]
+        if state.doing and not state.amount:
+            lines[-1] = Content.styled(fit(state.doing, room), "$quiet")
+        return Content("\n").join(lines)
+
+    def _bar(self, room: int) -> Content:
+        state = self.state
+        one = SHORT[state.unit].removesuffix("s")
+        right = f" {state.amount:,} {one}{'s' * (state.amount != 1)}"
+        cells = max(4, room - max(11, len(right)))
+        share = state.amount / state.expected if state.expected else 0.0
+        drawn = eighths(share, cells)
+        return Content.assemble(
+            (drawn + " " * (cells - len(drawn)), f"{state.colour} on $panel"), (right.rjust(room - cells), "$quiet")
+        )
+
+    def _figures(self, room: int, wanted: tuple[str, ...]) -> Content:
+        """Figures in this order, as many as fit."""
+        state = self.state
+        parts: dict[str, list[tuple[str, str]]] = {
+            "sign": [(state.sign, f"bold {state.mark_style}")],
+            "speedup": [(f"{state.speedup:.2f}×" if state.speedup else "", "bold $foreground")],
+            "seconds": [(in_words(state.seconds), "bold $foreground")],
+            "speed": [(f"{state.speed:,.0f}", "bold $foreground"), (f" {SHORT[state.unit]}/s", "$quiet")],
+            "other": [(f"{state.tokens_per_second:,.0f}", "bold $foreground"), (" tokens/s", "$quiet")],
+            "step": [(f"{state.tokens_per_step:.2f}", "bold $foreground"), (" tokens/step", "$quiet")],
+            "amount": [(f"{state.amount:,}", "bold $foreground"), (f" {SHORT[state.unit]}", "$quiet")],
+        }
+        if sum(sum(width(text) for text, _ in parts[name]) + 2 for name in wanted) - 2 > room:
+            parts["step"][1] = ("/step", "$quiet")
+        line: list[tuple[str, str]] = []
+        used = 0
+        for name in wanted:
+            size = sum(width(text) for text, _ in parts[name])
+            gap = 2 if line else 0
+            if size and used + gap + size <= room:
+                line += [(" " * gap, ""), *parts[name]]
+                used += gap + size
+        return Content.assemble(*line)
+
+    def _compared(self, room: int) -> Content:
+        """The speedup and how the tokens compare."""
+        state = self.state
+        if state.doing and not state.running:
+            return Content.styled(fit(state.doing, room), "$warning")
+        speedup = f"{state.speedup:.2f}×" if state.speedup else ""
+        mark = f"{state.sign} {state.mark}" if state.mark else ""
+        parts = [(speedup, "bold $foreground"), ("  " if speedup and mark else "", "")]
+        mark = fit(mark, room - sum(len(text) for text, _ in parts))
+        line = Content.assemble(*parts, (mark, state.mark_style))
+        if state.unit == "tokens" or not state.amount:
+            return line
+        # The row above has characters and tokens, and little room for more.
+        step = f"{state.tokens_per_step:.2f}"
+        for words in (" tokens/step", "/step"):
+            if (gap := room - line.cell_length - len(step) - len(words)) >= 2:
+                return Content.assemble(line, " " * gap, (step, "bold $foreground"), (words, "$quiet"))
+        return line
+
+
+class RacePane(Vertical):
+    """One lane."""
+
+    DEFAULT_CSS = "RacePane { width: 1fr; height: 1fr; background: $background; & > RunText { height: 1fr; } }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.title = PaneTitle()
+        self.text = RunText()
+        self.foot = PaneFoot()
+
+    def compose(self) -> ComposeResult:
+        """Name, text, figures."""
+        yield self.title
+        yield self.text
+        yield self.foot
+
+    def on_resize(self) -> None:
+        """Small panes have fewer figures."""
+        rows = 3 if self.size.height >= ROOMY else 2 if self.size.height >= SNUG else 1
+        self.foot.styles.height = rows
+
+    def show(self, state: PaneState, answer: Answer, count: int | None = None, note: str = "") -> None:
+        """Show a lane as it is now.
+
+        Args:
+            state: its figures.
+            answer: its text.
+            count: how many of its runs; all if None.
+            note: a sentence below the text.
+        """
+        self.text.show(answer, count, writing=state.running, note=one_line(note))
+        for part in (self.title, self.foot):
+            if part.state != state:
+                part.state = state
+                part.refresh()

@@ -1,0 +1,397 @@
+"""The race on the screen: two to four panes, the photo finish below them, and the replay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.screen import Screen
+from textual.timer import Timer
+
+from ...race.choices import Choice
+from ...race.clock import in_words
+from ...race.entry import Entry
+from ...race.guests import short_name
+from ...race.lane import Racer
+from ...race.race import FEWEST, MOST, Race
+from ...race.replay import Replay
+from ...settings.keymap import RACE
+from ..pickers.menu import Item, Menu
+from .around import RaceHeader, RaceKeys
+from .model import RaceModel
+from .pane import RacePane
+from .photo_finish import PhotoFinish, standings
+from .state import live_state, replay_state
+
+if TYPE_CHECKING:
+    from ..app import SpecchatApp
+
+SIDE_BY_SIDE = 36
+"""Cells that a pane needs beside another."""
+
+FIGURES_SECONDS = 0.12
+"""Between two updates of the figures: as fast as they can be read."""
+
+FRAME_SECONDS = 1 / 30
+"""Between two frames of a replay."""
+
+SPEED_NAMES = {1.0: "1×", 0.25: "¼×", 4.0: "4×"}
+
+
+class RaceScreen(Screen[None]):
+    """A race from the start to the photo finish.
+
+    Args:
+        race: has been started.
+        keymap: binding id → keys, where not the default.
+    """
+
+    AUTO_FOCUS = None
+    DEFAULT_CSS = """
+    RaceScreen {
+        background: $background; color: $foreground;
+        & #lanes { height: 1fr; layout: grid; grid-gutter: 0 1; grid-rows: 1fr; background: $panel; }
+        & PhotoFinish { display: none; }
+        & PhotoFinish.-shown { display: block; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(key.keys, key.action, key.what, show=False, priority=True, id=key.id, tooltip=key.what) for key in RACE
+    ]
+
+    def __init__(self, race: Race, keymap: Mapping[str, str]) -> None:
+        super().__init__()
+        self.race = race
+        self.replay: Replay | None = None
+        self.panes: list[RacePane] = []
+        self._header = RaceHeader(race.prompt)
+        self._lanes = Container(id="lanes")
+        self._finish = PhotoFinish(id="finish")
+        self._keys = RaceKeys(keymap)
+        self._finish_hidden = False
+        self._stopping = False
+        self._drawn = 0.0
+        self._state: tuple[object, ...] = ()
+        self._later: Timer | None = None
+        self._clock: Timer | None = None
+
+    @property
+    def chat(self) -> SpecchatApp:
+        """The app, by its own type."""
+        return cast("SpecchatApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom."""
+        yield self._header
+        yield self._lanes
+        yield self._finish
+        yield self._keys
+
+    def on_mount(self) -> None:
+        """Begin to show the race."""
+        self._clock = self.set_interval(FRAME_SECONDS, self._tick, pause=True)
+        self.refresh_race(now=True)
+
+    def on_resize(self) -> None:
+        """Lay the panes out anew."""
+        self._arrange()
+
+    # Showing
+
+    def refresh_race(self, now: bool = False) -> None:
+        """Show what changed: texts at once, figures a few times a second."""
+        if not self._lanes.is_attached:
+            return
+        race = self.race
+        self._sync()
+        self._stopping = self._stopping and race.running
+        time = self.replay.time if self.replay is not None else 0.0
+        state = (race.running, race.paused, len(race.racers), tuple(r.done for r in race.racers), self.replay is None)
+        due = FIGURES_SECONDS - (monotonic() - self._drawn)
+        full = now or state != self._state or due <= 0
+        if full:
+            self._state, self._drawn = state, monotonic()
+        elif self._later is None:
+            self._later = self.set_timer(due, self._catch_up)
+        for i, (pane, racer) in enumerate(zip(self.panes, race.racers, strict=True)):
+            if self.replay is not None:
+                shown, runs = replay_state(race, self.replay, i, time)
+                pane.show(shown if full or shown.place else pane.foot.state, racer.answer, runs)
+            else:
+                shown = live_state(race, i) if full else pane.foot.state
+                pane.show(shown, racer.answer, note=racer.error)
+        if full:
+            self._around(time)
+
+    def _catch_up(self) -> None:
+        self._later = None
+        self.refresh_race(now=True)
+
+    def _around(self, time: float) -> None:
+        """What stands around the panes."""
+        race, replay = self.race, self.replay
+        swap = ("race_swap_1", "swap")
+        if replay is not None:
+            held = "‖ " if replay.paused else ""
+            clock = f"{held}replay {SPEED_NAMES[replay.speed]}  {in_words(time)} of {in_words(replay.end)}"
+            self._header.say(clock, "bold $accent")
+            over = replay.over
+            keys = (
+                ("race_leave", "results"),
+                *(() if over else (("race_pause", "go on" if replay.paused else "pause"),)),
+                ("race_speed", "speed"),
+                ("race_watch", "from the start"),
+            )
+        elif race.running:
+            word = "‖ paused" if race.paused else "● loading" if race.models.loading is not None else "● racing"
+            word = "stopping" if self._stopping else word
+            self._header.say(word, "$warning" if self._stopping else "bold $accent" if race.paused else "$success")
+            keys = (
+                ("race_leave", "stop"),
+                ("race_pause", "go on" if race.paused else "pause"),
+                ("race_rerun", "rerun"),
+                swap,
+                ("race_model", "model"),
+                ("race_add", "add"),
+                ("race_remove", "remove"),
+                ("race_theme", "theme"),
+                ("race_colours", "colours"),
+            )
+        else:
+            self._header.say("photo finish", "bold $primary")
+            keys = (
+                ("race_leave", "chat"),
+                ("race_rerun", "rerun"),
+                ("race_watch", "watch"),
+                ("race_export", "export"),
+                swap,
+                ("race_model", "model"),
+                ("race_add", "add"),
+                ("race_remove", "remove"),
+                ("race_finish", "show results" if self._finish_hidden else "hide results"),
+                ("race_theme", "theme"),
+                ("race_colours", "colours"),
+            )
+        skipped = {"race_add"} if len(race.racers) >= MOST else set()
+        skipped |= {"race_remove"} if len(race.racers) <= FEWEST else set()
+        self._keys.show(tuple(key for key in keys if key[0] not in skipped), len(race.racers))
+        shown = not race.running and (replay is None or replay.over) and not self._finish_hidden
+        if shown:
+            self._finish.show(standings(race))
+        self._finish.set_class(shown, "-shown")
+
+    def _sync(self) -> None:
+        """As many panes as lanes."""
+        count = len(self.race.racers)
+        if len(self.panes) == count:
+            return
+        while len(self.panes) > count:
+            self.panes.pop().remove()
+        new = [RacePane() for _ in range(count - len(self.panes))]
+        for pane in new:
+            pane.text.colouring = self.chat.chat_screen.view.colouring
+        self.panes += new
+        if new:
+            self._lanes.mount(*new)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Side by side where there is room for it, else two by two, else one below the other."""
+        count, cells = len(self.panes), self.app.size.width
+        if not count:
+            return
+        columns = count if cells // count >= SIDE_BY_SIDE else 2 if count > 2 and cells // 2 >= SIDE_BY_SIDE else 1
+        rows = -(-count // columns)
+        self._lanes.styles.grid_size_columns = columns
+        self._lanes.styles.grid_size_rows = rows
+        for i, pane in enumerate(self.panes):
+            # The last of three takes the room of two.
+            pane.styles.column_span = columns if i == count - 1 and columns > 1 and count % columns else 1
+
+    def _tick(self) -> None:
+        """A frame of the replay."""
+        if self.replay is None or self._clock is None:
+            return
+        over = self.replay.over
+        self.refresh_race(now=over)
+        if over or self.replay.paused:
+            self._clock.pause()
+
+    # Keys
+
+    def _go(self) -> None:
+        """Something was asked of the engine."""
+        self._end_replay()
+        self._finish_hidden = self._stopping = False
+        self.chat.stir()
+        self.refresh_race(now=True)
+
+    def _end_replay(self) -> None:
+        self.replay = None
+        if self._clock is not None:
+            self._clock.pause()
+
+    def action_leave(self) -> None:
+        """Stop the race; else end the replay; else go back to the chat."""
+        if self.race.running and not self._stopping:
+            self.race.cancel()
+            self._stopping = True
+            self.chat.stir()
+            self.refresh_race(now=True)
+        elif self.replay is not None and not self.race.running:
+            self._end_replay()
+            self.refresh_race(now=True)
+        else:
+            self.dismiss(None)
+
+    def action_rerun(self) -> None:
+        """All lanes once more."""
+        self.race.start()
+        self._go()
+
+    def action_pause(self) -> None:
+        """Hold the race or the replay, or let it go on."""
+        if self.replay is not None:
+            if self.replay.over:
+                return
+            self.replay.pause()
+            if self._clock is not None:
+                self._clock.resume()
+        elif self.race.running:
+            self.race.pause()
+            self.chat.stir()
+        else:
+            self.chat.tell("Nothing runs: r runs the race again, w plays it back.")
+        self.refresh_race(now=True)
+
+    def action_watch(self) -> None:
+        """Play the race back, from the start."""
+        if self.race.running:
+            self.chat.tell("The race still runs: it can be played back once all lanes are done.")
+            return
+        if not any(racer.answer.runs for racer in self.race.racers):
+            self.chat.tell("There is nothing to play back: no lane has written anything.")
+            return
+        if self.replay is None:
+            self.replay = Replay(self.race.racers)
+        self.replay.restart()
+        if self._clock is not None:
+            self._clock.resume()
+        self.refresh_race(now=True)
+
+    def action_speed(self) -> None:
+        """The next speed of the replay."""
+        if self.replay is None:
+            self.chat.tell("The speed is the replay's: w starts it.")
+            return
+        self.replay.faster()
+        self.refresh_race(now=True)
+
+    def action_export(self) -> None:
+        """Save the race."""
+        if not any(racer.answer.runs for racer in self.race.racers):
+            self.chat.tell("There is nothing to export yet: no lane has written anything.")
+            return
+        self.chat.saving.choose_race(self.race.record())
+
+    def action_finish(self) -> None:
+        """Hide the results, so that there is more room for the texts, or show them."""
+        if not self.race.running:
+            self._finish_hidden = not self._finish_hidden
+            self.refresh_race(now=True)
+
+    def action_swap(self, number: int) -> None:
+        """Let another method run in a pane, on the same model."""
+        if number > len(self.race.racers):
+            return
+        current = self.race.racers[number - 1].entry
+        guest = self.race.models.get(current.key)
+
+        def answered(name: str | None) -> None:
+            if name is not None:
+                self._swap(number, replace(self.chat.racing.entry(name), model=current.model, backend=current.backend))
+
+        items = self.chat.racing.items(guest.unavailable if guest is not None else None)
+        self.app.push_screen(Menu(f"Method of pane {number}", items, current.method), answered)
+
+    def action_model(self) -> None:
+        """Let a pane run on another model."""
+        racers = self.race.racers
+        items = [Item(str(i), racer.entry.name, detail=model) for i, (racer, model) in enumerate(self._named())]
+
+        def asked(index: str | None) -> None:
+            if index is None:
+                return
+            entry = racers[int(index)].entry
+
+            def chosen(choice: Choice | None) -> None:
+                if choice is not None and choice.key != entry.key:
+                    self._swap(int(index) + 1, replace(entry, model=choice.model, backend=choice.backend))
+
+            title = f"Model of pane {int(index) + 1}: {entry.name}"
+            self.app.push_screen(RaceModel(title, {entry.key}, "It is the one that runs in this pane."), chosen)
+
+        self.app.push_screen(Menu("Another model in which pane?", items, str(len(items) - 1)), asked)
+
+    def _named(self) -> list[tuple[Racer, str]]:
+        """Each lane with the name of its model."""
+        own = short_name(self.race.dialogue.model)
+        return [(racer, name or own) for racer, name in zip(self.race.racers, self.race.model_names, strict=True)]
+
+    def _swap(self, number: int, entry: Entry) -> None:
+        if number <= len(self.race.racers):
+            self.race.swap(number - 1, entry)
+            self._go()
+
+    def action_add(self) -> None:
+        """One pane more."""
+        if len(self.race.racers) >= MOST:
+            self.chat.tell(f"A race has at most {MOST} panes: 1–{MOST} swap the method of one.")
+            return
+
+        def answered(name: str | None) -> None:
+            if name is not None:
+                self.race.add(self.chat.racing.entry(name))
+                self._go()
+
+        self.app.push_screen(Menu("One more against them", self.chat.racing.items(), ""), answered)
+
+    def action_remove(self) -> None:
+        """One pane fewer."""
+        racers = self.race.racers
+        if len(racers) <= FEWEST:
+            self.chat.tell(f"A race needs {FEWEST} panes: their numbers swap their methods.")
+            return
+        names = self.race.model_names
+        items = [Item(str(i), racer.entry.name, detail=names[i]) for i, racer in enumerate(racers)]
+
+        def answered(index: str | None) -> None:
+            if index is not None:
+                self.race.remove(int(index))
+                self._go()
+
+        self.app.push_screen(Menu("Which pane is to go?", items, str(len(racers) - 1)), answered)
+
+    def action_theme_menu(self) -> None:
+        """Choose a theme."""
+        self.chat.choose_theme()
+
+    def action_next_colouring(self) -> None:
+        """Tell runs apart in another way."""
+        self.chat.next_colouring()
+        for pane in self.panes:
+            pane.text.colouring = self.chat.chat_screen.view.colouring
+
+    def action_help(self) -> None:
+        """Show the help."""
+        self.chat.show_help()
+
+    def action_scroll_texts(self, direction: int) -> None:
+        """Scroll all texts by half a pane."""
+        for pane in self.panes:
+            pane.text.scroll_relative(y=direction * max(1, pane.text.size.height // 2), animate=False)

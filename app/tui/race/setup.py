@@ -1,0 +1,238 @@
+"""Who races: a menu of methods of which two to four are chosen, in the order of the panes, on the chat's model or on others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import wrap
+from typing import ClassVar, NamedTuple
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from ...race.choices import Choice
+from ...race.race import FEWEST, MOST
+from ...text.cells import fit, one_line
+from ..pickers.menu import PICKS as MENU_PICKS
+from ..pickers.menu import Item
+from .model import RaceModel
+from .pane import lane_colour
+
+PICKS = MENU_PICKS.replace("m", "")
+"""Keys of the methods; m is for models."""
+
+AROUND = 10
+"""Rows that are not the list's: frame, padding, prompt and line-up."""
+
+
+class Pick(NamedTuple):
+    """A lane: a method, and its model if that is not the chat's."""
+
+    method: str
+    choice: Choice | None = None
+
+    @property
+    def name(self) -> str:
+        """As shown."""
+        return f"{self.method} on {self.choice.title}" if self.choice is not None else self.method
+
+
+class RaceSetup(ModalScreen[list[Pick] | None]):
+    """Ask for the methods of a race; answers with the lanes in the order of the panes, None if there is to be none.
+
+    Args:
+        items: the methods.
+        chosen: those chosen to begin with.
+        prompt: what they race on.
+        source: where the prompt is from.
+    """
+
+    DEFAULT_CSS = """
+    RaceSetup {
+        align: center middle;
+        background: $background 60%;
+        & > Vertical {
+            width: 76; max-width: 94%; height: auto; max-height: 94%;
+            background: $surface; border: round $border; padding: 1 2;
+            border-title-color: $primary; border-title-style: bold; border-subtitle-color: $quiet;
+        }
+        & #race-prompt { height: auto; max-height: 3; margin-bottom: 1; }
+        & #race-line { height: auto; margin-top: 1; }
+        & OptionList {
+            height: auto; background: $surface; border: none; padding: 0;
+            scrollbar-size-vertical: 1;
+            &:focus { border: none; background-tint: $surface 0%; }
+            & > .option-list--option { padding: 0 1 0 1; }
+            & > .option-list--option-highlighted { color: $foreground; background: $block-cursor-background; text-style: none; }
+            &:focus > .option-list--option-highlighted { color: $foreground; text-style: none; }
+        }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,ctrl+c", "leave", "Close", id="setup.close", tooltip="Back to the chat"),
+        Binding("enter", "start", "Start", priority=True, id="setup.start", tooltip="Start the race"),
+        Binding("m", "model", "Model", id="setup.model", tooltip="Let the method run on another model too, or no longer"),
+        Binding("space", "choose", "Choose", priority=True, id="setup.toggle", tooltip="Take the method in, or leave it out"),
+        *(
+            Binding(key, f"pick({n})", f"Choose {key}", show=False, id=f"setup.pick{n}", tooltip=f"Method {n} in or out")
+            for n, key in enumerate(PICKS)
+        ),
+    ]
+
+    def __init__(self, items: Sequence[Item], chosen: Sequence[str], prompt: str, source: str) -> None:
+        super().__init__()
+        self._items, self._prompt, self._source = items, prompt, source
+        self.lanes = [Pick(name) for name in chosen]
+        """In the order of the panes."""
+        self._refused = ""
+
+    @property
+    def chosen(self) -> list[str]:
+        """Methods, in the order of the panes."""
+        return [lane.method for lane in self.lanes]
+
+    def compose(self) -> ComposeResult:
+        """The prompt, the methods, the line-up."""
+        with Vertical() as frame:
+            frame.border_title = "Race"
+            frame.border_subtitle = "space in or out · m model · enter start · esc"
+            yield Static(id="race-prompt")
+            yield OptionList(*(Option(self._line(i), id=item.id) for i, item in enumerate(self._items)))
+            yield Static(id="race-line")
+
+    def on_mount(self) -> None:
+        """Begin at the first method that is not in."""
+        ids = [item.id for item in self._items]
+        choices = self.query_one(OptionList)
+        choices.highlighted = next((i for i, name in enumerate(ids) if name in self.chosen), 0)
+        self._layout()
+
+    def on_resize(self) -> None:
+        """Lay out anew."""
+        self._layout()
+
+    def _layout(self) -> None:
+        room = max(20, min(76, self.app.size.width * 94 // 100) - 6)
+        lines = wrap(one_line(self._prompt), room - 2)
+        if len(lines) > 2:
+            lines = [lines[0], fit(f"{lines[1]} {lines[2]}", room - 2)]
+        quoted = [("▌ ", "bold $primary"), (lines[0] if lines else "", "$foreground")]
+        quoted += [part for line in lines[1:] for part in (("\n▌ ", "bold $primary"), (line, "$foreground"))]
+        shown = Content.assemble(*quoted, (f"\n{fit(self._source, room)}", "$quiet"))
+        self.query_one("#race-prompt", Static).update(shown)
+        choices = self.query_one(OptionList)
+        choices.styles.max_height = max(4, self.app.size.height * 94 // 100 - AROUND)
+        for i in range(len(self._items)):
+            choices.replace_option_prompt_at_index(i, self._line(i))
+        self.query_one("#race-line", Static).update(self._line_up(room))
+
+    def _line(self, index: int) -> Content:
+        item = self._items[index]
+        able = not item.reason
+        room = max(20, min(76, self.app.size.width * 94 // 100) - 9)
+        key = f"{PICKS[index]} " if index < len(PICKS) else "  "
+        numbers = [number for number, lane in enumerate(self.lanes, 1) if lane.method == item.id]
+        if numbers:
+            shown = " ".join(map(str, numbers)) if len(numbers) < 3 else "".join(map(str, numbers[:3]))
+            box = (shown.center(3), f"bold $background on {lane_colour(numbers[0])}")
+        else:
+            box = (" · ", "$faint")
+        title = item.title.ljust(11)
+        tag = item.tag.ljust(max(len(other.tag) for other in self._items))
+        rest = room - len(key) - 5 - len(title) - len(tag) - 2
+        said = fit(one_line(item.detail if able else item.reason), max(0, rest)) if rest > 12 else ""
+        return Content.assemble(
+            (key, "bold $primary" if able else "$faint"),
+            box if able or numbers else ("   ", ""),
+            (f" {title} ", "bold" if able else "$faint"),
+            (tag + "  " if tag else "", item.tag_style if able else "$faint"),
+            (said, "$quiet" if able else "$faint"),
+        )
+
+    def _line_up(self, room: int) -> Content:
+        if self._refused:
+            return Content.styled(fit(self._refused, room), "$warning")
+        if not self.lanes:
+            return Content.styled(f"Choose {FEWEST} to {MOST} methods.", "$quiet")
+        first, *others = [lane.name for lane in self.lanes]
+        if not others:
+            return Content.styled(f"Choose one more to race against {first}.", "$quiet")
+        parts = [(f" {first} ", f"bold {lane_colour(1)}")]
+        for number, name in enumerate(others, 2):
+            parts += [(" against " if number == 2 else " · ", "$quiet"), (name, f"bold {lane_colour(number)}")]
+        return Content.assemble(*parts).truncate(room, ellipsis=True)
+
+    def _toggle(self, index: int) -> None:
+        item = self._items[index]
+        self._refused = ""
+        if item.reason:
+            self._refused = f"{item.title} cannot run here: {one_line(item.reason)}"
+        else:
+            self._turn(Pick(item.id))
+        self._layout()
+
+    def _turn(self, lane: Pick) -> None:
+        """Take a lane in, or leave it out."""
+        if lane in self.lanes:
+            self.lanes.remove(lane)
+        elif len(self.lanes) == MOST:
+            self._refused = f"At most {MOST} can race: leave one out first."
+        else:
+            self.lanes.append(lane)
+
+    def action_model(self) -> None:
+        """Let the method under the cursor run on another model too, or no longer."""
+        at = self.query_one(OptionList).highlighted
+        if at is None:
+            return
+        method = self._items[at].id
+
+        def chosen(choice: Choice | None) -> None:
+            self._refused = ""
+            if choice is not None and not choice.key:
+                self._toggle(at)
+            elif choice is not None:
+                self._turn(Pick(method, choice))
+            self._layout()
+
+        taken = {lane.choice.key if lane.choice is not None else "" for lane in self.lanes if lane.method == method}
+        self.app.push_screen(RaceModel(f"{method} on which model?", taken, "It is in already: enter leaves it out."), chosen)
+
+    def action_pick(self, index: int) -> None:
+        """Take a method in, or leave it out, by its key."""
+        if index < len(self._items):
+            self.query_one(OptionList).highlighted = index
+            self._toggle(index)
+
+    def action_choose(self) -> None:
+        """Take the method under the cursor in, or leave it out."""
+        at = self.query_one(OptionList).highlighted
+        if at is not None:
+            self._toggle(at)
+
+    def action_start(self) -> None:
+        """Start, if there are enough."""
+        if len(self.lanes) < FEWEST:
+            self._refused = f"A race takes {FEWEST} to {MOST} methods: choose {'one more' if self.lanes else 'some'}."
+            self._layout()
+        else:
+            self.dismiss(self.lanes)
+
+    def action_leave(self) -> None:
+        """Back to the chat."""
+        self.dismiss(None)
+
+    @on(OptionList.OptionSelected)
+    def _clicked(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self._toggle(event.option_index)
+
+    def on_click(self, event: events.Click) -> None:
+        """A click outside closes."""
+        if event.widget is self:
+            self.dismiss(None)

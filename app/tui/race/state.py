@@ -1,0 +1,113 @@
+"""What a race's panes say, out of the race as it is, or as it was at a moment of its replay."""
+
+from __future__ import annotations
+
+from ...chat.entries import REASONS
+from ...race.clock import common
+from ...race.guests import Guest
+from ...race.lane import Racer
+from ...race.race import Race
+from ...race.record import SIGNS
+from ...race.replay import Replay
+from ..chat.status import STAGES
+from .pane import PaneState
+from .photo_finish import mark_words
+
+
+def live_state(race: Race, index: int) -> PaneState:
+    """A lane as it is now."""
+    racer, unit = race.racers[index], race.unit
+    sign, words, style = mark_words(race, racer, live=racer.position is None and (not racer.done or race.running))
+    return PaneState(
+        index + 1,
+        racer.entry.name,
+        label_of(race, racer),
+        doing_of(race, racer),
+        racer.track.amount(unit),
+        race.expected,
+        racer.seconds,
+        racer.speed(unit),
+        racer.answer.figures.tokens_per_step,
+        race.speedup(racer) if index else 0.0,
+        sign,
+        words,
+        style,
+        race.place(racer),
+        not racer.done,
+        race.paused and not racer.done,
+        race.model_names[index],
+        unit,
+        racer.speed("tokens"),
+    )
+
+
+def label_of(race: Race, racer: Racer) -> str:
+    """What is promised of a lane's text. It is a promise about the lane's own model: beside another it would say too much."""
+    return racer.answer.label if racer.entry.key == race.racers[0].entry.key else ""
+
+
+def doing_of(race: Race, racer: Racer) -> str:
+    """What goes on before there are figures, or why there are no more."""
+    if racer.done:
+        return "" if racer.through else REASONS.get(racer.answer.reason or "", racer.answer.reason or "")
+    if racer.tokens:
+        return ""
+    if race.loading is not None:
+        return "the model is being loaded again"
+    if (guest := race.models.loading) is not None:
+        return loading_words(guest) if guest is race.models.get(racer.entry.key) else "waits for a model to be loaded"
+    done, total = racer.prefill
+    if total > done:
+        return f"reading the prompt: {done:,} of {total:,} tokens"
+    return "at the start" if racer.started else "getting ready"
+
+
+def loading_words(guest: Guest) -> str:
+    """How far a load is."""
+    event = guest.loading
+    if event is None:
+        return "its model is next to be loaded"
+    stage = event.stage.removeprefix("draft ")
+    draft = " of its draft model" if stage != event.stage else ""
+    share = f" {event.done / event.total:.0%}" if event.total else ""
+    return f"{STAGES.get(stage, stage)}{draft}{share}"
+
+
+def replay_state(race: Race, replay: Replay, index: int, time: float) -> tuple[PaneState, int]:
+    """A lane at a moment of the replay, and how many of its runs there are."""
+    racer, first, unit = race.racers[index], race.racers[0], race.unit
+    runs = replay.runs(index, time)
+    tokens, amount = replay.amount(index, runs), replay.amount(index, runs, unit)
+    over = time >= racer.seconds
+    clock = min(time, racer.seconds)
+    length = common((amount, replay.amount(0, replay.runs(0, time), unit)))
+    own = racer.time(length, unit)
+    if racer.position is not None and tokens <= racer.position:
+        sign, words, style = SIGNS["identical"], "identical so far", "$success"
+    else:
+        sign, words, style = mark_words(race, racer, live=not over)
+    if index and not tokens:
+        sign, words = "", ""
+    return PaneState(
+        index + 1,
+        racer.entry.name,
+        label_of(race, racer),
+        (REASONS.get(racer.answer.reason or "", "") if over and not racer.through else "")
+        or ("" if tokens or over else "reading the prompt"),
+        amount,
+        race.expected,
+        clock,
+        amount / clock if clock > 0 else 0.0,
+        # The last run may be text that had been held back: no step of its own.
+        tokens / min(runs, len(racer.answer.log)) if tokens else 0.0,
+        first.time(length, unit) / own if index and own else 0.0,
+        sign,
+        words,
+        style,
+        race.place(racer) if over else None,
+        not over,
+        replay.paused and not over,
+        race.model_names[index],
+        unit,
+        tokens / clock if clock > 0 else 0.0,
+    ), runs

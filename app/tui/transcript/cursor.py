@@ -1,0 +1,253 @@
+"""Which run of the transcript is being looked into: the one under the mouse, or the one that a cursor moved by keys is on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from ...chat.entries import Answer
+from ...render.inspection_rows import strip_rows
+from ...render.runs import Place, Spot, above, beside, outermost, place_of, run_at
+
+if TYPE_CHECKING:
+    from .view import TranscriptView
+
+Move = Literal["previous", "next", "above", "below", "first", "last"]
+
+
+class Inspecting:
+    """The run cursor of a view. The mouse's run is a passing one; keys take the focus and keep theirs in sight."""
+
+    def __init__(self, view: TranscriptView) -> None:
+        self.view = view
+        self.spot: Spot | None = None
+        """Block and run; None if no run is looked into."""
+        self.place: Place | None = None
+        """The rows that show it."""
+        self.by_keys = False
+        """Whether keys move it."""
+        self.at_end = False
+        """Whether it is the last run of all, or was when the text last grew."""
+        self._cell = 0  # what moves up and down keep to
+        self._followed = False  # whether the view followed the end before
+
+    @property
+    def room(self) -> int:
+        """Blank rows below the transcript, so that its last ones can be seen above the strip."""
+        return strip_rows(self.view.size.height) if self.by_keys else 0
+
+    @property
+    def answer(self) -> Answer | None:
+        """Whose run it is."""
+        entry = self.view.blocks[self.spot.block].entry if self.spot is not None else None
+        return entry if isinstance(entry, Answer) else None
+
+    def lit(self, block: int, row: int) -> int:
+        """The run to show as chosen in a row; −1 if there is none."""
+        if self.spot is None or self.place is None or self.spot.block != block:
+            return -1
+        return self.spot.run if self.place.first <= row <= self.place.last else -1
+
+    @property
+    def sign(self) -> str:
+        """Stands for a run of which nothing is to be seen; empty for others."""
+        answer = self.answer
+        if self.place is None or self.place.seen or self.spot is None or answer is None:
+            return ""
+        own = answer.own_text(self.spot.run)
+        return "⏎" if "\n" in own else "␣" if own.isspace() else "◌"
+
+    # By keys
+
+    def start(self, spot: Spot | None = None) -> bool:
+        """Put the cursor on a run, else on the one under the mouse, else on the last in sight; False if there is none."""
+        view = self.view
+        spot = spot or self.spot
+        # Rendered Markdown has no runs to go to.
+        view.markdown = False
+        spot = spot or self._last_in_sight()
+        if spot is None:
+            return False
+        if not self.by_keys:
+            self._followed = view.following
+            self.by_keys = True
+            view.make_room()
+        view.focus(scroll_visible=False)
+        self._choose(spot)
+        return True
+
+    def _last_in_sight(self) -> Spot | None:
+        view = self.view
+        if not view.following:
+            last = view.scroll_offset.y + view.size.height - strip_rows(view.size.height) - 2
+            for y in range(last, view.scroll_offset.y - 1, -1):
+                place = view.row_at(y)
+                if place is None:
+                    continue
+                block = view.blocks[place[0]]
+                runs = [run for _, run in block.row(place[1]).pieces if run >= 0] if isinstance(block.entry, Answer) else []
+                for run in reversed(runs):
+                    shown = place_of(block, run)
+                    if shown is not None and view.tops[place[0]] + shown.last <= last:
+                        return Spot(place[0], run)
+        return outermost(view.blocks, 1)
+
+    def stop(self) -> None:
+        """No run is looked into any more; the view goes back to the end if it was there before."""
+        if self.by_keys:
+            self.by_keys = False
+            self._choose(None)
+            self.view.make_room()
+            if self._followed:
+                self.view.follow()
+            else:
+                self.view.watch_following(self.view.following)
+        else:
+            self._choose(None)
+
+    def move(self, where: Move) -> None:
+        """Go to another run; where there is none the cursor stays."""
+        blocks, spot = self.view.blocks, self.spot
+        if spot is None:
+            return
+        match where:
+            case "previous" | "next":
+                found = beside(blocks, spot, -1 if where == "previous" else 1)
+            case "above" | "below":
+                found = above(blocks, spot, -1 if where == "above" else 1, self._cell)
+            case "first" | "last":
+                found = outermost(blocks, -1 if where == "first" else 1)
+        if found is not None:
+            self._choose(found, keep=where in ("above", "below"))
+
+    # By the mouse
+
+    def hover(self, x: int, y: int) -> None:
+        """The mouse is over a cell of the view."""
+        if self.by_keys:
+            return
+        under = self.at(x, y)
+        if under is None and self.spot is not None:
+            # Gaps in an answer change nothing: the strip would come and go as the mouse passes over them.
+            place = self.view.row_at(y + self.view.scroll_offset.y)
+            if place is not None and place[0] == self.spot.block and self.view.blocks[place[0]].row(place[1]).kind == "answer":
+                return
+        if under != self.spot:
+            self._choose(under)
+
+    def at(self, x: int, y: int) -> Spot | None:
+        """The run at a cell of the view."""
+        place = self.view.row_at(y + self.view.scroll_offset.y)
+        if place is None:
+            return None
+        run = run_at(self.view.blocks[place[0]], place[1], x - self.view.margin)
+        return None if run is None else Spot(place[0], run)
+
+    def leave(self) -> None:
+        """The mouse has left the view."""
+        if not self.by_keys and self.spot is not None:
+            self._choose(None)
+
+    def scrolled(self) -> None:
+        """The view has scrolled: a run that the mouse chose and that is not to be seen any more is let go."""
+        if self.by_keys or self.spot is None or self.place is None:
+            return
+        first, last = self.rows
+        top = self.view.scroll_offset.y
+        if last < top or first >= top + self.view.size.height:
+            self._choose(None)
+
+    # Where it is
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """First and last row of the whole transcript that show the run."""
+        assert self.spot is not None
+        assert self.place is not None
+        top = self.view.tops[self.spot.block]
+        return top + self.place.first, top + self.place.last
+
+    def relocate(self) -> None:
+        """The text was wrapped anew, or has grown."""
+        if self.spot is None:
+            return
+        block, run = self.spot
+        entry = self.view.blocks[block].entry if block < len(self.view.blocks) else None
+        if not isinstance(entry, Answer) or run >= len(entry.runs):
+            self.stop()
+            return
+        self.place = place_of(self.view.blocks[block], run)
+
+    @property
+    def on_last(self) -> bool:
+        """Whether the cursor is on the last run."""
+        return self.spot is not None and self.spot == outermost(self.view.blocks, 1)
+
+    def strip_at_top(self, writing: bool) -> bool:
+        """Whether the strip is better off over the upper rows: over the lower ones it would hide the run, or what is being
+        written.
+
+        Args:
+            writing: whether an answer comes in.
+        """
+        if self.by_keys or self.place is None:
+            return False
+        (first, last), top, height = self.rows, self.view.scroll_offset.y, self.view.size.height
+        rows = strip_rows(height)
+        if first < top + rows:
+            return False
+        full = self.view.virtual_size.height > height - rows
+        return last >= top + height - rows or (writing and full and self.view.following)
+
+    def resized(self) -> None:
+        """The view has another size, and so has the strip."""
+        if self.spot is not None:
+            if self.by_keys:
+                self.view.make_room()
+                self.reveal()
+            self.announce()
+
+    def stays(self, height: int) -> bool:
+        """Whether the run would be seen with the end of that many rows at the bottom."""
+        return self.place is None or self.rows[0] >= height + self.room - self.view.size.height
+
+    def reveal(self) -> None:
+        """Scroll the run into sight, with a row around it."""
+        if self.spot is None or self.place is None:
+            return
+        view = self.view
+        first, last = self.rows
+        top, shown = view.scroll_offset.y, view.size.height - self.room
+        to = top
+        if last + 1 >= top + shown:
+            to = last + 2 - shown
+        if first - 1 < to:
+            to = max(0, first - 1)
+        if to != top:
+            view.scroll_to(y=to, animate=False, immediate=True, force=True)
+
+    def _choose(self, spot: Spot | None, *, keep: bool = False) -> None:
+        """Look into another run; `keep` leaves the cell that moves up and down keep to."""
+        if spot == self.spot:
+            return
+        self._repaint()
+        answer = self.answer
+        self.spot = spot
+        self.place = None if spot is None else place_of(self.view.blocks[spot.block], spot.run)
+        self.at_end = self.on_last
+        if self.place is not None and not keep:
+            self._cell = self.place.cell
+        self._repaint()
+        if self.by_keys:
+            self.reveal()
+        self.announce(answer)
+
+    def announce(self, before: Answer | None = None) -> None:
+        """Say which run it is; `before` is the answer that it was one of, for when it is none any more."""
+        answer = self.answer or before
+        if answer is not None:
+            self.view.post_message(self.view.Inspected(answer, None if self.spot is None else self.spot.run))
+
+    def _repaint(self) -> None:
+        if self.spot is not None and self.place is not None:
+            first, last = self.rows
+            self.view.refresh_lines(first, last - first + 1)

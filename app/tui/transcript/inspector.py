@@ -1,0 +1,80 @@
+"""The strip that tells about a run: how it was drafted, what it cost, and why it ended where it did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...chat.entries import Answer
+from ...chat.pieces import Pieces
+from ...render.inspection import Parts, Role, inspect
+from ...render.inspection_rows import inspection_rows, strip_rows
+from ...settings.keymap import shown_keys
+from .line_view import PAD, Line, LineView
+
+STYLES: dict[Role, str] = {
+    "method": "bold $primary",
+    "label": "$quiet",
+    "value": "bold $foreground",
+    "context": "$foreground",
+    "refused": "bold $error",
+    "note": "italic $accent",
+}
+"""Of each role; accepted tokens and the model's own have the colour of their run."""
+
+
+class Inspector(LineView, can_focus=False):
+    """Lies over the lower rows of the transcript, or over its upper ones.
+
+    Args:
+        keymap: binding id → keys, where not the default.
+    """
+
+    DEFAULT_CSS = """
+    Inspector { height: 4; background: $surface; overflow: hidden hidden; }
+    """
+
+    def __init__(self, keymap: Mapping[str, str], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._keymap = keymap
+        self._shown: tuple[object, ...] = ()
+
+    @property
+    def keys(self) -> str:
+        """What the keys do."""
+        moves = "".join(shown_keys(f"inspect_{name}", self._keymap) for name in ("previous", "next", "above", "below"))
+        return f"{moves} other runs · {shown_keys('cancel', self._keymap)} back"
+
+    def tell(self, answer: Answer, index: int, pieces: Pieces, margin: int, width: int, height: int, *, by_keys: bool) -> None:
+        """Tell about a run.
+
+        Args:
+            answer: whose.
+            index: of its runs.
+            pieces: token texts of the model that wrote it.
+            margin: cells left of the transcript's text.
+            width: cells of the transcript.
+            height: its rows.
+            by_keys: whether keys move from run to run; then they are named.
+        """
+        state = (answer, index, answer.done, pieces, margin, width, height, by_keys)
+        if state == self._shown:
+            return
+        self._shown = state
+        rows = strip_rows(height)
+        shade = answer.runs[index].shade
+        cells = max(20, width - 2 * margin)
+        told = inspection_rows(inspect(answer, index, pieces), cells, rows, self.keys if by_keys else "")
+        bar = (" " * max(0, margin - 2 - PAD), ""), ("▌ ", f"$run-{shade}" if shade >= 0 else "$plain")
+        self.styles.height = rows
+        self.show([(*bar, *styled(parts, shade)) for parts in [*told, *[()] * (rows - len(told))]])
+
+
+def styled(parts: Parts, shade: int) -> Line:
+    """Parts in the colours of a theme.
+
+    Args:
+        parts: of a row.
+        shade: of the run's colour; negative where it has none.
+    """
+    lit = f"$run-{shade} on $run-{shade}-tint" if shade >= 0 else "bold $foreground"
+    return tuple((part.text, STYLES.get(part.role, lit)) for part in parts)

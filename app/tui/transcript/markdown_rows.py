@@ -1,0 +1,150 @@
+"""A finished answer as Markdown: Rich's renderable, turned into rows of segments for the transcript."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
+from rich.segment import Segment
+from rich.style import Style
+from rich.syntax import Syntax
+from rich.theme import Theme
+
+from ...text.cells import sanitise
+
+CODE_THEMES = {True: "github-dark", False: "default"}
+"""Pygments' colours for code, by whether the page is dark."""
+
+DEEPEST = 18
+"""Levels of nesting from which on the parser, which stops at 20, may have left something out."""
+
+
+class PlainHeading(Heading):
+    """At the left, like everything else; the level shows in its colour and weight."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The heading's text."""
+        text = self.text.copy()
+        text.justify = "left"
+        yield text
+
+
+class PageCode(CodeBlock):
+    """Code on the page's own second background, not on Pygments'."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The code, highlighted."""
+        behind = console.get_style("markdown.code_block").bgcolor
+        yield Syntax(
+            str(self.text).rstrip(),
+            self.lexer_name,
+            theme=self.theme,
+            word_wrap=True,
+            padding=(0, 1),
+            background_color=behind.name if behind is not None else None,
+        )
+
+
+class AnswerMarkdown(Markdown):
+    """Rich's Markdown with HTML as text and links written out."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": PlainHeading,
+        "fence": PageCode,
+        "code_block": PageCode,
+    }
+
+    def __init__(self, text: str, code_theme: str) -> None:
+        super().__init__("", code_theme=code_theme, hyperlinks=False)
+        # Rich leaves HTML out; what the model wrote must not vanish.
+        self.markup = text
+        self.parsed = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).parse(text)
+
+
+def styles(variables: Mapping[str, str]) -> Theme:
+    """Rich's Markdown styles in the colours of a theme's variables."""
+    page = variables["surface"]
+
+    def style(name: str, **options: bool) -> Style:
+        return Style(color=variables[name], **options)  # type: ignore[arg-type]
+
+    return Theme(
+        {
+            "markdown.h1": style("primary", bold=True, underline=True),
+            "markdown.h2": style("primary", bold=True),
+            "markdown.h3": style("secondary", bold=True),
+            "markdown.h4": style("secondary", bold=True),
+            "markdown.h5": style("secondary"),
+            "markdown.h6": style("secondary"),
+            "markdown.code": Style(color=variables["accent"], bgcolor=page),
+            "markdown.code_block": Style(color=variables["foreground"], bgcolor=page),
+            "markdown.block_quote": style("quiet", italic=True),
+            "markdown.hr": style("faint"),
+            "markdown.list": style("foreground"),
+            "markdown.item.bullet": style("primary", bold=True),
+            "markdown.item.number": style("primary", bold=True),
+            "markdown.link": style("secondary", underline=True),
+            "markdown.link_url": style("quiet"),
+            "markdown.table.border": style("faint"),
+            "markdown.table.header": style("primary", bold=True),
+        },
+        inherit=True,
+    )
+
+
+def markdown_rows(text: str, cells: int, variables: Mapping[str, str], dark: bool) -> list[list[Segment]]:
+    """The rows of an answer's Markdown, none wider than `cells`.
+
+    Args:
+        text: as the model wrote it; control characters are made visible first.
+        cells: width of a row.
+        variables: of the theme in force.
+        dark: whether its page is.
+
+    Returns:
+        for each row its segments; blank ones at the start and the end are left out. None at all where some of the text would be
+        lost: nested deeper than the parser goes, or more columns or levels than the width has room for.
+    """
+    console = Console(
+        file=io.StringIO(), width=cells, color_system="truecolor", force_terminal=True, theme=styles(variables), markup=False,
+        highlight=False, emoji=False, legacy_windows=False,
+    )  # fmt: skip
+    shown = AnswerMarkdown(sanitise(text), CODE_THEMES[dark])
+    if any(token.level >= DEEPEST for token in shown.parsed):
+        return []
+    plain = Style(color=variables["foreground"])
+    rows = [
+        [Segment(segment.text, plain + segment.style if segment.style else plain) for segment in row if not segment.control]
+        for row in console.render_lines(shown, pad=False)
+    ]
+    rows = [Segment.adjust_line_length(row, cells, pad=False) for row in rows]
+    while rows and not _text(rows[0]).strip():
+        del rows[0]
+    while rows and not _text(rows[-1]).strip():
+        del rows[-1]
+    return rows if _letters(_text(row) for row in rows) >= _letters(_contents(shown.parsed)) else []
+
+
+def _letters(texts: Iterable[str]) -> Counter[str]:
+    """How often each letter and digit occurs."""
+    return Counter(character for text in texts for character in text if character.isalnum())
+
+
+def _contents(tokens: Iterable[Token]) -> Iterator[str]:
+    """The texts that a reader has to get."""
+    for token in tokens:
+        if token.children and token.type == "inline":
+            yield from _contents(token.children)
+        else:
+            yield token.content
+
+
+def _text(row: list[Segment]) -> str:
+    return "".join(segment.text for segment in row)

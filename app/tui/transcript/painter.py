@@ -1,0 +1,127 @@
+"""Rows of the transcript as strips: the styles of a theme and a way of colouring, and what is drawn in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from ...chat.entries import SHADES, Answer
+from ...render.blocks import MARK, Block, Row
+from ...text.cells import width
+from ...theming.colouring import Way, style_name
+
+REASON_STYLES = {"eos": "figures", "imported": "figures", "died": "error", "error": "error"}
+"""Finish reason → style; others are worth a warning's colour, since text is missing."""
+
+CHOSEN = Style(reverse=True, bold=True)
+"""Of the run that is looked into: as readable as the run itself, with colours and without."""
+
+
+class RowPainter:
+    """Draws rows.
+
+    Args:
+        variables: of the theme in force.
+        way: how runs are told apart.
+        base: what is under everything.
+    """
+
+    def __init__(self, variables: Mapping[str, str], way: Way, base: Style) -> None:
+        self._way = way
+        self._base = base
+        self._styles = {
+            name: Style(color=variables[variable], bold=bold, italic=italic)
+            for name, variable, bold, italic in (
+                ("figures", "quiet", None, None),
+                ("prompt", "foreground", True, None),
+                ("information", "quiet", None, True),
+                ("warning", "warning", None, None),
+                ("error", "error", None, None),
+                ("bar", "primary", True, None),
+                ("cursor", "primary", None, None),
+                ("mark", "accent", None, True),
+                ("plain", "plain", None, None),
+                ("plain-alt", "plain-alt", None, None),
+                ("quiet", "quiet", None, None),
+                ("badge", "primary", True, None),
+                ("chosen", "foreground", None, None),
+                ("good", "success", None, None),
+                ("doubt", "warning", None, None),
+            )
+        }
+        self._styles["prompt-row"] = Style(bgcolor=variables["surface"])
+        self._styles["selected"] = Style(bgcolor=variables["screen-selection-background"])
+        for i in range(SHADES):
+            self._styles[f"run-{i}"] = Style(color=variables[f"run-{i}"], bgcolor=variables[f"run-{i}-tint"])
+            self._styles[f"heat-{i}"] = Style(color=variables[f"heat-{i}"], bgcolor=variables[f"heat-{i}-tint"])
+            # Neighbours differ by line and weight.
+            self._styles[f"line-{i}"] = Style(color=variables["foreground"], underline=i % 2 == 0, bold=i % 2 == 1)
+        over = ("prompt-row", "selected")  # go over others
+        self._styles |= {name: base + style for name, style in self._styles.items() if name not in over}
+
+    def draw(self, block: Block, row: Row, margin: int, lit: int = -1, sign: str = "") -> Strip:
+        """One row.
+
+        Args:
+            block: whose row it is.
+            row: what it says.
+            margin: cells left of the text.
+            lit: the run that is looked into; negative if none of this row is.
+            sign: what stands behind such a run where it has no text of its own.
+        """
+        space = Segment(" " * margin, self._base)
+        match row.kind:
+            case "blank":
+                return Strip([])
+            case "answer":
+                assert isinstance(block.entry, Answer)
+                segments = [space, *(Segment(text, self._run(block.entry, run, lit)) for text, run in row.pieces)]
+                if lit >= 0 and sign:
+                    segments.append(Segment(sign, self._run(block.entry, lit, lit)))
+                if row.last:
+                    segments.append(Segment("▍", self._styles["cursor"]))
+                return Strip(segments)
+            case "markdown":
+                under = self._base
+                return Strip([space, *(Segment(text, under + style if style else under) for text, style, _ in row.segments)])
+            case "figures":
+                assert isinstance(block.entry, Answer)
+                reason, dot, rest = row.text.partition(" · ") if row.first else ("", "", row.text)
+                style = self._styles[REASON_STYLES.get(block.entry.reason or "", "warning")]
+                return Strip([space, Segment(reason, style), Segment(dot + rest, self._styles["figures"])])
+            case "prompt":
+                behind = self._styles["prompt-row"]
+                bar = Segment("▌ ", self._styles["bar"] + behind)
+                fill = " " * (block.cells + 1 - width(row.text) - (len(row.badge) + 1 if row.badge else 0))
+                left = Segment(" " * (margin - 2), self._base)
+                text = Segment(row.text + fill, self._styles["prompt"] + behind)
+                mark = [Segment(f"{row.badge} ", self._styles["badge"] + behind)] if row.badge else []
+                return Strip([left, bar, text, *mark])
+            case "variants":
+                pieces = zip(row.pieces, row.styles, strict=True)
+                return Strip([space, *(Segment(piece.text, self._styles[style]) for piece, style in pieces)])
+            case kind:
+                glyph = {"information": "· ", "warning": "! ", "error": "× "}[kind] if row.first else "  "
+                style = self._styles[kind]
+                return Strip([Segment(" " * (margin - 2) + glyph, style), Segment(row.text, style)])
+
+    def selected(self, strip: Strip, start: int, end: int, margin: int) -> Strip:
+        """A row with the characters from `start` to `end` (−1: all) marked; those in the margin never are."""
+        text = strip.text.rstrip()
+        end = len(text) if end < 0 else min(end, len(text))
+        start = max(start, min(margin, len(text)))
+        if end <= start:
+            return strip
+        left, right = width(text[:start]), width(text[:end])
+        before, middle, after = strip.divide([left, right, strip.cell_length])
+        return Strip.join([before, middle.apply_style(self._styles["selected"]), after])
+
+    def _run(self, answer: Answer, run: int, lit: int) -> Style:
+        if run == MARK:
+            return self._styles["mark"]
+        made = answer.runs[run]
+        style = self._styles[style_name(self._way, made.shade, made.together)]
+        return style + CHOSEN if run == lit else style

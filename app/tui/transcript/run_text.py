@@ -1,0 +1,181 @@
+"""An answer's runs in a small window: wrapped, coloured by run, following the end; as far as it has come at a moment."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.cache import LRUCache
+from textual.geometry import Size
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from ...chat.entries import SHADES, Answer
+from ...text.cells import expand_tabs, fit, sanitise, width
+from ...text.wrap import Flow
+from ...theming.colouring import Way, effective, style_name
+
+PAD = 1
+"""Cells left and right of the text."""
+
+NOTE = -1
+"""Owner of a flow's segment that is a sentence of ours."""
+
+
+class RunText(ScrollView, can_focus=False):
+    """Shows an answer, or its first runs."""
+
+    DEFAULT_CSS = """
+    RunText { background: $background; scrollbar-size-vertical: 1; scrollbar-gutter: stable; overflow-x: hidden; }
+    """
+    BINDINGS: ClassVar = []
+
+    colouring: reactive[Way] = reactive[Way]("cycle")
+    """How runs are told apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._answer = Answer("", "")
+        self._count: int | None = None
+        self._note = ""
+        self._writing = False
+        self._runs = 0  # taken in
+        self._noted = False
+        self._flow = Flow(8)
+        self._height = 0
+        self._strips: LRUCache[tuple[int, int, bool], Strip] = LRUCache(256)
+        self._styles: dict[str, Style] = {}
+        self._styled_for: tuple[str, Way, bool] | None = None
+
+    @property
+    def cells(self) -> int:
+        """Width of a line."""
+        return max(8, self.scrollable_content_region.width - 2 * PAD)
+
+    def show(self, answer: Answer, count: int | None = None, *, writing: bool = False, note: str = "") -> None:
+        """Show an answer.
+
+        Args:
+            answer: may have grown since the last call.
+            count: how many of its runs; all if None.
+            writing: whether there is more to come.
+            note: a sentence below the text.
+        """
+        shown = len(answer.runs) if count is None else count
+        if answer is not self._answer or shown < self._runs or (self._noted and note != self._note):
+            self._answer, self._note = answer, note
+            self._count, self._writing = count, writing
+            self._begin()
+            self.refresh()
+            return
+        moved = shown != self._runs or writing != self._writing or (bool(note) and not self._noted)
+        self._count, self._note, self._writing = count, note, writing
+        if moved:
+            self._take_in()
+
+    def _begin(self) -> None:
+        self._flow = Flow(self.cells)
+        self._runs, self._height, self._noted = 0, 0, False
+        self._strips.clear()
+        self._take_in()
+
+    def _take_in(self) -> None:
+        """Take in the runs that have come."""
+        if not self.size.width:
+            return
+        flow, runs = self._flow, self._answer.runs
+        before = len(flow.lines)
+        end = len(runs) if self._count is None else min(self._count, len(runs))
+        for index in range(self._runs, end):
+            run = runs[index]
+            if run.carried:
+                flow.append(sanitise(run.text[: run.carried]), max(0, index - 1))
+            if run.text[run.carried :]:
+                flow.append(sanitise(run.text[run.carried :]), index)
+        self._runs = end
+        flow.lend(sanitise(self._answer.held) if end == len(runs) else "", end - 1)
+        if self._note and not self._noted:
+            flow.append(("\n\n" if runs else "") + sanitise(self._note), NOTE)
+            self._noted = True
+        first = min(flow.wrap(), max(0, before - 1))
+        following = self.is_vertical_scroll_end
+        height = max(1, len(flow.lines))
+        while not self._writing and height > 1 and flow.lines[height - 1].text.isspace():
+            height -= 1  # line breaks at the end of an answer take no room
+        if height != self._height:
+            self._height = height
+            size = Size(self.size.width, height)
+            if self.show_vertical_scrollbar == (height > self.size.height):
+                # The usual way lays out the whole screen anew, which only the scrollbar's coming or going calls for.
+                self.set_reactive(RunText.virtual_size, size)
+                self.vertical_scrollbar.window_virtual_size = height
+            else:
+                self.virtual_size = size
+        if following:
+            self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
+        self.refresh_lines(first, height - first + 1)
+
+    def on_resize(self) -> None:
+        """Wrap anew."""
+        if self.cells != self._flow.width or not self._height:
+            self._begin()
+        self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
+        self.refresh()
+
+    def watch_colouring(self) -> None:
+        """Draw anew what is visible."""
+        self._styled_for = None
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """One visible row."""
+        wanted = (self.app.theme, self.colouring, self.app.no_color)
+        if self._styled_for != wanted:
+            self._style()
+            self._styled_for = wanted
+        index, flow = y + self.scroll_offset.y, self._flow
+        if index >= max(1, len(flow.lines)):
+            return Strip.blank(self.size.width, self.rich_style)
+        last = self._writing and index == max(0, len(flow.lines) - 1)
+        key = (index, -1 if index < flow.settled else flow.revision, last)
+        strip = self._strips.get(key)
+        if strip is None:
+            strip = self._draw(index, last).extend_cell_length(self.size.width).apply_style(self.rich_style).simplify()
+            self._strips[key] = strip
+        return strip
+
+    def _draw(self, index: int, last: bool) -> Strip:
+        segments, column, cells = [Segment(" " * PAD)], 0, self._flow.width
+        pieces = self._flow.lines[index].pieces() if self._flow.lines else ()
+        for text, segment in pieces:
+            shown = expand_tabs(text, column)
+            if width(shown) > (room := cells - column):  # spaces that hang over the edge
+                shown = fit(shown, room + 1).removesuffix("…") if room > 0 else ""
+            column += width(shown)
+            segments.append(Segment(shown, self._run_style(self._flow.owners[segment])))
+        if last:
+            segments.append(Segment("▍", self._styles["cursor"]))
+        return Strip(segments)
+
+    def _run_style(self, owner: int) -> Style:
+        if owner == NOTE:
+            return self._styles["note"]
+        run = self._answer.runs[owner]
+        return self._styles[style_name(effective(self.colouring, self.app.no_color), run.shade, run.together)]
+
+    def _style(self) -> None:
+        """Styles of the theme in force."""
+        variables = self.app.theme_variables
+        self._styles = {
+            "cursor": Style(color=variables["primary"]),
+            "note": Style(color=variables["error"]),
+            "plain": Style(color=variables["plain"]),
+            "plain-alt": Style(color=variables["plain-alt"]),
+        }
+        for i in range(SHADES):
+            for name in ("run", "heat"):
+                self._styles[f"{name}-{i}"] = Style(color=variables[f"{name}-{i}"], bgcolor=variables[f"{name}-{i}-tint"])
+            self._styles[f"line-{i}"] = Style(color=variables["foreground"], underline=i % 2 == 0, bold=i % 2 == 1)
+        self._strips.clear()

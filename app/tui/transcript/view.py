@@ -1,0 +1,441 @@
+"""The transcript on screen: a line-API widget. A frame costs what its visible rows cost, however long the chat is."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from time import monotonic
+from typing import ClassVar
+
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.cache import LRUCache
+from textual.color import Color
+from textual.containers import ScrollableContainer
+from textual.geometry import Offset, Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.selection import Selection
+from textual.strip import Strip
+
+from ...chat.entries import Answer, Transcript
+from ...render.blocks import MARK, Block
+from ...render.variants_view import block_of, step_at
+from ...settings.keymap import INSPECT
+from ...theming.colouring import Way, effective
+from .cursor import Inspecting, Move
+from .marking import Marking
+from .painter import RowPainter
+from .quick_rows import QuickRows
+
+MEASURE = 100
+"""Longest line in cells: longer ones are hard to read, so a wide terminal gets margins instead."""
+
+TOP = 1
+"""Blank rows above the first entry."""
+
+MARGIN = 3
+"""Cells left of the text, for the bar beside a prompt."""
+
+
+FIRST_SLICE, SLICE = 0.1, 0.03
+"""Seconds at a time that rendering Markdown may take."""
+
+
+class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
+    """Shows a Transcript and follows its end until the user scrolls up."""
+
+    DEFAULT_CSS = """
+    TranscriptView {
+        background: $background;
+        scrollbar-size-vertical: 1;
+        scrollbar-gutter: stable;
+        overflow-x: hidden;
+    }
+    """
+    ALLOW_SELECT = True
+    # Where no run is looked into, the same keys scroll.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(key.keys, key.action, key.what, show=False, id=key.id, tooltip=key.what) for key in INSPECT),
+        *ScrollableContainer.BINDINGS,
+    ]
+
+    following: reactive[bool] = reactive(True)
+    """Whether new text scrolls the view."""
+    markdown: reactive[bool] = reactive(False)
+    """Whether finished answers are shown as Markdown."""
+    colouring: reactive[Way] = reactive[Way]("cycle")
+    """How runs are told apart."""
+
+    @dataclass
+    class Followed(Message):
+        """The view began or ceased to follow the end, or text came in below what is visible (`fresh`)."""
+
+        following: bool
+        fresh: bool = False
+
+    @dataclass
+    class Inspected(Message):
+        """Another run is looked into: number `index` of the answer's; or none is any more (None)."""
+
+        answer: Answer
+        index: int | None
+
+    @dataclass
+    class Turned(Message):
+        """The sign of a message's or an answer's variants was clicked: its number in the transcript, and where to (−1 or 1)."""
+
+        index: int
+        step: int
+
+    def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.transcript = transcript
+        self._blocks: list[Block] = []
+        self._tops: list[int] = []  # first row of each block
+        self._open = 0  # blocks before this one are closed
+        self._height = 0
+        self._cells = 0  # width that the blocks are wrapped at
+        self._strips: LRUCache[tuple[int, int, int, int], Strip] = LRUCache(1024)
+        self._painter: RowPainter
+        self._plain: Style
+        self._styled_for: tuple[str, Color] | None = None
+        self._waiting: list[Block] = []
+        """Answers that have yet to be rendered as Markdown, oldest first."""
+        self.cursor = Inspecting(self)
+        self.mark = Marking(self)
+        self.draws = 0
+        """Rows drawn so far (not those taken from the cache): what tests and benchmarks count."""
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The entries, wrapped."""
+        return self._blocks
+
+    @property
+    def tops(self) -> list[int]:
+        """First row of each block."""
+        return self._tops
+
+    @property
+    def margin(self) -> int:
+        """Cells left of the text."""
+        return max(MARGIN, (self.size.width - self._cells) // 2)
+
+    def show(self, transcript: Transcript) -> None:
+        """Show another transcript, from its end."""
+        self.cursor.stop()
+        self.mark.clear()
+        self.transcript = transcript
+        self._reset()
+        self.following = True
+        self._to_end()
+
+    def rewind(self, index: int) -> None:
+        """Entries from `index` on are others now; those before it stay as they are drawn."""
+        self.cursor.stop()
+        following, y = self.following, self.scroll_offset.y
+        del self._blocks[index:], self._tops[index:]
+        self._open = min(self._open, index)
+        self._waiting = [block for block in self._waiting if block in self._blocks]
+        self._strips.clear()
+        self.following = False  # else it would be at the end of what is left for a moment
+        self.update_text()
+        self._resize_content(self._tops[-1] + self._blocks[-1].height if self._blocks else 0)
+        if following:
+            self.follow()
+        else:
+            self.scroll_to(y=min(y, self.max_scroll_y), animate=False, immediate=True, force=True)
+        self.refresh()
+
+    def update_text(self) -> None:
+        """Take in what the transcript gained."""
+        if not self._cells:
+            return
+        entries = self.transcript.entries
+        changed: int | None = None
+        for index in range(self._open, len(entries)):
+            if index == len(self._blocks):
+                self._blocks.append(block_of(self.transcript, index, self._cells))
+                self._tops.append(0)
+                first: int | None = 0
+                self._blocks[index].update()
+                if self.markdown and isinstance(entries[index], Answer):
+                    self._waiting.append(self._blocks[index])
+            else:
+                first = self._blocks[index].update()
+                if self.markdown and first is not None:
+                    self._render_markdown(self._blocks[index])
+            self._tops[index] = self._tops[index - 1] + self._blocks[index - 1].height if index else TOP
+            if first is not None and changed is None:
+                changed = self._tops[index] + first
+        while self._open < len(self._blocks) and self._blocks[self._open].closed:
+            self._open += 1
+        if changed is None:
+            return
+        height = self._tops[-1] + self._blocks[-1].height
+        if height != self._height:
+            self._resize_content(height)
+        self.cursor.relocate()
+        if self.following and self.cursor.by_keys and not self.cursor.stays(height):
+            self.following = False
+        if self.following:
+            self._to_end()
+        else:
+            self.post_message(self.Followed(False, fresh=True))
+        if self._waiting:
+            self.call_later(self._render_more, FIRST_SLICE)
+        # The last row is blank, and so was what was there before.
+        self.refresh_lines(changed, max(1, height - changed - 1))
+
+    def _resize_content(self, height: int) -> None:
+        """Take note of the content's height."""
+        self._height = height
+        height += self.cursor.room
+        size = Size(self.size.width, height)
+        if self.show_vertical_scrollbar == (height > self.size.height):
+            # The usual way lays out the whole screen anew (10 ms), which only the scrollbar's coming or going calls for.
+            self.set_reactive(TranscriptView.virtual_size, size)
+            self.vertical_scrollbar.window_virtual_size = height
+        else:
+            self.virtual_size = size
+
+    def make_room(self) -> None:
+        """Let the end be scrolled above the strip that tells about a run, or no longer."""
+        if self._blocks:
+            self._resize_content(self._height)
+            if self.following:
+                self._to_end()
+            elif self.scroll_offset.y > self.max_scroll_y:
+                self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True, force=True)
+
+    def on_resize(self) -> None:
+        """Wrap anew; the row at the top stays in view unless the end is followed."""
+        cells = max(8, min(MEASURE, self.size.width - 2 * MARGIN))
+        if cells == self._cells:
+            self._strips.clear()
+            if self.following:
+                self._to_end()
+            self.cursor.resized()
+            return
+        following, anchor = self.following, self._place()
+        self._cells = cells
+        self._reset()
+        if following:
+            self.following = True
+            self._to_end()
+        elif anchor is not None:
+            self.scroll_to(y=self._row_of(*anchor), animate=False, immediate=True, force=True)
+        self.cursor.resized()
+
+    def _place(self) -> tuple[int, int] | None:
+        """Block and offset in its text at the top of the view."""
+        y = self.scroll_offset.y
+        if not self._blocks or not TOP <= y < self._height:
+            return None
+        index = bisect_right(self._tops, y) - 1
+        lines = self._blocks[index].flow.lines
+        return index, sum(len(line.text) for line in lines[: y - self._tops[index]])
+
+    def _row_of(self, index: int, offset: int) -> int:
+        """The row that shows an anchor now."""
+        row = 0
+        for line in self._blocks[index].flow.lines:
+            offset -= len(line.text)
+            if offset < 0:
+                break
+            row += 1
+        return self._tops[index] + row
+
+    def _reset(self) -> None:
+        self._waiting = []
+        self._blocks, self._tops, self._open, self._height = [], [], 0, 0
+        self._strips.clear()
+        self.update_text()
+        if not self._blocks:
+            self.virtual_size = Size(self.size.width, 0)
+        self.refresh()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Scrolling up ends following; reaching the end takes it up again."""
+        super().watch_scroll_y(old_value, new_value)
+        self.following = self.is_vertical_scroll_end
+        self.cursor.scrolled()
+
+    def watch_following(self, following: bool) -> None:
+        """Tell the screen, which shows a hint."""
+        self.post_message(self.Followed(following))
+
+    def _to_end(self) -> None:
+        # Forced: right after a growth the scrollbar, and with it the permission to scroll, is not there yet.
+        self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
+
+    def follow(self) -> None:
+        """Go to the end and stay there."""
+        self.cursor.stop()
+        self._to_end()
+        self.following = True
+
+    def watch_markdown(self, markdown: bool) -> None:
+        """Show finished answers the other way. What is in view comes first; the rest of a long chat follows bit by bit."""
+        self.cursor.leave()  # what is under the mouse is another text now
+        place = self._top_place()
+        for block in self._blocks:
+            block.rendered = None
+        self._waiting = []
+        if markdown:
+            top = self.row_at(self.scroll_offset.y + self.size.height // 2)
+            seen = top[0] if top is not None else 0 if place is None else len(self._blocks)
+            order = sorted(range(len(self._blocks)), key=lambda index: -abs(index - seen))
+            self._waiting = [self._blocks[index] for index in order if isinstance(self._blocks[index].entry, Answer)]
+        self._render_more(FIRST_SLICE, place)
+
+    def _render_markdown(self, block: Block) -> None:
+        """Make a finished answer's rows of Markdown."""
+        if isinstance(block.entry, Answer) and block.closed and block.entry.text.strip():
+            from .markdown_rows import markdown_rows  # 20 ms, and most chats never ask
+
+            theme = self.app.current_theme
+            block.rendered = markdown_rows(block.entry.text, self._cells, self.app.theme_variables, theme.dark) or None
+            block.worn = self.app.theme
+
+    def _render_more(self, seconds: float = SLICE, place: tuple[int, float] | None = None) -> None:
+        """Render what waits, the last first, for so many seconds; the rest when the screen has had its turn. What is at the top
+        of the view (at `place` if given) stays there."""
+        following, place = self.following, place or self._top_place()
+        deadline = monotonic() + seconds
+        while self._waiting and monotonic() < deadline:
+            self._render_markdown(self._waiting.pop())
+        self._lay_out()
+        if following:
+            self.following = True
+            self._to_end()
+        elif place is not None:
+            index, part = place
+            y = self._tops[index] + round(part * self._blocks[index].height)
+            self.scroll_to(y=y, animate=False, immediate=True, force=True)
+        if self._waiting:
+            self.set_timer(0.01, self._render_more)
+
+    def _top_place(self) -> tuple[int, float] | None:
+        """The block at the top of the view, and what part of it is above."""
+        place = self.row_at(self.scroll_offset.y)
+        return None if place is None else (place[0], place[1] / self._blocks[place[0]].height)
+
+    def _lay_out(self) -> None:
+        """Place the blocks anew: some have other heights."""
+        top = TOP
+        for index, block in enumerate(self._blocks):
+            self._tops[index] = top
+            top += block.height
+        self._strips.clear()
+        self._resize_content(top if self._blocks else 0)
+        self.refresh()
+
+    def watch_colouring(self) -> None:
+        """Draw anew what is visible."""
+        self._styled_for = None
+
+    # Drawing
+
+    def row_at(self, y: int) -> tuple[int, int] | None:
+        """Block and row in it of a row of the whole transcript."""
+        if not TOP <= y < self._height:
+            return None
+        index = bisect_right(self._tops, y) - 1
+        return index, y - self._tops[index]
+
+    def render_line(self, y: int) -> Strip:
+        """One visible row, with what the mouse needs to select in it."""
+        return self.painted(y).apply_offsets(0, y + self.scroll_offset.y)
+
+    def painted(self, y: int) -> Strip:
+        """One visible row."""
+        worn = self.app.theme, self.styles.background  # the style sheet follows the theme a moment later
+        if self._styled_for != worn:
+            self._plain = self.rich_style  # of the theme too, and dear: it goes through all that the view is in
+            self._painter = RowPainter(self.app.theme_variables, effective(self.colouring, self.app.no_color), self._plain)
+            self._strips.clear()
+            self._styled_for = worn
+        place = self.row_at(y + self.scroll_offset.y)
+        if place is None:
+            return Strip.blank(self.size.width, self._plain)
+        index, local = place
+        block = self._blocks[index]
+        if block.rendered is not None and block.worn != self.app.theme:
+            self._render_markdown(block)  # in other colours; the rows stay as many
+        lit = self.cursor.lit(index, local)
+        key = (index, local, self._blocks[index].version(local), lit)
+        strip = self._strips.get(key)
+        if strip is None:
+            self.draws += 1
+            strip = self._painter.draw(block, block.row(local), self.margin, lit, self.cursor.sign)
+            strip = strip.extend_cell_length(self.size.width, self._plain).simplify()
+            self._strips[key] = strip
+        strip = self.mark.draw(strip, block, local, self.margin)
+        absolute = y + self.scroll_offset.y
+        if (selection := self.text_selection) is not None and (span := selection.get_span(absolute)) is not None:
+            strip = self._painter.selected(strip, *span, self.margin)
+        return strip
+
+    # Looking into runs
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys move from run to run only once one has been chosen."""
+        return self.cursor.by_keys if action == "inspect_move" else True
+
+    def action_inspect_move(self, where: Move) -> None:
+        """Look into another run."""
+        self.cursor.move(where)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Tell about the run under the mouse, unless text is being selected."""
+        if not event.button:
+            self.cursor.hover(event.x, event.y)
+
+    def on_leave(self) -> None:
+        """The mouse has gone elsewhere."""
+        self.cursor.leave()
+
+    def on_click(self, event: events.Click) -> None:
+        """Keep to the run that was clicked; a second click on it lets it go. The sign of variants goes to the next one."""
+        place = self.row_at(event.y + self.scroll_offset.y)
+        if place is not None and (step := step_at(self._blocks[place[0]], place[1], event.x - self.margin)):
+            self.post_message(self.Turned(place[0], step))
+            return
+        spot = self.cursor.at(event.x, event.y)
+        if event.chain > 1 or self.text_selection is not None or spot is None:
+            return
+        if self.cursor.by_keys and spot == self.cursor.spot:
+            self.cursor.stop()
+        else:
+            self.cursor.start(spot)
+
+    def on_blur(self) -> None:
+        """The focus has gone elsewhere, not just the terminal's."""
+        if self.app.app_focus and self.cursor.by_keys:
+            self.cursor.stop()
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """Text under a selection: wrapped lines come out whole, margins and marks are left out."""
+        start = selection.start or Offset(0, 0)
+        last = self._height - 1 if selection.end is None else min(selection.end.y, self._height - 1)
+        out: list[str] = []
+        for y in range(start.y, last + 1):
+            place = self.row_at(y)
+            if place is None:
+                continue
+            row = self._blocks[place[0]].row(place[1])
+            # Marks have their place in the row, but are no part of the text.
+            pieces = ("\0" * len(text) if run == MARK and row.kind == "answer" else text for text, run in row.pieces)
+            text = " " * self.margin + "".join(pieces)
+            span = selection.get_span(y) or (0, -1)
+            part = text[max(self.margin, span[0]) : None if span[1] < 0 else span[1]]
+            part = part.replace("\0", "")
+            out.append(part if row.continued and y < last else part.rstrip() + "\n")
+        return "".join(out).strip("\n"), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Draw the selection."""
+        self.refresh()

@@ -1,0 +1,1 @@
+"""Model files here and on the Hub, read without a runtime."""

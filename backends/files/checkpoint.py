@@ -1,0 +1,265 @@
+"""Looks at a checkpoint folder before transformers does, so that what is wrong with it comes out as one sentence, and shows it
+what has been looked at and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from ...plain_file import opened
+from ...plain_file import read_json as read_any
+from ..base import UserError
+
+PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt", "consolidated*.pth")
+ITEM_BYTES = {
+    "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1,
+    "BOOL": 1, "C64": 8, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
+}  # fmt: skip
+
+MOST_HEADER = 100_000_000
+"""Bytes of a safetensors header, by its specification."""
+
+MOST_CONFIG = 16_000_000
+"""Bytes of a config.json; ours has 700."""
+
+MOST_BESIDE = 500_000_000
+"""Bytes of a file beside the weights, and of an index. The largest known tokenizer.json has 35 MB."""
+
+BESIDE = (".json", ".model", ".jinja", ".txt", ".tiktoken")
+"""Endings of the files beside the weights that transformers is shown: configuration and tokenizer."""
+
+MOST_LAYERS = 1024
+"""The deepest known models have some 130; transformers takes a millisecond for each."""
+
+MOST_POSITIONS = 1 << 31
+"""The longest known context has 10 million tokens."""
+
+MOST_TIMES = 64
+"""A figure of config.json may be so many times the widest weight: packed weights are narrower than what they stand for."""
+
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+WIDTHS = (
+    "vocab_size", "hidden_size", "n_embd", "d_model", "intermediate_size", "n_inner", "ffn_dim", "moe_intermediate_size",
+    "num_attention_heads", "n_head", "num_key_value_heads", "head_dim", "num_experts", "num_local_experts", "n_routed_experts",
+)  # fmt: skip
+
+Tensors = dict[str, dict[str, Any]]
+"""Name → dtype, shape and byte range, as a header tells."""
+
+
+def check_folder(folder: Path) -> list[Path]:
+    """The safetensors files of a model folder, each checked to be whole, for a configuration that goes with them.
+
+    Raises:
+        UserError: it is no model folder; there are only pickles, or nothing; a file is missing, cut short or no safetensors
+            file; or config.json does not fit the weights.
+    """
+    if not folder.exists():
+        raise UserError(f"There is no folder {folder}: check the path.")
+    if not folder.is_dir():
+        raise UserError(f"{folder} is a file: name the folder that holds config.json and the safetensors files.")
+    try:
+        empty = not any(folder.iterdir())
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read ({error.strerror or error}).") from None
+    if empty:
+        raise UserError(f"{folder} is empty: put a model there (config.json, *.safetensors and the tokenizer's files).")
+    if not (folder / "config.json").exists():
+        raise UserError(f"{folder} holds no config.json: name the folder of a transformers model, or use `builtin`.")
+    config = read_json(folder / "config.json")
+    files = _weight_files(folder)
+    if not files:
+        if any(next(folder.glob(pattern), None) for pattern in PICKLES):
+            raise UserError(
+                f"{folder} holds pickled weights only, which can run code when they are opened, so specchat does not: convert "
+                "them once with transformers (`model.save_pretrained(folder)` writes safetensors), or look for a safetensors "
+                "version of the model."
+            )
+        raise UserError(f"{folder} holds no weights (*.safetensors): get the model again.")
+    tensors: Tensors = {}
+    for file in files:
+        tensors |= header(file)
+    _check_config(folder / "config.json", config, tensors)
+    return files
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """The files with a folder's weights: those that its index names if it has one, else model.safetensors, else all."""
+    index = folder / "model.safetensors.index.json"
+    if not os.path.lexists(index):
+        files = sorted(folder.glob("*.safetensors"))
+        return [file for file in files if file.name == "model.safetensors"] or files
+    weight_map = read_json(index, MOST_BESIDE).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(
+        isinstance(name, str) and name and "/" not in name and "\0" not in name and name.strip(".")
+        for name in weight_map.values()
+    ):
+        raise UserError(f"{index} does not say in which files the weights are: get the file again.")
+    named = sorted(set(weight_map.values()))
+    missing = [name for name in named if not os.path.lexists(folder / name)]
+    if missing:
+        raise UserError(f"{folder} lacks {len(missing)} of {len(named)} weight files, such as {missing[0]}: get them.")
+    return [folder / name for name in named]
+
+
+def _check_config(file: Path, config: Mapping[str, Any], tensors: Tensors) -> None:
+    """Refuse figures that the weights cannot have: transformers builds what they say before it looks at the weights."""
+    built = config.get("architectures")
+    if not isinstance(config.get("model_type", ""), str) or not (
+        built is None or (isinstance(built, list) and all(isinstance(name, str) for name in built))
+    ):
+        raise UserError(f"{file} does not say what kind of model it is: get the file again.")
+    widest = max((size for tensor in tensors.values() for size in tensor["shape"]), default=1)
+    limits = (
+        (LAYERS, 1, min(MOST_LAYERS, len(tensors))),
+        (POSITIONS, -1, MOST_POSITIONS),
+        (WIDTHS, 0, MOST_TIMES * widest),
+    )
+    parts: list[Mapping[str, Any]] = [config]
+    for part in parts:  # which grows: models of several parts have a configuration for each
+        parts += [inner for inner in part.values() if isinstance(inner, Mapping)]
+        for keys, least, most in limits:
+            for key in keys:
+                value = part.get(key)
+                # Some models have a figure for each layer.
+                for figure in value if isinstance(value, list) else () if value is None else (value,):
+                    if isinstance(figure, bool) or not isinstance(figure, int) or not least <= figure <= most:
+                        raise UserError(
+                            f"{file} does not fit the weights beside it ({key} is {str(figure)[:40]}): get the model again."
+                        )
+
+
+def read_json(file: Path, most: int = MOST_CONFIG) -> dict[str, Any]:
+    """A JSON object in a file of at most `most` bytes.
+
+    Raises:
+        UserError: it is not one.
+    """
+    try:
+        data = read_any(file, most)
+    except OSError as error:
+        raise UserError(f"{file} cannot be read ({error.strerror or error}): get the file again.") from None
+    except ValueError:
+        raise UserError(f"{file} is not valid JSON: get the file again.") from None
+    if not isinstance(data, dict):
+        raise UserError(f"{file} is not a JSON object: get the file again.")
+    return data
+
+
+def header(file: Path) -> Tensors:
+    """The header of a safetensors file.
+
+    Raises:
+        UserError: the file is none, or not whole.
+    """
+    broken = UserError(f"{file} is damaged or was not copied completely: get the file again.")
+    try:
+        with opened(file) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            first = stream.read(8)
+            length = int.from_bytes(first, "little")
+            if len(first) < 8 or not 2 <= length <= min(size - 8, MOST_HEADER):
+                raise broken
+            found = json.loads(stream.read(length))
+    except OSError as error:
+        raise UserError(f"{file} cannot be read ({error.strerror or error}): get the file again.") from None
+    except (ValueError, RecursionError):
+        raise broken from None
+    if not isinstance(found, dict):
+        raise broken
+    tensors = {name: value for name, value in found.items() if name != "__metadata__"}
+    if not all(map(_is_tensor, tensors.values())):
+        raise broken
+    # They lie one behind the other, up to the end of the file.
+    end = 0
+    for begin, behind in sorted(tuple(value["data_offsets"]) for value in tensors.values()):
+        if begin != end:
+            raise broken
+        end = behind
+    if end + 8 + length != size:
+        raise broken
+    return tensors
+
+
+def _is_tensor(value: Any) -> bool:
+    """Whether an entry of a header tells what it has to."""
+    if not isinstance(value, dict):
+        return False
+    kind, shape, span = value.get("dtype"), value.get("shape"), value.get("data_offsets")
+    if not isinstance(kind, str) or not _are_counts(shape) or not _are_counts(span) or len(span) != 2 or span[0] > span[1]:
+        return False
+    return kind not in ITEM_BYTES or prod(shape) * ITEM_BYTES[kind] == span[1] - span[0]
+
+
+def _are_counts(value: Any) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and len(value) <= 64 and all(isinstance(item, int) and 0 <= item < 1 << 63 for item in value)
+
+
+@contextmanager
+def shown(folder: Path, files: list[Path]) -> Iterator[Path]:
+    """A folder for transformers, as long as the block runs: links to checked weights, and to the configuration and tokenizer.
+
+    transformers picks files by their names: one that an index calls `model.bin` would be unpickled, and so would a `.metadata`,
+    or what config.json names as `transformers_weights`. Here weights are called `*.safetensors` whatever their names are, so
+    that they are read as that, and nothing else is there.
+
+    Args:
+        folder: the model's.
+        files: its weights, from `check_folder`.
+
+    Raises:
+        UserError: a file beside the weights is no ordinary file, or too large; or the one that the block raised, about the
+            folder itself.
+    """
+    with tempfile.TemporaryDirectory(prefix="specchat-") as name:
+        view = Path(name)
+        for file in sorted(folder.iterdir()):
+            if file.suffix in BESIDE and not file.name.endswith(".safetensors.index.json"):
+                _check_beside(file)
+                (view / file.name).symlink_to(file.absolute())
+        names = ["model.safetensors"]
+        if len(files) > 1:
+            names = [f"model-{part:05}-of-{len(files):05}.safetensors" for part in range(1, len(files) + 1)]
+            weight_map = {tensor: name for name, file in zip(names, files, strict=True) for tensor in header(file)}
+            index = {"metadata": {}, "weight_map": weight_map}
+            (view / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+        for link, file in zip(names, files, strict=True):
+            (view / link).symlink_to(file.absolute())
+        try:
+            yield view
+        except UserError as error:
+            raise UserError(str(error).replace(str(view), str(folder))) from None
+
+
+def _check_beside(file: Path) -> None:
+    try:
+        with opened(file) as stream:
+            if os.fstat(stream.fileno()).st_size <= MOST_BESIDE:
+                return
+        raise UserError(f"{file} has more than {MOST_BESIDE / 1e6:.0f} MB, too much for what it should hold: get it again.")
+    except OSError as error:
+        raise UserError(f"{file} cannot be read ({error.strerror or error}): get it again, or remove it.") from None
+
+
+def weight_bytes(files: list[Path], item_bytes: int | None) -> int:
+    """Bytes of all weights once loaded.
+
+    Args:
+        files: the safetensors files.
+        item_bytes: size of a floating-point weight in memory; None for the file's own.
+    """
+    total = 0
+    for file in files:
+        for tensor in header(file).values():
+            begin, end = tensor["data_offsets"]
+            own = ITEM_BYTES.get(tensor["dtype"], 1)
+            floating = tensor["dtype"] in ("F64", "F32", "F16", "BF16")
+            total += (end - begin) // own * item_bytes if floating and item_bytes else end - begin
+    return total

@@ -1,0 +1,369 @@
+"""Looks at a GGUF file before llama.cpp does, so that what is wrong with it comes out as one sentence.
+
+The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf, isnan
+from pathlib import Path
+from typing import Any
+
+from ...plain_file import opened
+from ..base import UserError
+
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+ALIGNMENT = 32
+"""Of the tensors' data, unless the file says otherwise."""
+SHORT = 1024
+"""Arrays up to this length are read; of longer ones (the vocabulary) only the length."""
+
+MOST_PAIRS, MOST_TENSORS, MOST_STRINGS, MOST_DIMENSIONS = 1 << 14, 1 << 17, 1 << 24, 4
+"""More than any model has; a damaged count must not keep us busy for hours."""
+
+MOST_LAYERS, MOST_EXPERTS = 512, 1024
+"""llama.cpp ends the process over more layers; over more than 512 experts as of 2026."""
+
+SCALINGS = ("none", "linear", "yarn", "longrope")
+"""llama.cpp ends the process over other ways to scale rotary embeddings."""
+
+WHERE = 32
+"""llama.cpp ends the process over weights that do not lie at a multiple of so many bytes."""
+
+STRING, ARRAY = 8, 9
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+"""Value types → struct codes; beside them STRING and ARRAY."""
+
+BLOCKS = {
+    0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 36), 10: (256, 84),
+    11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 15: (256, 292), 16: (256, 66), 17: (256, 74),
+    18: (256, 98), 19: (256, 50), 20: (32, 18), 21: (256, 110), 22: (256, 82), 23: (256, 136), 24: (1, 1), 25: (1, 2),
+    26: (1, 4), 27: (1, 8), 28: (1, 8), 29: (256, 56), 30: (1, 2), 34: (256, 54), 35: (256, 66), 39: (32, 17),
+}  # fmt: skip
+"""ggml_type → (elements, bytes) of a block."""
+
+_SPLIT = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
+
+
+@dataclass(frozen=True, slots=True)
+class Long:
+    """In place of an array longer than SHORT."""
+
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a GGUF file says about itself."""
+
+    metadata: dict[str, Any]
+    tensors: int
+    weight_bytes: int
+
+    @property
+    def architecture(self) -> str:
+        """llama, qwen3, gemma3 …"""
+        return str(self.metadata.get("general.architecture", ""))
+
+    def number(self, key: str, default: int = 0) -> int:
+        """A hyperparameter of the architecture (`{architecture}.{key}`)."""
+        value = self.metadata.get(f"{self.architecture}.{key}", default)
+        return int(value) if isinstance(value, int | float) else default
+
+    def per_layer(self, key: str, layers: int, default: int = 0) -> list[int]:
+        """A hyperparameter that may differ from layer to layer."""
+        value = self.metadata.get(f"{self.architecture}.{key}", default)
+        if isinstance(value, list):
+            numbers = [int(v) for v in value]
+            return (numbers + [numbers[-1] if numbers else default] * layers)[:layers]
+        return [int(value) if isinstance(value, int | float) else default] * layers
+
+    def cache_numbers(self) -> tuple[int, int]:
+        """Keys and values in the KV cache for each token, as numbers (an estimate: what the metadata tell)."""
+        layers = self.number("block_count")
+        if not 0 < layers <= MOST_LAYERS:
+            return 0, 0
+        heads = self.per_layer("attention.head_count", layers)
+        kv_heads = self.per_layer("attention.head_count_kv", layers, heads[0] if heads else 0)
+        width = self.number("embedding_length") // max(heads[0] if heads else 1, 1)
+        key, value = self.number("attention.key_length", width), self.number("attention.value_length", width)
+        return sum(kv_heads) * key, sum(kv_heads) * value
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor in a file."""
+
+    name: str
+    entry: bytes
+    """Its record in the header but for the offset at the end."""
+    begin: int
+    """Of its data, in bytes from the start of the file."""
+    length: int
+    """Bytes; 0 for a type that is not known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where everything is in one file."""
+
+    file: Path
+    header: Header
+    version: int
+    alignment: int
+    pairs: dict[str, bytes]
+    """Each metadata key with its record as it stands in the file: key, type, value."""
+    tensors: list[Tensor]
+
+
+class _Truncated(Exception):
+    """The file ends before what it announces."""
+
+
+class _Reader:
+    """Little-endian values one after the other."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self.data = data
+        self.at = 0
+
+    def take(self, code: str) -> Any:
+        size = struct.calcsize("<" + code)
+        if self.at + size > len(self.data):
+            raise _Truncated
+        (value,) = struct.unpack_from("<" + code, self.data, self.at)
+        self.at += size
+        return value
+
+    def skip(self, size: int) -> None:
+        if size > len(self.data) - self.at:
+            raise _Truncated
+        self.at += size
+
+    def string(self) -> str:
+        size = self.take("Q")
+        begin = self.at
+        self.skip(size)
+        return self.data[begin : self.at].decode("utf-8", "replace")
+
+    def value(self, kind: int) -> Any:
+        if kind in SCALARS:
+            return self.take(SCALARS[kind])
+        if kind == STRING:
+            return self.string()
+        if kind != ARRAY:
+            raise ValueError(f"a value of type {kind}")
+        element, length = self.take("I"), self.take("Q")
+        if length <= SHORT:
+            return [self.value(element) for _ in range(length)]
+        if element in SCALARS:
+            self.skip(length * struct.calcsize("<" + SCALARS[element]))
+        elif element == STRING and length <= MOST_STRINGS:
+            self._skip_strings(length)
+        else:
+            raise ValueError(f"an array of {length} values of type {element}")
+        return Long(length)
+
+    def _skip_strings(self, count: int) -> None:
+        """A vocabulary has some 300,000 strings with its merges: 0.1 µs matter here."""
+        data, at, end, unpack = self.data, self.at, len(self.data), struct.Struct("<Q").unpack_from
+        for _ in range(count):
+            if at + 8 > end:
+                raise _Truncated
+            at += 8 + unpack(data, at)[0]
+        if at > end:
+            raise _Truncated
+        self.at = at
+
+
+def read_header(file: Path) -> Header:
+    """Metadata of a GGUF file that is whole and holds a language model's weights.
+
+    Raises:
+        UserError: it is none, is damaged, or holds something else; says what to do.
+    """
+    if not file.exists():
+        raise UserError(f"There is no file {file}: check the path.")
+    if file.is_dir():
+        raise UserError(f"{file} is a folder: name the GGUF file in it.")
+    layouts = read_layout(file)
+    _check_tokens(layouts[0])
+    first, *others = [part.header for part in layouts]
+    tensors = first.tensors + sum(other.tensors for other in others)
+    weight_bytes = first.weight_bytes + sum(other.weight_bytes for other in others)
+    return checked(file, Header(first.metadata, tensors, weight_bytes))
+
+
+def read_layout(file: Path) -> list[Layout]:
+    """Where everything is in a GGUF file and, if it is the first of several, in its other parts.
+
+    Raises:
+        UserError: one of them is missing or damaged.
+    """
+    layout = _read(file)
+    split = _SPLIT.fullmatch(file.name)
+    if split is None:
+        return [layout]
+    # llama.cpp opens the other parts itself, by name, starting from the first.
+    name, number, count = split[1], int(split[2]), int(split[3])
+    if number != 1:
+        raise UserError(f"{file} is part {number} of {count}: name the first one, {name}-00001-of-{count:05}.gguf.")
+    parts = [layout]
+    for part in range(2, count + 1):
+        other = file.with_name(f"{name}-{part:05}-of-{count:05}.gguf")
+        if not other.is_file():
+            raise UserError(f"{file} needs {other.name} beside it, which is missing: get all {count} parts.")
+        parts.append(_read(other))
+    return parts
+
+
+def _read(file: Path) -> Layout:
+    """The layout of one file, whose data are all there."""
+    try:
+        with opened(file) as stream:
+            magic = stream.read(8)
+            if magic[:4] != MAGIC:
+                raise UserError(
+                    f"{file} is no GGUF file (it starts with {magic[:4]!r}): get it again, or convert the model with "
+                    "llama.cpp's convert_hf_to_gguf.py."
+                )
+            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return _parse(file, data, len(data))
+    except _Truncated:
+        raise UserError(f"{file} was not copied completely: get it again.") from None
+    except (ValueError, struct.error, OverflowError, MemoryError, RecursionError) as error:
+        raise UserError(f"{file} is damaged ({error}): get it again.") from None
+    except OSError as error:
+        raise UserError(f"{file} cannot be read ({error.strerror or error}).") from None
+
+
+def _parse(file: Path, data: mmap.mmap, size: int) -> Layout:
+    reader = _Reader(data)
+    reader.skip(len(MAGIC))
+    version = reader.take("I")
+    if version not in VERSIONS:
+        if version and version & 0xFFFF == 0:
+            raise UserError(f"{file} is written for big-endian machines: get a little-endian one.")
+        raise UserError(f"{file} is GGUF version {version} and versions 2 and 3 can be read: get a newer file of the model.")
+    count, pairs = reader.take("Q"), reader.take("Q")
+    if pairs > MOST_PAIRS or count > MOST_TENSORS:
+        raise ValueError(f"{pairs} values and {count} tensors")
+    metadata: dict[str, Any] = {}
+    spans: dict[str, tuple[int, int]] = {}
+    for _ in range(pairs):
+        begin = reader.at
+        key = reader.string()
+        metadata[key] = reader.value(reader.take("I"))
+        spans[key] = (begin, reader.at)
+    found = [_tensor(reader) for _ in range(count)]
+    alignment = metadata.get("general.alignment", ALIGNMENT)
+    if not isinstance(alignment, int) or alignment < 1:
+        raise ValueError(f"an alignment of {alignment}")
+    base = -(-reader.at // alignment) * alignment
+    tensors = [Tensor(name, entry, base + offset, length) for name, entry, offset, length in found]
+    if any(tensor.begin + tensor.length > size for tensor in tensors):
+        raise _Truncated
+    if any(tensor.begin % WHERE for tensor in tensors):
+        raise ValueError(f"weights at odd places, with an alignment of {alignment}")
+    header = Header(metadata, count, sum(tensor.length for tensor in tensors))
+    return Layout(file, header, version, alignment, {key: data[a:b] for key, (a, b) in spans.items()}, tensors)
+
+
+def _tensor(reader: _Reader) -> tuple[str, bytes, int, int]:
+    """Name, record without the offset, offset and length of the next tensor."""
+    begin = reader.at
+    name = reader.string()
+    elements = 1
+    dimensions = reader.take("I")
+    if dimensions > MOST_DIMENSIONS:
+        raise ValueError(f"a tensor of {dimensions} dimensions")
+    for _ in range(dimensions):
+        elements *= reader.take("Q")
+    block, block_bytes = BLOCKS.get(reader.take("I"), (1, 0))
+    entry = reader.data[begin : reader.at]
+    return name, entry, reader.take("Q"), elements // block * block_bytes
+
+
+def checked(file: Path, header: Header) -> Header:
+    """The header, if it is a language model's.
+
+    Raises:
+        UserError: it is something else's; says what.
+    """
+    what = {"mmproj": "a vision projector", "adapter": "a LoRA adapter", "imatrix": "an importance matrix"}
+    kind = "mmproj" if header.architecture == "clip" else header.metadata.get("general.type", "model")
+    problems: tuple[tuple[Callable[[], bool], str], ...] = (
+        (lambda: kind in what, f"holds {what.get(str(kind))}, not a language model: name the model's own file."),
+        (lambda: not header.architecture, "does not say which architecture it is: get another file of the model."),
+        (lambda: header.tensors == 0, "holds a vocabulary only, no weights: get the file with the model's weights."),
+        (
+            lambda: (
+                "tokenizer.ggml.model" not in header.metadata or header.metadata["tokenizer.ggml.model"] in ("none", "no_vocab")
+            ),
+            "holds no tokenizer: get another file of the model.",
+        ),
+    )
+    for holds, sentence in problems:
+        if holds():
+            raise UserError(f"{file} {sentence}")
+    _check_figures(file, header)
+    return header
+
+
+def _check_figures(file: Path, header: Header) -> None:
+    """Refuse what llama.cpp would end the process over."""
+
+    def damaged(key: str, value: object) -> UserError:
+        return UserError(f"{file} is damaged ({key} is {str(value)[:40]}): get it again.")
+
+    def figures(key: str) -> list[Any]:
+        # One for all layers, or one for each.
+        value = header.metadata.get(f"{header.architecture}.{key}", [])
+        return value if isinstance(value, list) else [value]
+
+    for value in figures("block_count"):
+        if not isinstance(value, int) or not 0 < value <= MOST_LAYERS:
+            raise damaged("block_count", value)
+    if header.number("nextn_predict_layers") > header.number("block_count", MOST_LAYERS):
+        raise damaged("nextn_predict_layers", header.number("nextn_predict_layers"))
+    experts = header.number("expert_count")
+    used = max((value for value in figures("expert_used_count") if isinstance(value, int)), default=0)
+    if not 0 <= experts <= MOST_EXPERTS:
+        raise damaged("expert_count", experts)
+    if used > experts or (experts and not used):
+        raise damaged("expert_used_count", used)
+    groups, chosen = header.number("expert_group_count"), header.number("expert_group_used_count")
+    if groups and (groups >= experts or (groups > 1 and (experts % groups or not 0 < chosen < groups))):
+        raise damaged("expert_group_count", groups)
+    for key, value in header.metadata.items():
+        own = key.startswith(f"{header.architecture}.") and isinstance(value, float)
+        if own and (isnan(value) or (key.endswith("_epsilon") and not 0 <= value < inf)):
+            raise damaged(key, value)
+    scaling = header.metadata.get(f"{header.architecture}.rope.scaling.type", "none")
+    if scaling not in SCALINGS:
+        raise damaged("rope.scaling.type", scaling)
+
+
+def _check_tokens(layout: Layout) -> None:
+    """Refuse a vocabulary that has a token twice, over which llama.cpp ends the process."""
+    record = layout.pairs.get("tokenizer.ggml.tokens", b"")
+    at = 8 + len(b"tokenizer.ggml.tokens")
+    if len(record) < at + 16 or struct.unpack_from("<II", record, at) != (ARRAY, STRING):
+        return
+    (count,) = struct.unpack_from("<Q", record, at + 8)
+    at += 16
+    unpack = struct.Struct("<Q").unpack_from
+    seen: set[bytes] = set()
+    for index in range(count):
+        end = at + 8 + unpack(record, at)[0]
+        # It ends a token at a nul, and calls an empty one by its number.
+        seen.add(record[at + 8 : end].partition(b"\0")[0] or b"[EMPTY_%d]" % index)
+        at = end
+    if len(seen) < count:
+        raise UserError(f"{layout.file} is damaged (its vocabulary has the same token twice): get it again.")

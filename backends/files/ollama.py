@@ -1,0 +1,117 @@
+"""The models that Ollama has fetched: `ollama:llama3.2:3b` is the GGUF file behind that name, where it may be read.
+
+Ollama keeps manifests (`manifests/HOST/NAMESPACE/NAME/TAG`, JSON) and the files that they name, by their SHA-256, in `blobs`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ...plain_file import read_json, user_path
+from ..base import UserError
+
+PREFIX = "ollama:"
+HOST, NAMESPACE, TAG = "registry.ollama.ai", "library", "latest"
+"""What a short name leaves out."""
+
+MODEL = "application/vnd.ollama.image.model"
+"""Media type of the weights."""
+
+MOST = 2000
+"""Models that are listed."""
+
+SERVICE = Path("/usr/share/ollama/.ollama/models")
+"""Where the service on Linux keeps them."""
+
+_DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
+_PART = re.compile(r"[\w.-]+", re.ASCII)
+
+
+def folders() -> list[Path]:
+    """Where Ollama's models may be: what OLLAMA_MODELS names, else the user's and the service's."""
+    if named := os.environ.get("OLLAMA_MODELS"):
+        return [user_path(named)]
+    return [Path("~/.ollama/models").expanduser(), SERVICE]
+
+
+def listed(folder: Path) -> Iterator[tuple[str, Path]]:
+    """The models in one of these folders: name (`ollama:…`) and GGUF file.
+
+    Raises:
+        OSError: the folder may not be read.
+    """
+    manifests = folder / "manifests"
+    count = 0
+    for host in sorted(manifests.iterdir()):
+        for file in sorted(host.glob("*/*/*")):
+            if count == MOST:
+                return
+            blob = None
+            with suppress(UserError):
+                blob = _blob(folder, file)
+            if blob is not None:
+                count += 1
+                yield _name(file.relative_to(manifests).parts), blob
+
+
+def locate_ollama(spec: str) -> Path:
+    """The GGUF file of a model that Ollama has fetched.
+
+    Args:
+        spec: `ollama:NAME` or `ollama:NAME:TAG`, with `NAMESPACE/` or `HOST/NAMESPACE/` before it where it is not Ollama's own.
+
+    Raises:
+        UserError: it is not there, or may not be read.
+    """
+    name, _, tag = spec.removeprefix(PREFIX).partition(":")
+    parts = name.split("/")
+    whole = [*(HOST, NAMESPACE)[: 3 - len(parts)], *parts, tag or TAG]
+    if len(whole) != 4 or not all(_PART.fullmatch(part) and part.strip(".") for part in whole):
+        raise UserError(f"{spec!r} is no name of Ollama's: write ollama:NAME:TAG, as `ollama list` shows it.")
+    for folder in folders():
+        if (blob := _blob(folder, folder.joinpath("manifests", *whole))) is not None:
+            if not os.access(blob, os.R_OK):
+                raise UserError(
+                    f"{spec} is in {folder}, which you may not read: fetch it as yourself, or ask for the right to."
+                )
+            return blob
+    raise UserError(f"Ollama has no {spec.removeprefix(PREFIX)} here: `ollama pull {spec.removeprefix(PREFIX)}` fetches it.")
+
+
+def _blob(folder: Path, manifest: Path) -> Path | None:
+    """The weights that a manifest names, if both are there.
+
+    Raises:
+        UserError: the manifest cannot be read.
+    """
+    try:
+        layers: Any = read_json(manifest).get("layers", ())
+        for layer in layers:
+            digest = _DIGEST.fullmatch(str(layer.get("digest"))) if layer.get("mediaType") == MODEL else None
+            if digest is not None and (blob := folder / "blobs" / f"sha256-{digest[1]}").is_file():
+                return blob
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _unreadable(manifest, error.strerror or str(error)) from None
+    except (ValueError, AttributeError, TypeError):
+        raise _unreadable(manifest, "it is damaged") from None
+    return None
+
+
+def _unreadable(manifest: Path, why: str) -> UserError:
+    return UserError(f"Ollama's manifest {manifest} cannot be read ({why}): `ollama pull` writes it anew.")
+
+
+def _name(parts: tuple[str, ...]) -> str:
+    host, namespace, name, tag = parts
+    if host == HOST:
+        parts = (name,) if namespace == NAMESPACE else (namespace, name)
+    else:
+        parts = (host, namespace, name)
+    return f"{PREFIX}{'/'.join(parts)}:{tag}"

@@ -1,0 +1,172 @@
+"""What a model's token ids stand for, read from its files alone: enough to tell whether one model can draft for another."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ...plain_file import read_bytes, read_json
+from ..base import UserError
+from .gguf_file import MOST_STRINGS, Layout
+
+MOST_BYTES = 200_000_000
+"""Of a tokenizer's file; Gemma's, the largest we know, has 33 MB."""
+
+TOLERATED = 1000
+"""One id in so many may differ: reserved and unused ids have made-up names, which may differ between two files of a family."""
+
+UNUSED = 5
+"""GGUF's token type for ids that pad the vocabulary."""
+
+
+def difference(ours: Collection[str], theirs: Collection[str]) -> int | None:
+    """The first id that two vocabularies give different texts, if they are two different ones; None if they are the same.
+
+    Vocabularies padded to different sizes are the same, as long as nearly every id that both have means the same.
+    """
+    most = min(len(ours), len(theirs)) // TOLERATED
+    different: list[int] = []
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=False)):
+        if a != b:
+            different.append(i)
+            if len(different) > most:
+                return different[0]
+    return None
+
+
+def folder_source(folder: Path) -> bytes:
+    """What `folder_vocabulary` reads; the same bytes give the same vocabulary. The folder's name where there is nothing."""
+    for name in ("tokenizer.json", "vocab.json"):
+        file = folder / name
+        with suppress(OSError):
+            return name.encode() + read_bytes(file, MOST_BYTES)
+    return str(folder).encode("utf-8", "surrogateescape")
+
+
+def gguf_source(layout: Layout) -> bytes:
+    """What `gguf_vocabulary` reads; the same bytes give the same vocabulary."""
+    keys = ("tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.token_type")
+    return b"".join(layout.pairs.get(key, b"") for key in keys)
+
+
+def folder_vocabulary(folder: Path) -> list[str]:
+    """The text of each token of a model in a folder, by id.
+
+    Raises:
+        UserError: no file that can be read tells it.
+    """
+    whole = folder / "tokenizer.json"
+    if whole.is_file():
+        data = _read(whole)
+        model = data.get("model")
+        vocabulary: Any = model.get("vocab") if isinstance(model, Mapping) else None
+        by_bytes = '"ByteLevel"' in json.dumps([data.get("decoder"), data.get("pre_tokenizer")])
+        if isinstance(vocabulary, list):  # Unigram: [piece, score] by id
+            names = {i: entry[0] for i, entry in enumerate(vocabulary) if isinstance(entry, list) and entry}
+        elif isinstance(vocabulary, Mapping):
+            names = {i: name for name, i in vocabulary.items()}
+        else:
+            raise UserError(f"{whole} has no vocabulary.")
+        added = data.get("added_tokens")
+        for token in added if isinstance(added, list) else ():
+            if isinstance(token, Mapping) and isinstance(token.get("id"), int):
+                names[token["id"]] = token.get("content")
+    elif (plain := folder / "vocab.json").is_file():
+        names, by_bytes = {i: name for name, i in _read(plain).items()}, True
+    else:
+        raise UserError(f"{folder} has no tokenizer.json: its tokens are known once it is loaded.")
+    known = {i: name for i, name in names.items() if isinstance(i, int) and 0 <= i < MOST_STRINGS and isinstance(name, str)}
+    if not known or max(known) > 4 * len(known) + 1024:
+        raise UserError(f"The vocabulary in {folder} is damaged.")
+    return [_text(known[i], by_bytes) if i in known else f"<{i}>" for i in range(max(known) + 1)]
+
+
+def gguf_vocabulary(layout: Layout) -> list[str]:
+    """The text of each token in a GGUF file, by id.
+
+    Raises:
+        UserError: the file has none.
+    """
+    names = _strings(layout.pairs.get("tokenizer.ggml.tokens", b""), "tokenizer.ggml.tokens")
+    if not names:
+        raise UserError(f"{layout.file} has no vocabulary.")
+    kinds = _integers(layout.pairs.get("tokenizer.ggml.token_type", b""), "tokenizer.ggml.token_type")
+    by_bytes = layout.header.metadata.get("tokenizer.ggml.model") == "gpt2"
+    texts = [_text(name, by_bytes) for name in names]
+    for i, kind in enumerate(kinds[: len(texts)]):
+        if kind == UNUSED:
+            texts[i] = f"<{i}>"
+    return texts
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        data = read_json(file, MOST_BYTES)
+    except OSError as error:
+        raise UserError(f"{file} cannot be read ({error.strerror or error}).") from None
+    except ValueError:
+        raise UserError(f"{file} is not valid JSON.") from None
+    if not isinstance(data, dict):
+        raise UserError(f"{file} is not a JSON object.")
+    return data
+
+
+def _array(record: bytes, key: str) -> tuple[int, int, int] | None:
+    """Type of the elements, how many, and where they begin, of a metadata record that holds an array."""
+    at = 8 + len(key.encode())
+    if len(record) < at + 16 or struct.unpack_from("<I", record, at)[0] != 9:
+        return None
+    kind, length = struct.unpack_from("<IQ", record, at + 4)
+    return kind, length, at + 16
+
+
+def _strings(record: bytes, key: str) -> list[str]:
+    found = _array(record, key)
+    if found is None or found[0] != 8:
+        return []
+    _, length, at = found
+    out: list[str] = []
+    unpack = struct.Struct("<Q").unpack_from
+    for _ in range(min(length, MOST_STRINGS)):
+        (size,) = unpack(record, at)
+        out.append(record[at + 8 : at + 8 + size].decode("utf-8", "replace"))
+        at += 8 + size
+    return out
+
+
+def _integers(record: bytes, key: str) -> Sequence[int]:
+    found = _array(record, key)
+    if found is None or found[0] not in (4, 5):
+        return ()
+    _, length, at = found
+    return struct.unpack_from(f"<{min(length, (len(record) - at) // 4)}i", record, at)
+
+
+@lru_cache(1)
+def _bytes_by_sign() -> dict[str, int]:
+    """GPT-2's alphabet, in which byte-level tokenizers write bytes: printable Latin-1 stands for itself, others from U+0100."""
+    own = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in own]
+    return {chr(byte): byte for byte in own} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
+
+
+def _text(name: str, by_bytes: bool) -> str:
+    """The text of a token: what its name in the file stands for."""
+    if by_bytes:
+        if name.isascii() and " " not in name:
+            return name
+        signs = _bytes_by_sign()
+        if all(sign in signs for sign in name):
+            return bytes(signs[sign] for sign in name).decode("utf-8", "replace")
+        return name
+    if len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
+        try:
+            return bytes([int(name[3:5], 16)]).decode("utf-8", "replace")
+        except ValueError:
+            return name
+    return name.replace("▁", " ")

@@ -1,0 +1,367 @@
+"""Loads a causal language model in a folder with transformers, and proves what it can do here."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..base import Cancelled, Message, Model, ModelInfo, Session, UserError
+from ..devices import choose_device, choose_dtype, free_memory, set_threads
+from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
+from ..infill import Gap, gap
+from ..loading import LoadOptions, StageProgress
+from .masks import native_plan
+from .plain import PlainSession
+from .proof import PASSES, prove, rounded
+from .session import Runner, TransformersSession, out_of_memory
+from .tokenizer import TextCodec
+
+QUIET = 40
+"""logging.ERROR: what transformers says below that, a user cannot act on."""
+
+UNKNOWN_CONTEXT = 32_768
+"""Context of models that state none (recurrent ones may go on for ever)."""
+
+
+class TransformersModel(Model):
+    """A causal language model in memory (see `load_transformers`)."""
+
+    def __init__(self, runner: Runner, codec: TextCodec, info: ModelInfo, several: bool) -> None:
+        self._runner: Runner | None = runner
+        self._codec = codec
+        self._several = several
+        self.info = info
+
+    def open_session(self, context: int | None = None) -> Session:
+        """A new, empty KV cache; memory is taken as it fills (see `Model.open_session`)."""
+        if self._runner is None:
+            raise UserError(f"{self.info.name} has been unloaded: load it again.")
+        size = self.info.context if context is None else min(context, self.info.context)
+        if size < 1:
+            raise UserError("context must be 1 or more.")
+        if self.info.capabilities.chain:
+            return TransformersSession(self._runner, size)
+        return PlainSession(self._runner, size, self._several)
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of plain text, with BOS if the model wants one (see `Model.encode`)."""
+        return self._codec.encode(text)
+
+    def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
+        """Token ids of a chat up to where the next answer starts (see `Model.encode_chat`)."""
+        return self._codec.encode_chat(messages, cancelled)
+
+    def encode_gap(self, prefix: str, suffix: str) -> Gap:
+        """A text with a gap, for a model that fills in the middle (see `Model.encode_gap`)."""
+        return gap(self._codec, self.info.name, prefix, suffix)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of token ids (see `Model.decode`)."""
+        return self._codec.decode(tokens)
+
+    def pieces(self) -> list[str]:
+        """For each id its text (see `Model.pieces`)."""
+        return self._codec.pieces()
+
+    def close(self) -> None:
+        """Free the weights; sessions that are open keep them until they are closed and dropped."""
+        self._runner = None
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def load_transformers(
+    folder: Path,
+    name: str,
+    options: LoadOptions,
+    *,
+    progress: StageProgress | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> TransformersModel:
+    """Load the model in a folder.
+
+    Args:
+        folder: config.json, *.safetensors and the tokenizer's files.
+        name: as the user named the model.
+        options: device, dtype, context, threads.
+        progress: told about the stages "weights" (tensors) and "check" (forward passes of the proof).
+        cancelled: polled between tensors and between passes.
+
+    Raises:
+        UserError: the folder holds no model that can be loaded here; says why and what to do.
+        Cancelled: `cancelled` answered True.
+    """
+    begun = time.perf_counter()
+    device = choose_device(options.device)
+    dtype = choose_dtype(options.dtype, device)
+    set_threads(options.threads)
+    files = check_folder(folder)
+    with shown(folder, files) as view:
+        limit = context_limit(_config(view))
+        if options.context is not None and not 1 <= options.context <= limit:
+            raise UserError(f"{name} holds at most {limit:,} tokens, not {options.context:,}: ask for a smaller context.")
+        codec = TextCodec(view, 0)
+        needed = weight_bytes(files, None if dtype is None else dtype.itemsize)
+        spread = _spread(needed, device, options.device, name)
+        try:
+            module, missing = _read(view, dtype, "auto" if spread else {"": device}, progress, cancelled)
+        except (Cancelled, UserError):
+            raise
+        except Exception as error:
+            if out_of_memory(error):
+                raise _too_big(name, needed, device) from None
+            raise UserError(f"{name} cannot be loaded: {_first_line(error)}") from None
+    if missing:
+        raise UserError(
+            f"The weights in {folder} lack {len(missing)} tensors that its config.json asks for, such as {missing[0]}: get the "
+            "model again."
+        )
+    return _proven(module, codec, name, folder, limit, options, begun, progress, cancelled)
+
+
+def _proven(
+    module: Any,
+    codec: TextCodec,
+    name: str,
+    folder: Path,
+    limit: int,
+    options: LoadOptions,
+    begun: float,
+    progress: StageProgress | None,
+    cancelled: Callable[[], bool] | None,
+) -> TransformersModel:
+    """The model around loaded weights, after the proof."""
+    config = module.config.get_text_config(decoder=True)
+    known = inspect.signature(module.forward).parameters
+    embedding, head = module.get_input_embeddings().weight, module.get_output_embeddings()
+    runner = Runner(
+        module, native_plan(config), (), module.dtype, embedding.device, "position_ids" in known, "logits_to_keep" in known
+    )
+    codec.vocabulary = int(config.vocab_size if head is None else head.weight.shape[0])
+    passes = 0
+
+    def tick() -> None:
+        nonlocal passes
+        passes += 1
+        if progress is not None:
+            progress("check", min(passes, PASSES), PASSES)
+        if cancelled is not None and cancelled():
+            raise Cancelled
+
+    try:
+        with _quiet():
+            runner, capabilities, several = prove(runner, config, embedding.shape[0], tick, options.exact)
+            runner, capabilities = rounded(runner, capabilities, embedding.shape[0], limit, tick)
+            capabilities = replace(capabilities, guard=options.guard == "on")
+    except Exception as error:
+        if not out_of_memory(error):
+            raise
+        raise UserError(f"{name} fits in memory, but nothing beside it: use a smaller model or dtype.") from None
+    if progress is not None:
+        progress("check", PASSES, PASSES)
+    info = ModelInfo(
+        name=name,
+        backend="transformers",
+        device=_device_name(module, runner.device),
+        dtype=str(module.dtype).removeprefix("torch."),
+        architecture=type(module).__name__,
+        parameters=sum(p.numel() for p in module.parameters()),
+        layers=int(config.num_hidden_layers),
+        vocabulary=codec.vocabulary,
+        context=min(limit, options.context or options.context_at_most or limit),
+        eos_ids=eos_ids(module, codec),
+        has_template=codec.has_template,
+        capabilities=capabilities,
+        path=str(folder),
+        load_seconds=time.perf_counter() - begun,
+        notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what != "layers")),
+    )
+    return TransformersModel(runner, codec, info, several)
+
+
+def _config(folder: Path) -> Any:
+    """The folder's configuration, if it is a causal language model's that transformers knows."""
+    from transformers import AutoConfig
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    raw = read_json(folder / "config.json")
+    kind = raw.get("model_type")
+    foreign = "auto_map" in raw and kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    if foreign:
+        raise UserError(
+            f"The model in {folder} brings its own Python code, which specchat does not run: use a model that transformers "
+            "knows itself."
+        )
+    try:
+        config = AutoConfig.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+    except Exception as error:
+        if "model type" in str(error) or "model_type" in str(error):
+            what = f"of the type {kind!r}" if kind else "without a model_type in its config.json"
+            raise UserError(
+                f"The model in {folder} is {what}, which this version of transformers does not know: update transformers, "
+                "or use another model."
+            ) from None
+        raise UserError(f"{folder / 'config.json'} cannot be read: {_first_line(error)}") from None
+    causal: set[str] = set()
+    for names in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
+        causal.update([names] if isinstance(names, str) else names)
+    built = raw.get("architectures") or []
+    if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or (built and not causal & set(built)) or config.is_encoder_decoder:
+        raise UserError(
+            f"The model in {folder} ({', '.join(built) or kind}) is no causal language model, so it cannot write text: use one "
+            "that ends in ForCausalLM."
+        )
+    return config
+
+
+def context_limit(config: Any) -> int:
+    """Most tokens that a configuration's model takes."""
+    config = config.get_text_config(decoder=True)
+    for key in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
+        limit = getattr(config, key, None)
+        if isinstance(limit, int) and limit > 0:
+            return limit
+    return UNKNOWN_CONTEXT
+
+
+def eos_ids(module: Any, codec: TextCodec) -> tuple[int, ...]:
+    """The ids that end an answer: the generation configuration's, the configuration's and the tokenizer's."""
+    found: list[int] = []
+    sources = (getattr(module, "generation_config", None), module.config, module.config.get_text_config(decoder=True))
+    for source in sources:
+        ids = getattr(source, "eos_token_id", None)
+        found += ids if isinstance(ids, list | tuple) else [ids] if isinstance(ids, int) else []
+    if codec.eos_id is not None:
+        found.append(codec.eos_id)
+    return tuple(dict.fromkeys(found))
+
+
+def _spread(needed: int, device: torch.device, wanted: str, name: str) -> bool:
+    """Whether the weights go over several GPUs because they do not fit on one.
+
+    Raises:
+        UserError: they fit nowhere.
+    """
+    free = free_memory(device)
+    if free is None or needed <= free:
+        return False
+    if device.type == "cuda" and wanted in ("auto", "cuda") and torch.cuda.device_count() > 1:
+        together = sum(free_memory(torch.device("cuda", i)) or 0 for i in range(torch.cuda.device_count()))
+        if needed <= together:
+            return True
+    raise _too_big(name, needed, device)
+
+
+def _too_big(name: str, needed: int, device: torch.device) -> UserError:
+    free = free_memory(device) or 0
+    other = "--device cpu, " if device.type == "cuda" else ""
+    return UserError(
+        f"{name} needs {needed / 1e9:.1f} GB on {device} and {free / 1e9:.1f} GB are free: close other programs, or use "
+        f"{other}--dtype bfloat16 or a smaller model."
+    )
+
+
+def _read(
+    folder: Path,
+    dtype: torch.dtype | None,
+    device_map: Any,
+    progress: StageProgress | None,
+    cancelled: Callable[[], bool] | None,
+) -> tuple[Any, list[str]]:
+    """The weights in memory, and the names of those that the files lack."""
+    from transformers import AutoModelForCausalLM
+
+    with _watched(progress, cancelled):
+        loader: Any = AutoModelForCausalLM
+        module, found = loader.from_pretrained(
+            str(folder),
+            dtype="auto" if dtype is None else dtype,
+            device_map=device_map,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    module.eval()
+    module.requires_grad_(False)
+    return module, sorted(found["missing_keys"])
+
+
+@contextmanager
+def _watched(progress: StageProgress | None, cancelled: Callable[[], bool] | None) -> Iterator[None]:
+    """transformers' progress bars as calls of `progress`, instead of lines on the screen."""
+    from transformers.utils import logging
+
+    class Bar:
+        """As much of tqdm as loading uses."""
+
+        def __init__(self, items: Any = None, **options: Any) -> None:
+            self.items = items
+            total = options.get("total")
+            self.total = int(len(items) if total is None and hasattr(items, "__len__") else total or 0)
+
+        def __iter__(self) -> Iterator[Any]:
+            for done, item in enumerate(self.items, 1):
+                if cancelled is not None and cancelled():
+                    raise Cancelled
+                yield item
+                if progress is not None:
+                    progress("weights", done, self.total)
+
+        def __enter__(self) -> Bar:
+            return self
+
+        def __exit__(self, *exc: object) -> None:
+            pass
+
+        def __getattr__(self, name: str) -> Callable[..., None]:
+            return lambda *args, **options: None
+
+    def hook(_factory: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        return Bar(*args[:1], **options)
+
+    before = logging.set_tqdm_hook(hook)
+    try:
+        with _quiet():
+            yield
+    finally:
+        logging.set_tqdm_hook(before)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No warnings of transformers meanwhile."""
+    from transformers.utils import logging
+
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(QUIET)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+
+
+def _device_name(module: Any, device: torch.device) -> str:
+    """For the interface: cpu, mps, cuda:0, or how many GPUs."""
+    used = {p.device for p in module.parameters()}
+    return f"{len(used)} devices" if len(used) > 1 else str(device)
+
+
+def _first_line(error: BaseException) -> str:
+    """What an error of transformers says, as the end of a sentence."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0] if lines else ""
+    if text.endswith(":"):  # of a list of entries that are wrong
+        text = " ".join(lines[:2])
+    if not text or isinstance(error, LookupError | ArithmeticError):  # a key or a figure says nothing by itself
+        text = f"{type(error).__name__} {text}".strip()
+    return text.rstrip(".!") + "."

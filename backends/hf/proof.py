@@ -1,0 +1,340 @@
+"""What a transformers model can do, proven at load: a five-node tree against its linear paths, chains, rewinding.
+
+The linear paths go through the model in its own way (its own masks and attention, no cache), so that whatever we assume of its
+masks is tested. Sliding windows are narrowed to PROOF_WINDOW meanwhile: a real one is longer than a text worth testing with.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import DynamicCache
+
+from ..base import ROOT, Cancelled, Capabilities, UserError
+from ..rounding import PASSES as ROUNDING_PASSES
+from ..rounding import TOKENS, movement
+from . import attention
+from .attention import PAD_ROWS
+from .early_layers import LayerList, find_layers
+from .lean import lean
+from .masks import MaskPlan, Reach, native_plan, plans_for
+from .plain import PlainSession
+from .session import Runner, TransformersSession, out_of_memory
+from .slot_cache import KVSpec
+
+logger = logging.getLogger("specchat.proof")
+"""Without a handler, warnings go to standard error: the engine's log."""
+
+PREFIX = 6
+"""Tokens before the tree: more than PROOF_WINDOW, so that windows matter."""
+PROOF_WINDOW = 4
+PARENTS = (ROOT, 0, 0, 1, 2)
+"""The tree: one root, two children, one grandchild below each."""
+PATHS = ((0, 1, 3), (0, 2, 4))
+
+TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.03, torch.bfloat16: 0.15}
+"""Greatest root-mean-square difference of logits, in units of their standard deviation. A wrong mask costs some 0.5; what a
+half type loses depends on the order of its sums, about 0.005 and 0.03."""
+
+SIDE_BITS = 3
+"""In units of the largest logit's last place: how close two choices beside a tree's first path must be for the next pass to
+decide (seen at most: 0.7 such units in 1,676 nodes)."""
+
+PASSES = 10 + ROUNDING_PASSES
+"""Forward passes of a proof that succeeds at once (what `progress` counts up to)."""
+
+Tick = Callable[[], None]
+
+
+@contextmanager
+def narrowed(config: Any) -> Iterator[None]:
+    """Sliding windows of PROOF_WINDOW in this configuration."""
+    window = getattr(config, "sliding_window", None)
+    if window is None:
+        yield
+        return
+    config.sliding_window = PROOF_WINDOW
+    try:
+        yield
+    finally:
+        config.sliding_window = window
+
+
+def proof_tokens(vocabulary: int) -> list[int]:
+    """Token ids of the prefix and the five nodes: spread over the vocabulary, the same every time."""
+    return [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(PREFIX + len(PARENTS))]
+
+
+def differs(found: Tensor, wanted: Tensor, dtype: torch.dtype) -> bool:
+    """Whether logits [rows, vocab] are further apart than rounding explains."""
+    found, wanted = found.float(), wanted.to(found.device).float()
+    error = float((found - wanted).square().mean().sqrt() / wanted.std().clamp_min(1e-6))
+    most = TOLERANCE.get(dtype, 0.15)
+    if error <= most:
+        return False
+    logger.warning("proof: logits differ by %.3g, at most %g (wanted: %.3g ± %.3g)", error, most, wanted.mean(), wanted.std())
+    return True
+
+
+class Proof:
+    """The passes of a proof on one model.
+
+    Args:
+        runner: the model, with any plan.
+        config: its text configuration.
+        vocabulary: how many token ids its embedding has.
+        tick: told after each pass; may raise Cancelled.
+    """
+
+    def __init__(self, runner: Runner, config: Any, vocabulary: int, tick: Tick) -> None:
+        self.runner, self.config, self.tick = runner, config, tick
+        self.layers: LayerList | None = None
+        self.specs: tuple[KVSpec | None, ...] = ()
+        """What each layer caches."""
+        self.session: TransformersSession
+        """The last whose chains were checked; the prefix is in it."""
+        tokens = proof_tokens(vocabulary)
+        self.prefix, self.tree = tokens[:PREFIX], tokens[PREFIX:]
+        paths = [self.prefix + [self.tree[node] for node in path] for path in PATHS]
+        with torch.inference_mode(), narrowed(config):
+            # [2 paths, PREFIX + 3, vocab]
+            self.wanted: Tensor = runner.module(input_ids=torch.tensor(paths, device=runner.device), use_cache=False).logits
+        tick()
+
+    def row(self, node: int) -> Tensor:
+        """The linear logits at one node [vocab]."""
+        path, at = next((p, line.index(node)) for p, line in enumerate(PATHS) if node in line)
+        return self.wanted[path, PREFIX + at]
+
+    def rows(self, nodes: tuple[int, ...]) -> Tensor:
+        """The linear logits at some nodes [nodes, vocab]."""
+        return torch.stack([self.row(node) for node in nodes])
+
+    def look(self) -> bool:
+        """Find the layers, and what each caches, in a pass of one token; whether any does."""
+        self.layers = find_layers(self.runner.module, int(self.config.num_hidden_layers))
+        run = self.runner
+        module: Any = run.module
+        cache = DynamicCache(config=module.config)
+        with torch.inference_mode():
+            module(input_ids=torch.tensor([self.prefix[:1]], device=run.device), past_key_values=cache, use_cache=True)
+        self.tick()
+        out: list[KVSpec | None] = []
+        for layer in cache.layers:
+            keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
+            if not isinstance(keys, Tensor) or not isinstance(values, Tensor) or keys.ndim != 4:
+                out.append(None)
+                continue
+            key, value = (keys.shape[1], keys.shape[3]), (values.shape[1], values.shape[3])
+            out.append(KVSpec(key, value, keys.dtype, keys.device))
+        self.specs = tuple(out)
+        return any(out)
+
+    def _open(self, runner: Runner, plan: MaskPlan) -> TransformersSession:
+        reaches = {k: r if r.window is None else Reach(window=PROOF_WINDOW) for k, r in plan.reaches.items()}
+        session = TransformersSession(replace(runner, plan=replace(plan, reaches=reaches)), PREFIX + 16)
+        session.prefill(self.prefix)
+        self.tick()
+        return session
+
+    def tree_works(self, runner: Runner, plan: MaskPlan) -> bool:
+        """Whether the branching tree, grown in two passes, has its linear paths' logits."""
+        with narrowed(self.config):
+            session = self._open(runner, plan)
+            top = session.evaluate(self.tree[:3], PARENTS[:3]).logits
+            self.tick()
+            low = session.evaluate(self.tree[3:], PARENTS[3:]).logits
+            self.tick()
+        return not differs(torch.cat((top, low)), self.rows((0, 1, 2, 3, 4)), runner.dtype)
+
+    def chain_works(self, runner: Runner, plan: MaskPlan) -> bool:
+        """Whether a chain, a commit of its first node, and a plain step after a rewind have the linear logits."""
+        with narrowed(self.config):
+            session = self._open(runner, plan)
+            first, second = PATHS
+            chain = session.evaluate([self.tree[node] for node in first], (ROOT, 0, 1)).logits
+            session.commit((0, 1))
+            self.tick()
+            session.rewind(PREFIX + 1)
+            plain = session.evaluate((self.tree[second[1]],), (ROOT,)).logits
+            self.tick()
+        self.session = session
+        return not differs(torch.cat((chain, plain)), self.rows((*first, second[1])), runner.dtype)
+
+    def layers_work(self, tree: bool) -> bool:
+        """Whether nodes that stopped early and went on beside new ones have the linear logits, in the last checked session.
+
+        Args:
+            tree: with the branching tree; else with a chain.
+        """
+        session, path = self.session, PATHS[0]
+        nodes, parents = ((0, 1, 2, 3, 4), PARENTS) if tree else (path, (ROOT, 0, 1))
+        tokens = [self.tree[node] for node in nodes]
+        half = max(1, int(self.config.num_hidden_layers) // 2)
+        with narrowed(self.config):
+            session.rewind(PREFIX)
+            early = session.evaluate(tokens[:1], parents[:1], layers=half).logits
+            self.tick()
+            session.evaluate(tokens[1:2], parents[1:2], (), layers=half)
+            self.tick()
+            found = session.evaluate(tokens[2:], parents[2:]).logits
+            self.tick()
+        # A model that runs all its layers whatever it is told would pass for exact.
+        stopped = not torch.equal(early[0], found[0])
+        return stopped and not differs(found, self.rows(nodes), self.runner.dtype)
+
+    def works(self, runner: Runner, plan: MaskPlan) -> bool:
+        """Whether trees and chains both do."""
+        return self.tree_works(runner, plan) and self.chain_works(runner, plan)
+
+    def plain_works(self) -> bool:
+        """Whether passes of several tokens after others give a recurrent model's linear logits; else it takes one at a time."""
+        session = PlainSession(self.runner, PREFIX + 16, several=True)
+        path = PATHS[0]
+        session.prefill(self.prefix[:2])
+        session.prefill(self.prefix[2:])
+        found = session.evaluate([self.tree[node] for node in path], (ROOT, 0, 1)).logits
+        return not differs(found, self.rows(path), self.runner.dtype)
+
+
+def attempt(check: Callable[[], bool]) -> bool:
+    """A check's answer; what fails inside the model counts as a no.
+
+    Raises:
+        Cancelled, and whatever is not the model's fault (out of memory).
+    """
+    try:
+        return check()
+    except Cancelled:
+        raise
+    except Exception as error:
+        # Models fail in every way there is; here a failure is an answer.
+        if out_of_memory(error) or (isinstance(error, UserError) and "memory" in str(error)):
+            raise
+        logger.warning("proof: %s: %s", type(error).__name__, error)
+        return False
+
+
+def rounded(runner: Runner, found: Capabilities, vocabulary: int, limit: int, tick: Tick) -> tuple[Runner, Capabilities]:
+    """Find whether passes of many nodes give the bits of passes of one, and if not, how far the logits move.
+
+    Args:
+        runner: as proven.
+        found: what it can do.
+        vocabulary: how many token ids its embedding has.
+        limit: most tokens that the model takes.
+        tick: told after each pass.
+    """
+    if not found.chain or (runner.dtype == torch.float32 and not runner.padded):
+        return runner, found
+    tokens = [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(TOKENS)]
+    session = TransformersSession(replace(runner, exact=runner.padded), min(limit, TOKENS + PAD_ROWS))
+    parameters = sum(part.numel() for part in runner.module.parameters())
+    moved = movement(session, tokens, tick, tree=found.tree, parameters=parameters, cpu=runner.device.type == "cpu")
+    if moved.most == 0 and runner.padded:
+        # Nodes beside a tree's first path may move in their last bits: by a few units of the largest logits' last place.
+        return replace(runner, exact=True), replace(found, near_tie=SIDE_BITS * torch.finfo(runner.dtype).eps * moved.highest)
+    if runner.dtype == torch.float32:
+        why = "Passes of many nodes do not give the bits of passes of one here: identical holds as far as float32 rounds."
+        return replace(runner, padded=False), replace(found, reasons={**found.reasons, "bits": why})
+    return runner, replace(found, exact=False, near_tie=moved.near_tie)
+
+
+def prove(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str = "auto") -> tuple[Runner, Capabilities, bool]:
+    """Find how this model takes trees.
+
+    Args:
+        runner: the model; its plan and specs are filled in here.
+        config: its text configuration.
+        vocabulary: how many token ids its embedding has.
+        tick: told after each pass.
+        exact: as `LoadOptions.exact`.
+
+    Returns:
+        the runner to open sessions with, what the model can do, and whether it takes several tokens a pass.
+    """
+    found = _proven(runner, config, vocabulary, tick, exact)
+    if found[1].chain or recurrent(runner.module, config):
+        return found
+    # The same passes over the same weights: a model that cannot will not now either, but a mishap does not come twice.
+    logger.warning("proof: neither trees nor chains; trying once more")
+    return _proven(runner, config, vocabulary, tick, exact)
+
+
+def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str) -> tuple[Runner, Capabilities, bool]:
+    """One attempt; arguments and results are `prove`'s."""
+    model: Any = runner.module
+    proof = Proof(runner, config, vocabulary, tick)
+    reasons: dict[str, str] = {}
+    if recurrent(model, config):
+        plainly = "This model is recurrent: its state cannot branch or go back, so it decodes plainly."
+    else:
+        own = config._attn_implementation
+        if attempt(proof.look):
+            runner = replace(runner, specs=proof.specs, layers=proof.layers)
+            attention.register()
+            for name in dict.fromkeys((attention.NAME, own)):
+                if not attempt(partial(switched, model, name)):
+                    continue
+                padded = name == attention.NAME and runner.device.type == "cpu"
+                padded = padded and exact in ("bits", "auto" if runner.dtype in (torch.bfloat16, torch.float16) else "bits")
+                kinds = [*leaner(runner, name), runner]
+                for plan in plans_for(config):
+                    for candidate in [*(replace(kind, padded=True) for kind in kinds if padded), *kinds]:
+                        if attempt(partial(proof.works, candidate, plan)):
+                            runner, early, why = with_layers(replace(candidate, plan=plan), proof, tree=True)
+                            return runner, Capabilities(layers=early, reasons=why), True
+            switched(model, own)
+            plan = native_plan(config)
+            if attempt(partial(proof.chain_works, runner, plan)):
+                reasons["tree"] = "A branching tree did not give this model's linear logits, so methods draft chains only."
+                runner, early, why = with_layers(replace(runner, plan=plan), proof, tree=False)
+                return runner, Capabilities(tree=False, layers=early, reasons=reasons | why), True
+        plainly = "Neither trees nor chains gave this model's linear logits, so it decodes plainly."
+    several = attempt(proof.plain_works)
+    reasons = dict.fromkeys(("tree", "chain", "layers"), plainly)
+    return replace(runner, layers=None), Capabilities(tree=False, chain=False, reasons=reasons), several
+
+
+def leaner(runner: Runner, attention_name: str) -> list[Runner]:
+    """The runner with a lean pass, if this model has one."""
+    if attention_name != attention.NAME or not (runner.takes_positions and runner.takes_rows and all(runner.specs)):
+        return []
+    found = lean(runner.module)
+    return [] if found is None else [replace(runner, lean=found, layers=LayerList(("layers",), len(found.layers)))]
+
+
+def with_layers(runner: Runner, proof: Proof, *, tree: bool) -> tuple[Runner, bool, dict[str, str]]:
+    """The runner, whether this model can stop after some of its layers, and if not, why."""
+    layers = runner.layers
+    if layers is None:
+        why = "This model keeps its layers in no list that specchat finds, so it cannot stop after some of them."
+    elif layers.count < 2:
+        why = "This model has one layer: there is none to stop after."
+    elif runner.fewest > 1:
+        why = "Passes of at least four nodes (exact = bits in float32) cannot stop after some layers."
+    elif attempt(partial(proof.layers_work, tree)):
+        return runner, True, {}
+    else:
+        why = "Stopping after half its layers and going on later did not give this model's logits, so it always runs all."
+    return replace(runner, layers=None), False, {"layers": why}
+
+
+def switched(model: Any, name: str) -> bool:
+    """Tell the model to use an attention function; whether it does."""
+    model.set_attn_implementation(name)
+    return bool(model.config.get_text_config(decoder=True)._attn_implementation == name)
+
+
+def recurrent(model: Any, config: Any) -> bool:
+    """Whether the model keeps a state that a token overwrites."""
+    types = set(getattr(config, "layer_types", None) or ())
+    stateful = {"linear_attention", "conv", "mamba", "mamba2", "recurrent", "hybrid", "hybrid_sliding"}
+    return bool(getattr(model, "_is_stateful", False)) or bool(types & stateful)

@@ -1,0 +1,184 @@
+"""Text to token ids and back for transformers models. What people and models write is text, never a control token."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..base import Message, UserError
+from ..chat_template import Template
+from ..infill import parted
+
+MARK = "\U000f0000"
+"""Private-use character set around special tokens that a message spells, while the chat template runs."""
+
+
+class TextCodec:
+    """The tokenizer of one model.
+
+    Args:
+        folder: where the tokenizer's files are.
+        vocabulary: rows of the model's LM head; `pieces` has as many.
+
+    Raises:
+        UserError: there is no tokenizer, or it cannot be read.
+    """
+
+    def __init__(self, folder: Path, vocabulary: int) -> None:
+        self._tokenizer = open_tokenizer(folder)
+        self.vocabulary = vocabulary
+        self._pieces: list[str] | None = None
+        special = {str(token) for token in self._tokenizer.all_special_tokens}
+        special |= {t.content for t in self._tokenizer.added_tokens_decoder.values() if t.special}
+        longest_first = sorted(filter(None, special), key=len, reverse=True)
+        self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._template = self._open_template()
+
+    def _open_template(self) -> Template | None:
+        found = self._tokenizer.chat_template
+        if isinstance(found, dict):  # by name
+            found = found.get("default")
+        specials = {
+            name: [str(token) for token in value] if isinstance(value, list | tuple) else str(value)
+            for name, value in self._tokenizer.special_tokens_map.items()
+        }
+        return Template(found, specials) if isinstance(found, str) and found else None
+
+    @property
+    def has_template(self) -> bool:
+        """Whether there is a chat template."""
+        return self._template is not None
+
+    @property
+    def eos_id(self) -> int | None:
+        """The tokenizer's own end-of-sequence token."""
+        eos = self._tokenizer.eos_token_id
+        return eos if isinstance(eos, int) else None
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of plain text, with BOS if the tokenizer adds one, never with EOS."""
+        if self._special.search(text):
+            # Added tokens such as BOS come with the empty text; special ids in the rest could only be spelled.
+            return self._open("") + self._encode_marked(self._mark(text))
+        return self._open(text)
+
+    def _open(self, text: str) -> list[int]:
+        """Ids of a text as the tokenizer opens it, but not closed: a prompt goes on."""
+        ids = self._tokenize(text, split_special_tokens=True)
+        if ids and ids[-1] == self._tokenizer.eos_token_id and ids[-1] != self._tokenizer.bos_token_id:
+            ids.pop()
+        return ids
+
+    def _mark(self, text: str) -> str:
+        """The text with marks around the special tokens that it spells."""
+        return self._special.sub(rf"{MARK}\g<0>{MARK}", text.replace(MARK, ""))
+
+    def token_id(self, name: str) -> int | None:
+        """Id of the token of this name that the model has too; None if there is none."""
+        found = self._tokenizer.convert_tokens_to_ids(name)
+        known = isinstance(found, int) and 0 <= found < self.vocabulary
+        return found if known and self._tokenizer.convert_ids_to_tokens(found) == name else None
+
+    def text_ids(self, text: str, *, first: bool, never: re.Pattern[str]) -> list[int]:
+        """Ids of a text alone (see `infill.Codec.text_ids`)."""
+        ids: list[int] = []
+        opening = self._encode_part("x", as_text=True, first=True)
+        spaced = any(token.startswith("▁") for token in self._tokenizer.convert_ids_to_tokens(opening[:1]))
+        if spaced and first and text.startswith(" ") and self._encode_part(" x", as_text=True, first=True) == opening:
+            text = f" {text}"  # tokenizers takes such a text's own space for the one that SentencePiece adds
+        for part in parted(text, self._special, never):
+            ids += self._encode_part(part, as_text=True, first=not spaced or (first and not ids))
+        return ids
+
+    def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
+        """Token ids of a chat up to where the next answer starts. Special tokens spelled in a message become text.
+
+        Raises:
+            UserError, Cancelled: as `Template.render`; or there is no template.
+        """
+        if self._template is None:
+            raise UserError("This model has no chat template: use plain completion (--raw).")
+        text = self._template.render(
+            [{name: self._mark(value) for name, value in message.items()} for message in messages], cancelled
+        )
+        if MARK not in text:
+            return self._tokenize(text, add_special_tokens=False)
+        return self._encode_marked(text)
+
+    def _encode_marked(self, text: str) -> list[int]:
+        """Ids of a text in which what stands between marks is text, whatever it spells."""
+        ids: list[int] = []
+        # Text, token, text, token … text. A mark that the template parted from its other one still parts the text.
+        for index, part in enumerate(re.split(rf"{MARK}({self._special.pattern}){MARK}|{MARK}", text)):
+            if not part:
+                continue
+            new = self._encode_part(part, as_text=index % 2 == 1, first=not ids)
+            if index % 2 == 1 and self._tokenizer.convert_tokens_to_ids(part) in new:
+                # Unigram models find the token among their pieces all the same; not so its halves.
+                new = self._encode_part(part[:1], as_text=True, first=not ids)
+                new += self._encode_part(part[1:], as_text=True, first=False)
+            ids += new
+        return ids
+
+    def _encode_part(self, part: str, *, as_text: bool, first: bool) -> list[int]:
+        """Ids of a part of a text. SentencePiece puts a space before what starts a string; behind a newline it does not."""
+        if not first:
+            newline = self._tokenize("\n", add_special_tokens=False)
+            ids = self._tokenize("\n" + part, add_special_tokens=False, split_special_tokens=as_text)
+            if ids[: len(newline)] == newline:
+                return ids[len(newline) :]
+        return self._tokenize(part, add_special_tokens=False, split_special_tokens=as_text)
+
+    def _tokenize(self, text: str, **options: bool) -> list[int]:
+        # Lone surrogates have no UTF-8, and tokenizers takes no text that has some.
+        return list(self._tokenizer.encode(text.encode("utf-8", "replace").decode(), **options))
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of token ids, without special tokens, spaces as they are."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+    def pieces(self) -> list[str]:
+        """The text of each id when alone; special tokens by name, ids without a token as <id>."""
+        if self._pieces is None:
+            known = min(self.vocabulary, len(self._tokenizer))
+            names = self._tokenizer.convert_ids_to_tokens(range(known))
+            texts = self._tokenizer.batch_decode([[i] for i in range(known)], clean_up_tokenization_spaces=False)
+            self._pieces = [self._piece(i, name, text) for i, (name, text) in enumerate(zip(names, texts, strict=True))]
+            self._pieces += [f"<{i}>" for i in range(known, self.vocabulary)]
+        return self._pieces
+
+    @staticmethod
+    def _piece(index: int, name: str | None, text: str) -> str:
+        if name is None:
+            return f"<{index}>"
+        # SentencePiece writes a leading space as ▁ and drops it where a text starts.
+        if name.startswith("▁") and not text.startswith(" "):
+            return " " * (len(name) - len(name.lstrip("▁"))) + text.lstrip(" ")
+        return text
+
+
+def open_tokenizer(folder: Path) -> Any:
+    """The tokenizer in a folder.
+
+    Raises:
+        UserError: there is none, or it cannot be read.
+    """
+    from transformers import AutoTokenizer
+
+    files = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json", "merges.txt")
+    if not any((folder / name).is_file() for name in files):
+        raise UserError(
+            f"{folder} holds no tokenizer (tokenizer.json or tokenizer.model): copy the files of the tokenizer that the "
+            "model was trained with into it."
+        )
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+        tokenizer.decode(tokenizer.encode("a é"))  # some are found out only here
+        return tokenizer
+    except Exception as error:
+        said = str(error).strip().splitlines()
+        raise UserError(
+            f"The tokenizer in {folder} cannot be read ({said[0] if said else type(error).__name__}): copy its files again."
+        ) from None

@@ -1,0 +1,252 @@
+"""llama.cpp's objects as Python's: weights, and contexts over them that know their cache, their batch and their logits."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..base import PREFILL_CHUNK, UserError
+from .library import Device, errors, last_error, library
+from .sequences import members
+
+PAD = 256
+"""llama.cpp's caches hold a multiple of this many tokens."""
+
+ROW_CACHE = 1024
+"""Sets of sequence ids whose arrays are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """How weights and contexts are set up: llama.cpp's own numbers."""
+
+    gpu_layers: int = 0
+    split_mode: int = 1
+    main_gpu: int = 0
+    flash_attention: int = -1
+    """-1 auto, 0 off, 1 on."""
+    type_k: int = 1
+    """ggml_type of the cached keys: 0 float32, 1 float16 …"""
+    type_v: int = 1
+    threads: int = 1
+    devices: tuple[Device, ...] = ()
+    """To share the layers between, where others than all local GPUs: those of RPC servers first."""
+
+
+class Weights:
+    """A model in memory; freed with its last context.
+
+    Args:
+        file: a whole GGUF file.
+        runtime: how to load it.
+        tick: told the share that is loaded, 0 to 1; False stops.
+
+    Raises:
+        InterruptedError: `tick` answered False.
+        UserError: llama.cpp cannot load it; in its own words.
+    """
+
+    def __init__(self, file: Path, runtime: Runtime, tick: Callable[[float], bool]) -> None:
+        self.handle: int | None = None
+        lib = self.lib = library()
+        params = lib.llama_model_default_params()
+        params.n_gpu_layers = runtime.gpu_layers
+        params.split_mode = runtime.split_mode
+        params.main_gpu = runtime.main_gpu
+        # Ends with a null; must live until the model is loaded.
+        chosen = (ctypes.c_void_p * (len(runtime.devices) + 1))(*(device.handle for device in runtime.devices))
+        if runtime.devices:
+            params.devices = ctypes.cast(chosen, ctypes.c_void_p)
+        # ggml's AMX kernels load a tile configuration that compilers optimise away, and end the process in the first pass of
+        # several tokens over quantized weights (ggml-org/llama.cpp issue 20824, pull request 26954). Only all buffers with
+        # rearranged weights together can be left out.
+        params.use_extra_bufts = b"AMX_INT8 = 1" not in lib.llama_print_system_info()
+        stopped = False
+
+        def progress(share: float, _data: Any) -> bool:
+            nonlocal stopped
+            try:
+                stopped = stopped or not tick(share)
+            except Exception:
+                # ctypes would print it and go on.
+                stopped = True
+            return not stopped
+
+        callback = lib.llama_progress_callback(progress)
+        params.progress_callback = callback
+        errors.clear()
+        self.handle = lib.llama_model_load_from_file(str(file).encode(), params)
+        if stopped:
+            self.free()
+            raise InterruptedError
+        if not self.handle:
+            raise UserError(last_error())
+        self.vocab: int = lib.llama_model_get_vocab(self.handle)
+        self.vocabulary: int = lib.llama_vocab_n_tokens(self.vocab)
+
+    def metadata(self, key: str) -> str | None:
+        """A value of the file's metadata as text."""
+        size = 256
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            length = self.lib.llama_model_meta_val_str(self.handle, key.encode(), buffer, size)
+            if length < 0:
+                return None
+            if length < size:
+                return buffer.value.decode("utf-8", "replace")
+            size = length + 1
+
+    def free(self) -> None:
+        """Give the memory back; contexts must be gone."""
+        handle, self.handle = self.handle, None
+        if handle:
+            self.lib.llama_model_free(handle)
+
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # When Python ends, llama.cpp's module may be gone already; the memory goes with the process.
+        if not is_finalizing():
+            self.free()
+
+
+class _Keeper:
+    """Frees a context once neither it nor its logits are in use, and then lets go of the weights."""
+
+    def __init__(self, handle: int, weights: Weights) -> None:
+        self._handle: int | None = handle
+        self._weights = weights
+
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        handle, self._handle = self._handle, None
+        if handle and not is_finalizing():
+            self._weights.lib.llama_free(handle)
+
+
+class Context:
+    """A KV cache on some weights, and what goes through them.
+
+    Args:
+        weights: kept alive by this.
+        runtime: as the weights.
+        size: most tokens in the cache.
+        sequences: most sequence ids; also most rows of logits in one pass, so that their buffer never moves.
+
+    Raises:
+        UserError: there is not enough memory; in llama.cpp's words.
+    """
+
+    def __init__(self, weights: Weights, runtime: Runtime, size: int, sequences: int) -> None:
+        lib = self.lib = weights.lib
+        self.weights = weights
+        self.rows = sequences
+        params = lib.llama_context_default_params()
+        params.n_ctx = -(-size // PAD) * PAD
+        params.n_batch = params.n_ubatch = PREFILL_CHUNK
+        params.n_seq_max = params.n_outputs_max = params.n_outputs_max_per_seq = sequences
+        params.n_threads = params.n_threads_batch = runtime.threads
+        params.flash_attn_type = runtime.flash_attention
+        params.type_k, params.type_v = runtime.type_k, runtime.type_v
+        # One buffer for all sequences: a shared prefix is stored once, and copying part of a sequence cannot abort.
+        params.kv_unified = True
+        # Windowed layers keep all tokens too: otherwise nothing could be rewound, and shared cells would never be free again.
+        params.swa_full = True
+        errors.clear()
+        self.handle: int | None = lib.llama_init_from_model(weights.handle, params)
+        if not self.handle:
+            raise UserError(last_error() or "no memory")
+        self._keeper = _Keeper(self.handle, weights)
+        self._memory: int | None = lib.llama_get_memory(self.handle)
+        # As an address: the bindings' pointer object takes longer to make than to read.
+        prototype = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+        self._logits_address = prototype(("llama_get_logits", lib._lib))
+        self._logits: Tensor | None = None
+        self._seen: int | None = None
+        """Address of what `_logits` views."""
+        self._views: dict[int, Tensor] = {}
+        n = PREFILL_CHUNK
+        # Ours instead of llama_batch_init's: nodes with the same ids share one array of them.
+        self._tokens, self._positions, self._counts = (np.zeros(n, np.int32) for _ in range(3))
+        self._ids = np.zeros(n, np.uintp)
+        self._wanted = np.zeros(n, np.int8)
+        int32s = ctypes.POINTER(ctypes.c_int32)
+        self._batch = lib.llama_batch(
+            n_tokens=0,
+            token=self._tokens.ctypes.data_as(int32s),
+            embd=None,
+            pos=self._positions.ctypes.data_as(int32s),
+            n_seq_id=self._counts.ctypes.data_as(int32s),
+            seq_id=ctypes.cast(self._ids.ctypes.data, ctypes.POINTER(int32s)),
+            logits=self._wanted.ctypes.data_as(ctypes.POINTER(ctypes.c_int8)),
+        )
+        self._id_rows: dict[int, tuple[int, int, Any]] = {}
+
+    def decode(self, tokens: Sequence[int], positions: Sequence[int], holders: Sequence[int], wanted: Sequence[int]) -> int:
+        """One pass.
+
+        Args:
+            tokens: [n], n ≤ PREFILL_CHUNK, each below the vocabulary's size.
+            positions: [n].
+            holders: ids of each token, as bits [n].
+            wanted: indices whose logits are wanted, at most `rows`, ascending.
+
+        Returns:
+            llama_decode's answer: 0 if it worked.
+        """
+        n = len(tokens)
+        self._tokens[:n] = tokens
+        self._positions[:n] = positions
+        if len(self._id_rows) > ROW_CACHE:
+            self._id_rows.clear()
+        mask = 0
+        for i, next_mask in enumerate(holders):
+            if next_mask != mask:
+                mask = next_mask
+                count, address = self._row(mask)
+            self._counts[i], self._ids[i] = count, address
+        self._wanted[:n] = 0
+        if wanted:
+            self._wanted[wanted] = 1
+        self._batch.n_tokens = n
+        return int(self.lib.llama_decode(self.handle, self._batch))
+
+    def _row(self, mask: int) -> tuple[int, int]:
+        """Length and address of an array of ids."""
+        row = self._id_rows.get(mask)
+        if row is None:
+            ids = np.array(members(mask), np.int32)
+            row = self._id_rows[mask] = (len(ids), ids.ctypes.data, ids)
+        return row[0], row[1]
+
+    def logits(self, rows: int) -> Tensor:
+        """The logits of the last pass [rows, vocab]: a view that the next pass overwrites."""
+        address = self._logits_address(self.handle)
+        if self._logits is None or self._seen != address:
+            self._seen = address
+            array: Any = (ctypes.c_float * (self.rows * self.weights.vocabulary)).from_address(address or 0)
+            # Scores may outlive their session; then they keep the buffer.
+            array.owner = self._keeper
+            flat = torch.from_numpy(np.frombuffer(array, np.float32))
+            self._logits = flat.view(self.rows, self.weights.vocabulary)
+            self._views.clear()
+        if rows not in self._views:
+            self._views[rows] = self._logits[:rows]
+        return self._views[rows]
+
+    def remove(self, sequence: int, begin: int, end: int) -> bool:
+        """llama_memory_seq_rm; whether the cache could."""
+        return bool(self.lib.llama_memory_seq_rm(self._memory, sequence, begin, end))
+
+    def copy(self, source: int, target: int, begin: int, end: int) -> None:
+        """llama_memory_seq_cp."""
+        self.lib.llama_memory_seq_cp(self._memory, source, target, begin, end)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.lib.llama_memory_clear(self._memory, False)

@@ -1,0 +1,170 @@
+"""The llama.cpp bindings: imported on demand, their log kept off the screen, their last error kept for a sentence."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import logging
+import os
+import sys
+from collections import deque
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from ..base import UserError
+
+logger = logging.getLogger("specchat.llama.cpp")
+"""Gets every line that llama.cpp prints; only its errors at a level that Python shows by default."""
+
+DEBUG, INFO, WARN, ERROR, CONTINUED = 1, 2, 3, 4, 5
+"""ggml_log_level."""
+
+LEVELS = {WARN: logging.INFO, ERROR: logging.ERROR}
+"""Its warnings are not for users (a smaller context than the model was trained with); below them only tensors are listed."""
+
+errors: deque[str] = deque(maxlen=8)
+"""Its last error lines."""
+
+
+def pip_command() -> str:
+    """What installs the runtime into this Python."""
+    return f"{quote(sys.executable)} -m pip install llama-cpp-python"
+
+
+def rebuild_command(flag: str) -> str:
+    """What builds the runtime anew with a CMake option, such as -DGGML_CUDA=on."""
+    return f'CMAKE_ARGS="{flag}" {pip_command()} --force-reinstall --no-deps --no-cache-dir'
+
+
+@cache
+def library() -> Any:
+    """The low-level bindings (`llama_cpp.llama_cpp`), ready for use.
+
+    Raises:
+        UserError: they are not installed, or their shared library cannot be loaded; says how to install them.
+    """
+    try:
+        bindings: Any = importlib.import_module("llama_cpp.llama_cpp")
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("llama_cpp"):
+            raise UserError(f"llama-cpp-python lacks the package {error.name}: {pip_command()} --force-reinstall") from None
+        raise UserError(f"GGUF files need the llama.cpp runtime, which is not installed: {pip_command()}") from None
+    except (OSError, RuntimeError, AttributeError) as error:
+        raise UserError(
+            f"llama-cpp-python is installed but does not work ({_first_line(error)}): {pip_command()} --force-reinstall "
+            "--no-cache-dir"
+        ) from None
+    # Where gdb is installed, an abort would have it print a backtrace first, for 15 seconds.
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
+    # The function object must live as long as the library.
+    bindings.specchat_log = bindings.llama_log_callback(_log)
+    bindings.llama_log_set(bindings.specchat_log, ctypes.c_void_p(0))
+    bindings.llama_backend_init()
+    return bindings
+
+
+_line = ""
+_level = DEBUG
+
+
+def _log(level: int, text: bytes | None, _data: Any) -> None:
+    """llama.cpp's log callback: whole lines go to `logger`, errors to `errors` as well."""
+    global _line, _level
+    if level != CONTINUED:
+        _level = level
+    if _level < WARN:
+        return
+    _line += (text or b"").decode("utf-8", "replace")
+    if not _line.endswith("\n"):
+        return
+    line, _line = _line.strip(), ""
+    if line:
+        if _level >= ERROR:
+            errors.append(line)
+        logger.log(LEVELS.get(_level, logging.DEBUG), "%s", line)
+
+
+def last_error() -> str:
+    """What llama.cpp's newest errors say, without the functions that said it; empty if nothing was said."""
+    for line in reversed(errors):
+        # "llama_model_load: error loading model: missing tensor 'x'" → the part that tells something.
+        said = line.rpartition("error loading model: ")[2] if "error loading model: " in line else line.partition(": ")[2]
+        if said and not said.startswith("failed to load model"):
+            return said.rstrip(".")
+    return ""
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".:") if lines else type(error).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device that the installed build computes on."""
+
+    name: str
+    """CPU, CUDA0, Metal, Vulkan0, RPC0 …"""
+    description: str
+    gpu: bool
+    free: int
+    """Bytes."""
+    total: int
+    handle: int = 0
+    """ggml_backend_dev_t."""
+
+
+def devices() -> list[Device]:
+    """The devices of the installed build, the CPU among them; empty where the library does not tell."""
+    raw: Any = library()._lib
+    try:
+        raw.ggml_backend_dev_get.restype = ctypes.c_void_p
+        raw.ggml_backend_dev_count.restype = ctypes.c_size_t
+        count = raw.ggml_backend_dev_count()
+        return [describe_device(raw, raw.ggml_backend_dev_get(ctypes.c_size_t(index))) for index in range(count)]
+    except AttributeError:
+        return []
+
+
+def describe_device(raw: Any, handle: int) -> Device:
+    """What ggml tells about a device.
+
+    Args:
+        raw: the shared library.
+        handle: ggml_backend_dev_t.
+    """
+    device = ctypes.c_void_p(handle)
+    for name in ("ggml_backend_dev_name", "ggml_backend_dev_description"):
+        getattr(raw, name).restype = ctypes.c_char_p
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    raw.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
+    # ggml_backend_dev_type: 0 CPU, 1 GPU, 2 integrated GPU, 3 accelerator beside the CPU. RPC devices count as GPUs.
+    gpu = raw.ggml_backend_dev_type(device) in (1, 2)
+    name = raw.ggml_backend_dev_name(device).decode("utf-8", "replace")
+    description = raw.ggml_backend_dev_description(device).decode("utf-8", "replace")
+    return Device(name, description, gpu, free.value, total.value, handle)
+
+
+def backends() -> list[str]:
+    """What the installed build can compute with: CPU, CUDA, Metal, Vulkan, RPC …; empty where the library does not tell."""
+    raw: Any = library()._lib
+    try:
+        raw.ggml_backend_reg_count.restype = ctypes.c_size_t
+        raw.ggml_backend_reg_get.restype = ctypes.c_void_p
+        raw.ggml_backend_reg_name.restype = ctypes.c_char_p
+        found = []
+        for index in range(raw.ggml_backend_reg_count()):
+            registry = ctypes.c_void_p(raw.ggml_backend_reg_get(ctypes.c_size_t(index)))
+            found.append(raw.ggml_backend_reg_name(registry).decode("utf-8", "replace"))
+    except AttributeError:
+        return []
+    return found
+
+
+def build_report() -> dict[str, Any]:
+    """What `specchat doctor` tells about the installed build, as plain data."""
+    own = Path(str(library()._lib._name)).parent
+    return {"backends": backends(), "devices": [asdict(device) for device in devices()], "library": str(own)}

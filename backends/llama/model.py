@@ -1,0 +1,261 @@
+"""Loads a GGUF file with llama.cpp, and proves what it can do here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..base import Cancelled, Capabilities, Message, Model, ModelInfo, Session, UserError
+from ..files.gguf_file import Header, read_header
+from ..infill import Gap, gap
+from ..loading import LoadOptions, StageProgress
+from .context import Context, Runtime, Weights
+from .layers import first_layers
+from .library import devices, library, pip_command
+from .options import CACHE_TYPES, FLASH, cache_bytes, check_memory, choose_runtime, exact_runtime, sequences
+from .plain import LlamaPlainSession
+from .proof import PASSES, RECURRENT, SIZE, prove, rounded
+from .session import LlamaSession
+from .tokenizer import LlamaCodec
+
+UNKNOWN_CONTEXT = 32_768
+"""Context of models that state none (recurrent ones may go on for ever)."""
+
+
+class LlamaModel(Model):
+    """A GGUF model in memory (see `load_llama`)."""
+
+    def __init__(
+        self, weights: Weights, codec: LlamaCodec, header: Header, runtime: Runtime, info: ModelInfo, options: LoadOptions
+    ) -> None:
+        self._weights: Weights | None = weights
+        self._codec = codec
+        self._header = header
+        self._runtime = runtime
+        self._options = options
+        self._cut: dict[int, LlamaModel] = {}
+        self._alike = info.capabilities.exact and runtime.flash_attention == FLASH["on"]
+        self.info = info
+
+    def open_session(self, context: int | None = None) -> Session:
+        """A new, empty KV cache; all its memory is taken at once (see `Model.open_session`)."""
+        if self._weights is None:
+            raise UserError(f"{self.info.name} has been unloaded: load it again.")
+        size = self.info.context if context is None else min(context, self.info.context)
+        if size < 1:
+            raise UserError("context must be 1 or more.")
+        plain = not self.info.capabilities.chain
+        if not plain:
+            check_memory(self.info.name, self._header, self._runtime, size)
+        run = open_context(self._weights, self._header, self._runtime, size, self.info.name, plain)
+        return LlamaPlainSession(run, size) if plain else LlamaSession(run, size, self._alike)
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of plain text, with BOS if the model wants one (see `Model.encode`)."""
+        return self._codec.encode(text)
+
+    def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
+        """Token ids of a chat up to where the next answer starts (see `Model.encode_chat`)."""
+        return self._codec.encode_chat(messages, cancelled)
+
+    def encode_gap(self, prefix: str, suffix: str) -> Gap:
+        """A text with a gap, for a model that fills in the middle (see `Model.encode_gap`)."""
+        return gap(self._codec, self.info.name, prefix, suffix, *self._codec.infill_marks())
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of token ids (see `Model.decode`)."""
+        return self._codec.decode(tokens)
+
+    def pieces(self) -> list[str]:
+        """For each id its text (see `Model.pieces`)."""
+        return self._codec.pieces()
+
+    def truncated(self, layers: int, *, write: bool = False) -> Model:
+        """A model of the first layers (see `Model.truncated`): a file of its own in the cache folder, written at the first
+        call ever (see `gguf_layers`)."""
+        if self._weights is None:
+            raise UserError(f"{self.info.name} has been unloaded: load it again.")
+        if not 1 <= layers < self.info.layers:
+            raise UserError(f"{self.info.name} has {self.info.layers} layers: draft with 1 to {self.info.layers - 1} of them.")
+        if layers not in self._cut:
+            file = first_layers(Path(self.info.path), layers, self.info.name, write=write)
+            # It drafts, so it runs here, whoever shares the whole model's layers.
+            options = replace(self._options, context=self.info.context, rpc="")
+            try:
+                self._cut[layers] = load_llama(file, f"{self.info.name}, first {layers} layers", options)
+            except UserError as error:
+                if "cannot be loaded" in str(error):  # nor ever will be; too little memory may be over tomorrow
+                    file.unlink(missing_ok=True)
+                raise UserError(f"The model's first layers cannot run alone: choose another method. ({error})") from None
+        return self._cut[layers]
+
+    def close(self) -> None:
+        """Free the weights; sessions that are open keep them until they are closed and dropped."""
+        for model in self._cut.values():
+            model.close()
+        self._cut.clear()
+        self._weights = None
+        self._codec.close()
+
+
+def open_context(weights: Weights, header: Header, runtime: Runtime, size: int, name: str, plain: bool = False) -> Context:
+    """A context of `size` tokens; one sequence only for models that decode plainly.
+
+    Raises:
+        UserError: there is not enough memory.
+    """
+    try:
+        return Context(weights, runtime, size, 1 if plain else sequences(weights.vocabulary))
+    except UserError as error:
+        needed = cache_bytes(header, runtime, size) / 1e9
+        raise UserError(
+            f"llama.cpp could not open a context of {size:,} tokens for {name}, about {needed:.1f} GB ({error}): use a smaller "
+            "context or model."
+        ) from None
+
+
+def load_llama(
+    file: Path,
+    name: str,
+    options: LoadOptions,
+    header: Header | None = None,
+    *,
+    progress: StageProgress | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> LlamaModel:
+    """Load a GGUF file.
+
+    Args:
+        file: the file, or the first of its parts.
+        name: as the user named the model.
+        options: device, gpu_layers, split_mode, flash_attention, kv_type, dtype (of the cache), context, threads, rpc.
+        header: the file's, if it has been read already.
+        progress: told about the stages "weights" (tensors) and "check" (forward passes of the proof).
+        cancelled: polled between tensors and between passes.
+
+    Raises:
+        UserError: the runtime is not installed, or the file holds no model that can be loaded here; says what to do.
+        Cancelled: `cancelled` answered True.
+    """
+    begun = time.perf_counter()
+    header = header or read_header(file)
+    library()
+    runtime = choose_runtime(options, header)
+    limit = header.number("context_length") or UNKNOWN_CONTEXT
+    if options.context is not None and not 1 <= options.context <= limit:
+        raise UserError(f"{name} holds at most {limit:,} tokens, not {options.context:,}: ask for a smaller context.")
+    size = options.context or min(limit, options.context_at_most or limit)
+
+    def tick(share: float) -> bool:
+        if progress is not None:
+            progress("weights", int(share * header.tensors), header.tensors)
+        return cancelled is None or not cancelled()
+
+    try:
+        weights = Weights(file, runtime, tick)
+    except InterruptedError:
+        raise Cancelled from None
+    except UserError as error:
+        raise _unloadable(file, header, str(error)) from None
+    lib, handle = weights.lib, weights.handle
+    if not lib.llama_model_has_decoder(handle) or lib.llama_model_has_encoder(handle) or lib.llama_model_is_diffusion(handle):
+        raise UserError(
+            f"{file} ({header.architecture}) is no causal language model, so it cannot continue a text: use another."
+        )
+    plain = lib.llama_model_is_recurrent(handle) or lib.llama_model_is_hybrid(handle)
+    if not plain:
+        check_memory(name, header, runtime, size)
+    codec = LlamaCodec(weights)
+    capabilities, runtime = _capabilities(weights, header, runtime, options, size, name, plain, progress, cancelled)
+    capabilities = replace(capabilities, guard=options.guard == "on")
+    info = ModelInfo(
+        name=name,
+        backend="llama.cpp",
+        device=_device_name(runtime),
+        dtype=_file_type(weights),
+        architecture=header.architecture,
+        parameters=int(lib.llama_model_n_params(handle)),
+        layers=int(lib.llama_model_n_layer(handle)),
+        vocabulary=weights.vocabulary,
+        context=size,
+        eos_ids=codec.eos_ids,
+        has_template=codec.has_template,
+        capabilities=capabilities,
+        path=str(file),
+        load_seconds=time.perf_counter() - begun,
+        notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what != "layers")),
+    )
+    return LlamaModel(weights, codec, header, runtime, info, options)
+
+
+def _capabilities(
+    weights: Weights,
+    header: Header,
+    runtime: Runtime,
+    options: LoadOptions,
+    size: int,
+    name: str,
+    plain: bool,
+    progress: StageProgress | None,
+    cancelled: Callable[[], bool] | None,
+) -> tuple[Capabilities, Runtime]:
+    """What the proof finds, and how contexts are to be set up."""
+    if plain:
+        return Capabilities(tree=False, chain=False, reasons={"tree": RECURRENT, "chain": RECURRENT}), runtime
+    passes = 0
+
+    def tick() -> None:
+        nonlocal passes
+        passes += 1
+        if progress is not None:
+            progress("check", min(passes, PASSES), PASSES)
+        if cancelled is not None and cancelled():
+            raise Cancelled
+
+    parameters, cpu = int(weights.lib.llama_model_n_params(weights.handle)), _device_name(runtime) == "cpu"
+
+    def found(runtime: Runtime, alike: bool) -> Capabilities:
+        session = LlamaSession(open_context(weights, header, runtime, SIZE, name), SIZE, alike)
+        proven = prove(session, weights.vocabulary, tick)
+        if runtime.type_k == runtime.type_v == CACHE_TYPES["f32"] and _file_type(weights) == "all F32":
+            return proven
+        return rounded(session, proven, weights.vocabulary, tick, parameters=parameters, cpu=cpu, alike=alike)
+
+    if alike := exact_runtime(runtime, options, size):
+        capabilities = found(alike, True)
+        if capabilities.exact:
+            return capabilities, alike
+    capabilities = found(runtime, runtime.flash_attention == FLASH["on"])
+    if progress is not None:
+        progress("check", PASSES, PASSES)
+    return capabilities, runtime
+
+
+def _unloadable(file: Path, header: Header, said: str) -> UserError:
+    """The sentence for a file that llama.cpp refuses."""
+    if "unknown model architecture" in said:
+        return UserError(
+            f"{file} is of the architecture {header.architecture!r}, which this version of llama.cpp does not know: "
+            f"{pip_command()} --upgrade, or use another model."
+        )
+    if "unable to allocate" in said or "failed to allocate" in said:
+        return UserError(f"{file} needs {header.weight_bytes / 1e9:.1f} GB ({said}): use a smaller model or fewer GPU layers.")
+    return UserError(f"{file} cannot be loaded: {said or 'llama.cpp gives no reason'}.")
+
+
+def _device_name(runtime: Runtime) -> str:
+    """For the interface: cpu, or the GPUs' names in llama.cpp."""
+    if runtime.devices:
+        return ", ".join(f"{d.name} ({d.description})" if d.name.startswith("RPC") else d.name for d in runtime.devices)
+    gpus = [device.name for device in devices() if device.gpu] if runtime.gpu_layers else []
+    if runtime.split_mode == 0 and gpus:
+        gpus = gpus[runtime.main_gpu : runtime.main_gpu + 1]
+    return ", ".join(gpus) or "cpu"
+
+
+def _file_type(weights: Weights) -> str:
+    """Q8_0, Q4_K - Medium, all F32 …"""
+    name = weights.lib.llama_ftype_name(weights.lib.llama_model_ftype(weights.handle))
+    return str(name.decode("utf-8", "replace")) if name else "unknown"

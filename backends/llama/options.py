@@ -1,0 +1,184 @@
+"""From what a user asks for to llama.cpp's numbers: device, layers on the GPU, threads, cache types, memory."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import psutil
+
+from ..base import UserError
+from ..files.gguf_file import BLOCKS, Header
+from .context import PAD, Runtime
+from .library import Device, devices, library, rebuild_command
+from .rpc import rpc_devices
+
+if TYPE_CHECKING:
+    from ..loading import LoadOptions
+
+CACHE_TYPES = {"f32": 0, "f16": 1, "bf16": 30, "q8_0": 8, "q5_1": 7, "q5_0": 6, "q4_1": 3, "q4_0": 2}
+"""Names of cache types → ggml_type."""
+DTYPES = {"auto": "f16", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+"""Of `LoadOptions.dtype`, which weights in a GGUF file have no use for → the cache's."""
+SPLIT_MODES = {"none": 0, "layer": 1, "row": 2}
+FLASH = {"auto": -1, "off": 0, "on": 1}
+F32 = 0
+
+MOST_SEQUENCES = 128
+"""llama.cpp takes 256 at most, but looks at each pair of them in every pass: 128 cost 14 µs more than one, 256 cost 50."""
+FEWEST_SEQUENCES = 64
+LOGITS_BYTES = 64 << 20
+"""Memory for logits, one row per sequence, before large vocabularies get fewer than MOST_SEQUENCES."""
+
+SHARE = 0.95
+"""Of the free memory that a cache may take."""
+
+
+def choose_runtime(options: LoadOptions, header: Header) -> Runtime:
+    """llama.cpp's numbers for these options.
+
+    Raises:
+        UserError: an option has no such value, or this build of llama.cpp cannot do it; says what to do.
+    """
+    gpus = [device for device in devices() if device.gpu]
+    gpu_layers, main_gpu, split = _remote_placement(options) if options.rpc else _placement(options, gpus)
+    remote = rpc_devices(options.rpc) if options.rpc else []
+    if remote and options.device != "cpu":
+        remote += gpus
+    flash = _named("flash attention", options.flash_attention, FLASH)
+    wanted = options.kv_type
+    if wanted == "auto":
+        wanted = DTYPES.get(options.dtype, "")
+        if not wanted:
+            raise UserError(f"There is no dtype {options.dtype!r}: use auto, float32, bfloat16 or float16.")
+    cache = _named("cache type", wanted, CACHE_TYPES)
+    if flash == FLASH["auto"] and BLOCKS[cache][0] == 1 and (cache == F32 or not gpu_layers):
+        # On a CPU llama.cpp's own auto would turn it on; at 8k tokens that took 65 instead of 13 ms for one node, and 1,450
+        # instead of 108 ms for 33 (7 million parameters, one thread of AVX-512). On a GPU a float32 cache is asked for to
+        # compare runtimes, and flash attention's sums are partly in float16.
+        flash = FLASH["off"]
+    if BLOCKS[cache][0] > 1 and flash == FLASH["off"]:
+        raise UserError(f"A KV cache of type {wanted} needs flash attention: leave it on, or use f16.")
+    return Runtime(gpu_layers, split, main_gpu, flash, cache, cache, threads(options.threads), tuple(remote))
+
+
+EXACT_CONTEXT = 4096
+"""Most tokens of a context that has flash attention for the sake of its bits without being asked: on a CPU its passes of many
+nodes get slower with the text (built-in model, two threads, 8 nodes: 0.75x at 60 tokens, 0.92x at 200, 1.08x at 600, 1.46x at
+1,500)."""
+
+
+def exact_runtime(runtime: Runtime, options: LoadOptions, context: int) -> Runtime | None:
+    """The same with passes that give a node the same bits whatever their size; None where that is not wanted or known.
+
+    llama.cpp's matrix products do not round by the number of rows, its attention does: one row goes through another kernel than
+    several. Flash attention takes each row by itself, unless several threads share one row's keys out, which they do only where
+    keys and values have the same type.
+    """
+    wanted = options.exact == "bits" or (options.exact == "auto" and context <= EXACT_CONTEXT)
+    free = options.flash_attention in ("auto", "on") and options.kv_type == "auto" and options.dtype in ("auto", "float16")
+    if not wanted or not free or runtime.gpu_layers or runtime.devices:
+        return None
+    return replace(runtime, flash_attention=FLASH["on"], type_k=CACHE_TYPES["bf16"], type_v=CACHE_TYPES["f16"])
+
+
+def _named(what: str, value: str, known: dict[str, int]) -> int:
+    if value not in known:
+        raise UserError(f"There is no {what} {value!r}: use {', '.join(known)}.")
+    return known[value]
+
+
+def _placement(options: LoadOptions, gpus: list[Device]) -> tuple[int, int, int]:
+    """Layers on the GPU (-1 all), the GPU that is used alone, and how several share."""
+    split = _named("split mode", options.split_mode, SPLIT_MODES)
+    kind, _, number = options.device.partition(":")
+    if kind not in ("auto", "cpu", "cuda", "mps") or (number and not (kind == "cuda" and number.isdigit())):
+        raise UserError(f"There is no device {options.device!r}: use auto, cpu, cuda, cuda:N or mps.")
+    if options.gpu_layers is not None and options.gpu_layers < 0:
+        raise UserError("gpu_layers must be 0 or more.")
+    asked = kind in ("cuda", "mps") or bool(options.gpu_layers)
+    if kind == "cpu" and options.gpu_layers:
+        raise UserError("Layers on the GPU need a GPU as the device: leave out one of the two.")
+    # A build with RPC says that it can, GPU or not.
+    if not library().llama_supports_gpu_offload() or not gpus:
+        if asked:
+            flag = "-DGGML_METAL=on" if kind == "mps" else "-DGGML_CUDA=on"
+            raise UserError(
+                "The installed llama.cpp finds no GPU or was built for the CPU only: use --device cpu, or build it again with "
+                f"{rebuild_command(flag)}"
+            )
+        return 0, 0, split
+    if kind == "cpu":
+        return 0, 0, split
+    layers = -1 if options.gpu_layers is None else options.gpu_layers
+    if number:
+        if int(number) >= len(gpus):
+            raise UserError(f"There is no {options.device}, llama.cpp sees {len(gpus)} GPUs, counted from 0.")
+        return layers, int(number), SPLIT_MODES["none"]
+    return layers, 0, split
+
+
+def _remote_placement(options: LoadOptions) -> tuple[int, int, int]:
+    """As `_placement`, where RPC servers hold layers; the local GPUs take part unless the device is cpu."""
+    if options.device not in ("auto", "cpu"):
+        raise UserError(f"With --rpc the device is auto (GPUs here take part) or cpu (they do not), not {options.device!r}.")
+    if options.gpu_layers is not None and options.gpu_layers < 1:
+        raise UserError("With --rpc at least one layer has to go to a device: leave out --gpu-layers or --rpc.")
+    split = _named("split mode", options.split_mode, SPLIT_MODES)
+    return -1 if options.gpu_layers is None else options.gpu_layers, 0, split
+
+
+def threads(wanted: int | None) -> int:
+    """CPU threads: those asked for, else OMP_NUM_THREADS, else one per physical core that we may use.
+
+    Raises:
+        UserError: fewer than one.
+    """
+    if wanted is not None:
+        if wanted < 1:
+            raise UserError("threads must be 1 or more.")
+        return wanted
+    named = os.environ.get("OMP_NUM_THREADS", "")
+    if named.isdigit() and int(named) > 0:
+        return int(named)
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(psutil.cpu_count(logical=False) or allowed, allowed))
+
+
+def sequences(vocabulary: int) -> int:
+    """How many leaves a tree may have."""
+    return max(FEWEST_SEQUENCES, min(MOST_SEQUENCES, LOGITS_BYTES // (4 * vocabulary)))
+
+
+def cache_bytes(header: Header, runtime: Runtime, context: int) -> int:
+    """Bytes of a KV cache of `context` tokens (an estimate: what the metadata tell)."""
+    numbers = 0.0
+    for size, kind in zip(header.cache_numbers(), (runtime.type_k, runtime.type_v), strict=True):
+        block, block_bytes = BLOCKS[kind]
+        numbers += size * block_bytes / block
+    return int(numbers * (-(-context // PAD) * PAD))
+
+
+def check_memory(name: str, header: Header, runtime: Runtime, context: int) -> None:
+    """Refuse a context whose cache does not fit beside what is in memory already.
+
+    Raises:
+        UserError: says how much is missing, and which context would fit.
+    """
+    if runtime.gpu_layers:
+        free = sum(device.free for device in runtime.devices or devices() if device.gpu)
+        where = "on the RPC servers" if runtime.devices else "on the GPU"
+    else:
+        free, where = int(psutil.virtual_memory().available), "in memory"
+    free = int(free * SHARE)
+    needed = cache_bytes(header, runtime, context)
+    if needed <= free:
+        return
+    each = max(1, cache_bytes(header, runtime, PAD) // PAD)
+    fits = free // each // PAD * PAD
+    smaller = f"use --context {fits}" if fits else "close other programs"
+    raise UserError(
+        f"A context of {context:,} tokens takes {needed / 1e9:.1f} GB for {name}, and {free / 1e9:.1f} GB are free {where}: "
+        f"{smaller}, or a smaller model."
+    )

@@ -1,0 +1,117 @@
+"""What a GGUF model can do, proven at load: a five-node tree grown in two passes against its linear paths, and a rewind.
+
+The linear paths go through the same model as plain chains from an empty cache: what is tested is branching and going back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ..base import ROOT, Cancelled, Capabilities
+from ..rounding import PASSES as ROUNDING_PASSES
+from ..rounding import TOKENS, movement
+from .session import LlamaSession
+
+PREFIX = 6
+"""Tokens before the tree."""
+PARENTS = (ROOT, 0, 0, 1, 2)
+"""The tree: one root, two children, one grandchild below each."""
+PATHS = ((0, 1, 3), (0, 2, 4))
+
+TOLERANCE = 0.1
+"""Greatest root-mean-square difference of logits, in units of their standard deviation. A wrong mask costs some 0.5; quantized
+weights differ by some 0.01 between passes of different sizes."""
+
+PASSES = 6 + ROUNDING_PASSES
+"""Forward passes of the proof."""
+
+SIZE = TOKENS + 8
+"""Tokens that its cache holds."""
+
+RECURRENT = "This model is recurrent or hybrid: its state cannot branch or go back, so it decodes plainly."
+
+
+def prove(session: LlamaSession, vocabulary: int, tick: Callable[[], None]) -> Capabilities:
+    """Find whether this model takes trees and chains.
+
+    Args:
+        session: empty, of SIZE tokens.
+        vocabulary: how many token ids there are.
+        tick: told after each pass; may raise Cancelled.
+    """
+    ids = [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(PREFIX + len(PARENTS))]
+    prefix, tree = ids[:PREFIX], ids[PREFIX:]
+
+    def chain(tokens: list[int], rows: int) -> Tensor:
+        """Logits of the last rows of tokens in one pass behind the committed ones."""
+        found = session.evaluate(tokens, range(ROOT, len(tokens) - 1), range(len(tokens) - rows, len(tokens))).logits.clone()
+        tick()
+        return found
+
+    wanted = []
+    for path in PATHS:
+        session.rewind(0)
+        wanted.append(chain(prefix + [tree[node] for node in path], len(path)))
+    try:
+        session.commit(range(PREFIX + 1))
+        # The second path is in the cache; the first one's end follows its beginning.
+        plain = chain([tree[node] for node in PATHS[0][1:]], 2)
+        if differs(plain, wanted[0][1:]):
+            raise ArithmeticError
+    except Cancelled:
+        raise
+    except Exception:
+        why = "Going back in its cache did not give this model's linear logits, so it decodes plainly."
+        return Capabilities(tree=False, chain=False, reasons={"tree": why, "chain": why})
+    try:
+        session.rewind(PREFIX)
+        top = session.evaluate(tree[:3], PARENTS[:3]).logits.clone()
+        tick()
+        low = session.evaluate(tree[3:], PARENTS[3:]).logits.clone()
+        tick()
+        found = torch.cat((top, low))
+        if any(differs(found[list(path)], lines) for path, lines in zip(PATHS, wanted, strict=True)):
+            raise ArithmeticError
+    except Cancelled:
+        raise
+    except Exception:
+        why = "A branching tree did not give this model's linear logits, so methods draft chains only."
+        return Capabilities(tree=False, reasons={"tree": why})
+    return Capabilities()
+
+
+def rounded(
+    session: LlamaSession,
+    found: Capabilities,
+    vocabulary: int,
+    tick: Callable[[], None],
+    *,
+    parameters: int,
+    cpu: bool,
+    alike: bool,
+) -> Capabilities:
+    """What `prove` found, with how far logits move between passes of one node and of many (see `rounding.movement`).
+
+    Args:
+        session, vocabulary, tick: as `prove`.
+        found: what that found.
+        parameters: of the model.
+        cpu: whether it runs on the CPU.
+        alike: attention treats a row the same in every pass (flash attention), so that bits can be claimed.
+    """
+    if not found.chain:
+        return found
+    tokens = [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(TOKENS)]
+    moved = movement(session, tokens, tick, tree=found.tree, parameters=parameters, cpu=cpu)
+    exact = alike and moved.proven
+    return replace(found, exact=exact, near_tie=moved.near_tie)
+
+
+def differs(found: Tensor, wanted: Tensor) -> bool:
+    """Whether logits [rows, vocab] are further apart than rounding explains."""
+    error = (found - wanted).square().mean().sqrt() / wanted.std().clamp_min(1e-6)
+    return not bool(error <= TOLERANCE)

@@ -1,0 +1,258 @@
+"""A session on a llama.cpp model: the tree's nodes in the cells of its unified KV cache."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from ..base import PREFILL_CHUNK, ROOT, ContextFull, Layers, Session, UserError
+from ..rounding import straightest
+from ..scores import TorchScores
+from .context import Context
+from .library import last_error
+from .sequences import Memory, Node, Sequences
+
+NO_SLOT = 1
+"""llama_decode's answer when the cache is full; everything is as it was."""
+
+
+class LlamaSession(Session):
+    """One conversation's KV cache on a llama.cpp model.
+
+    Everything is checked before llama.cpp is called: what it is not meant to be asked can end the process.
+
+    Args:
+        context: its own; nobody else uses it.
+        size: most tokens.
+        alike: attention takes each node by itself, so that only the order of the cells that it sees can move a bit: the
+            likeliest path is laid out straight, and `exact` tells what lies crooked.
+    """
+
+    def __init__(self, context: Context, size: int, alike: bool = False) -> None:
+        self._run: Context | None = context
+        self._vocabulary = context.weights.vocabulary
+        self._context = size
+        self._alike = alike
+        self._tokens: list[int] = []
+        self._next = 0
+        memory: Memory = _Cells(context)
+        self._sequences = Sequences(memory, context.rows)
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """The committed token ids (live)."""
+        return self._tokens
+
+    @property
+    def context(self) -> int:
+        """Most tokens that the cache can hold."""
+        return self._context
+
+    def evaluate(
+        self,
+        tokens: Sequence[int],
+        parents: Sequence[int],
+        rows: Sequence[int] | None = None,
+        layers: Layers | None = None,
+    ) -> TorchScores:
+        """Add nodes and run one forward pass over them (see `Session.evaluate`). The scores are llama.cpp's own buffer: the
+        next pass of this session overwrites them."""
+        if layers is not None:
+            raise UserError("llama.cpp cannot stop after some of a model's layers.")
+        begun = time.perf_counter()
+        first, n = self._next, len(tokens)
+        self._check(tokens, parents)
+        wanted = range(first, first + n) if rows is None else rows
+        if any(not first <= row < first + n for row in wanted):
+            raise ValueError(f"rows {list(wanted)} are not all of this pass's nodes {first} to {first + n - 1}")
+        if not n:
+            return TorchScores(torch.empty((0, 0)), (), ())
+        run = self._context_or_raise()
+        used = len(self._tokens) + len(self._sequences.nodes)
+        if used + n > self._context:
+            raise ContextFull(
+                f"{len(self._tokens):,} tokens and {used - len(self._tokens) + n:,} tentative ones do not fit in the context "
+                f"of {self._context:,}: start a new chat, or load the model with a larger context."
+            )
+        new = self._sequences.grow(first, tokens, parents)
+        order = self._lay_out(new, parents) if self._alike else None
+        try:
+            if order is None:
+                logits = self._pass(run, new, [row - first for row in wanted], isinstance(wanted, range))
+            else:
+                batch = [node for _, node in sorted(zip(order, new, strict=True), key=lambda pair: pair[0])]
+                logits = self._pass(run, batch, [order[row - first] for row in wanted], False)
+        except BaseException:
+            self._sequences.withdraw()
+            raise
+        self._sequences.grown(first, new)
+        self._next += n
+        self.nodes_evaluated += n
+        self.forward_seconds += time.perf_counter() - begun
+        return TorchScores(logits, tuple(wanted), tuple([new[row - first].position + 1 for row in wanted]))
+
+    def _check(self, tokens: Sequence[int], parents: Sequence[int]) -> None:
+        """Refuse what is no tree, or no token."""
+        if len(tokens) != len(parents):
+            raise ValueError(f"{len(tokens)} tokens with {len(parents)} parents")
+        if tokens and not (min(tokens) >= 0 and max(tokens) < self._vocabulary):
+            raise ValueError(f"token ids must be from 0 to {self._vocabulary - 1}")
+        living, first = self._sequences.nodes, self._next
+        for i, parent in enumerate(parents):
+            if parent != ROOT and parent not in living and not first <= parent < first + i:
+                raise ValueError(f"parent {parent} is not alive")
+
+    def _lay_out(self, new: list[Node], parents: Sequence[int]) -> list[int] | None:
+        """Note which new nodes are straight; the place of each among the pass's cells, if that is not their order."""
+        first, nodes = self._next, self._sequences.nodes
+        order = straightest(parents, first)
+        for i, (node, parent) in enumerate(zip(new, parents, strict=True)):
+            cell = len(self._tokens) + first + (i if order is None else order[i])
+            above = parent == ROOT or (new[parent - first] if parent >= first else nodes[parent]).straight
+            node.straight = above and cell == node.position
+        return order
+
+    def exact(self, path: Sequence[int]) -> int:
+        """How many nodes of a path from the tail on have plain decoding's bits (see `Session.exact`)."""
+        if not self._alike:
+            return len(path)
+        nodes = self._sequences.nodes
+        return next((i for i, number in enumerate(path) if not nodes[number].straight), len(path))
+
+    def _pass(self, run: Context, new: list[Node], flagged: list[int], rising: bool) -> Tensor:
+        """Run the model over the new nodes; logits of those `flagged` by their place [rows, vocab].
+
+        Args:
+            run: the context.
+            new: the nodes, in the order of their cells.
+            flagged: places in `new`.
+            rising: whether these are in order.
+        """
+        if len(new) <= PREFILL_CHUNK and len(flagged) <= run.rows and rising:
+            self._decode(run, new, flagged, len(new))
+            return run.logits(len(flagged))
+        ordered = sorted(set(flagged))
+        parts = []
+        begin = done = 0
+        while begin < len(new):
+            # As many as one pass takes, in nodes and in rows of logits.
+            end = min(len(new), begin + PREFILL_CHUNK)
+            upto = done + run.rows
+            if upto < len(ordered):
+                end = min(end, ordered[upto])
+            else:
+                upto = len(ordered)
+            while upto > done and ordered[upto - 1] >= end:
+                upto -= 1
+            nodes = new[begin:end]
+            self._decode(run, nodes, [row - begin for row in ordered[done:upto]], len(new))
+            part = run.logits(upto - done)
+            parts.append(part if end - begin == len(new) else part.clone())
+            begin, done = end, upto
+        logits = parts[0] if len(parts) == 1 else torch.cat(parts)
+        if flagged != ordered:
+            place = {row: i for i, row in enumerate(ordered)}
+            return logits[[place[row] for row in flagged]]
+        return logits
+
+    def _decode(self, run: Context, nodes: list[Node], wanted: list[int], total: int) -> None:
+        """One call of llama_decode, over all of the pass's nodes or some."""
+        code = run.decode(
+            [node.token for node in nodes], [node.position for node in nodes], [node.holders for node in nodes], wanted
+        )
+        if code:
+            raise _failure(code, total, self._context)
+
+    def _context_or_raise(self) -> Context:
+        if self._run is None:
+            raise UserError("This conversation has been closed: start a new one.")
+        return self._run
+
+    def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:
+        """Make `path` the committed tail (see `Session.commit`). A kept node whose parent goes would see what is no longer
+        there: it goes too."""
+        nodes = self._sequences.nodes
+        tail = ROOT
+        for number in path:
+            node = nodes.get(number)
+            if node is None or node.parent != tail:
+                raise ValueError(f"{list(path)} is not a chain of living nodes from the committed tail")
+            tail = number
+        kept: set[int] = set()
+        if keep:
+            for number in sorted(set(keep).difference(path)):
+                node = nodes.get(number)
+                if node is not None and (node.parent == tail or node.parent in kept):
+                    kept.add(number)
+        self._note(path)
+        self._tokens.extend([nodes[number].token for number in path])
+        if nodes:
+            self._sequences.commit(path, kept)
+        if not kept:
+            self._next = 0
+
+    def drop(self, nodes: Iterable[int]) -> None:
+        """Free these nodes and their descendants."""
+        living = self._sequences.nodes
+        gone = {number for number in nodes if number in living}
+        if not gone:
+            return
+        # Parents have lower ids than their children.
+        for number, node in living.items():
+            if node.parent in gone:
+                gone.add(number)
+        self._sequences.drop(gone)
+        self._next = max(self._sequences.nodes, default=ROOT) + 1
+
+    def rewind(self, length: int) -> None:
+        """Forget every node, and all committed tokens after the first `length`."""
+        if not 0 <= length <= len(self._tokens):
+            raise ValueError(f"cannot rewind to {length} of {len(self._tokens)} tokens")
+        del self._tokens[length:]
+        self._note((), length)
+        self._sequences.rewind(length)
+        self._next = 0
+
+    def close(self) -> None:
+        """Free the cache (once the scores of its last pass are gone too)."""
+        if self._run is not None:
+            self.rewind(0)
+            # The memory of the sequences refers to it as well.
+            self._run = None
+            self._sequences = Sequences(_Nothing(), 1)
+
+
+class _Cells:
+    """A cache from which anything can be removed."""
+
+    def __init__(self, context: Context) -> None:
+        self.copy = context.copy
+        self._remove = context.remove
+
+    def remove(self, sequence: int, begin: int, end: int) -> None:
+        if not self._remove(sequence, begin, end):
+            raise UserError("This model's cache cannot go back: load it again to decode plainly.")
+
+
+class _Nothing:
+    """The cache of a closed session."""
+
+    def remove(self, sequence: int, begin: int, end: int) -> None:
+        pass
+
+    def copy(self, source: int, target: int, begin: int, end: int) -> None:
+        pass
+
+
+def _failure(code: int, nodes: int, size: int) -> UserError:
+    """The sentence for a pass that failed."""
+    if code == NO_SLOT:
+        return ContextFull(f"{nodes:,} more tokens do not fit in the context of {size:,}: start a new chat.")
+    said = last_error()
+    return UserError(
+        f"llama.cpp could not evaluate {nodes:,} tokens ({said or f'code {code}'}): the conversation is as it was; use shorter "
+        "drafts, a smaller context or a smaller model."
+    )

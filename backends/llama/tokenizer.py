@@ -1,0 +1,212 @@
+"""Text to token ids and back as llama.cpp does it. What people and models write is text, never a control token."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..base import Message, UserError
+from ..chat_template import Template
+from ..infill import parted
+from .context import Weights
+
+UNKNOWN, NORMAL, CONTROL = 1, 4, 8
+"""Bits of llama_token_attr."""
+
+MARK = "\U000f0000"
+"""Private-use character set around special tokens that a message spells, while the chat template runs."""
+
+NONE = -1
+"""llama.cpp's token id for: there is none."""
+
+
+class LlamaCodec:
+    """The tokenizer in a GGUF file.
+
+    Args:
+        weights: the loaded model.
+    """
+
+    def __init__(self, weights: Weights) -> None:
+        self._lib: Any = weights.lib
+        self._weights: Weights | None = weights
+        self.vocabulary = weights.vocabulary
+        lib, vocab = self._lib, self._vocab
+        get_attr, is_eog = lib.llama_vocab_get_attr, lib.llama_vocab_is_eog
+        attributes = [get_attr(vocab, i) for i in range(self.vocabulary)]
+        self._control = frozenset(i for i, attr in enumerate(attributes) if attr & (CONTROL | UNKNOWN))
+        self._bos, self._eos = lib.llama_vocab_bos(vocab), lib.llama_vocab_eos(vocab)
+        ends = {i for i, attr in enumerate(attributes) if attr != NORMAL} | {self._eos, lib.llama_vocab_eot(vocab)}
+        ends.discard(NONE)
+        # The file's own EOS first, then whatever else llama.cpp takes for an end.
+        self.eos_ids = tuple(sorted((i for i in ends if is_eog(vocab, i)), key=lambda i: (i != self._eos, i)))
+        special = {self._name(i) for i in self._control}
+        longest_first = sorted(filter(None, special), key=len, reverse=True)
+        self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._bytes: dict[int, bytes] = {}
+        self._pieces: list[str] | None = None
+        # SentencePiece puts a space before a text; it is no part of it.
+        spm = lib.llama_vocab_type(vocab) == lib.LLAMA_VOCAB_TYPE_SPM
+        told = weights.metadata("tokenizer.ggml.add_space_prefix")
+        self._space_prefix = spm if told is None else told == "true"
+        source = lib.llama_model_chat_template(weights.handle, None)
+        self._template = Template(source.decode("utf-8", "replace"), self._specials()) if source else None
+
+    @property
+    def _vocab(self) -> int:
+        """llama.cpp's vocabulary, which goes with the weights."""
+        if self._weights is None:
+            raise UserError("The model has been unloaded: load it again.")
+        return self._weights.vocab
+
+    def close(self) -> None:
+        """Let go of the weights. What has been decoded before can still be; nothing can be encoded."""
+        self._weights = None
+
+    def _specials(self) -> dict[str, str]:
+        """What a template may name: bos_token and its like."""
+        lib, vocab = self._lib, self._vocab
+        found = {"bos_token": self._bos, "eos_token": self._eos, "pad_token": lib.llama_vocab_pad(vocab)}
+        return {name: "" if i == NONE else self._name(i) for name, i in found.items()}
+
+    def _name(self, token: int) -> str:
+        """A token as the file writes it."""
+        return str((self._lib.llama_vocab_get_text(self._vocab, token) or b"").decode("utf-8", "replace"))
+
+    @property
+    def has_template(self) -> bool:
+        """Whether there is a chat template."""
+        return self._template is not None
+
+    def tokenize(self, text: str, *, special: bool, parse: bool) -> list[int]:
+        """llama_tokenize.
+
+        Args:
+            text: anything.
+            special: add BOS and EOS if the model wants them.
+            parse: let the spelling of a special token stand for it.
+        """
+        # Lone surrogates have no UTF-8; llama.cpp ends the process over bytes that are none.
+        data = text.encode("utf-8", "replace")
+        room = len(data) + 8
+        while True:
+            out = (ctypes.c_int32 * room)()
+            count = self._lib.llama_tokenize(self._vocab, data, len(data), out, room, special, parse)
+            if count >= 0:
+                return list(out[:count])
+            room = -count
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of plain text, with BOS if the model wants one, never with EOS."""
+        ids = self.tokenize(text, special=True, parse=False)
+        # Some models close what they encode; a prompt goes on.
+        if self._lib.llama_vocab_get_add_eos(self._vocab) and ids and ids[-1] == self._eos != self._bos:
+            ids.pop()
+        opening = 1 if ids and ids[0] == self._bos and self._lib.llama_vocab_get_add_bos(self._vocab) else 0
+        if self._control.isdisjoint(ids[opening:]):
+            return ids
+        return ids[:opening] + self._halved(text, first=True)
+
+    def token_id(self, name: str) -> int | None:
+        """Id of the special token of this name; None if there is none."""
+        ids = self.tokenize(name, special=False, parse=True)
+        return ids[0] if len(ids) == 1 and self._name(ids[0]) == name else None
+
+    def text_ids(self, text: str, *, first: bool, never: re.Pattern[str]) -> list[int]:
+        """Ids of a text alone (see `infill.Codec.text_ids`)."""
+        ids: list[int] = []
+        for part in parted(text, self._special, never):
+            ids += self._piece(part, parse=False, first=first and not ids)
+        return ids
+
+    def infill_marks(self) -> tuple[list[int], list[str]]:
+        """Ids and names of the tokens for prefix, suffix and middle, as the file or llama.cpp tells them; none unless all."""
+        lib, vocab = self._lib, self._vocab
+        ids = [lib.llama_vocab_fim_pre(vocab), lib.llama_vocab_fim_suf(vocab), lib.llama_vocab_fim_mid(vocab)]
+        return ([], []) if NONE in ids else (ids, [self._name(i) for i in ids])
+
+    def encode_chat(self, messages: Sequence[Message], cancelled: Callable[[], bool] | None = None) -> list[int]:
+        """Token ids of a chat up to where the next answer starts. Special tokens spelled in a message become text.
+
+        Raises:
+            UserError, Cancelled: as `Template.render`; or there is no template.
+        """
+        if self._template is None:
+            raise UserError("This model has no chat template: use plain completion (--raw).")
+        marked = [
+            {name: self._special.sub(rf"{MARK}\g<0>{MARK}", value.replace(MARK, "")) for name, value in message.items()}
+            for message in messages
+        ]
+        text = self._template.render(marked, cancelled)
+        if MARK not in text:
+            return self.tokenize(text, special=False, parse=True)
+        ids: list[int] = []
+        # Text, token, text, token … text. A mark that the template separated from its other one still parts the text.
+        for index, part in enumerate(re.split(rf"{MARK}({self._special.pattern}){MARK}|{MARK}", text)):
+            if part:
+                ids += self._part(part, as_text=index % 2 == 1, first=not ids)
+        return ids
+
+    def _part(self, part: str, *, as_text: bool, first: bool) -> list[int]:
+        """Ids of a part of a chat; no special ones if it is text."""
+        ids = self._piece(part, parse=not as_text, first=first)
+        if as_text and not self._control.isdisjoint(ids):
+            return self._halved(part, first=first)
+        return ids
+
+    def _halved(self, text: str, *, first: bool) -> list[int]:
+        """Ids of a text that spells special tokens which the model's pieces merge into: each cut after its first character."""
+        ids: list[int] = []
+        begin = 0
+        for cut in [*(match.start() + 1 for match in self._special.finditer(text)), len(text)]:
+            part = text[begin:cut]
+            ids += [i for i in self._piece(part, parse=False, first=first and not ids) if i not in self._control]
+            begin = cut
+        return ids
+
+    def _piece(self, part: str, *, parse: bool, first: bool) -> list[int]:
+        """Ids of a part of a text. SentencePiece puts a space before what starts a string; behind a newline it does not."""
+        if not first and self._space_prefix:
+            newline = self.tokenize("\n", special=False, parse=False)
+            ids = self.tokenize("\n" + part, special=False, parse=parse)
+            if ids[: len(newline)] == newline:
+                return ids[len(newline) :]
+        return self.tokenize(part, special=False, parse=parse)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of token ids: special tokens left out, invalid UTF-8 as U+FFFD, spaces as they are."""
+        known = self._bytes
+        parts = [known[token] if token in known else self._token_bytes(token) for token in tokens]
+        if self._space_prefix:
+            first = next((part for part in parts if part), b"")
+            if first.startswith(b" "):
+                return b"".join(parts)[1:].decode("utf-8", "replace")
+        return b"".join(parts).decode("utf-8", "replace")
+
+    def _token_bytes(self, token: int) -> bytes:
+        """What a token adds to the text; nothing if it is special or does not exist."""
+        found = b""
+        if 0 <= token < self.vocabulary and token not in self._control:
+            found = self._to_piece(token)
+        self._bytes[token] = found
+        return found
+
+    def _to_piece(self, token: int) -> bytes:
+        size = 64
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            length = self._lib.llama_token_to_piece(self._vocab, token, buffer, size, 0, True)
+            if length >= 0:
+                return buffer.raw[:length]
+            size = -length
+
+    def pieces(self) -> list[str]:
+        """The text of each id when alone; special tokens by name, ids without text as <id>."""
+        if self._pieces is None:
+            self._pieces = [
+                self._name(i) if i in self._control else self._token_bytes(i).decode("utf-8", "replace") or f"<{i}>"
+                for i in range(self.vocabulary)
+            ]
+        return self._pieces

@@ -1,0 +1,1 @@
+"""The decoding methods, one file each."""

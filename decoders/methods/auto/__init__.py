@@ -1,0 +1,1 @@
+"""The method that chooses among the others."""

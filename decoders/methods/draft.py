@@ -1,0 +1,108 @@
+"""Speculative decoding with a draft model: a small model drafts a chain of K tokens, the target verifies it in one pass.
+
+Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative Decoding" (2023), arXiv:2211.17192; Chen et al.,
+"Accelerating Large Language Model Decoding with Speculative Sampling" (2023), arXiv:2302.01318. Under the exact rule the draft
+shares the target's noise: Daliri et al., "Coupling without Communication and Drafter-Invariant Speculative Decoding" (2024),
+arXiv:2408.07978.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from ...backends.base import Model, UserError
+from ..base import Context, Drafter, Tree, Verified, param
+from ..parts.cascade import Copies, Worth, grow_chain
+from ..parts.ppm import ContextModel
+from ..parts.proposers import DraftModel, Reencoded, mismatch, need_draft_model
+from ..parts.schedules import SCHEDULES, Schedule
+
+_worth: WeakKeyDictionary[Model, Worth] = WeakKeyDictionary()
+"""Of each draft model."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftParams:
+    """Settings of a draft model."""
+
+    tokens: int = param(4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64)
+    schedule: str = param("confidence", "How K changes from round to round", choices=SCHEDULES)
+    most: int = param(16, "Largest K of the other schedules", low=1, high=64)
+    threshold: float = param(0.4, "confidence: stop after a token less probable than this", low=0, high=1)
+    cascade: bool = param(True, "Prompt lookup drafts for the draft model: what is copied takes it one pass, not one a token")
+    reencode: bool = param(False, "Use a draft model with another tokenizer, through text")
+
+
+class Draft(Drafter):
+    """A chain of a draft model's own choices, of a length that a schedule decides (schedules.py)."""
+
+    name = "draft"
+    reads_cache = False
+    summary = "A small draft model guesses the next tokens; the target verifies them in one pass."
+    pays = "On most text, if the draft model is several times faster than the target and agrees with it often."
+    paper = "Fast Inference from Transformers via Speculative Decoding, Leviathan 2023, arXiv:2211.17192"
+    needs_draft_model = True
+    Params = DraftParams
+    params: DraftParams
+
+    def __init__(self, params: DraftParams | None = None) -> None:
+        super().__init__(params)
+        self._proposer: DraftModel | None = None
+        self._reencoded: Reencoded | None = None
+        self._model: Model | None = None
+        self._schedule = Schedule(self.params.schedule)
+        self._index = ContextModel()
+        self._copies: Copies | None = None
+
+    def draft(self, context: Context) -> Tree:
+        params = self.params
+        if params.schedule != self._schedule.name:
+            self._schedule = Schedule(params.schedule)
+        self._prepare(context)
+        length = min(self._schedule.length(params.tokens, params.most), context.room)
+        if length < 1:
+            return Tree.root(context.pending)
+        if self._reencoded is not None:
+            line = self._reencoded.line(context, length)
+            ends = next((i + 1 for i, token in enumerate(line) if token in context.eos_ids), len(line))
+            return Tree.chain(context.pending, line[:ends])
+        assert self._proposer is not None
+        enough = params.threshold if params.schedule == "confidence" else 0.0
+        return grow_chain(self._proposer, context, length, enough, self._copies if params.cascade else None)
+
+    def _prepare(self, context: Context) -> None:
+        """Open the draft model's session, once."""
+        model = need_draft_model(self.name, context)
+        if model is self._model and self.params.reencode == (self._reencoded is not None):
+            return
+        self.close()
+        target = context.model
+        reason = mismatch(target, model) if target is not None else ""
+        if reason and not self.params.reencode:
+            raise UserError(
+                f"The draft model has another tokenizer than the target ({reason}): choose one of the target's own family, or "
+                "set reencode=on to draft through text."
+            )
+        if reason and target is not None:
+            self._reencoded = Reencoded(target, model, context.session.context)
+        else:
+            self._proposer = DraftModel(model, context.session.context)
+            self._copies = Copies(self._index, _worth.setdefault(model, Worth()))
+        self._model = model
+
+    def learn(self, verified: Verified) -> None:
+        proposer = self._proposer or self._reencoded
+        seconds = proposer.seconds if proposer is not None else []
+        if self._proposer is not None:
+            evaluated = self._proposer.evaluated
+            self._proposer.settle([node for node in verified.path if node < evaluated])
+        self._schedule.learn(
+            len(verified.tree) - 1, len(verified.path) - 1, len(verified.tree), verified.forward_seconds, seconds
+        )
+
+    def close(self) -> None:
+        for held in (self._proposer, self._reencoded):
+            if held is not None:
+                held.close()
+        self._proposer = self._reencoded = self._model = None

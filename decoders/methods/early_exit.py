@@ -1,0 +1,282 @@
+"""Self-speculative decoding: the target's own first layers draft, with its final norm and head; the rest of them verify.
+
+Elhoushi et al., "LayerSkip: Enabling Early Exit Inference and Self-Speculative Decoding" (2024), arXiv:2404.16710; Zhang et
+al., "Draft & Verify: Lossless Large Language Model Acceleration via Self-Speculative Decoding" (2023), arXiv:2309.08168, which
+leaves out single attention and MLP blocks anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ...backends.base import Block, UserError
+from ..base import Context, Drafter, Tree, Verified, param
+from ..parts.cascade import Copies, Worth, grow_chain
+from ..parts.costs import PassCosts
+from ..parts.ppm import ContextModel
+from ..parts.proposers import DraftModel, FirstLayers, Proposer
+from ..parts.schedules import SCHEDULES, Schedule
+
+TRIALS = 3
+"""Rounds that each depth gets before the fastest is taken."""
+
+AGAIN = 64
+"""Rounds after which a depth that was not the fastest gets another one: the text may have changed."""
+
+REPEATED = 3
+"""Length of the match from which the text is taken to repeat itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyExitParams:
+    """Settings of early exit."""
+
+    layers: int = param(0, "The first N layers draft; 0 compares a quarter, half and three quarters of them", low=0, high=1024)
+    inner: int = param(
+        -1, "Fewer layers that draft for these N in turn; 0 none, -1 compares half of N with none", low=-1, high=1024
+    )
+    skip: str = param("", "Instead: what to leave out of the draft, such as 3a,4-6,7m (layer 3's attention, 4 to 6, 7's MLP)")
+    tokens: int = param(4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64)
+    schedule: str = param("confidence", "How K changes from round to round", choices=SCHEDULES)
+    most: int = param(32, "Largest K of the other schedules", low=1, high=64)
+    threshold: float = param(0.6, "confidence: stop after a token less probable than this", low=0, high=1)
+    cascade: bool = param(True, "Prompt lookup drafts for these layers: what is copied takes them one pass, not one a token")
+
+
+PART = re.compile(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?([am]?)\s*", re.ASCII | re.IGNORECASE)
+"""One part of the list of what is left out: a layer or a range of layers, whole or one block of each."""
+
+Cut = int | tuple[int | Block, ...]
+"""What a draft runs: the first N layers, or a list of layers and blocks."""
+
+Way = tuple[Cut, int]
+"""A cut, and how many inner layers draft for it (0 for none)."""
+
+
+class Record:
+    """How one way to cut the model has done on one kind of text."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.turn = 0
+        """The round, of all ways' rounds, that was its last."""
+        self._tokens = 0.0
+        self._seconds = 0.0
+
+    def learn(self, tokens: int, seconds: float) -> None:
+        """Take in a round: what it produced, and what it took."""
+        self.rounds += 1
+        keep = 1 - 1 / AGAIN
+        self._tokens = self._tokens * keep + tokens
+        self._seconds = self._seconds * keep + seconds
+
+    @property
+    def speed(self) -> float:
+        """Tokens per second."""
+        return self._tokens / self._seconds if self._seconds else 0.0
+
+
+class Known:
+    """What is known of one way to cut a model on this machine; all conversations on the model share it."""
+
+    def __init__(self) -> None:
+        self.records = {repeats: Record() for repeats in (False, True)}
+        """By whether the text has just repeated itself. A copy is drafted in few passes, so that it pays to be right; elsewhere
+        each draft token takes a pass, so that it pays to be quick."""
+        self.worth = Worth()
+
+
+_known: WeakKeyDictionary[Any, dict[Way, Known]] = WeakKeyDictionary()
+
+
+@dataclass(slots=True)
+class Depth:
+    """One way to cut the model, in one conversation."""
+
+    known: Known
+    proposer: Proposer
+    copies: Copies
+    schedule: Schedule
+
+
+class EarlyExit(Drafter):
+    """A chain of the first layers' choices.
+
+    Their keys and values are the target's, so the verifying pass takes those tokens on from layer N, and no layer runs twice
+    for a token. llama.cpp cannot stop within a model: there the first layers are a file of their own with a cache of its own.
+    """
+
+    name = "early-exit"
+    summary = "Self-speculation: the model's own first layers draft, the whole model verifies."
+    pays = "With models trained for it (LayerSkip, the built-in one): no second model and no second cache are needed."
+    paper = "LayerSkip: Enabling Early Exit Inference and Self-Speculative Decoding, Elhoushi 2024, arXiv:2404.16710"
+    needs_layers = True
+    reads_cache = False
+    Params = EarlyExitParams
+    params: EarlyExitParams
+
+    def __init__(self, params: EarlyExitParams | None = None) -> None:
+        super().__init__(params)
+        self._depths: dict[Way, Depth] = {}
+        self._depth: Depth | None = None
+        self._record = Record()
+        """That of this round's depth on this kind of text."""
+        self._costs = PassCosts()
+        self._index = ContextModel()
+
+    def draft(self, context: Context) -> Tree:
+        params = self.params
+        depth = self._depth = self._pick(context)
+        if depth.schedule.name != params.schedule:
+            depth.schedule = Schedule(params.schedule)
+        depth.schedule.costs = self._costs
+        length = min(depth.schedule.length(params.tokens, params.most), context.room)
+        if length < 1:
+            return Tree.root(context.pending)
+        enough = params.threshold if params.schedule == "confidence" else 0.0
+        return grow_chain(depth.proposer, context, length, enough, depth.copies if params.cascade else None)
+
+    def _pick(self, context: Context) -> Depth:
+        """The depth of this round: each in turn at first, then the fastest on this kind of text."""
+        wanted = self._wanted(context)
+        depths = [self._depths.get(way) or self._open(way, context) for way in wanted]
+        repeats = False
+        if len(depths) > 1 or self.params.cascade:
+            self._index.follow(context.tokens)
+            repeats = self._index.repeats(REPEATED)
+        records = [depth.known.records[repeats] for depth in depths]
+        turn = 1 + max(record.turn for record in records)
+        fewest, oldest = min(records, key=lambda record: record.rounds), min(records, key=lambda record: record.turn)
+        if fewest.rounds < TRIALS:
+            chosen = fewest
+        elif turn - oldest.turn > AGAIN:
+            chosen = oldest
+        else:
+            chosen = max(records, key=lambda record: record.speed)
+        chosen.turn = turn
+        self._record = chosen
+        return depths[records.index(chosen)]
+
+    def _wanted(self, context: Context) -> Sequence[Way]:
+        """The ways to choose from.
+
+        Raises:
+            UserError: the model has not these layers.
+        """
+        assert context.model is not None
+        count, params = context.model.info.layers, self.params
+        if params.skip:
+            return [(what_is_left(params.skip, count), 0)]
+        if params.layers >= count:
+            raise UserError(f"early-exit.layers must be below the model's {count} layers, not {params.layers}.")
+        if not context.model.info.capabilities.layers:
+            return [(params.layers or max(1, count // 2), 0)]  # each further one would be a file
+        # Half first: what is tried first is also what a short answer gets most of.
+        depths = [params.layers] if params.layers else [max(1, count * quarters // 4) for quarters in (2, 1, 3) if count > 1]
+        ways = [(depth, inner) for i, depth in enumerate(depths) for inner in self._inner(depth, compare=not i)]
+        if not ways:
+            raise UserError(
+                f"early-exit.inner ({params.inner}) must be below the number of layers that draft ({max(depths, default=0)})."
+            )
+        return list(dict.fromkeys(ways))
+
+    def _inner(self, depth: int, *, compare: bool) -> Sequence[int]:
+        """How many layers may draft for the first `depth` ones.
+
+        Args:
+            depth: how many draft.
+            compare: also with half as many, if nothing was said.
+        """
+        inner = self.params.inner
+        if inner >= 0:
+            return [inner] if inner < depth else []
+        return [depth // 2, 0] if compare and depth > 1 else [0]
+
+    def _open(self, way: Way, context: Context) -> Depth:
+        model = context.model
+        assert model is not None
+        layers, inner = way
+        proposer: Proposer
+        if model.info.capabilities.layers:
+            proposer = FirstLayers(layers, inner)
+        elif isinstance(layers, int):
+            proposer = DraftModel(model.truncated(layers, write=self.params.layers > 0), context.session.context)
+        else:
+            raise UserError("early-exit.skip works on transformers models only: set layers instead.")
+        known = _known.setdefault(model, {}).setdefault(way, Known())
+        copies = Copies(self._index, known.worth)
+        depth = self._depths[way] = Depth(known, proposer, copies, Schedule(self.params.schedule))
+        return depth
+
+    def learn(self, verified: Verified) -> None:
+        depth = self._depth
+        if depth is None:
+            return
+        drafted, accepted = len(verified.tree) - 1, len(verified.path) - 1
+        seconds = depth.proposer.seconds if drafted else []
+        if drafted:
+            depth.proposer.settle([node for node in verified.path if node < depth.proposer.evaluated])
+        if not verified.forward_seconds:  # the round began with the prompt: how long it took tells nothing
+            return
+        depth.schedule.learn(drafted, accepted, len(verified.tree), verified.forward_seconds, seconds)
+        self._record.learn(accepted + 1, verified.forward_seconds + sum(seconds))
+
+    def close(self) -> None:
+        for depth in self._depths.values():
+            depth.proposer.close()
+        self._depths.clear()
+
+
+@lru_cache(64)
+def what_is_left(skip: str, count: int) -> tuple[int | Block, ...]:
+    """What a draft runs of a model of `count` layers without the layers and blocks of a list such as `3a,4-6,7m`.
+
+    Raises:
+        UserError: it is no such list, or names nothing or everything.
+    """
+    left_out: set[tuple[int, str]] = set()
+    for part in skip.split(","):
+        found = PART.fullmatch(part)
+        if found is None:
+            raise UserError(
+                f"early-exit.skip is a list of layers and blocks such as 3a,4-6,7m (3a is layer 3's attention, 7m layer 7's "
+                f"MLP), not {skip!r}."
+            )
+        first, last = int(found[1]), int(found[2] or found[1])
+        if not first <= last < count:
+            raise UserError(f"early-exit.skip names layers of 0 to {count - 1} in rising order: {part.strip()!r} does not.")
+        left_out |= {(layer, kind) for layer in range(first, last + 1) for kind in (found[3] or "am").lower()}
+    run: list[int | Block] = []
+    for layer in range(count):
+        match (layer, "a") in left_out, (layer, "m") in left_out:
+            case False, False:
+                run.append(layer)
+            case True, False:
+                run.append(Block(layer, "mlp"))
+            case False, True:
+                run.append(Block(layer, "attention"))
+    if not run:
+        raise UserError(f"early-exit.skip names layers of 0 to {count - 1}, not all of them: {skip!r} leaves nothing to run.")
+    return tuple(run)
+
+
+def skip_text(left_out: Iterable[tuple[int, str]]) -> str:
+    """The list that leaves out these blocks, each a layer and a (attention) or m (MLP), as short as it can be."""
+    kinds: dict[int, str] = {}
+    for layer, kind in sorted(left_out):
+        kinds[layer] = kinds.get(layer, "") + kind
+    spans: list[tuple[int, int, str]] = []
+    for layer, kind in kinds.items():
+        first, last, same = spans[-1] if spans else (layer, -2, "")
+        if (last + 1, same) == (layer, kind):
+            spans[-1] = (first, layer, kind)
+        else:
+            spans.append((layer, layer, kind))
+    return ",".join(
+        (f"{first}" if first == last else f"{first}-{last}") + kind.replace("am", "") for first, last, kind in spans
+    )

@@ -1,0 +1,68 @@
+"""Jacobi decoding: a block of guesses is iterated to its fixed point, which is the plain method's own continuation.
+
+Santilli et al., "Accelerating Transformer Inference for Translation via Parallel Decoding" (2023), arXiv:2305.10427;
+Song et al., "Accelerating Feedforward Computation via Parallel Nonlinear Equation Solving" (2021), arXiv:2002.03629.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..base import Context, Drafter, Tree, Verified, param
+from ..parts.drafting import drawn, node_budget, until_eos
+
+
+@dataclass(frozen=True, slots=True)
+class JacobiParams:
+    """Settings of Jacobi decoding."""
+
+    tokens: int = param(8, "Guesses in a block K", low=1, high=256)
+    slide: bool = param(True, "Fill the block up at its end after each step; off: begin a new block when one is done")
+    start: str = param(
+        "text", "First guesses: tokens drawn from the text, or the last token repeated", choices=("text", "repeat")
+    )
+    seed: int = param(0, "Seed of the tokens drawn from the text", low=0)
+
+
+class Jacobi(Drafter):
+    """One pass computes f(y)ᵢ, the target's choice after y₁ … yᵢ₋₁, at every place of the block at once.
+
+    The guesses that equal the choices before them are accepted, with the choice that follows; the other choices are the next
+    guesses, y ← f(y). Where the places before it are right a choice is final, so that each pass settles at least one more
+    place: a block of K is done after at most K passes.
+    """
+
+    name = "jacobi"
+    reads_cache = False
+    summary = "Jacobi decoding: refreshes a block of guesses with the model's own choices until they agree."
+    pays = "A little, where the next tokens depend little on the ones just before: it needs no n-grams and no second model."
+    paper = "Accelerating Transformer Inference for Translation via Parallel Decoding, Santilli 2023, arXiv:2305.10427"
+    Params = JacobiParams
+    params: JacobiParams
+
+    def __init__(self, params: JacobiParams | None = None) -> None:
+        super().__init__(params)
+        self._guesses: list[int] = []
+        self._follow: tuple[int, int] = (0, -1)
+        """The guesses are for after a text of this length that ends with this token."""
+
+    def draft(self, context: Context) -> Tree:
+        params, tokens = self.params, context.tokens
+        here = (len(tokens), context.pending)
+        if here != self._follow:  # another method went on from where we were, or it is another text
+            self._follow, self._guesses = here, []
+        guesses = self._guesses[: params.tokens]
+        if params.slide or not guesses:
+            missing = params.tokens - len(guesses)
+            guesses += (
+                [tokens[-1]] * missing if params.start == "repeat" else drawn(tokens, missing, params.seed, context.eos_ids)
+            )
+        room = min(context.room, node_budget(context, len(guesses) + 1) - 1)
+        return Tree.chain(context.pending, until_eos(guesses[: max(0, room)], context.eos_ids))
+
+    def learn(self, verified: Verified) -> None:
+        accepted, chosen = len(verified.path) - 1, verified.chosen
+        self._follow = (self._follow[0] + accepted + 1, chosen[accepted])
+        # chosen[i] is for place i + 1 behind the pending token; the last one is for behind the block.
+        end = len(chosen) if self.params.slide else len(chosen) - 1
+        self._guesses = list(chosen[accepted + 1 : end])

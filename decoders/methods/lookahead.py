@@ -1,0 +1,143 @@
+"""Lookahead decoding: Jacobi iterations in a window beside the answer yield n-grams, which are verified in the same pass.
+
+Fu et al., "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding" (2024), arXiv:2402.02057.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..base import Context, Drafter, Tree, Verified, param
+from ..parts.drafting import Trie, drawn, node_budget, until_eos
+from ..parts.ngram_pool import NgramPool, TextNgrams
+
+
+@dataclass(frozen=True, slots=True)
+class LookaheadParams:
+    """Settings of lookahead decoding. The paper takes W = G = 15 for 7B models, 10 for 13B and 7 for 33B, all with N = 5."""
+
+    window: int = param(7, "Columns of the window W: how far ahead it looks", low=1, high=64)
+    ngram: int = param(5, "Tokens of an n-gram N; the window has N - 1 levels", low=2, high=16)
+    guesses: int = param(7, "Most n-grams verified in a pass G, and kept for each first token", low=1, high=64)
+    text: bool = param(True, "Pool the n-grams of the text too, the prompt's and the answer's")
+    seed: int = param(0, "Seed of the window's first tokens, drawn from the text", low=0)
+
+
+@dataclass(slots=True)
+class Column:
+    """One column of the window: the tokens of levels 0 … N - 2, top down; fewer while the window fills."""
+
+    tokens: list[int]
+    broken: int = 0
+    """The lowest level whose token is not the target's choice after the one above it; 0 if there is none."""
+    nodes: list[int] = field(default_factory=list)
+    """Where the levels are in this step's tree; empty if they are not in it."""
+
+
+class Lookahead(Drafter):
+    """A window of W columns and N - 1 levels, and a pool of the n-grams that have come out of it.
+
+    Level 0 is a chain from the pending token, which is its column 0; level ℓ of column i hangs under level ℓ - 1 of the same
+    column and so stands i + ℓ places behind the pending token. The target's choices after the last level are the tokens of
+    the next one: each column is a Jacobi trajectory of N tokens, its first token the key under which the others are pooled.
+    Then level ℓ + 1 becomes level ℓ, one place further, and the choices become the last level.
+
+    In the same pass up to G pooled n-grams that begin with the pending token are verified. They share the nodes that they
+    have in common with each other and with the window.
+    """
+
+    name = "lookahead"
+    reads_cache = False
+    summary = "Lookahead decoding: collects n-grams from a window of parallel guesses and verifies them in the same pass."
+    pays = "Where a pass over many nodes costs little more than one over one (a GPU): code, mathematics, repeated wording."
+    paper = "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding, Fu 2024, arXiv:2402.02057"
+    needs_tree = True
+    Params = LookaheadParams
+    params: LookaheadParams
+
+    def __init__(self, params: LookaheadParams | None = None) -> None:
+        super().__init__(params)
+        self._pool = NgramPool()
+        self._text = TextNgrams(self._pool, self.params.ngram, 1, self.params.guesses)
+        self._window: list[Column] = []
+        self._shape = (0, 0)
+        """W and N of the window."""
+        self._context: Context | None = None
+        """What the last tree was drafted for."""
+
+    def draft(self, context: Context) -> Tree:
+        params, eos, room = self.params, context.eos_ids, context.room
+        self._context = context
+        if params.text:
+            self._read(context)
+        longest = min(params.ngram - 1, room)
+        guesses = [until_eos(guess[:longest], eos) for guess in self._pool.get((context.pending,), params.guesses)]
+        window = self._open_window(context)
+        trie = Trie(context.pending, node_budget(context, 1 + sum(map(len, guesses)) + sum(len(c.tokens) for c in window)))
+        guessed = {0}
+        for guess in guesses if context.branching else guesses[:1]:
+            guessed.update(trie.add(guess))
+        self._hang(window, trie, context)
+        tree = trie.tree
+        tree.window = frozenset(range(len(tree))) - guessed
+        return tree
+
+    def learn(self, verified: Verified) -> None:
+        params, window, context = self.params, self._window, self._context
+        if context is None or not window or not window[0].nodes:
+            return
+        filling = len(window[0].tokens) < params.ngram - 1
+        for i, column in enumerate(window):
+            tokens = column.tokens
+            choice = verified.chosen[column.nodes[-1]]
+            if not filling and column.broken <= 0:
+                self._pool.add((tokens[0],), (*tokens[1:], choice), params.guesses)
+            if choice in context.eos_ids:  # nothing follows EOS: the column goes on from another token
+                choice = drawn(context.tokens, i + 1, params.seed, context.eos_ids)[i]
+                column.broken = len(tokens)
+            tokens.append(choice)
+            if not filling:
+                del tokens[0]
+                column.broken -= 1
+        if filling:  # level 0 stays, and moves one place nearer instead
+            del window[0]
+
+    def _read(self, context: Context) -> None:
+        """Pool the n-grams of the text."""
+        params = self.params
+        if self._text.n != params.ngram:
+            self._text = TextNgrams(self._pool, params.ngram, 1, params.guesses)
+        self._text.most = params.guesses
+        self._text.follow(context.tokens)
+
+    def _open_window(self, context: Context) -> list[Column]:
+        """The window with the pending token at its head; a new one, which has level 0 alone, if W or N are others.
+
+        Level 0 of a new window is longer by N - 2 columns: it loses one in each of the steps that add a level.
+        """
+        params, pending = self.params, context.pending
+        if self._shape != (params.window, params.ngram):
+            self._shape = (params.window, params.ngram)
+            tokens = drawn(context.tokens, params.window + params.ngram - 2, params.seed, context.eos_ids)
+            self._window = [Column([token]) for token in tokens]
+        head = self._window[0]
+        if head.tokens[0] != pending:
+            head.tokens[0] = pending
+            if len(head.tokens) > 1:  # what follows in this column was chosen after another token
+                head.broken = max(head.broken, 1)
+        return self._window
+
+    @staticmethod
+    def _hang(window: list[Column], trie: Trie, context: Context) -> None:
+        """Add the window to the tree; all of it or, where the answer or the context is about to end, nothing."""
+        deepest = len(window) + len(window[0].tokens) - 2
+        fits = len(trie.tree) + sum(len(column.tokens) for column in window) - 1 <= trie.budget
+        if deepest > context.room or not fits or not context.branching:
+            for column in window:
+                column.nodes = []
+            return
+        above: list[int] = []  # level 0 of the column before
+        for column in window:
+            top = trie.add(column.tokens[:1], above[0]) if above else [0]
+            column.nodes = top + trie.add(column.tokens[1:], top[0])
+            above = top

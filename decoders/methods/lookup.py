@@ -1,0 +1,213 @@
+"""Prompt lookup: what followed the last time these tokens occurred is drafted. No draft model, nothing to train.
+
+Saxena, "Prompt Lookup Decoding" (2023), https://github.com/apoorvumang/prompt-lookup-decoding, is the variant `reference`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
+
+from ...backends.base import UserError
+from ..base import Context, Drafter, Tree, Verified, param
+from ..parts.drafting import worthwhile
+from ..parts.ngram_index import LONGEST, ORDERS, FirstOccurrences, NgramIndex
+from ..parts.reliability import USUAL, Reliability
+
+REFERENCE_NGRAM = 3
+"""Longest n-gram of the published method."""
+
+CPU_FLOOR = 0.05
+"""Least probability of a draft token on a CPU: less than fusion's, whose many guesses of a few per cent take time to grow.
+On 84 prompts 0.05 was 6% quicker than 0.08 (`specchat bench --methods lookup,lookup:floor=0.05`)."""
+
+DEEPEST = 256
+"""Longest line of draft tokens: no pass verifies more."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookupParams:
+    """Settings of prompt lookup."""
+
+    variant: str = param(
+        "ours", "ours: many matches merged into one tree; reference: as published", choices=("ours", "reference")
+    )
+    max_ngram: int = param(0, "Longest n-gram to look up; 0 is 8 for ours and 3 for reference", low=0, high=ORDERS)
+    min_ngram: int = param(1, "Shortest n-gram to look up", low=1, high=ORDERS)
+    tokens: int = param(10, "reference: draft tokens K", low=1, high=DEEPEST)
+    nodes: int = param(16, "ours: most nodes of the tree, the pending token included", low=1, high=DEEPEST)
+    matches: int = param(0, "ours: most earlier occurrences to draft from; 0 is half of nodes", low=0, high=256)
+    # On recorded answers 0.05 to 0.1 is fastest where a node costs 6% of a pass (a CPU), 0 where it costs 0.5% (a GPU).
+    floor: float = param(-1.0, "ours: least probability of a draft token; -1 suits the device", low=-1, high=1)
+
+    def __post_init__(self) -> None:
+        """Refuse a range of n-grams that is empty.
+
+        Raises:
+            UserError: min_ngram is above max_ngram.
+        """
+        if self.min_ngram > self.longest:
+            raise UserError(f"lookup.min_ngram ({self.min_ngram}) must be at most max_ngram ({self.longest}).")
+
+    @property
+    def longest(self) -> int:
+        """The longest n-gram to look up, the variant's own if `max_ngram` leaves it open."""
+        return self.max_ngram or (REFERENCE_NGRAM if self.variant == "reference" else ORDERS)
+
+    @property
+    def most(self) -> int:
+        """The number of occurrences to draft from. More than half as many as there are nodes find no room for a token."""
+        return self.matches or (self.nodes + 1) // 2
+
+
+class Lookup(Drafter):
+    """Prompt lookup.
+
+    `reference`: the leftmost occurrence of the longest n-gram (n = 3, 2, 1) that has K tokens after it; those K are the draft.
+
+    `ours`: the occurrences with the longest matches, latest first, each propose the line of tokens that followed. The lines
+    share one tree, grown best first within the node budget. How probable a line's next token is depends on the length m of
+    its match so far (odds of m^1.1 / 2) and on how the text has kept to its matches until now, which is learned from every
+    match, drafted or not: so a long match drafts far and a short one a token or two. Lines that agree share their
+    nodes, and where they part each takes its share of the probability that those before it leave. A line that reaches the
+    end of the text goes on copying itself, as LZ77 does: text that has begun to loop is drafted as a loop.
+    """
+
+    name = "lookup"
+    reads_cache = False
+    summary = "Prompt lookup: drafts what followed the last tokens where they occurred before."
+    pays = "Where the answer repeats the prompt or itself: summaries, questions about a text, editing, code."
+    paper = "Prompt Lookup Decoding, Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding"
+    Params = LookupParams
+    params: LookupParams
+
+    def __init__(self, params: LookupParams | None = None) -> None:
+        super().__init__(params)
+        self._index = NgramIndex()
+        self._first = FirstOccurrences(REFERENCE_NGRAM)
+        self._reliability = Reliability()
+        self._eos: Collection[int] = ()
+        self._place, self._match = -1, 0
+        """Where in the text the token stands that followed the longest match, and the length of that; -1 for no match."""
+        self.probabilities: list[float] = []
+        """Of each node of the last tree: the probability of its path."""
+
+    def draft(self, context: Context) -> Tree:
+        if self.params.variant == "reference":
+            return Tree.chain(context.pending, self._reference(context))
+        self._index.follow(context.tokens)
+        return self._grow(context)
+
+    def match(self, tokens: Sequence[int]) -> int:
+        """How many of the last tokens (at most ORDERS) stood together before: in place of `draft`, where that may not pay."""
+        self._index.follow(tokens)
+        self._place, self._match = self._index.latest()
+        return self._match
+
+    def chance(self, match: int) -> float:
+        """The probability of the token that followed a match."""
+        return self._reliability[match]
+
+    def learn(self, verified: Verified) -> None:
+        """How far did the text go on as the longest match foretold, whoever drafted it?"""
+        start = at = self._place
+        if start < 0:
+            return
+        self._place = -1
+        text, path, match = self._index.tokens, verified.path, self._match
+        for node in path[1:]:
+            right = text[at] == verified.tree.tokens[node]
+            self._reliability.learn(min(match, LONGEST), right)
+            if not right:
+                return
+            match += 1
+            at = at + 1 if at + 1 < len(text) else start  # a late match goes on with itself
+        if verified.tree.tokens[path[-1]] not in self._eos:
+            self._reliability.learn(min(match, LONGEST), text[at] == verified.chosen[path[-1]])
+
+    def _reference(self, context: Context) -> list[int]:
+        """The published `find_candidate_pred_tokens`, cut to the room there is and after EOS.
+
+        Where the first occurrence has too little text after it, every later one has less.
+        """
+        params = self.params
+        if self._first.orders != params.longest:
+            self._first = FirstOccurrences(params.longest)
+        first = self._first
+        first.follow(context.tokens)
+        length = len(first)
+        for n in range(params.longest, params.min_ngram - 1, -1):
+            start = first.follows(n)
+            if start is None or start + params.tokens > length or start >= length - n:
+                continue
+            draft = first.tokens[start : start + min(params.tokens, context.room)].tolist()
+            eos = next((i for i, token in enumerate(draft) if token in context.eos_ids), len(draft))
+            return draft[: eos + 1]
+        return []
+
+    def _grow(self, context: Context) -> Tree:
+        """The tree of all lines, best first."""
+        params, eos = self.params, context.eos_ids
+        reach = min(context.room, params.nodes - 1)
+        tree = Tree.root(context.pending)
+        chances = self.probabilities = [1.0]
+        self._eos = eos
+        self._place, self._match = self._index.latest()
+        if reach <= 0:
+            return tree
+        floor = worthwhile(context, params.floor, CPU_FLOOR)
+        reliability = self._reliability
+        shortest = params.min_ngram
+        while shortest < params.longest and reliability[shortest] < floor:  # no such line begins with a token worth its node
+            shortest += 1
+        factor = reliability.factor
+        tokens, parents = tree.tokens, tree.parents
+        children: dict[tuple[int, int], int] = {}
+        left = [1.0]  # by node: the probability that it is reached and none of its children is right
+        # By falling bound on the next token's probability: (-bound, rank, match so far, depth, node, line).
+        lines = [
+            (-reliability[match], rank, match, 0, 0, line)
+            for rank, (line, match) in enumerate(self._lines(reach, params.most if context.branching else 1, shortest))
+        ]
+        heapify(lines)
+        while lines and len(tokens) < params.nodes:
+            _, rank, match, depth, node, line = heappop(lines)
+            while depth < reach and (node == 0 or tokens[node] not in eos):
+                token = line[depth]
+                child = children.get((node, token))
+                if child is None:
+                    odds = USUAL[match] * factor  # as `Reliability` has it, without a call for every node
+                    probability = left[node] * odds / (1 + odds)
+                    if probability < floor or len(tokens) >= params.nodes:
+                        break
+                    if lines and probability < -lines[0][0]:  # another line's turn comes first
+                        entry = (-probability, rank, match, depth, node, line)
+                        _, rank, match, depth, node, line = heapreplace(lines, entry)
+                        continue
+                    child = children[node, token] = len(tokens)
+                    tokens.append(token)
+                    parents.append(node)
+                    left[node] -= probability
+                    left.append(probability)
+                    chances.append(probability)
+                node = child  # new, or put there by another line
+                depth += 1
+                match += 1
+        return tree
+
+    def _lines(self, reach: int, most: int, shortest: int) -> Iterator[tuple[array[int], int]]:
+        """What followed each match, `reach` tokens of it, and the length of the match; no line twice."""
+        params, text = self.params, self._index.tokens
+        seen = set[bytes]()
+        for start, match in self._index.matches(most, params.longest, shortest):
+            if not seen:  # the longest one
+                self._place, self._match = start, match
+            line = text[start : start + reach]
+            while len(line) < reach:  # a late match: it overlaps what it predicts
+                line.extend(line[: reach - len(line)])
+            raw = line.tobytes()
+            if raw not in seen:
+                seen.add(raw)
+                yield line, match

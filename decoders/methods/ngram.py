@@ -1,0 +1,77 @@
+"""An n-gram model of the text that is learned while the text is written: no parameters, no training, no second model.
+
+It is the pool of lookahead decoding (Fu et al. 2024, arXiv:2402.02057) without its window, so that n-grams come from
+verified text alone, as in adaptive n-gram parallel decoding (Ou et al. 2024, arXiv:2404.08698).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..base import Context, Drafter, Tree, param
+from ..parts.drafting import Trie, drawn, node_budget, until_eos
+from ..parts.ngram_pool import NgramPool, TextNgrams
+
+
+@dataclass(frozen=True, slots=True)
+class NgramParams:
+    """Settings of the n-gram model."""
+
+    n: int = param(10, "Tokens of an n-gram, its key included", low=2, high=64)
+    key: int = param(3, "Most last tokens an n-gram is looked up by; then fewer, down to one", low=1, high=8)
+    completions: int = param(4, "Most completions of a key: the latest ones", low=1, high=64)
+    nodes: int = param(16, "Most nodes of the tree, the pending token included", low=1, high=256)
+    fill: str = param("none", "What to draft if the key is new: nothing, or random tokens", choices=("none", "random"))
+    seed: int = param(0, "Seed of the random fill", low=0)
+
+    @property
+    def longest_key(self) -> int:
+        """`key`, or as much of it as leaves the n-gram a token to draft."""
+        return min(self.key, self.n - 1)
+
+
+class Ngram(Drafter):
+    """Each n-gram of the text is kept by its first tokens, its key; n-grams whose key is the end of the text are drafted.
+
+    All n-grams are verified ones: the prompt's own, and the tokens that the target has chosen. Their completions share one
+    tree: those of the longest key first, the latest of each key first. What is known outlives the text: a later turn drafts
+    from the turns before, even where they have been cut from the context.
+    """
+
+    name = "ngram"
+    reads_cache = False
+    summary = "Online n-gram model: drafts how verified n-grams with the same beginning went on."
+    pays = "Where wording recurs, within an answer or from turn to turn."
+    paper = (
+        "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding, Fu 2024, arXiv:2402.02057; "
+        "Lossless Acceleration of LLMs via Adaptive N-gram Parallel Decoding, Ou 2024, arXiv:2404.08698"
+    )
+    Params = NgramParams
+    params: NgramParams
+
+    def __init__(self, params: NgramParams | None = None) -> None:
+        super().__init__(params)
+        self._text = TextNgrams(NgramPool(), self.params.n, self.params.longest_key, self.params.completions)
+
+    def draft(self, context: Context) -> Tree:
+        params, text = self.params, self._read(context)
+        completions = [
+            completion
+            for key in range(min(params.longest_key, len(text)), 0, -1)
+            for completion in text.pool.get(tuple(text.tokens[-key:]), params.completions)
+        ]
+        if not completions and params.fill == "random":
+            completions = [tuple(drawn(context.tokens, params.n - 1, params.seed, context.eos_ids))]
+        trie = Trie(context.pending, node_budget(context, params.nodes))
+        for completion in completions if context.branching else completions[:1]:
+            trie.add(until_eos(completion[: context.room], context.eos_ids))
+        return trie.tree
+
+    def _read(self, context: Context) -> TextNgrams:
+        """The n-grams of all text up to now; other lengths of n-gram or key are learned afresh, from the text at hand."""
+        params, text = self.params, self._text
+        if (text.n, text.key) != (params.n, params.longest_key):
+            text = self._text = TextNgrams(NgramPool(), params.n, params.longest_key, params.completions)
+        text.most = params.completions
+        text.follow(context.tokens)
+        return text

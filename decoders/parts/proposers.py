@@ -1,0 +1,398 @@
+"""Where guesses come from, for the methods that draft with a model: a draft model with a cache of its own, or the target's
+first layers in the target's cache. Both grow the nodes of one token tree level by level."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+from ...backends.base import PREFILL_CHUNK, ROOT, Layers, Model, Scores, UserError
+from ...backends.files.vocabulary import difference
+from ..base import Context
+
+Guesses = list[tuple[int, float]]
+"""(token id, probability), the best first; where a draft model samples, in the order of drawing."""
+
+SURE, INNER = 0.5, 6
+"""Inner layers draft on while they are this sure, and at most so many tokens ahead."""
+
+BEHIND = 64
+"""Tokens that a draft model may lag behind and still catch up within the pass over the pending token."""
+
+
+class Proposer(ABC):
+    """A model that guesses what follows the nodes of a tree.
+
+    A round is `begin`, any number of `grow`, and, once the tree is verified, `settle`. Nodes are numbered in the order in
+    which they are evaluated here, the pending token first; the methods keep the tree's own numbers apart.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        """Of each pass of this round."""
+        self._path: list[list[int]] = []
+        self._context: Context | None = None
+        self._scores: list[tuple[Scores, int]] = []
+        self._spent = 0.0
+        """Seconds of `expect`, which the next pass has to answer for."""
+
+    @property
+    def evaluated(self) -> int:
+        """Nodes of this round that are known here: its first so many."""
+        return len(self._path)
+
+    def room(self, context: Context) -> int:
+        """Most nodes that may be alive here in a round, the pending token included."""
+        return context.session.context - context.session.length
+
+    def expect(self, context: Context, drafted: Sequence[int], most: int) -> list[int]:
+        """What a quicker drafter of its own, if it has one, expects this draft model to choose behind the tokens so far.
+
+        Returns:
+            at most `most` tokens; the next pass has to be over the last drafted token and these.
+        """
+        return []
+
+    def begin(self, context: Context, count: int, line: Sequence[int] = ()) -> list[Guesses]:
+        """Evaluate the pending token, and what is taken to follow it.
+
+        Args:
+            context: its tokens end with the pending one.
+            count: most guesses after each node.
+            line: tokens that may turn out to be this draft's own.
+
+        Returns:
+            guesses after the pending token and after each of the line [1 + n]; none if the draft has no more room.
+        """
+        self._context, self._scores, self.seconds, self._path = context, [], [], []
+        paths = [[context.pending, *line[:end]] for end in range(len(line) + 1)]
+        return self._timed(lambda: self._open(context, line), paths, count)
+
+    def grow(self, tokens: Sequence[int], parents: Sequence[int], count: int) -> list[Guesses]:
+        """Evaluate tokens below nodes that are there, or that stand before them in `tokens`: guesses for each of them [n]."""
+        paths, first = list(self._path), len(self._path)
+        for token, parent in zip(tokens, parents, strict=True):
+            paths.append([*paths[parent], token])
+        return self._timed(lambda: self._extend(tokens, parents), paths[first:], count)
+
+    def distribution(self, node: int) -> Any:
+        """q [vocab]: what the guesses after a node were drawn from (numpy float32)."""
+        assert self._context is not None
+        scores, row = self._scores[node]
+        sampling = self._context.sampling
+        return scores.probs(row, sampling, self._history(node) if sampling.uses_history else None)
+
+    def forget(self, first: int) -> None:
+        """Free the nodes from number `first` on: they are not this draft's own."""
+        del self._path[first:], self._scores[first:]
+        self._drop(first)
+
+    @abstractmethod
+    def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
+        """Scores after the pending token and each of the line behind it; None where they cannot be evaluated."""
+
+    @abstractmethod
+    def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
+        """Scores after the new nodes."""
+
+    @abstractmethod
+    def _drop(self, first: int) -> None:
+        """Free the nodes from number `first` on."""
+
+    @abstractmethod
+    def settle(self, path: Sequence[int]) -> None:
+        """The tree was verified: these nodes, a path from node 0 on, are right; all others go."""
+
+    def close(self) -> None:  # noqa: B027
+        """Free what it holds."""
+
+    def _history(self, node: int) -> list[int]:
+        assert self._context is not None
+        return [*self._context.tokens[:-1], *self._path[node]]
+
+    def _timed(self, evaluate: Callable[[], Scores | None], paths: list[list[int]], count: int) -> list[Guesses]:
+        context = self._context
+        assert context is not None
+        started = time.perf_counter()
+        scores = evaluate()
+        if scores is None:
+            return [[] for _ in paths]
+        first = len(self._path)
+        self._path += paths
+        self._scores += [(scores, row) for row in range(len(paths))]
+        histories = None
+        if context.sampling.uses_history:
+            histories = [self._history(node) for node in range(first, len(self._path))]
+        independent = context.acceptance.rule in ("rejection", "soft")
+        guesses = scores.candidates(count, context.sampling, histories, independent=independent)
+        self.seconds.append(time.perf_counter() - started + self._spent)
+        self._spent = 0.0
+        return guesses
+
+
+class DraftModel(Proposer):
+    """A draft model in a session of its own, which follows the target's text.
+
+    Args:
+        model: its tokenizer must give tokens the target's ids.
+        context: most tokens of the conversation.
+
+    Raises:
+        UserError: there is no memory for its cache.
+    """
+
+    def __init__(self, model: Model, context: int) -> None:
+        super().__init__()
+        self.model = model
+        self.session = model.open_session(min(context, model.info.context))
+        self._ids: list[int] = []
+        self._ahead = 0
+        self._text: Sequence[int] | None = None
+
+    def room(self, context: Context) -> int:
+        return min(super().room(context), self.session.context - len(context.tokens) + 1)
+
+    def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
+        tokens, session = context.tokens, self.session
+        session.commit(())
+        # Each answer has a list of its own; within one it only grows, so that the full comparison is made once.
+        if self._text is not tokens or session.length >= len(tokens):
+            session.align(tokens[:-1])
+            self._text = tokens
+        missing = tokens[session.length : -1]
+        if session.length + len(missing) + 1 + len(line) > session.context:
+            return None
+        if len(missing) > BEHIND:
+            session.prefill(missing)
+            missing = []
+        self._ahead = len(missing)
+        chain = [*missing, tokens[-1], *line]
+        ids = range(self._ahead, len(chain))
+        scores = session.evaluate(chain, range(ROOT, len(chain) - 1), rows=ids)
+        self._ids = list(ids)
+        return scores
+
+    def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
+        session = self.session
+        first = self._ahead + len(self._ids)
+        if session.length + first + len(tokens) > session.context or len(tokens) > PREFILL_CHUNK:
+            return None
+        ids = [*self._ids, *range(first, first + len(tokens))]
+        scores = session.evaluate(tokens, [ids[parent] for parent in parents])
+        self._ids = ids
+        return scores
+
+    def _drop(self, first: int) -> None:
+        self.session.drop(self._ids[first:])
+        del self._ids[first:]
+
+    def settle(self, path: Sequence[int]) -> None:
+        if self._ids:
+            self.session.commit([*range(self._ahead), *(self._ids[node] for node in path)])
+        self._ids, self._ahead = [], 0
+
+    def close(self) -> None:
+        self.session.close()
+
+
+class FirstLayers(Proposer):
+    """The target's first N layers with its own final norm and head. Their keys and values are the target's: the verifying pass
+    goes on from layer N.
+
+    With `inner`, fewer layers draft for these in turn, while they are sure: staged speculative decoding (Spector and Re,
+    arXiv:2308.04623) within one model, in which no layer runs twice for a token either.
+
+    Args:
+        layers: N, or a list of the layers and blocks to run.
+        inner: how many of the first layers draft for these N; 0 for none.
+    """
+
+    def __init__(self, layers: Layers, inner: int = 0) -> None:
+        super().__init__()
+        self.layers = layers
+        self.inner = inner
+        self._before = 0
+        """Tokens of the prompt that this round's first pass took along: the session counts its nodes from them."""
+        self._begun = 0
+        """Nodes that the inner layers have been through and the others have not yet."""
+
+    def expect(self, context: Context, drafted: Sequence[int], most: int) -> list[int]:
+        sampling, session = context.sampling, context.session
+        if not self.inner or sampling.uses_history:
+            return []
+        started = time.perf_counter()
+        independent = context.acceptance.rule in ("rejection", "soft")
+        line: list[int] = []
+        missing: Sequence[int] = ()
+        if not drafted:
+            self._reset(context)
+            missing = context.tokens[session.length : -1]
+            self._before = len(missing)
+        token = drafted[-1] if drafted else context.pending
+        first = self._before + len(self._path)
+        while True:
+            parent = first + len(line) - 1
+            if missing:
+                scores = session.evaluate([*missing, token], range(ROOT, len(missing)), (len(missing),), layers=self.inner)
+                missing = ()
+            else:
+                scores = session.evaluate([token], [parent], layers=self.inner)
+            found = scores.candidates(1, sampling, None, independent=independent)[0]
+            if not found or not found[0][1] >= SURE or len(line) >= min(most, INNER) or found[0][0] in context.eos_ids:
+                break
+            token = found[0][0]
+            line.append(token)
+        self._begun = 1 + len(line)
+        self._spent = time.perf_counter() - started
+        return line
+
+    def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
+        if self._begun:
+            return self._finish(context, line)
+        self._reset(context)
+        missing = context.tokens[context.session.length : -1]
+        before = self._before = len(missing)
+        tokens = [*missing, context.pending, *line]
+        rows = range(before, len(tokens))
+        return context.session.evaluate(tokens, range(ROOT, len(tokens) - 1), rows, layers=self.layers)
+
+    def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
+        assert self._context is not None
+        if self._begun:
+            return self._finish(self._context, tokens[1:])
+        before = self._before
+        return self._context.session.evaluate(tokens, [before + parent for parent in parents], layers=self.layers)
+
+    def _reset(self, context: Context) -> None:
+        """Begin a round: nothing of one that an error ended may be left."""
+        context.session.commit(())
+        self._before, self._begun, self._spent, self._path, self._scores = 0, 0, 0.0, [], []
+
+    def _finish(self, context: Context, line: Sequence[int]) -> Scores:
+        """Take the inner layers' nodes, a token and `line` behind it, through the others."""
+        assert self._begun == 1 + len(line)
+        first = self._before + len(self._path)
+        self._begun = 0
+        return context.session.evaluate((), (), range(first, first + 1 + len(line)), layers=self.layers)
+
+    def _drop(self, first: int) -> None:
+        assert self._context is not None
+        self._context.session.drop([self._before + first])
+
+    def settle(self, path: Sequence[int]) -> None:
+        """Nothing to do: the loop commits the target's own nodes."""
+
+
+def mismatch(target: Model, draft: Model) -> str:
+    """Why a draft model's token ids are not the target's (`difference` of their vocabularies); empty if they are."""
+    if target is draft:
+        return ""
+    ours, theirs = target.pieces(), draft.pieces()
+    i = difference(ours, theirs)
+    if i is None:
+        return ""
+    return f"token {i} is {ours[i]!r} to {target.info.name} and {theirs[i]!r} to {draft.info.name}"
+
+
+def need_draft_model(method: str, context: Context) -> Model:
+    """The draft model.
+
+    Raises:
+        UserError: none is loaded.
+    """
+    if context.draft_model is None:
+        raise UserError(f"Method {method} needs a draft model: load one with --draft-model, or choose early-exit or fusion.")
+    return context.draft_model
+
+
+class Reencoded:
+    """A draft model with another tokenizer: the text is encoded anew for it, and its guesses are encoded back.
+
+    After the assisted generation across tokenizers of Timor et al., "Accelerating LLM Inference with Lossless Speculative
+    Decoding Algorithms for Heterogeneous Vocabularies" (2025), arXiv:2502.05202. Only text crosses, so the guesses count as
+    certain (q = 1), and what the two tokenizers cannot agree on is not drafted.
+    """
+
+    TAIL = 24
+    """Tokens of the text that are encoded again together with the guesses: words merge across their border."""
+
+    def __init__(self, target: Model, draft: Model, context: int) -> None:
+        self.target, self.draft = target, draft
+        self.session = draft.open_session(min(context, draft.info.context))
+        self.seconds: list[float] = []
+        self._names = target.pieces()
+        self._ids = {name: i for i, name in enumerate(draft.pieces())}
+        self._silent: dict[int, bool] = {}
+        self._start = draft.encode("")
+        self._target_start = target.encode("")
+
+    def line(self, context: Context, most: int) -> list[int]:
+        """Up to `most` of the target's tokens that the draft model expects next."""
+        started = time.perf_counter()
+        session, draft = self.session, self.draft
+        tokens = self._translated(context.tokens)
+        if len(tokens) < 2 or len(tokens) + most + 1 > session.context:
+            return []
+        session.commit(())
+        session.align(tokens[:-1])
+        session.prefill(tokens[session.length : -1])
+        made: list[int] = []
+        token, parent = tokens[-1], ROOT
+        for _ in range(most):
+            token = session.evaluate([token], [parent]).candidates(1, context.sampling)[0][0][0]
+            if token in draft.info.eos_ids:
+                break
+            made.append(token)
+            parent += 1
+        self.seconds = [(time.perf_counter() - started) / max(1, len(made))] * max(1, len(made))
+        before, after = draft.decode(tokens[-self.TAIL :]), draft.decode([*tokens[-self.TAIL :], *made])
+        if not after.startswith(before) or after == before:
+            return []
+        return self._back(context.tokens, after[len(before) :])[:most]
+
+    def _special(self, token: int) -> bool:
+        """Whether one of the target's tokens is a control token: it shows as nothing."""
+        known = self._silent.get(token)
+        if known is None:
+            known = self._silent[token] = not self.target.decode([token])
+        return known
+
+    def _translated(self, tokens: Sequence[int]) -> list[int]:
+        """The text in the draft model's tokens; control tokens that it knows by the same name stay, others are left out."""
+        out: list[int] = []
+        begin = 0
+        for end in range(len(tokens) + 1):
+            if end < len(tokens) and not self._special(tokens[end]):
+                continue
+            if begin < end:
+                out += self._encoded(self.draft, self._start, self.target.decode(tokens[begin:end]))
+            begin = end + 1
+            name = self._names[tokens[end]] if end < len(tokens) else ""
+            if name in self._ids:
+                out.append(self._ids[name])
+        start = self._start
+        return out if out[: len(start)] == start else [*start, *out]
+
+    def _encoded(self, model: Model, start: list[int], text: str) -> list[int]:
+        """Token ids of text without the BOS token."""
+        ids = model.encode(text)
+        return ids[len(start) :] if start and ids[: len(start)] == start else ids
+
+    def _back(self, tokens: Sequence[int], added: str) -> list[int]:
+        """Added text in the target's tokens; nothing where its start would change the tokens before it."""
+        tail: list[int] = []
+        for token in reversed(tokens[-self.TAIL :]):
+            if self._special(token):
+                break
+            tail.insert(0, token)
+        again = self._encoded(self.target, self._target_start, self.target.decode(tail) + added)
+        # The first tokens may be cut words: what matters is how the end goes on.
+        block = SequenceMatcher(None, tail, again, autojunk=False).find_longest_match()
+        return again[block.b + block.size :] if block.a + block.size == len(tail) else []
+
+    def close(self) -> None:
+        """Free the draft model's cache."""
+        self.session.close()

@@ -1,0 +1,1 @@
+"""Long work that the engine does beside answering."""

@@ -1,0 +1,112 @@
+"""The task `answer`: one answer to one prompt, timed; by a method of ours or by another implementation (peers.py)."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ...backends.base import Model
+from ...decoders.conversation import Conversation
+from ..messages import Generate
+from ..requests import prompt_of
+from .work import Job
+
+SPARE = 320
+"""Slots of the cache beyond prompt and answer: room for the broadest tree."""
+
+SMALLEST = 1024
+"""Slots of the smallest cache."""
+
+
+_open: WeakKeyDictionary[Model, Conversation] = WeakKeyDictionary()
+"""One for the loaded model: a chat has its cache in memory too when a prompt comes."""
+
+
+def _conversation(job: Job, size: int) -> Conversation:
+    """An empty conversation with room for `size` tokens, or as many as the model takes."""
+    model = job.model
+    wanted = min(model.info.context, max(size, SMALLEST))
+    conversation = _open.get(model)
+    if conversation is not None and conversation.session.context >= wanted:
+        conversation.forget()
+        return conversation
+    if conversation is not None:
+        conversation.close()
+        del _open[model]
+    # Twice what is needed: the next prompt may be a little longer.
+    drafts = job.drafts
+    room = min(model.info.context, 2 * wanted)
+    conversation = Conversation(model, draft_model=drafts.get if drafts else None, context=room)
+    _open[model] = conversation
+    return conversation
+
+
+def measure_answer(
+    job: Job,
+    method: str = "greedy",
+    settings: Mapping[str, Any] | None = None,
+    prompt: str | None = None,
+    messages: list[dict[str, str]] | None = None,
+    raw: bool = False,
+    max_tokens: int = 256,
+) -> dict[str, Any]:
+    """Answer a prompt greedily, with an empty cache and empty pools, so that no method profits from an earlier answer.
+
+    Args:
+        job: with the model.
+        method: one of ours, or `transformers/NAME`, `llama-cpp/NAME`.
+        settings: of the method.
+        prompt: text, or
+        messages: a chat.
+        raw: continue the text as it is.
+        max_tokens: most tokens of the answer.
+
+    Returns:
+        tokens (ids, EOS included), text, prompt_tokens, seconds and cpu_seconds of the whole answer (prefill
+        included), prefill_seconds, steps, drafted, accepted, nodes, draft_seconds, forward_seconds, other_seconds,
+        runs ({tokens of a step: steps}), offered and taken (by draft position).
+
+    Raises:
+        UserError: the prompt does not fit, or the method cannot run here.
+    """
+    model = job.model
+    ids = prompt_of(model, Generate(0, prompt=prompt, messages=messages, raw=raw), job.cancelled)
+    if "/" in method:
+        from .peers import answer
+
+        return answer(job, method, ids, dict(settings or {}), max_tokens)
+    conversation = _conversation(job, len(ids) + max_tokens + SPARE)
+    # A collection in the middle of one answer would count against its method.
+    gc.collect()
+    gc.disable()
+    try:
+        generation = conversation.generate(ids, method, settings=settings, max_tokens=max_tokens)
+        cpu, start = time.process_time(), time.perf_counter()
+        while generation.finish_reason is None:
+            job.check()
+            generation.advance()
+        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    finally:
+        gc.enable()
+    totals, answer_ids = generation.totals, generation.answer
+    return {
+        "tokens": answer_ids,
+        "text": model.decode(answer_ids),
+        "prompt_tokens": len(ids),
+        "seconds": seconds,
+        "cpu_seconds": cpu,
+        "prefill_seconds": generation.prefill_seconds,
+        "steps": totals.steps,
+        "drafted": totals.drafted,
+        "accepted": totals.accepted,
+        "nodes": totals.nodes,
+        "draft_seconds": totals.draft_seconds,
+        "forward_seconds": totals.forward_seconds,
+        "other_seconds": totals.other_seconds,
+        "runs": totals.histogram,
+        "offered": totals.offered,
+        "taken": totals.taken,
+    }

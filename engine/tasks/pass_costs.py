@@ -1,0 +1,82 @@
+"""The task `costs`: what a pass over n nodes takes, measured on the loaded model."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from ...backends.base import PREFILL_CHUNK, ROOT, Sampling, Session
+from .work import Job
+
+NODES = (1, 2, 3, 4, 6, 8, 11, 16, 24, 32, 48, 64)
+"""Sizes of trees to measure."""
+
+PREFIX = 128
+"""Tokens in the cache meanwhile: a short chat."""
+
+PREFILLS = (32, 256)
+"""Lengths of the two prompts that give the line of the prefill."""
+
+
+def measure_costs(job: Job, nodes: Sequence[int] = NODES, rounds: int = 9) -> dict[str, Any]:
+    """Medians over `rounds` passes of each size, all sizes in every round so that noise is shared.
+
+    A pass is what decoding does: evaluate a chain of nodes, choose at each, forget them.
+
+    Returns:
+        passes ([nodes, seconds] …), prefill_start and prefill_token in seconds, and how many passes were run.
+    """
+    model = job.model
+    limit = model.info.context
+    prefix = min(PREFIX, limit // 4)
+    sizes = [n for n in sorted(set(nodes)) if 0 < n <= limit - prefix - 1] if model.info.capabilities.chain else [1]
+    draw = random.Random(0)
+    tokens = [draw.randrange(model.info.vocabulary) for _ in range(limit if limit < 512 else 512)]
+    session = model.open_session(min(limit, prefix + max([*sizes, *PREFILLS]) + PREFILL_CHUNK))
+    passes: dict[int, list[float]] = {n: [] for n in sizes}
+    lengths = [min(length, limit - 1) for length in PREFILLS]
+    prefills: dict[int, list[float]] = {length: [] for length in lengths}
+    try:
+        # The first round warms up: memory is found, kernels are chosen.
+        for turn in range(rounds + 1):
+            for length in prefills:
+                job.check()
+                seconds = _prefill(session, tokens[:length])
+                if turn:
+                    prefills[length].append(seconds)
+            session.rewind(0)
+            session.prefill(tokens[:prefix])
+            for n in draw.sample(sizes, len(sizes)):
+                job.check()
+                seconds = _pass(session, tokens[-n:])
+                if turn:
+                    passes[n].append(seconds)
+            job.report({"done": turn, "total": rounds})
+    finally:
+        session.close()
+    (short, fast), (long, slow) = ((length, median(times)) for length, times in prefills.items())
+    token = max(0.0, (slow - fast) / (long - short))
+    return {
+        "passes": [[n, median(times)] for n, times in passes.items()],
+        "prefill_start": max(0.0, fast - token * short),
+        "prefill_token": token,
+        "evaluated": (rounds + 1) * (len(sizes) + len(prefills) + 1),
+    }
+
+
+def _pass(session: Session, tokens: Sequence[int]) -> float:
+    start = time.perf_counter()
+    scores = session.evaluate(tokens, range(ROOT, len(tokens) - 1))
+    scores.choose(Sampling())
+    session.commit(())
+    return time.perf_counter() - start
+
+
+def _prefill(session: Session, tokens: Sequence[int]) -> float:
+    session.rewind(0)
+    start = time.perf_counter()
+    session.evaluate(tokens, range(ROOT, len(tokens) - 1), rows=(len(tokens) - 1,)).choose(Sampling())
+    return time.perf_counter() - start

@@ -1,0 +1,71 @@
+"""Measurements in the engine: the tasks that a Work message may name. Each is a function of a module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ...backends.base import Cancelled, Model, UserError
+from ..failures import failure
+from ..messages import Event, Work, Worked, Working
+
+if TYPE_CHECKING:
+    from ..drafts import Drafts
+
+TASKS = {
+    "answer": "measuring:measure_answer",
+    "blocks": "block_search:find_blocks",
+    "costs": "pass_costs:measure_costs",
+    "replay": "replaying:replay_records",
+}
+"""Task → module of this package and function in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a task works with."""
+
+    loaded: Model | None
+    drafts: Drafts | None
+    report: Callable[[dict[str, Any]], None]
+    """Sends a part of the result."""
+    cancelled: Callable[[], bool]
+
+    @property
+    def model(self) -> Model:
+        """The target.
+
+        Raises:
+            UserError: none is loaded.
+        """
+        if self.loaded is None:
+            raise UserError("No model is loaded: load one first.")
+        return self.loaded
+
+    def check(self) -> None:
+        """Raise Cancelled if the task is no longer wanted. Tasks call it between two passes."""
+        if self.cancelled():
+            raise Cancelled
+
+
+def run(
+    command: Work,
+    model: Model | None,
+    drafts: Drafts | None,
+    post: Callable[[Event], None],
+    cancelled: Callable[[], bool],
+) -> None:
+    """Run a task to its end; post its parts and its result, or what went wrong."""
+    job = Job(model, drafts, lambda data: post(Working(command.id, data)), cancelled)
+    try:
+        target = TASKS.get(command.task)
+        if target is None:
+            raise UserError(f"The engine has no task {command.task!r}: there are {', '.join(TASKS)}.")
+        module, name = target.split(":")
+        result: dict[str, Any] = getattr(import_module(f".{module}", __package__), name)(job, **command.options)
+    except BaseException as error:  # see `failure`
+        post(failure(command.id, error))
+        return
+    post(Worked(command.id, result))

@@ -1,0 +1,147 @@
+"""Files that go with a message: finding, reading, framing, folding."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.app.attach.attachments import (
+    MOST_BYTES,
+    MOST_FILES,
+    Attachment,
+    attach,
+    compose,
+    decoded,
+    folded,
+    mentioned,
+    pasted,
+    ranked,
+    score,
+    walk,
+)
+from specchat.backends.base import UserError
+
+hostile = st.text(st.sampled_from("`\n\r ~a[]@\x1b\u202e\u2028")) | st.text()
+
+
+@given(hostile, st.text(min_size=1))
+def test_a_text_cannot_close_its_fence(text: str, name: str) -> None:
+    header, fence, *rest = Attachment(name, text, 5).framed().split("\n")
+    assert header.startswith("Attached file: ")
+    assert set(fence) == {"`"}
+    assert len(fence) >= 3
+    assert rest[-1] == fence
+    assert fence not in "\n".join(rest[:-1])
+    inside = "\n".join(rest[:-1])
+    assert inside == (text.removesuffix("\n") if text.endswith("\n") else text)
+
+
+@given(
+    st.lists(hostile, min_size=1, max_size=4), st.text(st.characters(blacklist_characters="\n"), min_size=1).map("Q".__add__)
+)
+def test_folding_shows_a_line_for_each_attachment_and_the_message_as_it_is(texts: list[str], message: str) -> None:
+    sent = compose(message, [Attachment(f"{i}.txt", text, 5) for i, text in enumerate(texts)])
+    assert folded(sent).split("\n", len(texts)) == [*(f"[{i}.txt · 5 B]" for i in range(len(texts))), message]
+
+
+@given(hostile.map("Attached file: x (5 B)\n```\n".__add__))
+def test_a_message_that_only_looks_framed_never_crashes(text: str) -> None:
+    assert folded(text)
+
+
+def test_messages_without_attachments_stay_as_they_are() -> None:
+    assert folded("Hello\n```\ncode\n```") == "Hello\n```\ncode\n```"
+
+
+def test_what_an_at_sign_names() -> None:
+    message = """See @a.txt, @"my notes.md" and @'x y' but not me@home.org or @@property @ "@"."""
+    assert list(mentioned(message)) == ["a.txt,", "my notes.md", "x y"]
+
+
+def test_a_full_stop_after_a_name_is_no_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("alpha")
+    text, (one,) = attach("Read @a.txt. Or @a.txt? Not @@me.", tmp_path)
+    assert (text, one.name, one.text) == ("Read @a.txt. Or @a.txt? Not @me.", "a.txt", "alpha")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "sentence"),
+    [
+        ("x.bin", b"a\0b", "x.bin is binary, not text"),
+        ("x.txt", b"a" * (MOST_BYTES + 1), "x.txt has 2.0 MB, more than"),
+        ("x.pdf", b"%PDF-1.4 text", "x.pdf is a PDF document"),
+    ],
+)
+def test_files_that_cannot_go_with_a_message(tmp_path: Path, name: str, data: bytes, sentence: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(UserError, match=f"^{re.escape(sentence)}"):
+        attach(f"Read @{name}", tmp_path)
+
+
+def test_encodings() -> None:
+    assert decoded("\ufeffé\r\n".encode(), "x") == ("é\n", "")
+    assert decoded("é".encode("utf-16"), "x") == ("é", "")
+    assert decoded(b"\xe9t\xe9", "x") == ("�t�", "x is not wholly UTF-8: what could not be read is shown as �.")
+
+
+def make(folder: Path, **files: str) -> None:
+    for name, text in files.items():
+        file = folder / name.replace("__", "/").replace("_dot_", ".")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+def test_a_folder_gives_its_text_files_but_what_git_ignores_and_what_is_hidden(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    make(tmp_path, _dot_gitignore="build/\n*.log\n", a_dot_py="a", b_dot_log="b", build__c_dot_py="c", _dot_env="secret")
+    make(tmp_path, sub___dot_gitignore="!keep.log\n", sub__keep_dot_log="k", sub__other_dot_log="o")
+    (tmp_path / "picture").write_bytes(b"\0\1")
+    assert [file.relative_to(tmp_path).as_posix() for file in walk(tmp_path / "sub")] == ["sub/keep.log"]
+    _, found = attach("Look at @.", tmp_path)
+    assert [one.name for one in found] == ["./a.py", "./sub/keep.log"]
+
+
+def test_a_folder_with_too_many_files_is_a_sentence(tmp_path: Path) -> None:
+    for i in range(MOST_FILES + 1):
+        (tmp_path / f"{i}.txt").write_text("x")
+    with pytest.raises(UserError, match=f"has more than {MOST_FILES} text files"):
+        attach("Look at @.", tmp_path)
+
+
+def test_links_that_lead_in_a_circle_end(tmp_path: Path) -> None:
+    make(tmp_path, a="a")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    assert [file.name for file in walk(tmp_path)] == ["a"]
+
+
+def test_long_pastes() -> None:
+    assert pasted("short\n" * 39) == ""
+    assert pasted("x\n" * 211 + "x") == "[pasted 212 lines]"
+    assert pasted("x" * 4001) == "[pasted 4,001 characters]"
+
+
+names = st.lists(st.text("abcXY/._-é", min_size=1, max_size=20), max_size=30, unique=True)
+
+
+@given(st.text("abcXY/._-é", max_size=5), names)
+def test_completions_have_the_typed_letters_in_order_and_the_exact_name_first(query: str, known: list[str]) -> None:
+    found = ranked(query, known, most=100)
+    assert set(found) <= set(known)
+    for name in known:
+        letters = iter(name.casefold())
+        assert (name in found) == all(letter in letters for letter in query.casefold())
+    if query.casefold() in found and "/" not in query:
+        best = score(query, found[0])
+        assert best is not None
+        assert best >= (score(query, query.casefold()) or 0)
+
+
+def test_what_completion_puts_first() -> None:
+    known = ["docs/settings.md", "app/settings.py", "settings.toml", "app/widgets/status.py", "tests/app/test_settings.py"]
+    assert ranked("settings", known)[0] == "settings.toml"
+    assert ranked("status", known)[0] == "app/widgets/status.py"
+    assert ranked("appset", known)[0] == "app/settings.py"

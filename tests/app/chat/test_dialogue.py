@@ -1,0 +1,236 @@
+"""The dialogue with the engine, without a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.entries import Notice
+from specchat.engine.messages import (
+    Cancel,
+    Failed,
+    Finished,
+    Generate,
+    Load,
+    Loading,
+    Prefilling,
+    Steps,
+    Switch,
+    Switched,
+    Unloaded,
+)
+
+Make = Callable[..., Any]
+
+
+def phase(dialogue: Dialogue) -> str:
+    """Asked anew each time: a type checker takes what was asserted before to hold still."""
+    return dialogue.phase
+
+
+def notices(dialogue: Dialogue) -> list[str]:
+    return [entry.text for entry in dialogue.transcript.entries if isinstance(entry, Notice)]
+
+
+def test_an_answer(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
+    assert dialogue.submit("Hello")
+    assert phase(dialogue) == "prefill"
+    assert engine.asked.messages == [{"role": "user", "content": "Hello"}]
+    engine.begin(make_steps())
+    engine.events.insert(1, Prefilling(engine.asked.id, 20, 31))
+    assert dialogue.drain()
+    assert phase(dialogue) == "writing"
+    assert not dialogue.submit("too early")
+    engine.finish(tail="!")
+    dialogue.drain()
+    (answer,) = dialogue.transcript.answers()
+    assert (answer.reason, answer.text[-1], dialogue.phase) == ("eos", "!", "ready")
+    assert answer.figures.decode_seconds == pytest.approx(1.2)
+    dialogue.submit("And then?")
+    assert engine.asked.messages is not None
+    assert engine.asked.messages[1] == {"role": "assistant", "content": answer.text}
+
+
+def test_what_is_typed_while_loading_goes_out_when_loaded(engine: Any) -> None:
+    from specchat.app.chat.dialogue import Method
+
+    dialogue = Dialogue(engine, "builtin", {"greedy": Method("greedy")}, "greedy")
+    engine.events = [Loading(1, "weights", 3, 9)]
+    dialogue.drain()
+    assert dialogue.submit("early")
+    assert not dialogue.submit("a second one")
+    assert not any(isinstance(command, Generate) for command in engine.sent)
+    engine.loaded()
+    dialogue.drain()
+    assert engine.asked.messages == [{"role": "user", "content": "early"}]
+
+
+def test_cancelling(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
+    assert not dialogue.cancel()
+    dialogue.submit("Hello")
+    id = engine.begin(make_steps()[:3])
+    dialogue.drain()
+    assert dialogue.cancel()
+    assert engine.sent[-1] == Cancel(id)
+    assert dialogue.submit("next")  # goes out as soon as the engine has stopped
+    engine.finish("cancelled")
+    dialogue.drain()
+    assert dialogue.transcript.answers()[0].reason == "cancelled"
+    assert engine.asked.messages is not None
+    assert engine.asked.messages[-1]["content"] == "next"
+
+
+def test_cancelling_before_the_answer_has_started(dialogue: Dialogue, engine: Any) -> None:
+    dialogue.submit("Hello")
+    id = engine.ids
+    assert dialogue.cancel()
+    assert dialogue.submit("next")
+    engine.events.append(Failed(id, "cancelled", "Cancelled."))  # as the engine says of a chat template that it has stopped
+    dialogue.drain()
+    assert dialogue.transcript.answers()[0].reason == "cancelled"
+    assert not [entry for entry in dialogue.transcript.entries if "Cancelled" in str(entry)]
+    assert engine.asked.messages[-1]["content"] == "next"
+
+
+def test_switching_in_the_middle(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
+    dialogue.submit("Hello")
+    id = engine.begin(make_steps()[:3])
+    dialogue.drain()
+    dialogue.settings["greedy"] = {}
+    assert dialogue.next_method() == "soft"
+    assert engine.sent[-1] == Switch(id, "soft", {})
+    assert (dialogue.method, dialogue.switching) == ("lookup", "soft")
+    assert dialogue.next_method() == "greedy"  # before the first is in force
+    engine.events = [Switched(id, "greedy", "identical"), Steps(id, make_steps(method="greedy", drafts=False))]
+    dialogue.drain()
+    assert (dialogue.method, dialogue.switching) == ("greedy", None)
+    engine.finish()
+    dialogue.drain()
+    assert dialogue.transcript.answers()[0].methods == ["lookup", "greedy"]
+
+
+def test_a_refused_switch_leaves_the_answer_alone(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
+    dialogue.submit("Hello")
+    id = engine.begin(make_steps()[:3])
+    dialogue.drain()
+    dialogue.switch("soft")
+    engine.events = [Failed(id, "user", "soft cannot run here.", ended=False)]
+    dialogue.drain()
+    assert (dialogue.method, dialogue.switching, dialogue.phase) == ("lookup", None, "writing")
+    assert notices(dialogue) == ["soft cannot run here."]
+
+
+def test_a_switch_that_comes_too_late_counts_for_the_next_answer(dialogue: Dialogue, engine: Any) -> None:
+    dialogue.submit("Hello")
+    id = engine.begin()
+    dialogue.drain()
+    dialogue.switch("greedy")
+    engine.finish()
+    engine.events.append(Failed(id, "user", "That answer has ended already.", ended=False))
+    dialogue.drain()
+    assert dialogue.method == "greedy"
+    assert notices(dialogue) == []
+
+
+def test_switching_when_idle_skips_what_cannot_run(engine: Any, dialogue: Dialogue) -> None:
+    dialogue.unavailable = {"soft": "This model verifies no drafts."}
+    assert dialogue.next_method() == "greedy"
+    assert dialogue.method == "greedy"
+    assert not any(isinstance(command, Switch) for command in engine.sent)
+
+
+def test_the_engine_dies(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
+    dialogue.submit("Hello")
+    id = engine.begin(make_steps()[:5])
+    engine.events.append(Failed(id, "died", "The engine was killed."))
+    dialogue.drain()
+    (answer,) = dialogue.transcript.answers()
+    assert answer.reason == "died"
+    assert answer.text
+    assert notices(dialogue) == ["The engine was killed."]
+    assert phase(dialogue) == "ready"
+    # The client starts a new engine for the next prompt and loads the model again.
+    assert dialogue.submit("Again")
+    engine.events = [Loading(9, "weights", 1, 2)]
+    dialogue.drain()
+    assert phase(dialogue) == "prefill"
+    engine.loaded()
+    engine.begin(make_steps())
+    engine.finish()
+    dialogue.drain()
+    assert dialogue.transcript.answers()[1].reason == "eos"
+    assert engine.asked.messages is not None
+    assert [message["role"] for message in engine.asked.messages] == ["user", "assistant", "user"]
+
+
+def test_a_load_that_fails(engine: Any, dialogue: Dialogue) -> None:
+    dialogue.load_model("nowhere/model")
+    assert isinstance(engine.sent[-1], Load)
+    engine.events = [Unloaded(0), Failed(engine.ids, "user", "There is no model nowhere/model.")]
+    dialogue.drain()
+    assert phase(dialogue) == "unloaded"
+    assert dialogue.submit("Hello")  # tries again, and the prompt waits for it
+    assert isinstance(engine.sent[-1], Load)
+    assert dialogue.take_queued() == "Hello"
+
+
+def test_a_failed_answer_keeps_its_text(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
+    dialogue.submit("Hello")
+    id = engine.begin(make_steps()[:2])
+    engine.events.append(Failed(id, "memory", "Out of memory."))
+    dialogue.drain()
+    assert dialogue.transcript.answers()[0].reason == "error"
+    assert phase(dialogue) == "ready"
+
+
+def test_a_new_chat_ignores_the_old_answer(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
+    dialogue.submit("Hello")
+    id = engine.begin(make_steps()[:2])
+    dialogue.drain()
+    dialogue.clear()
+    assert engine.sent[-1] == Cancel(id)
+    assert dialogue.submit("Fresh")  # the engine would refuse it until the old answer has ended
+    assert engine.sent[-1] == Cancel(id)
+    engine.events = [Steps(id, make_steps()), Finished(id, "cancelled", "", 0, 0)]
+    dialogue.drain()
+    assert len(dialogue.transcript.entries) == 2
+    assert engine.asked.messages == [{"role": "user", "content": "Fresh"}]
+
+
+def test_a_method_that_the_model_cannot_run(engine: Any, dialogue: Dialogue) -> None:
+    dialogue.load_model("other")
+    engine.loaded(lookup="This model verifies no drafts.")
+    dialogue.drain()
+    assert dialogue.method == "greedy"
+    assert "This model verifies no drafts." in notices(dialogue)[0]
+
+
+def test_another_model_has_neither_the_draft_model_nor_the_revision_of_this_one(engine: Any) -> None:
+    made = Dialogue(engine, "one", {}, "lookup", load={"draft_model": "small", "revision": "v1", "device": "cpu"})
+    made.load_model("one")
+    made.load_model("two")
+    assert engine.sent == [Load(1, "one", draft_model="small", revision="v1", device="cpu"), Load(2, "two", device="cpu")]
+
+
+def test_a_model_that_cannot_be_loaded_leaves_the_one_before(dialogue: Dialogue, engine: Any) -> None:
+    dialogue.load_model("nowhere")
+    assert dialogue.phase == "loading"
+    engine.events.append(Failed(engine.ids, "user", "There is no model nowhere: name another."))
+    dialogue.drain()
+    assert (dialogue.phase, dialogue.model) == ("ready", "builtin")
+    assert dialogue.info["name"] == "builtin"
+    assert dialogue.submit("still here?")
+    assert engine.asked.messages == [{"role": "user", "content": "still here?"}]
+
+
+def test_a_model_that_fails_after_the_one_before_was_freed_leaves_none(dialogue: Dialogue, engine: Any) -> None:
+    dialogue.load_model("broken")
+    engine.events += [
+        Unloaded(0),
+        Failed(engine.ids, "memory", "It does not fit. The model before it is gone: load one again."),
+    ]
+    dialogue.drain()
+    assert dialogue.phase == "unloaded"

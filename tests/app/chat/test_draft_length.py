@@ -1,0 +1,159 @@
+"""The keys that change how much a method drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from specchat.app.chat.dialogue import Method
+from specchat.app.chat.draft_length import BUDGETS, LENGTHS, NONE, SETTINGS, UNDER, Length, length_of, why_none
+from specchat.app.chat.methods import known_methods
+from specchat.engine.catalog import get, parse_params
+from specchat.engine.messages import Switch, Switched
+
+from ...fakes.pilots import until
+
+Make = Callable[..., Any]
+METHODS = known_methods()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_a_length_or_a_reason(name: str) -> None:
+    assert (name in SETTINGS) != (name in NONE)
+    if name in NONE:
+        assert length_of(METHODS[name], {}) is None
+        assert why_none(METHODS[name]) == NONE[name]
+        return
+    params = {param["name"]: param for param in METHODS[name].params}
+    names = [SETTINGS[name]]
+    if name in UNDER:
+        condition, value, instead = UNDER[name]
+        assert value in params[condition]["choices"]
+        names.append(instead)
+    for setting in names:
+        assert params[setting]["type"] == "int"
+        assert params[setting]["low"] is not None
+        assert params[setting]["high"] is not None
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("direction", [1, -1])
+def test_the_keys_reach_the_limits_and_stay_there(name: str, direction: int) -> None:
+    method = METHODS[name]
+    settings: dict[str, int] = {}
+    seen: list[int] = []
+    for _ in range(40):
+        length = length_of(method, settings)
+        assert length is not None
+        settings = {length.setting: length.beside(direction)}
+        parse_params(get(name), settings)  # the method takes it
+        if settings[length.setting] == length.value:
+            break
+        seen.append(settings[length.setting])
+    assert length is not None
+    assert seen == sorted(seen, reverse=direction < 0)
+    assert length.value == (length.high if direction > 0 else length.low)
+
+
+def test_a_schedule_decides_which_setting_counts() -> None:
+    draft = METHODS["draft"]
+    confident, constant = length_of(draft, {}), length_of(draft, {"schedule": "constant"})
+    assert confident is not None
+    assert constant is not None
+    assert (confident.setting, constant.setting) == ("most", "tokens")
+    reference = length_of(METHODS["lookup"], {"variant": "reference", "tokens": 7})
+    assert reference == Length("tokens", 7, 1, 256)
+
+
+def test_sizes_that_are_on_no_scale_find_their_way_back() -> None:
+    assert Length("nodes", 20, 1, 256).beside(1) == 32
+    assert Length("nodes", 20, 1, 256).beside(-1) == 16
+    assert Length("tokens", 9, 0, 64).beside(-1) == 8
+    assert Length("tokens", 300, 0, 64).beside(1) == 64
+    assert list(LENGTHS) == sorted(set(LENGTHS))
+    assert list(BUDGETS) == sorted(set(BUDGETS))
+
+
+def test_methods_of_other_packages() -> None:
+    param = {"name": "tokens", "type": "int", "default": 5}
+    assert length_of(Method("mine", params=(param,)), {}) == Length("tokens", 5, 1, 256)
+    assert length_of(Method("mine"), {}) is None
+    assert why_none(Method("mine")) == "mine has no setting for the length of its drafts."
+
+
+# The keys
+
+
+def status(app: Any) -> str:
+    return str(app.chat_screen.query_one("#status").render().plain)
+
+
+async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:
+    """A chat in the middle of an answer; its id."""
+    app.dialogue.methods = METHODS
+    engine.loaded()
+    app.take_events()
+    app.chat_screen.input.put("Hello")
+    await pilot.press("enter")
+    id: int = engine.begin(records)
+    app.take_events()
+    await pilot.pause()
+    return id
+
+
+async def test_longer_and_shorter_in_mid_answer(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 30)) as pilot:
+        id = await answering(app, pilot, engine, make_steps()[:4])
+        await pilot.press("d", "ctrl+up")
+        assert engine.sent[-1] == Switch(id, "lookup", {"nodes": 32})
+        assert "lookup · nodes 16 → 32" in status(app)
+        await pilot.press("alt+equals_sign")
+        assert engine.sent[-1] == Switch(id, "lookup", {"nodes": 64})
+        engine.events = [Switched(id, "lookup", "identical")]
+        app.take_events()
+        await pilot.press("alt+minus", "ctrl+down", "ctrl+down")
+        assert engine.sent[-1] == Switch(id, "lookup", {"nodes": 8})
+        assert "lookup · nodes 16 → 8" in status(app)
+        assert app.chat_screen.input.text == "d"
+
+
+async def test_without_an_answer_it_is_kept_for_the_next(make_chat: Make, engine: Any) -> None:
+    app = make_chat(**{"methods.draft.schedule": "constant"})
+    async with app.run_test(size=(100, 30)) as pilot:
+        app.dialogue.methods, app.dialogue.method = METHODS, "draft"
+        engine.loaded()
+        app.take_events()
+        await pilot.press("ctrl+up")
+        assert "draft · tokens 4 → 5" in status(app)
+        for _ in range(9):
+            await pilot.press("ctrl+down")
+        assert "draft · tokens 0 is the least" in status(app)
+        app.chat_screen.input.put("Hello")
+        await pilot.press("enter")
+        assert engine.asked.settings == {"schedule": "constant", "tokens": 0}
+
+
+async def test_a_method_without_a_length_says_so(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat(method="greedy")
+    async with app.run_test(size=(100, 30)) as pilot:
+        await answering(app, pilot, engine, make_steps()[:4])
+        sent = len(engine.sent)
+        await pilot.press("ctrl+up")
+        assert "greedy drafts nothing" in status(app)
+        assert len(engine.sent) == sent
+
+
+async def test_what_a_key_did_makes_room_for_the_figures(
+    make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await answering(app, pilot, engine, make_steps()[:4])
+        await pilot.press("ctrl+up")
+        assert "nodes 16 → 32" in status(app)
+        monkeypatch.setattr("specchat.app.tui.chat.status.FLASH_SECONDS", 0.01)
+        await pilot.press("ctrl+up")
+        await until(pilot, lambda: "tokens/step" in status(app))

@@ -1,0 +1,270 @@
+"""Pausing an answer and taking it step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from specchat.app.chat.dialogue import Dialogue
+from specchat.engine.messages import (
+    Advance,
+    Cancel,
+    Failed,
+    Generate,
+    Pause,
+    Paused,
+    StepRecord,
+    Steps,
+    Switch,
+    Switched,
+    Watch,
+)
+
+from ...fakes.pilots import settle
+
+Make = Callable[..., Any]
+SIZE = (110, 30)
+
+
+def ask(dialogue: Dialogue, engine: Any, records: Any = ()) -> int:
+    """An answer under way; its id."""
+    dialogue.submit("Hello")
+    id: int = engine.begin(records)
+    dialogue.drain()
+    return id
+
+
+def test_an_answer_is_held_and_goes_on(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
+    id = ask(dialogue, engine, make_steps()[:3])
+    assert dialogue.pause()
+    assert engine.sent[-1] == Pause(id, True)
+    engine.events = [Paused(id, True)]
+    dialogue.drain()
+    assert dialogue.paused
+    assert not dialogue.pause()
+    assert engine.sent[-1] == Pause(id, False)
+    engine.finish()
+    dialogue.drain()
+    assert not dialogue.paused
+
+
+def test_a_step_pauses_first(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
+    records = make_steps()
+    id = ask(dialogue, engine, records[:3])
+    assert dialogue.step()
+    assert engine.sent[-2:] == [Pause(id, True), Advance(id, 1)]
+    engine.events = [Paused(id, True), Steps(id, records[3:4])]
+    dialogue.drain()
+    assert dialogue.step(5)
+    assert engine.sent[-1] == Advance(id, 5)
+    assert dialogue.answer is not None
+    assert len(dialogue.answer.log) == 4
+
+
+def test_there_is_nothing_to_step_without_an_answer(dialogue: Dialogue, engine: Any) -> None:
+    before = list(engine.sent)
+    assert not dialogue.step()
+    assert engine.sent == before
+
+
+def test_without_an_answer_the_next_one_begins_paused(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
+    assert dialogue.pause()
+    assert not any(isinstance(command, Pause) for command in engine.sent)
+    id = ask(dialogue, engine)
+    assert engine.asked.paused
+    assert dialogue.step()
+    assert engine.sent[-1] == Advance(id, 1)
+    engine.finish()
+    dialogue.drain()
+    ask(dialogue, engine)
+    assert not engine.asked.paused
+
+
+def test_a_paused_answer_can_be_switched_and_cancelled(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
+    id = ask(dialogue, engine, make_steps()[:3])
+    dialogue.pause()
+    dialogue.switch("greedy")
+    assert engine.sent[-1] == Switch(id, "greedy", {})
+    engine.events = [Switched(id, "greedy", "identical")]
+    dialogue.drain()
+    assert dialogue.method == "greedy"
+    assert dialogue.paused
+    assert dialogue.cancel()
+    assert engine.sent[-1] == Cancel(id)
+    assert not dialogue.pause()  # it is being stopped: nothing to hold
+    engine.finish("cancelled")
+    dialogue.drain()
+    assert not dialogue.paused
+    assert dialogue.transcript.answers()[0].reason == "cancelled"
+
+
+def test_a_pause_ends_with_the_engine(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
+    id = ask(dialogue, engine, make_steps()[:3])
+    dialogue.pause()
+    engine.events = [Failed(id, "died", "The engine was killed.")]
+    dialogue.drain()
+    assert not dialogue.paused
+
+
+def test_watching(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
+    dialogue.watch(True)
+    assert not any(isinstance(command, Watch) for command in engine.sent)
+    id = ask(dialogue, engine, make_steps()[:3])
+    assert engine.asked.watch
+    dialogue.watch(True)  # said already
+    dialogue.watch(False)
+    assert engine.sent[-1] == Watch(id, False)
+    assert sum(isinstance(command, Watch) for command in engine.sent) == 1
+    engine.finish()
+    dialogue.drain()
+    ask(dialogue, engine)
+    assert isinstance(engine.asked, Generate)
+    assert not engine.asked.watch
+
+
+# The keys
+
+
+async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:
+    """A chat in the middle of an answer; its id."""
+    engine.loaded()
+    await settle(app, pilot)
+    app.chat_screen.input.put("Hello")
+    await pilot.press("enter")
+    id: int = engine.begin(records)
+    await settle(app, pilot)
+    return id
+
+
+def status(app: Any) -> str:
+    return str(app.chat_screen.query_one("#status").render().plain)
+
+
+async def test_pause_key(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        id = await answering(app, pilot, engine, make_steps()[:4])
+        assert "writing" in status(app)
+        await pilot.press("d", "f8")
+        assert engine.sent[-1] == Pause(id, True)
+        engine.events = [Paused(id, True)]
+        await settle(app, pilot)
+        assert "paused   F9 one step   F8 go on   esc stop" in status(app)
+        await pilot.press("f8")
+        assert engine.sent[-1] == Pause(id, False)
+        engine.events = [Paused(id, False)]
+        await settle(app, pilot)
+        assert "writing" in status(app)
+        assert app.chat_screen.input.text == "d"
+
+
+async def test_step_key_shows_each_step(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat(panel="tree")
+    async with app.run_test(size=SIZE) as pilot:
+        records = make_steps()
+        id = await answering(app, pilot, engine, records[:2])
+        for count in range(3, 6):
+            await pilot.press("f9")
+            assert engine.sent[-1] == Advance(id, 1)
+            engine.events = [Paused(id, True), Steps(id, records[count - 1 : count])]
+            await settle(app, pilot)
+            shown = "\n".join(row.text for row in app.chat_screen.panel.query_one("LineView").render_lines(pane(app)))
+            assert f"step {count} of {count}" in shown
+        assert sum(isinstance(command, Pause) for command in engine.sent) == 1
+        await pilot.press("escape")
+        assert engine.sent[-1] == Cancel(id)
+
+
+def pane(app: Any) -> Any:
+    return app.chat_screen.panel.query_one("LineView").size.region
+
+
+async def test_a_paused_step_shows_its_last_character(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        id = await answering(app, pilot, engine, [StepRecord("lookup", [1, 2], "They foun", 3, 1, 4, held="d")])
+        await pilot.press("f8")
+        engine.events = [Paused(id, True)]
+        await settle(app, pilot)
+        view, answer = app.chat_screen.view, app.dialogue.answer
+        assert "They found" in written(view)
+        await pilot.press("f7")
+        assert view.cursor.spot.run == 0
+        assert answer.own_text(0) == "They found"
+        # It was no plain letter: the mark joins the same run, and a cell later the next one begins.
+        engine.events = [Steps(id, [StepRecord("lookup", [3], "d\u0301 i", carried=2, held="t")])]
+        await settle(app, pilot)
+        assert "They found\u0301 it" in written(view)
+        assert [answer.own_text(index) for index in (0, 1)] == ["They found\u0301", " it"]
+        engine.finish("cancelled", "t")
+        await settle(app, pilot)
+        assert "They found\u0301 it" in written(view)
+        assert answer.text == "They found\u0301 it"
+        assert [answer.own_text(index) for index in (0, 1)] == ["They found\u0301", " it"]
+
+
+def test_an_engine_that_dies_takes_no_character_along(dialogue: Dialogue, engine: Any) -> None:
+    id = ask(dialogue, engine, [StepRecord("lookup", [1], "foun", held="d")])
+    answer = dialogue.answer
+    assert answer is not None
+    engine.events = [Failed(id, "died", "The engine was killed.")]
+    dialogue.drain()
+    assert (answer.text, answer.held) == ("found", "")
+
+
+def written(view: Any) -> str:
+    """What is to be seen of the chat."""
+    return "\n".join(view.render_line(y).text.rstrip() for y in range(view.size.height))
+
+
+async def test_a_pause_before_the_first_step(make_chat: Make, engine: Any) -> None:
+    app = make_chat(panel="tree")
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await pilot.press("f9")
+        assert "There is no answer to step through" in toasts(app)
+        await pilot.press("f8")
+        assert "The next answer will be paused before its first step." in toasts(app)
+        assert "the next answer begins paused" in status(app)
+        await pilot.press("f8", "f8")
+        app.chat_screen.input.put("Hello")
+        await pilot.press("enter")
+        assert engine.asked.paused
+        engine.begin()
+        await settle(app, pilot)
+        assert "paused" in status(app)
+        shown = "\n".join(row.text for row in app.chat_screen.panel.query_one("LineView").render_lines(pane(app)))
+        assert "Paused before the first step: F9 one step, F8 go on." in " ".join(shown.split())
+
+
+def toasts(app: Any) -> str:
+    return " ".join(notification.message for notification in app._notifications)
+
+
+async def test_the_commands(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        id = await answering(app, pilot, engine, make_steps()[:4])
+
+        async def run(command: str) -> Any:
+            app.chat_screen.input.put(command)
+            await pilot.press("enter")
+            await pilot.pause()
+            return engine.sent[-1]
+
+        assert await run("/pause") == Pause(id, True)
+        assert await run("/step") == Advance(id, 1)
+        assert await run("/step 12") == Advance(id, 12)
+        assert await run("/step none") == Advance(id, 12)
+        assert "takes a number of steps from 1 on, not 'none'" in toasts(app)
+        app.chat_screen.input.put("")
+        assert await run("/pause") == Pause(id, False)
+
+
+async def test_keys_that_were_remapped_are_named(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat(**{"keymap.pause": "f10", "keymap.step": "ctrl+r"})
+    async with app.run_test(size=SIZE) as pilot:
+        await answering(app, pilot, engine, make_steps()[:4])
+        await pilot.press("f10")
+        assert "^r one step   F10 go on" in status(app)

@@ -1,0 +1,124 @@
+"""Runs, figures and the messages that the model is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from specchat.app.chat.entries import SHADES, Answer, Figures, Notice, Prompt, Transcript
+from specchat.app.render.blocks import MARK, Block, figures_lines
+from specchat.engine.messages import StepRecord
+
+
+def answer_of(*runs: tuple[int, str], method: str = "lookup") -> Answer:
+    answer = Answer(method, "identical")
+    for count, text in runs:
+        answer.add(StepRecord(method, list(range(count)), text, 6, count - 1, 7, 0.0, 0.1, 0.0))
+    return answer
+
+
+def test_neighbouring_runs_differ(make_steps: Callable[..., list[StepRecord]]) -> None:
+    answer = Answer("lookup", "identical")
+    for step in make_steps():
+        answer.add(step)
+    shades = [run.shade for run in answer.runs]
+    assert all(one != other for one, other in pairwise(shades))
+    assert {shade for shade in shades if shade >= 0} == set(range(SHADES))
+
+
+def test_a_run_without_text_takes_no_colour() -> None:
+    answer = answer_of((3, "one"), (2, ""), (2, ""), (3, "two"))
+    assert answer.runs[0].shade != answer.runs[3].shade
+
+
+def test_figures() -> None:
+    answer = answer_of((4, "abcd"), (1, "e"))
+    figures = answer.figures
+    assert (figures.tokens, figures.steps, figures.drafted, figures.accepted) == (5, 2, 12, 3)
+    assert figures.tokens_per_step == 2.5
+    assert figures.tokens_per_second == pytest.approx(25)
+    assert figures.acceptance == 0.25
+    assert Figures().acceptance is None
+    assert Figures().tokens_per_second == 0
+
+
+def test_live_speed_looks_back_a_second() -> None:
+    figures = Figures()
+    for _ in range(100):
+        figures.add(1, 0, 0, 0.1)
+    for _ in range(11):
+        figures.add(5, 4, 4, 0.1)
+    assert figures.recent_tokens_per_second == pytest.approx(50)
+    assert figures.tokens_per_second < 20
+    assert len(figures.recent) < 14
+
+
+def test_the_tail_is_text_too() -> None:
+    answer = answer_of((2, "ab"))
+    answer.finish("eos", "c")
+    assert answer.text == "abc"
+    assert answer.figures.tokens == 2
+
+
+def test_messages() -> None:
+    transcript = Transcript(system="Be brief.")
+    answered, silent = answer_of((1, "Hello.")), Answer("greedy", "identical")
+    transcript.entries = [Prompt("Hi"), answered, Notice("A notice"), Prompt("Unanswered"), silent, Prompt("Last")]
+    assert transcript.messages() == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello."},
+        {"role": "user", "content": "Last"},
+    ]
+
+
+def test_a_change_of_method_is_marked_between_the_runs() -> None:
+    answer = answer_of((2, "one two"))
+    block = Block(answer, 40)
+    block.update()
+    answer.add(StepRecord("greedy", [1], " three"))
+    block.update()
+    pieces = block.row(0).pieces
+    assert [piece.text for piece in pieces] == ["one two", "◆greedy", " three"]
+    assert [piece.run for piece in pieces] == [0, MARK, 1]
+    assert answer.text == "one two three"
+
+
+def test_rows_of_an_answer() -> None:
+    answer = answer_of()
+    block = Block(answer, 70)
+    assert (block.height, block.row(0).last) == (2, True)  # the cursor, before there is text
+    answer.add(StepRecord("lookup", [1, 2], "first\nsecond", 3, 1, 4, 0.0, 0.1, 0.0))
+    assert block.update() == 0
+    assert [block.row(i).text for i in range(block.height)] == ["first", "second", ""]
+    assert [block.row(i).last for i in range(2)] == [False, True]
+    answer.finish("length")
+    assert block.update() == 1
+    assert block.closed
+    rows = [block.row(i) for i in range(block.height)]
+    assert [row.kind for row in rows] == ["answer", "answer", "blank", "figures", "figures", "blank"]
+    assert rows[3].text.startswith("token limit · lookup · 2 tokens · ")
+
+
+def test_the_cursor_leaves_no_trace_on_a_finished_line() -> None:
+    answer = answer_of((2, "one\n\n"))
+    block = Block(answer, 40)
+    block.update()
+    assert block.row(1).last
+    with_cursor = block.version(1)
+    answer.add(StepRecord("lookup", [1], "two"))
+    assert block.update() == 1
+    assert not block.row(1).last
+    assert block.version(1) != with_cursor
+
+
+def test_figures_take_the_lines_they_need() -> None:
+    answer = answer_of((4, "abcd"))
+    answer.finish("eos")
+    assert figures_lines(answer, 200) == [
+        "finished · lookup · 4 tokens · 40.0 tokens/s · 4.00 tokens/step · 50% accepted (3/6)"
+    ]
+    assert all(len(line) <= 30 for line in figures_lines(answer, 30))
+    assert len(figures_lines(answer, 30)) > 2

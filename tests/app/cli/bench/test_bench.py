@@ -1,0 +1,198 @@
+"""`specchat bench` from the command line, on recorded answers: no weights, the same counts every time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from specchat.app.cli import main as cli
+
+TEXT = "the quick brown fox jumps over the lazy dog and the small cat sleeps near the warm stove in the kitchen "
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> dict[str, Any]:
+    """A recorded model, prompts in two categories, and an environment of this test's own."""
+    answers = tmp_path / "answers.jsonl"
+    prompts = tmp_path / "prompts.jsonl"
+    rows = [(f"{i} {TEXT}", TEXT + (TEXT if i % 2 else f"and {i} more")) for i in range(6)]
+    answers.write_text("".join(json.dumps({"prompt": p, "response": r}) + "\n" for p, r in rows))
+    lines = [{"prompt": p, "category": "even" if i % 2 == 0 else "odd"} for i, (p, _) in enumerate(rows)]
+    prompts.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    environment = {**os.environ, "SPECCHAT_CACHE": str(tmp_path / "cache"), "SPECCHAT_CONFIG": str(tmp_path / "config")}
+    return {"answers": answers, "prompts": prompts, "env": environment, "folder": tmp_path}
+
+
+def command(world: dict[str, Any], *args: object, pace: float = 0.0) -> list[str]:
+    model = f"recorded:{world['answers']}?pace={pace}"
+    return [sys.executable, "-m", "specchat", "bench", str(world["prompts"]), "--model", model, *map(str, args)]
+
+
+def run(world: dict[str, Any], *args: object, pace: float = 0.0) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(world, *args, pace=pace), capture_output=True, text=True, timeout=180, env=world["env"], check=False
+    )
+
+
+COUNTS = (
+    "method",
+    "category",
+    "tokens",
+    "steps",
+    "tokens_per_step",
+    "acceptance_rate",
+    "nodes_per_token",
+    "identical",
+    "prompts",
+)
+
+
+def counts(report: dict[str, Any]) -> list[list[Any]]:
+    return [[row[key] for key in COUNTS] for row in report["results"]]
+
+
+def test_methods_are_compared_in_every_form(world: dict[str, Any]) -> None:
+    folder = world["folder"]
+    # A pass that takes time: speedups must follow the number of passes.
+    done = run(
+        world, "--methods", "lookup,fusion", "--json", "--csv", folder / "t.csv", "--markdown", folder / "t.md",
+        "--plots", folder / "plots", "--rounds", 2, pace=0.01,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert {"model", "backend", "device", "prompts", "results"} <= set(report)
+    assert (report["backend"], report["prompts"]) == ("recorded", 6)
+    rows = {(row["method"], row["category"]): row for row in report["results"]}
+    assert list(rows) == [(m, c) for m in ("greedy", "lookup", "fusion") for c in ("even", "odd", "all")]
+    for row in rows.values():
+        assert row["identical"] == row["prompts"] == (6 if row["category"] == "all" else 3)
+        assert row["pairs"] == 2 * row["prompts"]
+        assert row["speedup_low"] <= row["speedup"] <= row["speedup_high"]
+    lookup = rows["lookup", "all"]
+    assert lookup["tokens_per_step"] > 2
+    assert lookup["speedup"] > 1.2
+    assert (folder / "t.csv").read_text().startswith("method,category,tokens_per_second,speedup,speedup_low,speedup_high,")
+    assert "| category | method |" in (folder / "t.md").read_text()
+    for name in ("speedup", "runs", "positions"):
+        ElementTree.parse(folder / "plots" / f"{name}.svg")
+
+
+def test_a_killed_run_goes_on_to_the_same_counts(world: dict[str, Any]) -> None:
+    args = ("--methods", "lookup,ngram", "--json")
+    whole = json.loads(run(world, *args, "--record", world["folder"] / "whole.jsonl", pace=0.002).stdout)
+    record = world["folder"] / "killed.jsonl"
+    process = subprocess.Popen(
+        command(world, *args, "--record", record, pace=0.002),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=world["env"],
+    )
+    deadline = time.monotonic() + 120
+    while not record.exists() or record.read_bytes().count(b"\n") < 5:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = record.read_bytes()
+    assert done.count(b"\n") < 19
+    record.write_bytes(done[:-9])  # as if it had been killed in the middle of a line
+    resumed = run(world, *args, "--record", record, "--resume", pace=0.002)
+    assert resumed.returncode == 0, resumed.stderr
+    assert counts(json.loads(resumed.stdout)) == counts(whole)
+    assert record.read_bytes().count(b"\n") == 1 + 6 * 3
+    # Everything is measured: once more tells the same, seconds and all, without the model's work.
+    again = run(world, *args, "--record", record, "--resume", pace=0.002)
+    assert json.loads(again.stdout)["results"] == json.loads(resumed.stdout)["results"]
+
+
+def test_ctrl_c_shows_what_is_done(world: dict[str, Any]) -> None:
+    record = world["folder"] / "r.jsonl"
+    process = subprocess.Popen(
+        command(world, "--methods", "lookup", "--json", "--record", record, pace=0.02),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=world["env"],
+    )
+    deadline = time.monotonic() + 120
+    while not record.exists() or record.read_bytes().count(b"\n") < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert 1 <= sum(row["prompts"] for row in json.loads(out)["results"] if row["category"] in ("even", "odd")) < 12
+    assert "--resume" in err
+
+
+def test_a_record_of_another_run_is_not_gone_on_with(world: dict[str, Any]) -> None:
+    record = world["folder"] / "r.jsonl"
+    assert run(world, "--methods", "lookup", "--record", record, "--limit", 1).returncode == 0
+    done = run(world, "--methods", "ngram", "--record", record, "--limit", 1, "--resume")
+    assert done.returncode == 2
+    assert "the record of another run" in done.stderr
+
+
+def test_a_sweep_checks_the_scaling_law(world: dict[str, Any]) -> None:
+    done = run(world, "--sweep", "lookup.nodes=2,4,8,16", "--json", "--plots", world["folder"] / "plots")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    scaling = report["scaling"]["lookup.nodes"]
+    assert len(scaling["points"]) == 4
+    assert scaling["fit"]["slope"] > 0
+    labels = [row["method"] for row in report["results"] if row["category"] == "all"]
+    assert labels == ["greedy", *(f"lookup:nodes={n}" for n in (2, 4, 8, 16))]
+    ElementTree.parse(world["folder"] / "plots" / "scaling.svg")
+
+
+def test_second_turns_follow_plain_decodings_answers(world: dict[str, Any]) -> None:
+    world["prompts"].write_text(json.dumps({"turns": ["hello there", "and again"], "category": "c"}))
+    done = run(world, "--methods", "lookup", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in Path(json.loads(done.stdout)["record"]).read_text().splitlines()[1:]]
+    assert {row["item"] for row in rows} == {"1", "1/2"}
+    first = next(row for row in rows if row["item"] == "1" and row["method"] == "greedy")
+    second = next(row for row in rows if row["item"] == "1/2" and row["method"] == "lookup")
+    # The second chat holds the first one and its answer.
+    assert second["prompt_tokens"] > first["prompt_tokens"] + first["count"]
+
+
+def test_what_cannot_run_here_is_left_out_with_the_reason(world: dict[str, Any]) -> None:
+    done = run(world, "--methods", "lookup,early-exit,draft", "--against", "transformers", "--json", "--limit", 1)
+    assert done.returncode == 0, done.stderr
+    assert {row["method"] for row in json.loads(done.stdout)["results"]} == {"greedy", "lookup"}
+    for reason in ("early-exit is left out", "draft is left out", "transformers is left out"):
+        assert reason in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--methods", "lokup"], "Did you mean lookup?"),
+        (["--sweep", "lookup=3"], "--sweep takes METHOD.SETTING"),
+        (["--sweep", "lookup.nods=3"], "did you mean nodes?"),
+        (["--against", "vllm"], "--against knows transformers, llama-cpp"),
+        (["--clock", "sun"], "--clock is wall or cpu"),
+        (["--rounds", "0"], "--rounds must be at least 1"),
+        (["--category", "nope"], "'nope' has no prompts"),
+    ],
+)
+def test_what_can_be_mended_is_one_sentence(
+    world: dict[str, Any], args: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("SPECCHAT_CACHE", "SPECCHAT_CONFIG"):
+        monkeypatch.setenv(name, world["env"][name])
+    monkeypatch.setattr(sys, "argv", ["specchat", *command(world, *args)[3:]])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err

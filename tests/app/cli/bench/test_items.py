@@ -1,0 +1,79 @@
+"""Prompts from files of every kind, and what is wrong in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from specchat.app.cli.bench.items import BUILTIN_FAMILIES, read_items
+from specchat.backends.base import UserError
+
+
+def file(folder: Path, text: str, name: str = "p.jsonl") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_lines_of_every_kind_become_prompts(tmp_path: Path) -> None:
+    chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    rows = [{"prompt": "one"}, {"turns": ["x", "y"], "category": "math"}, {"messages": chat, "category": "chat"}]
+    found = read_items(file(tmp_path, "\n".join(map(json.dumps, rows)) + "\n\n"), None)
+    assert [(i.id, i.category, i.turns) for i in found.items[:3]] == [
+        ("1", "prompts", ("one",)),
+        ("2", "math", ("x",)),
+        ("2/2", "math", ("x", "y")),
+    ]
+    assert found.items[3].messages == ({"role": "user", "content": "a"},)  # an answer at the end is not asked for
+    assert found.problems == []
+
+
+def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
+    bad = ['{"category": "math"}', "nonsense", '{"turns": []}', "[1]", '{"messages": [{"role": "user"}]}', '{"prompt": " "}']
+    text = "\n".join(['{"prompt": "a"}', *bad])
+    found = read_items(file(tmp_path, text), None)
+    assert len(found.items) == 1
+    assert [f"line {n}" in problem for n, problem in zip(range(2, 8), found.problems, strict=True)] == [True] * 6
+
+
+def test_plain_text_is_told_apart_by_paragraphs_or_by_lines(tmp_path: Path) -> None:
+    found = read_items(file(tmp_path, "first line\nof one prompt\n\n\nsecond\n", "p.txt"), None)
+    assert [item.turns for item in found.items] == [("first line\nof one prompt",), ("second",)]
+    found = read_items(file(tmp_path, "one\ntwo\n", "q.txt"), None)
+    assert [item.turns for item in found.items] == [("one",), ("two",)]
+
+
+def test_a_limit_counts_questions_with_all_their_turns(tmp_path: Path) -> None:
+    rows = [{"turns": ["a", "b"], "category": c} for c in ("x", "y", "x", "x")]
+    found = read_items(file(tmp_path, "\n".join(map(json.dumps, rows))), 2)
+    assert [(i.category, len(i.turns)) for i in found.items] == [("x", 1), ("x", 2), ("y", 1), ("y", 2), ("x", 1), ("x", 2)]
+
+
+def test_a_category_without_prompts_is_said(tmp_path: Path) -> None:
+    path = file(tmp_path, '{"prompt": "a", "category": "x"}\n')
+    found = read_items(path, None, ("x", "nope"))
+    assert len(found.items) == 1
+    assert "'nope' has no prompts: there are x" in found.problems[0]
+    with pytest.raises(UserError, match="'nope' has no prompts"):
+        read_items(path, None, ("nope",))
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "nonsense {"])
+def test_a_file_without_prompts_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UserError, match=r"p\.jsonl"):
+        read_items(file(tmp_path, text), None)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="There is no file"):
+        read_items(tmp_path / "none.txt", None)
+
+
+def test_the_built_in_set_has_every_family_and_is_always_the_same() -> None:
+    found = read_items(None, 3)
+    assert [sum(item.category == family for item in found.items) for family in BUILTIN_FAMILIES] == [3] * len(BUILTIN_FAMILIES)
+    assert all(item.messages[-1]["role"] == "user" for item in found.items)
+    assert len({item.id for item in found.items}) == len(found.items)
+    assert read_items(None, 3).items == found.items

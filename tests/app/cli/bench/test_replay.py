@@ -1,0 +1,160 @@
+"""`specchat replay`: from files to tables, with what is wrong in them named by line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.cli import main as cli
+from specchat.app.cli.bench.replay import REFERENCE, ReplayRequest, choose_specs, fit_rows
+from specchat.app.settings.file import Settings
+from specchat.backends.base import UserError
+from specchat.backends.transcripts import scan_transcripts
+from specchat.decoders.latency import LatencyCurve
+
+TEXT = "The quick brown fox jumps over the lazy dog while the small cat sleeps near the old warm stove in the kitchen. "
+
+
+def run(*args: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "specchat", "replay", *map(str, args)], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    path = tmp_path / "answers.jsonl"
+    rows = [
+        {"prompt": f"Repeat: {TEXT}", "response": TEXT},
+        {"messages": [{"role": "user", "content": TEXT}, {"role": "assistant", "content": TEXT * 2}]},
+    ]
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    return path
+
+
+def test_a_replay_scores_the_model_free_methods_and_names_bad_lines(records: Path) -> None:
+    with records.open("a") as file:
+        file.write('\nnot json\n{"prompt": 3}\n[]\n')
+    empty = records.with_name("empty.jsonl")
+    empty.touch()
+    curve = records.with_name("curve.json")
+    curve.write_text(json.dumps({"passes": [[1, 0.03], [16, 0.033]]}))
+    done = run(
+        records, empty, "--json", "--nodes", "8,16", "--methods", "greedy,lookup,lookup:variant=reference", "--curve", curve
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    rows = {row["method"]: row for row in report["results"]}
+    assert list(rows) == ["greedy", "lookup:nodes=8", "lookup:nodes=16", "lookup:variant=reference"]
+    assert rows["greedy"]["tokens_per_step"] == rows["greedy"]["predicted_speedup"] == 1
+    assert 2 < rows["lookup:nodes=8"]["tokens_per_step"] < rows["lookup:nodes=16"]["tokens_per_step"]
+    for row in rows.values():
+        assert row["tokens"] == rows["greedy"]["tokens"]
+        assert {"method", "tokens", "steps", "tokens_per_step", "tokens_per_step_mean", "predicted_speedup"} <= set(row)
+    assert rows["lookup:nodes=16"]["predicted_speedup"] > 1.5
+    assert report["transcripts"] == [str(records), str(empty)]
+    assert [f"line {n}" in problem for n, problem in zip((3, 4, 5), report["problems"], strict=False)] == [True] * 3
+    assert "empty.jsonl holds no record" in report["problems"][3]
+    assert "line 3" in done.stderr
+
+
+def test_every_model_free_method_is_replayed_and_tables_are_written(records: Path, tmp_path: Path) -> None:
+    done = run(records, "--csv", tmp_path / "t.csv", "--markdown", tmp_path / "t.md", "--limit", "1")
+    assert done.returncode == 0, done.stderr
+    for name in ("lookup", "ngram", "fusion"):
+        assert f"\n{name} " in done.stdout
+    assert "jacobi" not in done.stdout
+    assert "No speedup predicted" in done.stdout
+    assert (tmp_path / "t.csv").read_text().startswith("set,method,transcripts,tokens,steps,tokens_per_step,")
+    assert (tmp_path / "t.md").read_text().startswith("| method | tokens/step |")
+
+
+def test_a_model_runs_the_passes_and_the_record_decides(records: Path) -> None:
+    # The model, a recorded one too, was told other answers: the tokens must be those of the record that is replayed.
+    other = records.with_name("other.jsonl")
+    other.write_text(json.dumps({"prompt": "Who?", "response": "Nobody but the owl."}))
+    done = run(records, "--model", f"recorded:{other}", "--methods", "lookup,jacobi", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    rows = {row["method"]: row for row in report["results"]}
+    assert list(rows) == ["greedy", "lookup", "jacobi"]
+    assert len({row["tokens"] for row in rows.values()}) == 1
+    assert rows["lookup"]["tokens_per_step"] > 2
+    assert rows["lookup"]["measured_speedup"] > 0
+    assert len(report["curve"]["passes"]) > 5
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["nowhere.jsonl"], "There is no file nowhere.jsonl"),
+        (["FILE", "--methods", "jacobi"], "Method jacobi cannot be replayed: it needs a model's own choices"),
+        (["FILE", "--methods", "lokup"], "Did you mean lookup?"),
+        (["FILE", "--methods", "lookup:nodes"], "no method with settings"),
+        (["FILE", "--nodes", "0"], "--nodes takes whole numbers"),
+        (["FILE", "--curve-only"], "give it with --model"),
+        (["FILE", "--fit"], "at least 8 records"),
+        (["FILE", "--tokenizer", "nofolder"], "tokenizer.json"),
+    ],
+)
+def test_what_can_be_mended_is_one_sentence(
+    records: Path, args: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["specchat", "replay", *(str(records) if arg == "FILE" else arg for arg in args)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (2, "")
+    assert says in err
+
+
+def test_node_budgets_multiply_the_methods_that_have_one() -> None:
+    request = ReplayRequest([], Settings(), nodes=(8, 64), methods="lookup,ngram,lookup:variant=reference,fusion:nodes=4")
+    labels = [spec.label for spec in choose_specs(request)]
+    assert labels[:2] == ["lookup:nodes=8", "lookup:nodes=64"]
+    assert labels[-2:] == ["lookup:variant=reference", "fusion:nodes=4"]
+
+
+def test_a_fit_is_judged_on_the_records_that_it_has_not_seen() -> None:
+    truth = LatencyCurve(((1, 1.0), (11, 1.1)), prefill_token=0.002, step=0.05)
+    rows: list[dict[str, Any]] = []
+    for i in range(40):
+        passes = {1: 10 + i, 11: 5 + (i * 7) % 30}
+        prompt, tokens = 50 + 31 * i % 900, 120 + i
+        row: dict[str, Any] = {"file": f"set{i % 3}.jsonl", "method": REFERENCE.label, "prompt": prompt, "tokens": tokens}
+        row |= {"passes": [list(pair) for pair in passes.items()], "draft_seconds": 0.0}
+        measured = truth.speedup(prompt, tokens, passes)
+        # What is not fitted was measured on a machine on which everything is 10% better.
+        rows.append({**row, "speedup": measured * (1.1 if i % 2 else 1.0)})
+    _, report = fit_rows(rows)
+    assert (report["fitted"], report["tested"]) == (20, 20)
+    assert report["median_error"] == pytest.approx(1 - 1 / 1.1, abs=0.005)
+    assert [row["set"] for row in report["sets"]] == ["set1", "set0", "set2"]
+    assert all(row["bias"] == pytest.approx(1 / 1.1 - 1, abs=0.01) for row in report["sets"])
+
+
+def test_every_answer_of_a_chat_is_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "chat.jsonl"
+    chat = [{"role": r, "content": c} for r, c in (("system", "s"), ("user", "a"), ("assistant", "b"), ("user", "c"))]
+    path.write_text(json.dumps({"messages": chat, "response": "d", "finish_reason": "length"}) + "\n\n")
+    records, problems = scan_transcripts(path)
+    assert problems == []
+    assert [(r.response, len(r.messages), r.ended) for r in records] == [("b", 2, True), ("d", 4, False)]
+    assert records[1].prompt == "system: s\n\nuser: a\n\nassistant: b\n\nuser: c\n\nassistant: "
+
+
+def test_a_line_separator_inside_a_text_ends_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_text('{"prompt": "a\u2028b", "response": "c\u0085d"}\n', encoding="utf-8")
+    records, problems = scan_transcripts(path)
+    assert (len(records), problems) == (1, [])
+
+
+def test_a_missing_transcript_is_a_users_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="There is no file"):
+        scan_transcripts(tmp_path / "none.jsonl")

@@ -1,0 +1,323 @@
+"""`specchat tune`: the search on made-up measurements, settings for other engines, and the command itself."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.cli.bench.equivalents import equivalents
+from specchat.app.cli.bench.items import Item
+from specchat.app.cli.bench.lab import Spec, read_spec, read_specs
+from specchat.app.cli.bench.run import WARM_UP_TOKENS
+from specchat.app.cli.bench.tune import (
+    LEAST,
+    Search,
+    TuneRequest,
+    anew,
+    candidates,
+    early_exits,
+    in_turn,
+    joined,
+    result_of,
+    rung_sizes,
+)
+from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, budget, chat, fewest, show_blocks, wanted
+from specchat.app.cli.bench.tune_report import grid_passes
+from specchat.app.settings.file import Settings, read, read_settings
+from specchat.app.settings.precedence import Layers
+from specchat.decoders.methods.early_exit import what_is_left
+from specchat.decoders.registry import BUILT_IN
+
+from ....fakes.tiny import tiny_folder
+
+
+def searching(speeds: dict[str, float], prompts: int = 24, noise: float = 0.15, **request: Any) -> Search:
+    """A search among candidates whose true speedups are known; an answer has 60 tokens."""
+    draw = random.Random(7)
+
+    def measure(item: Item, spec: Spec) -> dict[str, Any]:
+        speed = speeds.get(spec.label, 1.0) * draw.lognormvariate(0, noise)
+        return {"seconds": 60 / speed, "cpu_seconds": 60 / speed, "count": 60, "steps": math.ceil(60 / speed)}
+
+    items = [Item(str(i), "ab"[i % 2], ("x",)) for i in range(prompts)]
+    return Search(TuneRequest(None, Settings(), **request), [read_spec(label) for label in speeds], items, measure)
+
+
+SPEEDS = {f"lookup:nodes={n}": 1 + 0.05 * n for n in range(1, 21)} | {f"fusion:nodes={n}": 0.7 + 0.03 * n for n in range(1, 11)}
+
+
+def test_halving_finds_nearly_the_best_in_a_third_of_the_grids_passes() -> None:
+    search, grid = searching(SPEEDS), searching(SPEEDS, exhaustive=True)
+    found = result_of(search, search.run())
+    result_of(grid, grid.run())
+    assert SPEEDS[found["spec"]] >= 0.95 * max(SPEEDS.values())
+    assert search.passes <= grid.passes / 3
+    assert [len(rung["candidates"]) for rung in search.rungs] == [30, 10, 4]
+    assert grid_passes(search) == pytest.approx(grid.passes, rel=0.15)
+
+
+def test_candidates_that_only_the_grid_has_count_in_its_passes() -> None:
+    search = searching({"lookup": 2.0, "fusion": 1.5}, noise=0.0)
+    search.run()
+    alone = grid_passes(search)
+    search.grid = 6
+    assert grid_passes(search) == 3 * alone
+    search.grid = 1
+    assert grid_passes(search) == alone
+
+
+def test_a_pick_holds_what_was_measured_on_every_prompt() -> None:
+    search = searching(SPEEDS, noise=0.02)
+    found = result_of(search, search.run())
+    assert found["prompts"] == 24
+    assert found["speedup_low"] <= found["median_speedup"] <= found["speedup_high"]
+    assert found["speedup"] == pytest.approx(SPEEDS[found["spec"]], rel=0.05)
+
+
+def test_where_nothing_helps_plain_decoding_is_the_pick() -> None:
+    search = searching({"lookup": 0.8, "fusion": 0.7})
+    assert result_of(search, search.run())["spec"] == "greedy"
+
+
+def test_the_search_ends_when_its_time_is_over() -> None:
+    search = searching(SPEEDS, minutes=1)
+    clock = iter(range(10_000))
+    search.now = lambda: float(next(clock))  # a second for every look at it
+    ranked = search.run()
+    assert search.out_of_time
+    assert len(search.rows) <= 61
+    assert len(ranked) == 30
+
+
+def test_too_little_measured_says_what_it_would_take() -> None:
+    search = searching(SPEEDS, minutes=1, max_tokens=60)
+    clock = iter(range(10_000))
+    search.now = lambda: float(next(clock))
+    found = result_of(search, search.run())
+    assert found["prompts"] < LEAST
+    # Three rungs of 3, 8 and 24 prompts with 31, 11 and 5 answers each, 60 tokens each, and a warm-up: at 0.1 s a token.
+    search.tokens, search.seconds = 100, 10.0
+    assert search.whole_seconds() == pytest.approx(0.1 * (60 * (3 * 31 + 5 * 11 + 16 * 5) + 31 * WARM_UP_TOKENS))
+    assert "about 27 min: give --minutes 27" in search.lacks(found["prompts"])
+    few = searching({"lookup": 1.5, "fusion": 1.2}, prompts=3)
+    assert "Give more prompts." in few.lacks(result_of(few, few.run())["prompts"])
+    enough = searching({"lookup": 1.5, "fusion": 1.2}, prompts=LEAST)
+    assert enough.lacks(result_of(enough, enough.run())["prompts"]) == ""
+
+
+def test_an_answer_that_failed_counts_against_nobody_else() -> None:
+    search = searching({"lookup": 2.0, "fusion": 1.5}, noise=0.0)
+    inner = search.measure
+    search.measure = lambda item, spec: {"error": "no"} if spec.label == "lookup" else inner(item, spec)
+    assert result_of(search, search.run())["spec"] == "fusion"
+
+
+@pytest.mark.parametrize(("prompts", "count", "sizes"), [(24, 30, [3, 8, 24]), (24, 2, [8, 24]), (1, 30, [1]), (9, 1, [9])])
+def test_rungs(prompts: int, count: int, sizes: list[int]) -> None:
+    assert rung_sizes(prompts, count) == sizes
+
+
+def test_prompts_take_turns_by_category() -> None:
+    items = [Item(str(i), category) for i, category in enumerate("aaabbc")]
+    assert "".join(item.category for item in in_turn(items)) == "abcaba"
+
+
+def test_every_method_that_can_run_is_tried_and_what_was_given_is_left_alone() -> None:
+    labels = [spec.label for spec in candidates(TuneRequest(None, Settings()), {"layers": 6}, {"draft": "no", "tree": "no"})]
+    names = {label.partition(":")[0] for label in labels}
+    assert names == set(BUILT_IN) - {"greedy", "sample", "recompute", "beam", "draft", "tree"}
+    request = TuneRequest(None, Settings(), methods="lookup:nodes=5,jacobi")
+    assert [spec.label for spec in candidates(request, {}, {})] == ["lookup:nodes=5", "jacobi"]
+
+
+def test_early_exits_lie_within_the_model() -> None:
+    assert early_exits(0) == early_exits(1) == []
+    for layers in (2, 6, 32):
+        for settings in early_exits(layers):
+            assert 0 < int(settings.get("layers", 1)) < layers
+            if "skip" in settings:
+                numbers = [int(part) for part in settings["skip"].split("-")]
+                assert 0 < numbers[0] <= numbers[-1] < layers - 1
+
+
+def test_early_exits_leave_out_no_layers_where_the_model_cannot() -> None:
+    found: dict[str, Any] = {"layers": 8, "capabilities": {"layers": False}}
+    specs = candidates(TuneRequest(None, Settings(), methods="early-exit"), found, {})
+    assert specs
+    assert not any("skip" in spec.settings for spec in specs)
+    assert not wanted("", specs, found)
+    found["capabilities"]["layers"] = True
+    specs = candidates(TuneRequest(None, Settings(), methods="early-exit"), found, {})
+    assert any("skip" in spec.settings for spec in specs)
+    # No two of them are the same thing under two names.
+    assert len({tuple(sorted(spec.settings.items())) for spec in specs}) == len(specs)
+    assert not any("tokens" in spec.settings and "schedule" not in spec.settings for spec in specs)
+
+
+def test_blocks_are_searched_where_early_exits_settings_are_open() -> None:
+    here = {"layers": 8, "capabilities": {"layers": True}}
+    for methods, expected in (("", True), ("early-exit,lookup", True), ("early-exit:skip=3", False), ("lookup", False)):
+        specs = candidates(TuneRequest(None, Settings(), methods=methods), here, {})
+        assert wanted(methods, specs, here) is expected, methods
+    specs = candidates(TuneRequest(None, Settings()), here, {"early-exit": "it is off"})
+    assert not wanted("", specs, here)
+
+
+FOUND: tuple[dict[str, Any], ...] = (
+    {"skip": "1,2m,4-7", "blocks": 5, "agreement": 0.94, "cost": 0.39, "speedup": 1.51, "tokens": 5},
+    {"layers": 4, "blocks": 8, "agreement": 0.97, "cost": 0.56, "speedup": 1.38, "tokens": 5},
+    {"skip": "1-2m", "blocks": 14, "agreement": 0.99, "cost": 0.9, "speedup": 1.1, "tokens": 8},
+    {"skip": "1m", "blocks": 15, "agreement": 1.0, "cost": 0.95, "speedup": 0.98, "tokens": 1},
+)
+
+
+def test_the_best_sets_of_blocks_are_measured_in_the_place_of_guesses(capsys: pytest.CaptureFixture[str]) -> None:
+    specs = block_specs(FOUND)
+    assert {spec.settings.get("skip", spec.settings.get("layers")) for spec in specs} == {"1,2m,4-7", "4", "1-2m"}
+    assert len(specs) == SETS + 1
+    for spec in specs:
+        assert what_is_left(spec.settings.get("skip", "7"), 8)
+        # What is printed can be typed.
+        assert [(again.name, again.settings) for again in read_specs(f"lookup,{spec.label},greedy")] == [
+            ("lookup", {}),
+            ("early-exit", spec.settings),
+            ("greedy", {}),
+        ]
+    blocks = Blocks(170, 137, 4, 8, FOUND, specs)
+    before = candidates(
+        TuneRequest(None, Settings(), methods="early-exit,early-exit:skip=2a"),
+        {"layers": 8, "capabilities": {"layers": True}},
+        {},
+    )
+    after = joined(before, blocks, 8)
+    assert len({spec.label for spec in after}) == len(after)
+    assert [spec.label for spec in after] == ["early-exit:skip=2a", *(spec.label for spec in specs)]
+    assert joined(before, Blocks(), 8) == before
+    whole = joined(before, blocks, 8, exhaustive=True)
+    assert {spec.label for spec in [*before, *specs]} == {spec.label for spec in whole}
+    # The best number of first layers is always measured.
+    deeper = [*({**FOUND[0], "skip": f"{layer}a"} for layer in range(7)), FOUND[1]]
+    assert [spec.settings.get("layers") for spec in block_specs(deeper)] == [None] * (SETS + 1) + ["4"]
+    show_blocks(Blocks(170, 137, 4, 8, deeper, block_specs(deeper)))
+    assert [line.endswith("measured") for line in capsys.readouterr().out.splitlines()[2:]] == [True] * 3 + [False] * 3 + [True]
+    show_blocks(blocks)
+    shown = capsys.readouterr().out
+    assert "137 tokens of 4 plain answers (170 forward passes)" in shown
+    assert "\n4-7 " in shown
+    assert [line.endswith("measured") for line in shown.splitlines()[2:]] == [True, True, True, False]
+    assert "1,2m,4-7     5 of 16     94%            0.39     1.51×  measured" in shown
+
+
+def test_the_search_for_blocks_is_a_small_part_of_the_whole() -> None:
+    # The built-in prompts with every method, and a small search of one kind of task.
+    assert fewest(8) < budget(35, 28, 128) <= 1000
+    assert budget(14, 9, 60) <= 14 * 9 * 60 / 3 / 10
+    assert budget(3, 2, 20) < fewest(8)
+
+
+def test_chats_of_one_turn() -> None:
+    assert chat(Item("1", "a", ("Hello",)), None) == [{"role": "user", "content": "Hello"}]
+    assert chat(Item("1", "a", ("Hello",)), "Be brief.")[0] == {"role": "system", "content": "Be brief."}
+    messages = ({"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}, {"role": "user", "content": "z"})
+    assert chat(Item("1", "a", (), messages), "Be brief.") == list(messages)
+
+
+def test_what_an_earlier_search_saved_changes_no_candidate(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(
+        "[methods.lookup]\nnodes = 9\n[methods.early-exit]\nthreshold = 0.3\n"
+        '[models.builtin]\nmethod = "early-exit"\n[models.builtin.methods.early-exit]\nskip = "3a"\nthreshold = 0.9\n'
+    )
+    given = {"methods.fusion.nodes": 5}
+    found = Layers(read(path), given).settings()
+    assert found.methods["early-exit"] == {"threshold": 0.9, "skip": "3a"}
+    assert anew(found).methods == {"lookup": {"nodes": 9}, "early-exit": {"threshold": 0.3}, "fusion": {"nodes": 5}}
+    assert anew(Settings()) == Settings()
+
+
+def test_settings_for_other_engines() -> None:
+    by = {e.engine: e for e in equivalents("lookup", {"variant": "reference", "tokens": "7"})}
+    assert by["transformers"].setting == "model.generate(**inputs, prompt_lookup_num_tokens=7, max_matching_ngram_size=3)"
+    assert "--spec-ngram-simple-size-n 3 --spec-ngram-simple-size-m 7" in by["llama-server"].setting
+    config = json.loads(by["vLLM"].setting.removeprefix("--speculative-config '").removesuffix("'"))
+    assert config == {"method": "ngram", "num_speculative_tokens": 7, "prompt_lookup_max": 3, "prompt_lookup_min": 1}
+    by = {e.engine: e for e in equivalents("draft", {"schedule": "confidence", "threshold": "0.3"}, "small.gguf")}
+    assert "assistant_confidence_threshold=0.3" in by["transformers"].setting
+    assert by["llama-server"].setting == "--spec-draft-model small.gguf --spec-draft-n-max 16 --spec-draft-p-min 0.3"
+    assert "stays the same" in by["vLLM"].note
+    assert all("draft pass a token" in by[engine].note for engine in by)
+    alone = equivalents("draft", {"cascade": "off", "schedule": "constant"}, "small.gguf")
+    assert not any(found.note for found in alone)
+    assert "assistant_early_exit=2" in equivalents("early-exit", {"layers": "2"})[0].setting
+    for found in (equivalents("early-exit", {"skip": "2-3"}), equivalents("early-exit", {"skip": "3a,4-5,6m"})):
+        assert [e.setting for e in found] == ["", "", ""]
+        assert all("leaves out no" in e.note for e in found)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_method_has_a_setting_or_a_note_for_every_engine(name: str) -> None:
+    found = equivalents(name, {})
+    assert [e.engine for e in found] == ["transformers", "llama-server", "vLLM"]
+    assert all(e.setting or e.note for e in found)
+
+
+def test_the_command_saves_its_pick_as_the_models_method(tmp_path: Path) -> None:
+    text = "the quick brown fox jumps over the lazy dog near the warm stove in the kitchen of the old house "
+    rows = [(f"{i} {text}", text * 2) for i in range(4)]
+    answers, prompts = tmp_path / "answers.jsonl", tmp_path / "prompts.jsonl"
+    answers.write_text("".join(json.dumps({"prompt": p, "response": r}) + "\n" for p, r in rows))
+    prompts.write_text("".join(json.dumps({"prompt": p}) + "\n" for p, _ in rows) + "nonsense\n")
+    model = f"recorded:{answers}?pace=0.01"
+    command = [sys.executable, "-m", "specchat", "tune", str(prompts), "--model", model, "--methods", "lookup"]
+    environment = {**os.environ, "SPECCHAT_CONFIG": str(tmp_path / "settings.toml")}
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=180, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert "line 5" in done.stderr
+    assert report["best"]["method"] == "lookup"
+    assert report["best"]["speedup"] > 1.2
+    kept = {"method": "lookup", **{f"methods.lookup.{k}": v for k, v in report["best"]["settings"].items()}}
+    assert {key: str(value) for key, value in read_settings(tmp_path / "settings.toml").models[model].items()} == kept
+    before = (tmp_path / "settings.toml").read_bytes()
+    done = subprocess.run(
+        [*command, "--minutes", "0.001", "--limit", "1"],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "Too little was measured to choose a method, so nothing is saved" in done.stderr
+    assert "×" not in done.stdout
+    assert (tmp_path / "settings.toml").read_bytes() == before
+
+
+def test_the_command_finds_blocks_that_early_exit_leaves_out(tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("".join(json.dumps({"prompt": f"{i} little words"}) + "\n" for i in range(30)))
+    command = [sys.executable, "-m", "specchat", "tune", str(prompts), "--model", str(tiny_folder("llama"))]
+    command += ["--device", "cpu", "--threads", "1", "--max-tokens", "40", "--methods", "early-exit", "--minutes", "2"]
+    environment = {**os.environ, "SPECCHAT_CONFIG": str(tmp_path / "settings.toml")}
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=180, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    blocks = report["blocks"]
+    assert 0 < blocks["passes"] < report["grid_passes"] / 10
+    assert blocks["passes"] < report["passes"] <= report["grid_passes"] / 2
+    assert blocks["measured"]
+    first = {line["method"] for line in report["rungs"][0]["candidates"]}
+    assert set(blocks["measured"]) <= first
+    assert not any(label.endswith("skip=1") for label in first - set(blocks["measured"])), "a guess"
+    assert {row.get("skip") for row in blocks["found"]} - {None}
+    if report["best"]["method"] == "early-exit":  # on a busy machine plain decoding may be the pick
+        kept = read_settings(tmp_path / "settings.toml").models[str(tiny_folder("llama"))]
+        assert kept["method"] == "early-exit"

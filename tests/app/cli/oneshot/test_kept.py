@@ -1,0 +1,184 @@
+"""`specchat run` with the history: an answer goes on with a chat, and is kept with it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.chat.entries import Answer, Prompt
+from specchat.app.cli import main as cli
+from specchat.app.history.chats import Chats, reading
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("SPECCHAT_LOG", str(tmp_path / "engine.log"))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    file = tmp_path / "answers.jsonl"
+    answers = {"hello": "one two three one two three one two three", "and more": "four five four five four five"}
+    file.write_text("".join(json.dumps({"prompt": p, "response": a}) + "\n" for p, a in answers.items()), encoding="utf-8")
+    return f"recorded:{file}"
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a command in this process; gives exit code, output and error output."""
+
+    def called(*args: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["specchat", "run", *args])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return called
+
+
+def said(chats: Chats, number: int) -> list[str]:
+    return [entry.text for entry in chats.open(number).transcript.entries if isinstance(entry, Prompt | Answer)]
+
+
+def test_a_plain_answer_is_not_kept(call: Any, model: str, tmp_path: Path) -> None:
+    assert call("hello", "--model", model)[0] == 0
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_exchange_is_kept_and_goes_on(call: Any, model: str) -> None:
+    first = json.loads(call("hello", "--keep", "--json", "--model", model)[1])
+    with reading() as chats:
+        (row,) = chats.newest()
+        assert (row.id, row.title, row.answers) == (first["chat"], "hello", 1)
+        opened = chats.open(row.id)
+    answer = opened.transcript.answers()[0]
+    # All that a chat keeps: runs, steps, figures, token texts, what it was asked with.
+    assert answer.text == first["text"]
+    assert [run.tokens for run in answer.runs if run.tokens] == first["runs"]
+    assert [token for i in range(len(answer.log)) for token in answer.log.record(i).tokens] == first["token_ids"]
+    assert (answer.reason, answer.figures.prompt_tokens) == ("eos", first["prompt_tokens"])
+    assert answer.pieces.raw(first["token_ids"][0])
+    assert opened.model["asked"] == model
+
+    second = json.loads(call("and more", "--continue", "--json", "--model", model)[1])
+    assert second["chat"] == first["chat"]
+    # The model was told of the exchange before.
+    assert second["prompt_tokens"] > first["prompt_tokens"] + first["tokens"]
+    third = json.loads(call("hello", "--resume", "hel", "--json", "--model", model)[1])
+    assert third["prompt_tokens"] > second["prompt_tokens"] + second["tokens"]
+    with reading() as chats:
+        assert chats.count() == 1
+        assert said(chats, first["chat"]) == ["hello", first["text"], "and more", second["text"], "hello", third["text"]]
+
+
+def test_a_chat_may_go_on_without_being_kept(call: Any, model: str, tmp_path: Path) -> None:
+    first = json.loads(call("hello", "--keep", "--json", "--model", model)[1])
+    second = json.loads(call("and more", "--continue", "--no-history", "--json", "--model", model)[1])
+    assert second["chat"] is None
+    assert second["prompt_tokens"] > first["prompt_tokens"] + first["tokens"]
+    (tmp_path / "settings.toml").write_text("history = false\n")
+    assert json.loads(call("and more", "--resume", str(first["chat"]), "--json", "--model", model)[1])["chat"] is None
+    with reading() as chats:
+        assert said(chats, first["chat"]) == ["hello", first["text"]]
+
+
+def test_the_system_prompt_is_the_chats_unless_one_is_given(call: Any, model: str) -> None:
+    call("hello", "--keep", "--system", "Be brief.", "--model", model)
+    plain = json.loads(call("and more", "--continue", "--no-history", "--json", "--model", model)[1])
+    call("and more", "--continue", "--model", model)
+    with reading() as chats:
+        assert chats.open(chats.latest().id).transcript.system == "Be brief."
+    given = json.loads(
+        call("and more", "--continue", "--no-history", "--system", "Be brief. " * 9, "--json", "--model", model)[1]
+    )
+    assert given["prompt_tokens"] > plain["prompt_tokens"] + 20
+
+
+def test_attached_text_is_kept_as_it_was_sent(call: Any, model: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("alpha\n")
+    call("Sum up", "-f", str(tmp_path / "notes.txt"), "--keep", "--max-tokens", "3", "--model", model)
+    with reading() as chats:
+        opened = chats.open(chats.latest().id)
+    assert opened.transcript.entries[0].text.endswith("\n```\nalpha\n```\n\nSum up")
+    assert opened.transcript.answers()[0].reason == "length"
+
+
+def test_a_chat_goes_on_with_its_own_model_and_settings(call: Any, model: str, tmp_path: Path) -> None:
+    call("hello", "--keep", "--json", "--model", model, "--method", "greedy", "--max-tokens", "4")
+    own = json.loads(call("and more", "--continue", "--no-history", "--json")[1])
+    assert (own["model"], own["method"], own["tokens"]) == (model, "greedy", 4)
+    asked = json.loads(call("and more", "--continue", "--no-history", "--json", "--method", "lookup", "--max-tokens", "2")[1])
+    assert (asked["model"], asked["method"], asked["tokens"]) == (model, "lookup", 2)
+    (tmp_path / "answers.jsonl").unlink()
+    code, out, err = call("and more", "--continue")
+    assert (code, out) == (2, "")
+    assert err.endswith("specchat: That is the model that the chat was with: name another one with --model.\n")
+
+
+def test_another_model_goes_on_and_says_so(call: Any, model: str, tmp_path: Path) -> None:
+    call("hello", "--keep", "--model", model)
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps({"prompt": "and more", "response": "other"}) + "\n")
+    code, out, err = call("and more", "--continue", "--model", f"recorded:{other}")
+    assert (code, out) == (0, "other\n")
+    assert err.startswith(f"specchat: This chat was with {model}; recorded:{other} goes on")
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--continue", "--resume", "x"], "--continue and --resume each name a chat"),
+        (["--keep", "--no-history"], "--keep and --no-history say opposite things"),
+        (["--keep", "--continue"], "--keep begins a new chat"),
+        (["--keep", "--raw"], "--raw sends the prompt as it is, not as a chat"),
+        (["--resume", "nowhere"], "No chat is called 'nowhere'"),
+        (["--resume", "77"], "There is no chat 77"),
+        (["--resume", ""], "--resume takes a chat's number or title"),
+        (["--resume", "l"], "2 chats have 'l' in their title: give the number of one of them (2, 1)."),
+    ],
+)
+def test_what_cannot_go_on_is_one_sentence(call: Any, model: str, args: list[str], told: str) -> None:
+    call("hello", "--keep", "--model", model)
+    call("lullaby", "--keep", "--max-tokens", "2", "--model", model)
+    code, out, err = call("hello", *args, "--model", model)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert told in err
+
+
+def test_without_any_chat_there_is_nothing_to_go_on_with(call: Any, model: str) -> None:
+    code, out, err = call("hello", "--continue", "--model", model)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_a_cancelled_answer_is_kept_as_far_as_it_was(model: str, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "specchat", "run", "hello", "--keep", "--method", "greedy", "--model", f"{model}?pace=0.1"],
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(1)
+        process.send_signal(signal.SIGTERM)
+        rest = process.stdout.read().decode()
+    assert process.returncode == 143
+    with reading() as chats:
+        answer = chats.open(chats.latest().id).transcript.answers()[0]
+    assert answer.reason == "cancelled"
+    assert answer.text == f"o{rest.rstrip()}"
+
+
+def test_a_history_that_cannot_be_written_costs_no_answer(call: Any, model: str, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file where the folder should be")
+    code, out, err = call("hello", "--keep", "--model", model)
+    assert (code, out) == (0, "one two three one two three one two three\n")
+    assert err.startswith("specchat: ")
+    assert "goes on without its history" in err

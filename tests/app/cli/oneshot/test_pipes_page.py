@@ -1,0 +1,38 @@
+"""docs/pipes.md says what the code does: fields, formats, exit codes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from specchat.app.chat.answer import Answer
+from specchat.app.cli.oneshot import run
+from specchat.backends.infill import FORMATS
+
+PAGE = (Path(__file__).parents[4] / "docs" / "pipes.md").read_text(encoding="utf-8")
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def test_every_field_of_the_object_is_told() -> None:
+    rows = re.findall(r"^\| (`.*?) \|", section("JSON"), re.MULTILINE)
+    told = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert told == [*Answer("m", "greedy").as_dict(), "chat", "left_out"]
+
+
+def test_every_format_is_told_with_its_tokens_in_its_order() -> None:
+    rows = [row for row in section("Filling in the middle").replace("\\|", "¦").splitlines() if row.startswith("| `")]
+    told = {}
+    for row in rows:
+        tokens, _, order = (cell.strip() for cell in row.replace("| ", "|").strip("|").split("|"))
+        told[tuple(name.replace("¦", "|") for name in re.findall(r"`([^`]+)`", tokens))] = order
+    for each in FORMATS:
+        names = tuple(name for name in (each.prefix, each.suffix, each.middle) if name)
+        assert told[names] == ("suffix, prefix" if each.suffix_first else "prefix, suffix")
+
+
+def test_every_exit_code_is_told() -> None:
+    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", section("Exit codes"), re.MULTILINE)]
+    assert codes == sorted([run.ANSWERED, run.BROKEN, run.USER, run.CANCELLED, run.CLOSED, run.ENDED])

@@ -1,0 +1,386 @@
+"""`specchat run` with a recorded model: output, figures, colours, mistakes. The engine is real, torch is not needed."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.chat.entries import Answer
+from specchat.app.cli import main as cli
+from specchat.app.terminal.ansi import run_colour
+from specchat.app.terminal.output import Output
+from specchat.engine.messages import StepRecord
+
+ANSWER = "one two three one two three one two three \x1b[31mred [bold] 👩‍👩‍👧 end"
+SAFE = ANSWER.replace("\x1b", "␛")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.fixture(autouse=True)
+def no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    monkeypatch.setenv("SPECCHAT_LOG", str(tmp_path / "engine.log"))
+    for name in ("NO_COLOR", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    file = tmp_path / "answers.jsonl"
+    file.write_text(json.dumps({"prompt": "hello", "response": ANSWER}) + "\n", encoding="utf-8")
+    return f"recorded:{file}"
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a command in this process; gives exit code, output and error output."""
+
+    def called(*args: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["specchat", "run", *args])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return called
+
+
+def command(*args: str) -> list[str]:
+    return [sys.executable, "-m", "specchat", "run", *args]
+
+
+def test_piped_is_the_text_and_nothing_else(call: Any, model: str) -> None:
+    assert call("hello", "--model", model) == (0, f"{ANSWER}\n", "")
+
+
+@pytest.mark.parametrize("method", ["greedy", "lookup"])
+def test_json_has_every_figure(call: Any, model: str, method: str) -> None:
+    code, out, err = call("hello", "--model", model, "--method", method, "--json")
+    assert (code, err) == (0, "")
+    data = json.loads(out)
+    assert list(data) == (
+        "model backend device method label prompt_tokens tokens steps tokens_per_step draft_tokens accepted_tokens "
+        "acceptance_rate near_ties_checked prefill_seconds decode_seconds tokens_per_second finish_reason text token_ids runs"
+    ).split(" ")
+    assert data["model"] == model
+    assert (data["backend"], data["method"], data["finish_reason"]) == ("recorded", method, "eos")
+    assert data["label"] == "identical"
+    assert data["text"] == ANSWER
+    assert data["prompt_tokens"] >= 1
+    assert len(data["token_ids"]) == data["tokens"] == sum(data["runs"])
+    assert len(data["runs"]) == data["steps"]
+    assert data["tokens_per_step"] == pytest.approx(data["tokens"] / data["steps"])
+    assert data["tokens_per_second"] == pytest.approx(data["tokens"] / data["decode_seconds"])
+    if method == "greedy":
+        assert set(data["runs"]) == {1}
+        assert (data["draft_tokens"], data["acceptance_rate"]) == (0, 0)
+    else:
+        assert max(data["runs"]) > 1
+        assert data["acceptance_rate"] == pytest.approx(data["accepted_tokens"] / data["draft_tokens"])
+
+
+def test_limits_and_stops(call: Any, model: str) -> None:
+    data = json.loads(call("hello", "--model", model, "--max-tokens", "3", "--json")[1])
+    assert (data["tokens"], data["finish_reason"]) == (3, "length")
+    data = json.loads(call("hello", "--model", model, "--stop", "three one", "--stop", "zzz", "--json")[1])
+    assert data["finish_reason"] == "stop"
+    assert data["text"].rstrip() == "one two"
+    data = json.loads(call("hello", "--model", model, "--stop-regex", r"\[b.ld\]", "--json")[1])
+    assert data["finish_reason"] == "stop"
+    assert "bold" not in data["text"]
+
+
+def test_settings_of_the_method_count(call: Any, model: str, tmp_path: Path) -> None:
+    greedy = ("--set", "nodes=1")  # a tree of the pending token alone drafts nothing
+    data = json.loads(call("hello", "--model", model, "--method", "lookup", *greedy, "--json")[1])
+    assert set(data["runs"]) == {1}
+    (tmp_path / "settings.toml").write_text("[methods.lookup]\nnodes = 1\n")
+    assert set(json.loads(call("hello", "--model", model, "--json")[1])["runs"]) == {1}
+    again = ("--set", "nodes=16")  # what is typed comes before what is written
+    assert max(json.loads(call("hello", "--model", model, *again, "--json")[1])["runs"]) > 1
+
+
+def test_the_prompt_may_come_from_standard_input(model: str) -> None:
+    def answer(*args: str, given: str) -> str:
+        done = subprocess.run(
+            command("-", "--model", model, *args), input=given, capture_output=True, text=True, timeout=120, check=True
+        )
+        return done.stdout
+
+    assert answer(given="hello\n") == f"{ANSWER}\n"
+
+
+def test_options_before_the_command_count(call: Any, model: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(sys, "argv", ["specchat", "--model", model, "run", "hello"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert capsys.readouterr().out == f"{ANSWER}\n"
+
+
+def run(text: str, tokens: int = 3, **more: Any) -> StepRecord:
+    return StepRecord("lookup", [1] * tokens, text, 4, max(0, tokens - 1), **more)
+
+
+def test_only_what_a_pass_gave_together_is_coloured_as_in_the_chat() -> None:
+    steps = [
+        *(run("one", 1), run(" two", 1), run(" three", 3), run("", 2), run(" four", 2), run("f five", 1, carried=1)),
+        run(" six seven", 2, earlier=2),  # beam search: they took a pass each
+        *(run(" eight nine", 4), run("e ten", 1, carried=1)),
+    ]
+    stream, answer = io.StringIO(), Answer("lookup", "identical")
+    output = Output(stream, "always")
+    output.write(steps)
+    for step in steps:
+        answer.add(step)
+    expected = ""
+    for made, step in zip(answer.runs, steps, strict=True):
+        assert (made.shade >= 0) == (len(step.tokens) - step.earlier > 1)
+    before = -1
+    for made in answer.runs:
+        for text, shade in ((made.text[: made.carried], before), (made.text[made.carried :], made.shade)):
+            colour = run_colour(shade, output.depth) if text else ""
+            expected += f"{colour}{text}\x1b[0m" if colour else text
+        before = made.shade
+    assert stream.getvalue() == expected
+    assert stream.getvalue().startswith("one two\x1b")
+
+
+def test_runs_beside_each_other_differ_in_colour() -> None:
+    stream = io.StringIO()
+    output = Output(stream, "always")
+    output.write([run("one"), run(""), run(" two")])
+    # Two characters had been held back: they belong to the run before.
+    output.write([run("o! three", carried=2), *(run("x") for _ in range(6))])
+    output.tail("y")
+    output.end_line()
+    runs = re.findall(r"(\x1b\[[0-9;]+m)(.+?)\x1b\[0m", stream.getvalue())
+    assert "".join(text for _, text in runs) == "one twoo! threexxxxxxy"
+    one, two, late, three, *others, last, tail = [colour for colour, _ in runs]
+    assert two == late
+    assert last == tail
+    assert all(a != b for a, b in itertools.pairwise([one, two, three, *others, last]))
+    assert stream.getvalue().endswith("\n")
+
+
+def test_json_is_never_coloured(call: Any, model: str) -> None:
+    assert json.loads(call("hello", "--model", model, "--json", "--color", "always")[1])["text"] == ANSWER
+
+
+def test_forced_colours_are_harmless_and_differ(call: Any, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    _, out, _ = call("hello", "--model", model, "--color", "always")
+    assert COLOUR.sub("", out) == f"{SAFE}\n"
+    colours = re.findall(r"\x1b\[(38;2;[0-9;]+)m", out)
+    assert len(set(colours)) > 1
+
+
+def test_one_token_at_a_time_is_no_rainbow(call: Any, model: str) -> None:
+    assert call("hello", "--model", model, "--method", "greedy", "--color", "always")[1] == f"{SAFE}\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([" "], "The prompt is empty"),
+        (["x", "--method", "lokup"], "Did you mean lookup?"),
+        (["x", "--set", "foo"], "--set takes NAME=VALUE, not 'foo'"),
+        (["x", "--set", "zzz=3"], "has no setting 'zzz'"),
+        (["x", "--temperature", "-1"], "--temperature must be 0 or more"),
+        (["x", "--top-p", "0"], "--top-p must be above 0"),
+        (["x", "--max-tokens", "0"], "--max-tokens must be at least 1"),
+        (["x", "--threads", "0"], "--threads must be at least 1"),
+        (["x", "--device", "gpu"], "--device is one of"),
+        (["x", "--dtype", "int4"], "--dtype is one of"),
+        (["x", "--model", ""], "--model is empty"),
+        (["x", "--raw", "--system", "y"], "leave out --raw or --system"),
+        (["x", "--stop-regex", "(a|aa)+$"], "The stop regex '(a|aa)+$' takes too long"),
+        (["x", "--stop", "y" * 100_000], "--stop: A stop string has 100,000 characters"),
+        (["x", "--model", "recorded:/no/such"], "There is no file /no/such"),
+    ],
+)
+def test_mistakes_are_one_sentence(call: Any, args: list[str], said: str) -> None:
+    code, out, err = call(*args)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.startswith("specchat: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.skipif(shutil.which("yes") is None, reason="needs yes")
+@pytest.mark.parametrize("prompt", ["hello", "-"])
+def test_standard_input_without_an_end_is_a_sentence(model: str, prompt: str) -> None:
+    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless:
+        done = subprocess.run(
+            command(prompt, "--model", model), stdin=endless.stdout, capture_output=True, text=True, check=False, timeout=120
+        )
+        endless.kill()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "specchat: What is piped in has more than the 2.0 MB that fit a message: pipe a part of it in.\n"
+
+
+def test_recordings_without_an_end_are_sentences(call: Any, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(10**11)
+    for path, words in (
+        (tmp_path / "pipe", "no ordinary file"),
+        (Path("/dev/zero"), "no ordinary file"),
+        (tmp_path / "sparse", "more than 500 MB"),
+    ):
+        code, out, err = call("hello", "--model", f"recorded:{path}")
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert f"{path} cannot be read" in err
+        assert words in err
+
+
+def test_mistakes_that_the_engine_sees(call: Any, model: str) -> None:
+    code, out, err = call("hello", "--model", f"{model}?context=1")
+    assert (code, out) == (2, "")
+    assert "the context holds 1" in err
+    code, out, err = call("hello", "--model", model, "--stop-regex", "(")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def test_a_bad_settings_file_stops_it(call: Any, tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text("\n\nmodel = \n")
+    code, out, err = call("hello")
+    assert (code, out) == (2, "")
+    assert "settings.toml, line 3" in err
+
+
+def test_a_draft_model_is_loaded_beside_the_target(call: Any, model: str, tmp_path: Path) -> None:
+    code, out, err = call("hello", "--model", model, "--draft-model", model, "--method", "draft", "--json")
+    assert (code, err) == (0, "")
+    data = json.loads(out)
+    assert data["text"] == ANSWER
+    # The same answers drafted by themselves: all are accepted.
+    assert data["draft_tokens"] == data["accepted_tokens"] > 10
+
+
+def test_without_a_draft_model_it_says_what_to_give(call: Any, model: str) -> None:
+    code, out, err = call("hello", "--model", model, "--method", "draft")
+    assert (code, out) == (2, "")
+    assert "--draft-model" in err
+    assert err.count("\n") == 1
+
+
+def test_a_wrong_draft_model_is_one_sentence(call: Any, model: str, tmp_path: Path) -> None:
+    code, out, err = call("hello", "--model", model, "--draft-model", str(tmp_path / "none.gguf"))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"specchat: The draft model {tmp_path}/none.gguf cannot be used: There is no file")
+    assert err.count("\n") == 1
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(model: str) -> None:
+    with subprocess.Popen(
+        command("hello", "--model", f"{model}?pace=0.05"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(2) == b"on"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_one_sentence(model: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command("hello", "--model", model), stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr == "specchat: The answer cannot be written (No space left on device).\n"
+
+
+def _child(pid: int) -> int:
+    """The engine that a run has started."""
+    import psutil
+
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        for child in psutil.Process(pid).children():
+            if "specchat.engine" in child.cmdline():
+                return int(child.pid)
+        time.sleep(0.02)
+    raise AssertionError("the engine did not start")
+
+
+def test_an_engine_that_dies_is_one_sentence(model: str) -> None:
+    with subprocess.Popen(
+        command("hello", "--model", f"{model}?pace=0.2"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        start = os.read(process.stdout.fileno(), 3)
+        os.kill(_child(process.pid), signal.SIGKILL)
+        rest, err = process.stdout.read(), process.stderr.read()
+    assert process.returncode == 1
+    assert start
+    assert ANSWER.startswith((start.decode() + rest).rstrip("\n"))
+    assert re.fullmatch(r"specchat: The engine was killed .*\n", err)
+    assert "send again" not in err
+
+
+def test_ctrl_c_keeps_what_is_there(model: str) -> None:
+    with subprocess.Popen(
+        command("hello", "--model", f"{model}?pace=0.2"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        start = os.read(process.stdout.fileno(), 3).decode()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (130, "")
+    assert ANSWER.startswith((start + out).removesuffix("\n"))
+    assert out.endswith("\n")
+
+
+def test_ctrl_c_keeps_what_is_there_as_json(model: str) -> None:
+    # Nothing tells from outside that the answer has begun: a busy machine is given longer.
+    for seconds in (1, 5, 25):
+        with subprocess.Popen(
+            command("hello", "--model", f"{model}?pace=2", "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            _child(process.pid)
+            time.sleep(seconds)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=120)
+        assert (process.returncode, err) == (130, "")
+        if out:
+            break
+    data = json.loads(out)
+    assert data["finish_reason"] == "cancelled"
+    assert ANSWER.startswith(data["text"])
+    assert sum(data["runs"]) == data["tokens"]
+
+
+def test_a_second_ctrl_c_ends_even_a_stuck_engine(model: str) -> None:
+    import psutil
+
+    # Each pass takes ten minutes: nothing but a kill ends it.
+    with subprocess.Popen(
+        command("hello", "--model", f"{model}?pace=600"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        engine = _child(process.pid)
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        # On a busy machine it may not wait for the engine yet, and die of the signal: 130 to a shell as well.
+        assert process.wait(120) in (130, -signal.SIGINT)
+    deadline = time.monotonic() + 120
+    while psutil.pid_exists(engine) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not psutil.pid_exists(engine)

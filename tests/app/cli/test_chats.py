@@ -1,0 +1,338 @@
+"""`specchat history`, --continue, --resume and --no-history."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.chat.entries import Prompt
+from specchat.app.cli import main as cli
+from specchat.app.cli import start as launch
+from specchat.app.export.formats import read_chat
+from specchat.app.history.chats import Chats
+from specchat.app.history.recorder import Recorder
+from specchat.app.history.records import recorded
+from specchat.app.history.resume import continued
+from specchat.app.history.store import Store, history_file
+from specchat.app.settings.file import Settings, changed
+from specchat.app.tui import app as chat_module
+from specchat.app.tui.actions.history import find, remarks
+from specchat.backends.base import UserError
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
+    """Runs a command; its exit code, output and error output."""
+    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*args: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["specchat", *args])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return call
+
+
+@pytest.fixture
+def kept(call: Call, dialogue: Any, say: Any) -> None:
+    """Two chats: about lamps (with one answer) and about ships (two)."""
+    recorder = Recorder()
+    say("About lamps", "The keeper lit it.")
+    recorder.note(dialogue)
+    dialogue.clear()
+    say("About \x1b[31mships", "They passed.")
+    say("And more?", "No.")
+    recorder.close(dialogue)
+
+
+def test_the_list(call: Call, kept: None) -> None:
+    code, out, _ = call("history", "list")
+    assert code == 0
+    second, first = out.splitlines()
+    assert second.split()[0] == "2"
+    assert second.endswith("  2  About ␛[31mships")
+    assert first.endswith("  1  About lamps")
+    _, out, _ = call("history", "list", "--limit", "1")
+    assert "… and 1 more: --limit 2 lists all." in out
+    _, out, _ = call("history", "list", "--json")
+    body = json.loads(out)
+    assert body["count"] == 2
+    assert [(chat["id"], chat["answers"], chat["model"]) for chat in body["chats"]] == [(2, 2, "builtin"), (1, 1, "builtin")]
+
+
+def test_an_empty_history(call: Call) -> None:
+    assert call("history", "list") == (0, "There is no chat yet: start one with `specchat`.\n", "")
+    assert call("history", "search", "lamp")[::2] == (1, "No chat has that in it.\n")
+    code, _, err = call("history", "show", "1")
+    assert code == 2
+    assert "There is no chat 1 in the history" in err
+
+
+def test_a_search(call: Call, kept: None) -> None:
+    code, out, _ = call("history", "search", "KEEPER lit")
+    assert code == 0
+    assert out.splitlines()[0].endswith("About lamps")
+    assert out.splitlines()[1].strip() == "The keeper lit it."
+    assert json.loads(call("history", "search", "passed", "--json")[1])["chats"][0]["id"] == 2
+
+
+def test_showing_a_chat(call: Call, kept: None, tmp_path: Path) -> None:
+    _, out, _ = call("history", "show", "lamps")
+    assert "> About lamps" in out
+    assert "The keeper lit it." in out
+    assert "\x1b" not in call("history", "show", "2")[1]
+    (tmp_path / "chat.json").write_text(call("history", "show", "2", "--json")[1])
+    assert [e.text for e in read_chat(tmp_path / "chat.json").transcript.entries if isinstance(e, Prompt)] == [
+        *("About \x1b[31mships", "And more?")
+    ]
+    code, _, err = call("history", "show", "about")
+    assert code == 2
+    assert "2 chats have 'about' in their title: give the number of one of them (2, 1)." in err
+    assert "No chat is called 'zebra'" in call("history", "show", "zebra")[2]
+
+
+def test_deleting_and_bringing_back(call: Call, kept: None) -> None:
+    code, out, _ = call("history", "delete", "lamps")
+    assert code == 0
+    assert "`specchat history delete --undo 1` brings it back" in out
+    assert len(call("history", "list")[1].splitlines()) == 1
+    assert "About lamps" in call("history", "list", "--deleted")[1]
+    assert call("history", "search", "keeper")[0] == 1
+    assert call("history", "delete", "--undo", "lamps")[1] == "Back again: 1  About lamps\n"
+    assert len(call("history", "list")[1].splitlines()) == 2
+    assert json.loads(call("history", "delete", "1", "--json")[1])["deleted"] is True
+
+
+def test_exporting(call: Call, kept: None, tmp_path: Path) -> None:
+    code, out, _ = call("history", "export", "1", "lamps.html")
+    assert (code, out.strip().endswith("lamps.html.")) == (0, True)
+    assert "About lamps" in (tmp_path / "lamps.html").read_text()
+    assert "lamps.html was there already" in call("history", "export", "1", "lamps.html")[1]
+    assert "already" not in call("history", "export", "1", "lamps.html", "--force")[1]
+    assert Path(json.loads(call("history", "export", "1", "lamps.md", "--json")[1])["file"]).exists()
+    code, _, err = call("history", "export", "1", "lamps.exe")
+    assert code == 2
+    assert ".exe" in err
+
+
+def test_a_damaged_chat_is_shown_as_far_as_it_is(call: Call, kept: None) -> None:
+    with sqlite3.connect(history_file()) as db:
+        db.execute("UPDATE steps SET data = x'00' WHERE entry = 2")
+    code, out, err = call("history", "show", "1")
+    assert code == 0
+    assert "The keeper lit it." in out
+    assert "Only the text of one answer in this chat is left" in err
+
+
+ABSURD = (
+    "UPDATE chats SET {0} = 1e300, {1} = 1e300 WHERE id = 2",
+    "UPDATE chats SET {0} = -9e999, {1} = -9e999 WHERE id = 2",
+    "UPDATE chats SET {0} = 'soon', {1} = x'ff' WHERE id = 2",
+    "UPDATE chats SET answers = 'x', deleted_at = NULL, parent = x'ff', {1} = 1e15 WHERE id = 2",
+    "UPDATE chats SET title = CAST(x'ff41' AS TEXT), model = x'ffed', about = CAST(x'5bff' AS TEXT) WHERE id = 2",
+    'UPDATE chats SET about = \'{{"model": {{"asked": 5, "name": [1]}}, "settings": {{"methods": 1}}}}\' WHERE id = 2',
+    "UPDATE entries SET kind = 5, text = x'ffed', severity = 'absurd', figures = '[', asked = '[' WHERE id > 2",
+    "UPDATE entries SET reason = CAST(x'ff41' AS TEXT), figures = '{{\"tokens\": 1e999}}', label = 1e300 WHERE id > 2",
+    "UPDATE steps SET data = 'x' WHERE entry > 2",
+    "UPDATE places SET position = position || 'x' WHERE chat = 2",
+    "DELETE FROM entries WHERE id > 3",
+    "INSERT INTO forks VALUES (2, 3, 'x')",
+    "INSERT INTO forks VALUES (2, 3, 0); INSERT INTO ends VALUES (2, 3, 'x', 0, 4), (2, 3, 5, 0, 99)",
+)
+"""What another program may have left in the rows of chat 2."""
+
+
+@pytest.mark.parametrize("number", range(len(ABSURD)))
+def test_absurd_rows_leave_the_rest_readable(call: Call, kept: None, number: int) -> None:
+    db = sqlite3.connect(history_file())
+    db.executescript(ABSURD[number].format("created", "changed"))
+    db.close()
+    code, out, err = call("history", "list")
+    assert code == 0
+    assert "About lamps" in out
+    assert ("The date of chat 2 is damaged" in err) == ("no date" in out) == ("{1}" in ABSURD[number])
+    assert {chat["id"] for chat in json.loads(call("history", "list", "--json")[1])["chats"]} == {1, 2}
+    code, out, _ = call("history", "show", "1")
+    assert code == 0
+    assert "The keeper lit it." in out
+    assert call("history", "show", "2")[0] == 0
+    assert call("history", "search", "keeper")[0] == 0
+    opened = find(None)
+    assert not isinstance(opened, str)
+    remarks(opened, "builtin")
+    continued(Settings(), opened)
+    with recorded() as path:
+        assert path.read_text().count("The keeper lit it.") == 1
+
+
+# Going on with a chat
+
+
+class Terminal:
+    """What the chat may draw on."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Begun:
+    """Begins the chat, and what it began with."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, engine: Any) -> None:
+        self.texts: list[str] = []
+        self.browsed: list[str] = []
+        self.kept: list[bool] = []
+        self._patch = monkeypatch
+
+        def run(app: Any) -> None:
+            self.texts = [entry.text for entry in app.dialogue.transcript.entries]
+            self.kept.append(app.keeping.keep)
+            self.dialogue = app.dialogue
+
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setattr(engine, "close", lambda: None, raising=False)
+        monkeypatch.setattr(launch, "EngineClient", lambda: engine)
+        monkeypatch.setattr(chat_module.SpecchatApp, "run", run)
+        monkeypatch.setattr(chat_module.SpecchatApp, "call_later", lambda app, work, *given: self.browsed.extend(given))
+
+    def __call__(self, settings: Settings, notice: str | None = None, **given: Any) -> int:
+        with self._patch.context() as patch:
+            patch.setattr("sys.stdin", Terminal())
+            patch.setattr("sys.stdout", Terminal())
+            return launch.open_chat(settings, notice, **given)
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch, engine: Any, kept: None) -> Begun:
+    return Begun(monkeypatch, engine)
+
+
+@pytest.mark.parametrize("version", [-5, -1, 5, 2**31 - 1])
+def test_a_history_of_an_unknown_version_is_refused(call: Call, begun: Begun, version: int) -> None:
+    sqlite3.connect(history_file()).execute(f"PRAGMA user_version = {version}").close()
+    for command in (("history", "list"), ("history", "show", "1"), ("run", "--continue", "Hello")):
+        code, _, err = call(*command)
+        assert code == 2
+        assert "was written by a newer specchat" in err
+    with pytest.raises(UserError, match="was written by a newer specchat"):
+        begun(Settings(), last=True)
+
+
+def test_continue_takes_the_last_chat(begun: Begun) -> None:
+    assert begun(Settings(), last=True) == 0
+    assert begun.texts == ["About \x1b[31mships", "They passed.", "And more?", "No."]
+    assert begun.kept == [True]
+    with Store() as store:  # nothing was said, so nothing has changed
+        assert [row.id for row in Chats(store).newest()] == [2, 1]
+
+
+def test_another_model_is_said(begun: Begun) -> None:
+    settings = changed(Settings(), {"model": "/models/other"})
+    begun(settings, resume="lamps", given={"model": "/models/other"})
+    assert begun.dialogue.model == "/models/other"
+    assert begun.texts[2:] == ["This chat was with builtin; /models/other goes on, unless you name the other with /model."]
+
+
+def test_resume_takes_the_chat_that_is_meant_or_lists_those_that_may_be(begun: Begun) -> None:
+    begun(Settings(), resume="lamp")
+    assert begun.texts == ["About lamps", "The keeper lit it."]
+    begun(Settings(), resume="2")
+    assert begun.texts[0] == "About \x1b[31mships"
+    begun(Settings(), resume="about")
+    assert (begun.texts, begun.browsed) == ([], ["about"])
+    begun(Settings(), resume="keeper")
+    assert begun.browsed == ["about", "keeper"]
+    begun(Settings(), resume="")
+    assert begun.browsed == ["about", "keeper", ""]
+    with pytest.raises(UserError, match="No chat has 'zebra' in it"):
+        begun(Settings(), resume="zebra")
+
+
+def test_what_is_wrong_with_the_settings_is_no_reason_to_write(begun: Begun) -> None:
+    with Store() as store:
+        before = Chats(store).row(1)
+        begun(Settings(), "The settings are odd.", resume="1")
+        assert begun.texts[-1] == "The settings are odd."
+        assert Chats(store).row(1) == before
+
+
+def test_a_last_word_that_could_not_be_kept_is_said_after_the_chat(
+    begun: Begun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(app: Any) -> None:
+        app.dialogue.transcript.entries.append(Prompt("The last word"))
+
+    def write(*_: Any) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(chat_module.SpecchatApp, "run", run)
+    monkeypatch.setattr("specchat.app.history.recorder.write", write)
+    begun(Settings(), last=True)
+    assert "specchat: The chat is not saved" in capsys.readouterr().err
+
+
+def test_a_chat_without_a_history(begun: Begun) -> None:
+    begun(changed(Settings(), {"history": False}), last=True)
+    assert begun.kept == [False]
+    assert begun.texts[-1] == "No."
+
+
+def test_the_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[Any, ...]] = []
+
+    def open_chat(settings: Settings, notice: Any, file: Any, *, last: bool, resume: str | None, **_: Any) -> int:
+        given.append((settings.history, last, resume))
+        return 0
+
+    monkeypatch.setattr(launch, "open_chat", open_chat)
+    call()
+    call("--continue")
+    call("--resume")
+    call("--resume", "--no-history")
+    call("--resume", "the lamp")
+    call("--resume=lamp")
+    assert given == [
+        (True, False, None),
+        (True, True, None),
+        (True, False, ""),
+        (False, False, ""),
+        (True, False, "the lamp"),
+        (True, False, "lamp"),
+    ]
+    for wrong in (["--continue", "--resume"], ["--continue", "--open", "x.json"], ["--resume", "x", "methods"]):
+        assert call(*wrong)[0] == 2
+
+
+def test_the_setting(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given: list[bool] = []
+
+    def open_chat(settings: Settings, *_: Any, **__: Any) -> int:
+        given.append(settings.history)
+        return 0
+
+    monkeypatch.setattr(launch, "open_chat", open_chat)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "settings.toml").write_text("history = false\n")
+    call()
+    assert given == [False]
+    with pytest.raises(UserError, match="history takes true or false, not 'no'"):
+        changed(Settings(), {"history": "no"})
+
+
+def test_the_chat_of_a_continue_with_no_history_yet(call: Call, monkeypatch: pytest.MonkeyPatch, engine: Any) -> None:
+    begun = Begun(monkeypatch, engine)
+    for asked in ({"last": True}, {"resume": ""}):
+        with pytest.raises(UserError, match="no chat in the history yet"):
+            begun(Settings(), **asked)

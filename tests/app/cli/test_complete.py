@@ -1,0 +1,244 @@
+"""Completion in the shell, through the protocol of each: what is offered for what was typed, harmless and without torch."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from specchat.app.cli import complete as completion_shell
+from specchat.app.cli import main as cli
+from specchat.app.history.store import Store
+from specchat.app.settings.checks import theme_names
+from specchat.decoders import methods
+
+SPECCHAT = str(Path(sys.executable).parent / "specchat")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("CONFIG", "DATA", "CACHE", "LOG"):
+        monkeypatch.setenv(f"SPECCHAT_{name}", str(tmp_path / name.lower()))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path
+
+
+def asked(shell: str, line: str, **more: str) -> str:
+    """What specchat answers to a shell; in this process, as each of its own would take a third of a second."""
+    words = line.split(" ")
+    told = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)} if shell == "bash" else {"_TYPER_COMPLETE_ARGS": line}
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.setattr(sys, "argv", [SPECCHAT])
+        for name, value in {"_SPECCHAT_COMPLETE": f"complete_{shell}", **told, **more}.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit):
+            cli.main()
+    assert err.getvalue() == ""
+    return out.getvalue()
+
+
+def offered(shell: str, line: str) -> list[str]:
+    """The values that a shell would show."""
+    match shell:
+        case "zsh":
+            return re.findall(r'^(?:_arguments \'\*: :\(\()?"([^"]*)"', asked("zsh", line), re.MULTILINE)
+        case "fish":
+            rows = asked("fish", line, _TYPER_COMPLETE_FISH_ACTION="get-args").splitlines()
+        case _:
+            rows = asked("bash", line).splitlines()
+    return [row.partition("\t")[0] for row in rows if row]
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def keep(*titles: str) -> None:
+    """Put chats into the history."""
+    with Store() as store, store.transaction() as db:
+        for i, title in enumerate(titles):
+            db.execute(
+                "INSERT INTO chats (model, about, answers, title, named, created, changed) VALUES ('m', '{}', 1, ?, 1, ?, ?)",
+                (title, i, i),
+            )
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_shell_is_offered_what_there_is(shell: str) -> None:
+    assert offered(shell, "specchat run --model bui") == ["builtin", "builtin-draft"]
+    assert set(offered(shell, "specchat --method look")) == {name for name in methods() if name.startswith("look")}
+    assert offered(shell, "specchat themes d") == [name for name in theme_names() if name.startswith("d")]
+
+
+def test_every_option_is_completed(home: Path) -> None:
+    (home / "here" / "small.gguf").write_bytes(b"GGUF")
+    assert offered("zsh", "specchat --draft-model sm") == ["small.gguf"]
+    assert offered("zsh", "specchat --theme ") == theme_names()
+    assert "nodes=" in offered("zsh", "specchat run --set ")
+    assert offered("zsh", "specchat run --kv-type q8") == ["q8_0"]
+    assert offered("zsh", "specchat run --accept r") == ["rejection"]
+    assert offered("zsh", "specchat locate s") == ["settings"]
+    assert "--suffix-file" in offered("zsh", "specchat run --suf")
+    assert "history" in offered("zsh", "specchat hist")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_chats_are_offered_by_number(shell: str, home: Path) -> None:
+    assert offered(shell, "specchat --resume ") == []
+    assert not (home / "data").exists()  # a tab makes no history
+    keep("The lighthouse", 'a "$(touch ran)" `touch ran` \\ [bold] \x1b[31m', "third")
+    some = offered(shell, "specchat --resume ")
+    assert [row.split(" ")[0] for row in some] == ["3", "2", "1"]
+    if shell == "bash":  # it shows values alone
+        assert some == ["3  third", "2  a touch ran touch ran bold 31m", "1  The lighthouse"]
+    assert offered(shell, "specchat history show 2") == ["2"]
+
+
+def test_titles_stand_beside_the_numbers() -> None:
+    keep("The lighthouse", "third")
+    assert asked("fish", "specchat --resume ", _TYPER_COMPLETE_FISH_ACTION="get-args") == "2\tthird\n1\tThe lighthouse\n"
+    assert asked("zsh", "specchat --resume ") == '_arguments \'*: :(("2":"third"\n"1":"The lighthouse"))\'\n'
+
+
+def test_presets_are_offered() -> None:
+    from specchat.app.settings.presets import save_preset
+
+    save_preset("brief", {"max_tokens": 20})
+    assert [value for value, _ in completion_shell.presets(None, [], "br")] == ["brief"]
+
+
+def test_names_that_a_shell_would_run_are_not_offered(home: Path) -> None:
+    hostile = [
+        "$(touch ran)",
+        "`touch ran`",
+        "\\$(touch ran)",
+        "';touch ran;'",
+        '";touch ran;"',
+        "\ntouch ran\n",
+        ")));touch ran;(((",
+    ]
+    for name in hostile:
+        (home / "here" / f"x{name}.gguf").write_bytes(b"GGUF")
+    (home / "here" / "good.gguf").write_bytes(b"GGUF")
+    out = asked("zsh", "specchat --model ")
+    assert "good.gguf" in out
+    assert "touch" not in out
+    # Titles are shown, without the signs. zsh evaluates it all, and _arguments what is in the list once more.
+    keep(*hostile)
+    out = asked("zsh", "specchat --resume ")
+    assert out.count("touch ran") == len(hostile)
+    code = f'_arguments() {{ eval "list=( ${{2#*((}}"; }}\neval {out!r}\n'
+    subprocess.run(["bash", "-c", code], check=False, capture_output=True)
+    assert not (home / "here" / "ran").exists()
+    assert not re.search(r"[`$\\;&|<>#!~?]", out)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["~root", "=ls", "-rf", "#x", "a#b", "a^b", "a;b", "a&b", "a b", "a!b", "a|b", "a>b", "a*", "a?", "{a,b}", "a\nb", "%1"],
+)
+def test_values_are_words_that_mean_nothing_to_a_shell(name: str) -> None:
+    complete = completion_shell._completing(lambda typed: iter([("plain-1.0", ""), (name, "")]))
+    assert complete(None, [], "") == [("plain-1.0", "")]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_what_bash_puts_in_whole_runs_nothing(home: Path) -> None:
+    keep("; touch ran #", "> ran")
+    script = subprocess.run(
+        [SPECCHAT], env={**os.environ, "_SPECCHAT_COMPLETE": "source_bash"}, capture_output=True, text=True, check=True
+    ).stdout
+    (home / "script").write_text(script + "\nbind 'TAB:menu-complete'\n")
+    keys, terminal = os.openpty()
+    bash = subprocess.Popen(
+        ["bash", "--noprofile", "--rcfile", str(home / "script"), "-i"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+        env={**os.environ, "TERM": "dumb"},
+    )
+    os.close(terminal)
+    shown = b""
+    # All of it at once, as if typed ahead: bash takes a key when it has done with the one before.
+    os.write(keys, b"".join(b"specchat history show " + b"\t" * n + b"\n" for n in (1, 2)) + b"exit\n")
+    try:
+        while block := os.read(keys, 4096):
+            shown += block
+    except OSError:  # bash has gone
+        pass
+    finally:
+        os.close(keys)
+    assert bash.wait(120) == 2  # as the last command
+    assert b"touch ran" in shown  # that is: it was put in, as words
+    assert not (home / "here" / "ran").exists()
+
+
+def test_paths_are_left_to_the_shell(home: Path) -> None:
+    assert asked("zsh", "specchat --model ./") == "_files\n"
+    assert asked("bash", "specchat --model /tm") == "\n"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_itself_completes(home: Path) -> None:
+    keep("The lighthouse")
+    script = subprocess.run(
+        [SPECCHAT], env={**os.environ, "_SPECCHAT_COMPLETE": "source_bash"}, capture_output=True, text=True, check=True
+    ).stdout
+    assert "complete -o default -F _specchat_completion specchat" in script
+    tab = "_specchat_completion specchat; printf '<%s>' \"${COMPREPLY[@]}\"\n"
+    code = (
+        f"{script}\nCOMP_WORDS=(specchat run --resume ''); COMP_CWORD=3; {tab}"
+        f"COMP_WORDS=(specchat --theme lig); COMP_CWORD=2; {tab}"
+    )
+    done = subprocess.run(["bash", "--norc", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "<1>" + "".join(f"<{name}>" for name in theme_names() if name.startswith("lig"))
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_the_shells_themselves_take_the_script(shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"needs {shell}")
+    script = subprocess.run(
+        [SPECCHAT], env={**os.environ, "_SPECCHAT_COMPLETE": f"source_{shell}"}, capture_output=True, text=True, check=True
+    ).stdout
+    assert subprocess.run([shell, "-n", "/dev/stdin"], input=script, text=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("typed", ["--model ", "--method ", "--resume "])
+def test_nothing_heavy_is_imported(typed: str) -> None:
+    keep("one")
+    code = (
+        "import sys\n"
+        "from specchat.app.cli.main import main\n"
+        "try:\n    main()\n"
+        "except SystemExit:\n    pass\n"
+        "heavy = ('torch', 'numpy', 'transformers', 'textual', 'llama_cpp', 'huggingface_hub')\n"
+        "print([name for name in heavy if name in sys.modules], file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "_SPECCHAT_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": f"specchat {typed}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("_arguments")
+    assert done.stderr == "[]\n"
+
+
+def test_what_goes_wrong_is_silent(home: Path) -> None:
+    (home / "data").mkdir()
+    (home / "data" / "history.db").write_bytes(b"no database" * 100)
+    assert asked("zsh", "specchat --resume ") == "_files\n"

@@ -1,0 +1,156 @@
+"""`specchat config`: every setting with its value and where it comes from."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.cli import main as cli
+from specchat.app.settings.fields import PLAIN
+from specchat.app.settings.table import GROUPS, about, entries, listed
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    return tmp_path / "settings.toml"
+
+
+@pytest.fixture
+def call(file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+    def run(*args: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["specchat", *args])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return run
+
+
+def row(out: str, key: str) -> list[str]:
+    """The columns of a setting."""
+    line = next(line for line in out.splitlines() if line.split("  ")[0] == key)
+    return [part.strip() for part in line.split("  ") if part.strip()]
+
+
+def test_each_value_with_its_source(call: Call, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (file.parent / "presets").mkdir()
+    (file.parent / "presets" / "calm.toml").write_text("[sampling]\ntop_k = 5\n")
+    file.write_text('theme = "light"\n# cool\n[sampling]\ntemperature = 0.7\n[models.builtin]\nmethod = "greedy"\n')
+    monkeypatch.setenv("SPECCHAT_COLOURS", "heat")
+    monkeypatch.setenv("SPECCHAT_SAMPLING_SEED", "7")
+    code, out, err = call("--device", "cpu", "config", "--preset", "calm")
+    assert (code, err) == (0, "")
+    assert row(out, "theme") == ["theme", "light", f"{file}, line 1"]
+    assert row(out, "sampling.temperature") == ["sampling.temperature", "0.7", f"{file}, line 4"]
+    assert row(out, "method") == ["method", "greedy", f"default of builtin, {file}, line 6"]
+    assert row(out, "colours") == ["colours", "heat", "$SPECCHAT_COLOURS"]
+    assert row(out, "sampling.seed") == ["sampling.seed", "7", "$SPECCHAT_SAMPLING_SEED"]
+    assert row(out, "device") == ["device", "cpu", "--device"]
+    assert row(out, "sampling.top_k") == ["sampling.top_k", "5", "preset calm"]
+    assert row(out, "max_tokens") == ["max_tokens", "–", "default"]
+    assert row(call("config", "--model", "other")[1], "method")[2] == "default"
+    short = call("config", "--changed")[1]
+    assert "max_tokens" not in short
+    assert len(short.splitlines()) == 6
+
+
+def test_the_same_as_json(call: Call, file: Path) -> None:
+    file.write_text('stop = ["END"]\nzzz = 3\n')
+    code, out, err = call("config", "--json")
+    body = json.loads(out)
+    assert code == 0
+    assert body["file"] == str(file)
+    assert len(body["problems"]) == 1
+    assert "line 2: there is no setting zzz" in body["problems"][0]
+    assert "line 2: there is no setting zzz" in err
+    found = {row["key"]: row for row in body["settings"]}
+    assert set(PLAIN) <= set(found)
+    assert found["stop"] == {"key": "stop", "value": ["END"], "default": [], "source": "file", "where": f"{file}, line 1"}
+
+
+def test_get_set_and_unset(call: Call, file: Path) -> None:
+    file.write_text("# mine\nzzz = 3\n")
+    assert call("config", "path")[1].strip() == str(file)
+    assert call("config", "set", "sampling.temperature", "0.5")[0] == 0
+    assert call("config", "get", "sampling.temperature")[1] == "0.5\n"
+    assert call("config", "set", "stop", "a b", "-c")[0] == 0
+    assert call("config", "get", "stop")[1] == "a b\n-c\n"
+    assert call("config", "set", "history", "off")[1] == f"history = false in {file}, line 4.\n"
+    assert call("config", "set", 'models."a/b-0.6B".sampling.top_k', "3")[0] == 0
+    assert call("config", "--model", "a/b-0.6B", "get", "sampling.top_k")[1] == "3\n"
+    assert call("config", "get", "sampling.top_k")[1] == "0\n"
+    assert call("config", "get", "max_tokens")[1] == "\n"
+    assert call("config", "unset", "zzz", "stop", "models")[0] == 0
+    assert file.read_text() == "# mine\nhistory = false\n\n[sampling]\ntemperature = 0.5\n"
+
+
+def test_a_value_that_goes_before_the_file_is_told(call: Call, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECCHAT_THEME", "light")
+    code, out, err = call("config", "set", "theme", "dark")
+    assert (code, out) == (0, f"theme = dark in {file}, line 1.\n")
+    assert "It is light all the same: $SPECCHAT_THEME goes before the file." in err
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (("get", "themes"), "there is no setting themes: did you mean theme?"),
+        (("get", "keymap.next_methd"), "did you mean next_method?"),
+        (("get", "methods.lookup.nodse"), "did you mean nodes?"),
+        (("set", "max_tokens", "-4"), "max_tokens must be at least 1, not -4"),
+        (("set", "sampling.temperature", "warm"), "sampling.temperature takes a number"),
+        (("set", "theme", "dark", "light"), "theme takes one value"),
+        (("set", "models.x.theme", "dark"), "a model has no setting models.x.theme"),
+        (("unset", "theme"), "The settings file does not set theme"),
+        (("--json", "get", "theme"), "go behind the command's name"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_and_changes_nothing(
+    call: Call, file: Path, args: tuple[str, ...], sentence: str
+) -> None:
+    file.write_text("threads = 2\n")
+    code, out, err = call("config", *args)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert file.read_text() == "threads = 2\n"
+
+
+def test_a_wrong_variable_is_named_and_the_rest_counts(call: Call, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text("threads = 2\n")
+    monkeypatch.setenv("SPECCHAT_MAX_TOKENS", "many")
+    code, out, err = call("config", "get", "threads")
+    assert (code, out) == (0, "2\n")
+    assert "$SPECCHAT_MAX_TOKENS takes a whole number, not 'many'" in call("config")[2]
+    assert err == ""
+
+
+def test_the_editor_gets_the_file_and_what_is_wrong_with_it_is_told(
+    call: Call, file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = tmp_path / "editor.sh"
+    script.write_text('#!/bin/sh\necho "themee = 1" >> "$1"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(script))
+    code, _, err = call("config", "edit")
+    assert code == 2
+    assert "line 2: there is no setting themee: did you mean theme?" in err
+    assert file.read_text().endswith("themee = 1\n")
+
+
+def test_every_setting_is_in_a_group_and_says_what_it_is_about() -> None:
+    grouped = [key for keys in GROUPS.values() for key in keys]
+    assert len(grouped) == len(set(grouped))
+    assert set(listed()) == set(grouped), "a new setting needs a group in setting_table.py"
+    found: list[Any] = entries()
+    assert len({entry.key for entry in found}) == len(found)
+    assert all(entry.what == about(entry.key) and entry.what for entry in found)

@@ -1,0 +1,114 @@
+"""`specchat doctor`: complete as data, readable as text, and every problem with a command that mends it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from specchat.app.cli import doctor
+
+
+@pytest.fixture
+def probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
+    """What the process that imports torch is made to answer."""
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    monkeypatch.setattr(doctor, "_builtin", lambda problems: True)
+    answer = SimpleNamespace(returncode=0, stderr="", stdout='{"cuda": [], "built_for_cuda": "", "mps": false, "threads": 2}\n')
+    device = {"name": "CPU", "description": "A processor", "gpu": False, "free": 1e9, "total": 2e9, "handle": 1}
+    build = json.dumps({"backends": ["CPU", "RPC"], "devices": [device], "library": "/lib"})
+    answer.llama = SimpleNamespace(returncode=0, stderr="", stdout=build + "\n")
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("subprocess.run", lambda args, **options: answer.llama if "llama" in args[-1] else answer)
+    known = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: "0.3.36" if name == "llama-cpp-python" else known(name))
+    return answer
+
+
+def test_a_healthy_machine(probe: SimpleNamespace) -> None:
+    report = doctor.examine()
+    assert report.problems == []
+    text = doctor.as_text(report)
+    assert "All is well." in text
+    assert "cpu only" in text
+    data = json.loads(doctor.as_json(report))
+    assert set(data) == {
+        *("versions", "machine", "devices", "llama_cpp", "terminal", "paths", "settings", "builtin_model", "problems"),
+    }
+    assert data["versions"]["torch"]
+    assert data["machine"]["threads"] >= 1
+
+
+def test_graphics_cards_are_named(probe: SimpleNamespace) -> None:
+    probe.stdout = json.dumps({"cuda": [{"name": "H200", "memory": 150e9}], "built_for_cuda": "13", "mps": True, "threads": 2})
+    text = doctor.as_text(doctor.examine())
+    assert "cuda:0" in text
+    assert "H200, 150.0 GB" in text
+    assert "mps" in text
+
+
+def test_what_is_broken_comes_with_what_mends_it(
+    probe: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    probe.returncode, probe.stderr = 1, "Traceback …\nImportError: libcudart.so.13 is missing\n"
+    (tmp_path / "settings.toml").write_text("modell = 'x'")
+    known = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "textual" else known(name))
+    report = doctor.examine()
+    whats = " ".join(problem.what for problem in report.problems)
+    assert "libcudart.so.13 is missing" in whats
+    assert "did you mean model?" in whats
+    assert "The package textual is missing." in whats
+    assert all(problem.mend for problem in report.problems)
+    assert "-m pip install textual" in doctor.as_text(report)
+
+
+def test_a_torch_that_hangs_is_told(probe: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(*args: Any, **options: Any) -> None:
+        raise subprocess.TimeoutExpired("python", 60)
+
+    monkeypatch.setattr("subprocess.run", hang)
+    assert any("longer than" in problem.what for problem in doctor.examine().problems)
+
+
+def test_a_cpu_build_beside_a_driver_is_a_note(probe: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/nvidia-smi")
+    torch, llama = doctor.examine().problems
+    assert (torch.serious, llama.serious) == (False, False)
+    assert "torch is built for the CPU only" in torch.what
+    assert "llama.cpp is built without CUDA" in llama.what
+    assert llama.mend.startswith('CMAKE_ARGS="-DGGML_CUDA=on" ')
+    probe.llama.stdout = probe.llama.stdout.replace("RPC", "CUDA")
+    assert len(doctor.examine().problems) == 1
+
+
+def test_the_build_of_llama_cpp_is_told(probe: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = doctor.as_text(doctor.examine())
+    assert re.search(r"built for +CPU, RPC\n +built without +CUDA, Vulkan\n +CPU +A processor, 2.0 GB, 1.0 GB free", text)
+    assert re.search(r'to add Vulkan +CMAKE_ARGS="-DGGML_VULKAN=on" .* -m pip install llama-cpp-python --force', text)
+    probe.llama.returncode, probe.llama.stderr = 1, "Traceback …\nspecchat.backends.base.UserError: It is broken: mend it\n"
+    (problem,) = doctor.examine().problems
+    assert problem.what == "llama.cpp is installed but cannot be used: It is broken: mend it"
+    assert not problem.serious
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "llama-cpp-python" else "1")
+    report = doctor.examine()
+    assert report.problems == []
+    assert "built for" not in doctor.as_text(report)
+
+
+def test_the_real_thing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "specchat", "doctor", "--json"], capture_output=True, text=True, timeout=90, check=False
+    )
+    data = json.loads(done.stdout)
+    assert done.returncode == (1 if any(problem["serious"] for problem in data["problems"]) else 0)
+    assert {"cuda", "mps", "threads"} <= set(data["devices"])
+    if data["versions"]["llama-cpp-python"]:
+        assert "CPU" in data["llama_cpp"]["backends"]
+        assert data["llama_cpp"]["devices"][0]["total"] > 0

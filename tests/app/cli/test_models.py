@@ -1,0 +1,120 @@
+"""`specchat models`: what is printed, as rows and as JSON, its exit codes, fetching from the shell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from specchat.app.cli.main import app
+from specchat.app.models.memory import Room
+from specchat.backends.base import UserError
+
+from ...fakes.hub_server import Hub, serving
+from ...fakes.model_folders import make_home
+
+WEIGHTS = bytes(range(256)) * 2000
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "settings.toml"))
+    monkeypatch.setattr("specchat.app.models.memory.room", lambda *_: Room(8_000_000_000, "in memory"))
+    return make_home(tmp_path / "home", monkeypatch)
+
+
+@pytest.fixture
+def hub(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with serving(home / "hub", monkeypatch) as running:
+        running.repositories["sea/Buoy"] = {"config.json": b"{}", "model.safetensors": WEIGHTS}
+        running.repositories["sea/Buoy-GGUF"] = {"Buoy-Q8_0.gguf": WEIGHTS, "Buoy-Q4_K_M.gguf": WEIGHTS[:300_000]}
+        yield running
+
+
+def run(*words: str, code: int = 0) -> str:
+    told = CliRunner().invoke(app, ["models", *words])
+    if told.exception is not None and not isinstance(told.exception, SystemExit):
+        raise told.exception
+    assert told.exit_code == code
+    return told.stdout
+
+
+def table(*words: str, code: int = 0) -> Any:
+    return json.loads(run(*words, "--json", code=code))
+
+
+def test_models_are_listed_with_what_fits(home: Path) -> None:
+    lines = run().splitlines()
+    assert lines[0] == "Built in"
+    (gull,) = [line for line in lines if "harbour/Gull" in line]
+    assert gull.split()[-5:] == ["Q4_K_M", "1.0", "MB", "✓", "fits"]
+    assert max(map(len, lines)) <= 120
+
+
+def test_words_narrow_the_list_and_none_is_exit_code_1(home: Path) -> None:
+    assert run("gull").splitlines()[0] == "LM Studio"
+    assert run("nothing-like-it", code=1) == ""
+
+
+def test_json_tells_every_model(home: Path) -> None:
+    found = {each["model"]: each for each in table()["models"]}
+    tiny = found["lantern/Lighthouse-Tiny"]
+    assert (tiny["parameters"], tiny["quantization"], tiny["runtime"]) == (1_492_224, "F16", "transformers")
+    assert tiny["memory"]["verdict"] == "fits"
+    assert found["ollama:pilot:3b"]["place"] == "Ollama"
+    (damaged,) = [each for each in found.values() if "damaged" in each["path"]]
+    assert "was not copied completely" in damaged["problem"]
+
+
+def test_draft_models_with_every_reason(home: Path) -> None:
+    text = run("--drafts-for", "lantern/Lighthouse-Instruct")
+    able, unable = text.split("Cannot draft for it")
+    assert "lantern/Lighthouse-Tiny: same vocabulary" in able
+    assert "pilot:3b: Its vocabulary is another one (2,048 tokens against 2): token 0 is " in unable
+    assert "to the target, “c” to it." in unable
+    told = {each["model"]: each for each in table("--drafts-for", "lantern/Lighthouse-Instruct")["models"]}
+    assert told["builtin-draft"]["able"]
+    assert "vocabulary" in told["ollama:pilot:3b"]["reason"]
+
+
+def test_an_unknown_target_is_a_sentence(home: Path) -> None:
+    with pytest.raises(UserError, match="There is no nobody among the models here"):
+        run("--drafts-for", "nobody")
+
+
+def test_a_repository_on_the_hub(hub: Hub) -> None:
+    lines = run("sea/Buoy-GGUF").splitlines()
+    assert lines[0] == "sea/Buoy-GGUF · on the Hub"
+    assert [line.split()[0] for line in lines[1:]] == ["Q4_K_M", "Q8_0"]
+    told = table("sea/Buoy-GGUF:q8_0")
+    assert [(offer["spec"], offer["size"], offer["here"]) for offer in told["offers"]] == [
+        ("sea/Buoy-GGUF:Q8_0", 512_000, False)
+    ]
+    assert table("sea/Buoy-GGUF:Q2_K", code=1)["offers"] == []
+
+
+def test_fetching_goes_on_where_it_broke_off(hub: Hub) -> None:
+    hub.cut_after = [200_000] + [0] * 9
+    with pytest.raises(UserError, match="load it again and it goes on from there"):
+        run("sea/Buoy-GGUF:Q8_0", "--fetch")
+    hub.cut_after, hub.asked = [], []
+    assert run("sea/Buoy-GGUF:Q8_0", "--fetch") == "sea/Buoy-GGUF:Q8_0 is here (512 kB): specchat --model sea/Buoy-GGUF:Q8_0\n"
+    assert hub.bodies(".gguf") == ["bytes=200000-511999"]
+    assert (Path(table("sea/Buoy", "--fetch")["path"]) / "model.safetensors").read_bytes() == WEIGHTS
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["gull", "--fetch"], "takes a name on the Hub"),
+        (["sea/Buoy-GGUF", "--fetch"], "there is sea/Buoy-GGUF:Q4_K_M, sea/Buoy-GGUF:Q8_0"),
+        (["sea/Nothing"], "There is no model sea/Nothing"),
+    ],
+)
+def test_what_cannot_be_is_a_sentence(hub: Hub, words: list[str], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        run(*words)

@@ -1,0 +1,373 @@
+"""Chats as files: nothing hostile survives in them, nothing is lost on the way through JSON, and no file is overwritten."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from specchat.app.chat.entries import Answer, Notice, Prompt, Transcript
+from specchat.app.export.formats import Look, SavedChat, chat_chunks, read_chat
+from specchat.app.export.look import visible
+from specchat.app.render.blocks import Block
+from specchat.app.saved.chat_json import chat_json
+from specchat.app.text.cells import sanitise
+from specchat.app.theming.themes import load_themes
+from specchat.engine.messages import StepRecord
+
+from ...cases import cases
+
+Make = Callable[..., Any]
+
+PALETTES, _ = load_themes()
+WAYS = ("cycle", "heat", "underline", "off")
+
+HOSTILE = (
+    *(
+        "<script>alert(1)</script>",
+        "</div></body>",
+        "<img src=x onerror=alert(1)>",
+        "<!--",
+        "-->",
+        "<![CDATA[",
+        "]]>",
+        "<?php",
+        "&lt;",
+    ),
+    *("\x1b[31mred\x1b[0m", "\x1b]8;;http://x\x07link\x1b]8;;\x07", "\x9b2J", "\x00", "\x08", "\x7f", "\r", "\r\n", "\u2028"),
+    *("\u202edesrever\u202c", "\u2066", "\u200f", "\ufeff", "\ud800", "\udfff", "\ufffe", "\uffff", "\ufdd0", "\U0001fffe"),
+    *(
+        "```",
+        "```python\n",
+        "~~~",
+        "`",
+        "``",
+        "\n\n",
+        "\n",
+        "\t",
+        "    ",
+        "> ",
+        "- ",
+        "# ",
+        "* * *",
+        "---",
+        "\\",
+        "\\<b>",
+        "[x]: <y>",
+        "|",
+    ),
+    *(
+        "日本語",
+        "👩\u200d👩\u200d👧",
+        "🇫🇷",
+        "e\u0301",
+        "שלום",
+        "مرحبا",
+        '"',
+        "'",
+        "<a href='javascript:x'>",
+        "<https://x.y>",
+        "</title>",
+    ),
+    *(
+        "<svg onload=x>",
+        "<style>*{}</style>",
+        "{{",
+        "${x}",
+        "<div\nclass=x>",
+        "![<b>](<c>)",
+        "`<b>` <i>",
+        "- ```\n  <b>\n  ```\n",
+    ),
+)
+
+# As the engine's messages bring it: two surrogates that make a character are one.
+hostile = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=8), max_size=6).map(
+    lambda parts: json.loads(json.dumps("".join(parts)))
+)
+name = st.text(st.characters(min_codepoint=97, max_codepoint=122), min_size=1, max_size=8)
+seconds = st.floats(0, 1e6, width=32)
+
+
+@st.composite
+def steps(draw: Any) -> StepRecord:
+    """A step as the loop makes them, its text anything."""
+    pick = random.Random(draw(st.integers(0, 2**32)))
+    size = pick.choice((0, 0, 1, 2, 5, 9))
+    parents = [-1, *(pick.randrange(node) for node in range(1, size))][:size]
+    path = [0][:size]
+    while path and (children := [node for node in range(size) if parents[node] == path[-1]]) and pick.random() < 0.7:
+        path.append(pick.choice(children))
+    count = max(1, len(path))
+    text = draw(hostile)
+    return StepRecord(
+        draw(name),
+        [pick.randrange(2**20) for _ in range(count)],
+        text,
+        drafted=max(0, size - 1),
+        accepted=max(0, len(path) - 1),
+        nodes=max(1, size),
+        draft_seconds=draw(seconds),
+        forward_seconds=draw(seconds),
+        other_seconds=draw(seconds),
+        tree_tokens=[pick.randrange(2**20) for _ in range(size)],
+        tree_parents=parents,
+        path=path,
+        carried=pick.randrange(len(text) + 1) if pick.random() < 0.2 else 0,
+        probs=[pick.random() for _ in range(size)] if pick.random() < 0.3 else [],
+        note=pick.choice(("", "", "3-gram found 41 tokens back")),
+    )
+
+
+@st.composite
+def answers(draw: Any) -> Answer:
+    answer = Answer(draw(name), draw(st.sampled_from(("identical", "same distribution", "lossy"))))
+    for step in draw(st.lists(steps(), max_size=6)):
+        answer.add(step)
+    answer.finish(draw(st.sampled_from(("eos", "length", "cancelled", "died"))), draw(hostile))
+    answer.figures.prompt_tokens, answer.figures.prefill_seconds = draw(st.integers(0, 99999)), draw(seconds)
+    return answer
+
+
+entries = (
+    st.builds(Prompt, hostile) | answers() | st.builds(Notice, hostile, st.sampled_from(("information", "warning", "error")))
+)
+transcripts = st.builds(Transcript, st.lists(entries, max_size=4), st.none() | hostile)
+chats = st.builds(
+    SavedChat, transcripts, st.just({"name": "<b>\x1bm"}), st.just({"method": "lookup"}), st.just("2026-01-02T03:04:05")
+)
+many = cases(1250, 40)
+
+
+def whole(chat: SavedChat, format: str, theme: str = "dark", way: Any = "cycle") -> str:
+    return "".join(chat_chunks(chat, format, Look(PALETTES[theme], way)))
+
+
+def parts(answer: Answer) -> list[str]:
+    """An answer's text in the parts that have a colour of their own."""
+    out: list[str] = []
+    for run in answer.runs:
+        if run.carried:
+            out[-1] += run.text[: run.carried]
+        out.append(run.text[run.carried :])
+    return out
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, and the text of each kind of block."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.blocks: list[tuple[str, str]] = []
+        self.strange: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag in ("div", "p"):
+            self.blocks.append((str(dict(attrs).get("class")), ""))
+
+    def handle_data(self, data: str) -> None:
+        if self.blocks:
+            kind, text = self.blocks[-1]
+            self.blocks[-1] = (kind, text + data)
+
+    def handle_comment(self, data: str) -> None:
+        self.strange.append(data)
+
+    def unknown_decl(self, data: str) -> None:
+        self.strange.append(data)
+
+    def handle_pi(self, data: str) -> None:
+        self.strange.append(data)
+
+
+@many
+@given(chats, st.sampled_from(WAYS))
+def test_a_page_holds_the_same_text_and_no_tags_but_ours(chat: SavedChat, way: str) -> None:
+    page = Page(whole(chat, "html", "light", way))
+    assert {tag for tag, _ in page.tags} <= set("html head meta title style body header main div span b p".split())
+    assert {key for _, attrs in page.tags for key in attrs} <= {
+        *("lang", "charset", "http-equiv", "content", "name", "class", "title", "data-method")
+    }
+    assert not page.strange
+    said = [text.rstrip("\n") for kind, text in page.blocks if kind == "answer"]
+    wanted = ["".join(map(visible, parts(answer))) for answer in chat.transcript.answers()]
+    assert said == [text.rstrip("\n") for text in wanted]
+    prompts = [entry.text for entry in chat.transcript.entries if isinstance(entry, Prompt)]
+    assert [text.strip("\n") for kind, text in page.blocks if kind == "prompt"] == [
+        visible(text.strip("\n")).strip("\n") for text in prompts
+    ]
+
+
+@many
+@given(chats, st.sampled_from(WAYS))
+def test_a_picture_is_xml_with_the_same_text(chat: SavedChat, way: str) -> None:
+    root = ElementTree.fromstring(whole(chat, "svg", "dark", way))
+    assert {element.tag.removeprefix("{http://www.w3.org/2000/svg}") for element in root.iter()} <= {
+        "svg",
+        "title",
+        "style",
+        "rect",
+        "text",
+    }
+    attributes = {key for element in root.iter() for key in element.attrib}
+    assert not {key for key in attributes if key.startswith("on") or "href" in key}
+    drawn = "".join(element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text"))
+    for entry in chat.transcript.entries:
+        block = Block(entry, 88)
+        block.update()
+        for index in range(len(block.flow.lines)):
+            assert "".join(visible(block.row(index).text).split()) in "".join(drawn.split())
+
+
+def unescaped(text: str) -> str:
+    """Markdown with its `<` as they were, whatever was put before them."""
+    return re.sub(r"\\*<", "<", text.replace("&lt;", "<"))
+
+
+@many
+@given(chats)
+def test_markdown_holds_the_texts_without_raw_html(chat: SavedChat) -> None:
+    text = whole(chat, "md")
+    tokens = MarkdownIt("commonmark").parse(text)
+    inner = [child for token in tokens for child in token.children or ()]
+    assert not [token for token in (*tokens, *inner) if token.type.startswith("html")]
+    plain = unescaped(text)
+    for entry in chat.transcript.entries:
+        lines = unescaped(sanitise(entry.text)).strip("\n").split("\n")
+        match entry:
+            case Answer():
+                assert "\n".join(lines) in plain
+            case Prompt():
+                assert "\n".join(f"> {line}" if line else ">" for line in lines) in plain
+    # Whatever an answer opens, its figures stand below it as a paragraph of the page.
+    figures = [token for token in tokens if token.type == "inline" and token.level == 1 and len(token.children or ()) == 1]
+    shown = [child.content for token in figures for child in token.children or () if child.type == "code_inline"]
+    assert len([line for line in shown if re.match(r"(finished|token limit|cancelled|engine stopped) · ", line)]) >= len(
+        chat.transcript.answers()
+    )
+
+
+def facts(transcript: Transcript) -> list[Any]:
+    """Everything that a chat consists of."""
+    out: list[Any] = [transcript.system]
+    for entry in transcript.entries:
+        if not isinstance(entry, Answer):
+            out.append((type(entry), entry.text, getattr(entry, "severity", None)))
+            continue
+        figures = entry.figures
+        out.append((entry.method, entry.label, entry.reason, entry.methods, entry.runs, list(entry.log)))
+        out.append((figures.prompt_tokens, figures.tokens, figures.steps, figures.drafted, figures.accepted))
+        out.append((figures.prefill_seconds, figures.decode_seconds, entry.totals.runs, list(entry.by_method)))
+    return out
+
+
+@many
+@given(transcripts)
+def test_a_chat_comes_back_from_json_as_it_was(tmp_path_factory: Any, transcript: Transcript) -> None:
+    path = tmp_path_factory.getbasetemp() / "chat.json"
+    chat = SavedChat(transcript, {"name": "m"}, {"method": "lookup"}, "2026-01-02T03:04:05", "0.1.0")
+    path.write_bytes("".join(chat_json(chat)).encode("utf-8", "backslashreplace"))
+    back = read_chat(path)
+    assert facts(back.transcript) == facts(transcript)
+    assert (back.model, back.settings, back.saved, back.version) == (chat.model, chat.settings, chat.saved, chat.version)
+
+
+def colours(text: str) -> set[str]:
+    return set(re.findall(r"#[0-9a-f]{6}", text))
+
+
+def test_the_colours_are_those_of_the_theme_and_of_the_way_of_colouring() -> None:
+    answer = Answer("lookup", "identical")
+    for length in (1, 2, 3, 5, 7, 9, 2, 1):
+        answer.add(StepRecord("lookup", list(range(length)), f"{length} tokens ", length, length - 1))
+    answer.finish("eos")
+    chat = SavedChat(Transcript([Prompt("Hello"), answer]))
+    for theme in ("dark", "light"):
+        palette = PALETTES[theme]
+        for format in ("html", "svg"):
+            cycle = whole(chat, format, theme, "cycle")
+            assert {palette.run(i) for i in range(6)} | {palette.behind(i) for i in range(6)} <= colours(cycle)
+            assert palette.colours["background"] in cycle
+            heat = whole(chat, format, theme, "heat")
+            assert {*palette.heat, *(palette.behind_heat(i) for i in range(1, 6))} <= colours(heat)
+            for without in ("underline", "off"):
+                assert not colours(whole(chat, format, theme, without)) & {palette.behind(i) for i in range(6)}
+    assert "text-decoration: underline" in whole(chat, "html", "dark", "underline")
+    page = Page(whole(chat, "html"))
+    shades = [attrs["class"] for tag, attrs in page.tags if tag == "span" and "title" in attrs]
+    assert shades == ["run p0", "run r0", "run r1", "run r2", "run r3", "run r4", "run r5", "run p1"]
+    longest = [
+        attrs["class"] for tag, attrs in Page(whole(chat, "html", way="heat")).tags if tag == "span" and "title" in attrs
+    ]
+    assert longest == ["run h0", "run h1", "run h2", "run h3", "run h4", "run h5", "run h1", "run h0"]
+
+
+def test_a_run_tells_its_step_at_the_pointer() -> None:
+    answer = Answer("lookup", "identical")
+    answer.add(StepRecord("greedy", [1], "a", 0, 0, forward_seconds=0.0301))
+    answer.add(StepRecord("lookup", [1, 2, 3], "b", 6, 2, forward_seconds=0.031))
+    answer.add(StepRecord("beam", [1, 2], "b", 0, 0, forward_seconds=0.01, earlier=2))
+    answer.finish("eos", "c")
+    chat = SavedChat(Transcript([answer]))
+    told = [
+        "greedy · step 1 · 1 token · nothing drafted · 30.1 ms",
+        "lookup · step 2 · 3 tokens · 2 of 6 drafted accepted · 31.0 ms",
+        "beam · step 3 · 2 tokens · a pass for each · nothing drafted · 10.0 ms",
+    ]
+    page = Page(whole(chat, "html"))
+    assert [attrs["title"] for tag, attrs in page.tags if attrs.get("title")] == told
+    assert told[1] in whole(chat, "svg")
+
+
+def test_a_wide_character_takes_two_cells_of_a_picture() -> None:
+    answer = Answer("lookup", "identical")
+    answer.add(StepRecord("lookup", [1, 2], "a漢b", 1, 1))
+    answer.finish("eos")
+    root = ElementTree.fromstring(whole(SavedChat(Transcript([answer])), "svg"))
+    texts = {element.text: element.attrib for element in root.iter("{http://www.w3.org/2000/svg}text")}
+    left = {text: float(texts[text]["x"]) for text in ("a", "漢", "b")}
+    assert left["b"] - left["a"] == pytest.approx(3 * 8.4, abs=0.15)
+    assert left["漢"] - left["a"] == pytest.approx(2 * 8.4, abs=0.15)  # the middle of its two cells
+    assert texts["漢"]["text-anchor"] == "middle"
+
+
+def test_code_survives_in_markdown() -> None:
+    code = "Look:\n\n```html\n<b>bold</b>\n```\n\nand `<i>` too, but not <i>."
+    answer = Answer("lookup", "identical")
+    answer.add(StepRecord("lookup", [1], code))
+    answer.finish("eos")
+    text = whole(SavedChat(Transcript([answer])), "md")
+    assert "```html\n<b>bold</b>\n```" in text
+    assert "not \\<i>." in text
+
+
+@pytest.mark.parametrize("mark", [">", "> ", "- ", "> - ", "1. ", "- > "])
+@pytest.mark.parametrize("depth", [1, 5, 8, 9, 10, 15, 19, 20, 21, 50])
+def test_raw_html_is_found_however_deep_it_is_nested(mark: str, depth: int) -> None:
+    for text in (f"{mark * depth}<b>", f"{mark * depth}see <i>", f"{mark * depth}\n\n{mark * depth}<b>"):
+        answer = Answer("lookup", "identical")
+        answer.add(StepRecord("lookup", [1], text))
+        answer.finish("eos")
+        written = whole(SavedChat(Transcript([Prompt(text), answer], text)), "md")
+        deep = MarkdownIt("commonmark", {"maxNesting": 300}).parse(written)
+        assert not [token for token in (*deep, *(t for d in deep for t in d.children or ())) if token.type.startswith("html")]
+
+
+def test_the_figures_of_an_unclosed_fence_stand_below_it() -> None:
+    answer = Answer("lookup", "identical")
+    answer.add(StepRecord("lookup", [1], "~~~~\ncode"))
+    answer.finish("length")
+    assert "~~~~\ncode\n~~~~\n\n`token limit · lookup" in whole(SavedChat(Transcript([answer])), "md")

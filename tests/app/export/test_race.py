@@ -1,0 +1,206 @@
+"""Races as files."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from base64 import b64encode
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from markdown_it import MarkdownIt
+
+from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.entries import Answer
+from specchat.app.chat.pieces import SomePieces
+from specchat.app.export.formats import FORMATS, Look, export_race, race_chunks
+from specchat.app.export.race import photo_finish, read_race
+from specchat.app.race.entry import Entry
+from specchat.app.race.race import Race
+from specchat.app.race.record import Mark, RaceLane, RaceRecord
+from specchat.app.theming.themes import load_themes
+from specchat.app.tui.pickers.menu import Menu
+from specchat.app.tui.race.photo_finish import PhotoFinish, standings
+from specchat.backends.base import UserError
+from specchat.engine.messages import StepRecord
+
+from ...fakes.pilots import until
+from ...fakes.races import run
+
+Make = Callable[..., Any]
+DARK = load_themes()[0]["dark"]
+NASTY = "</span></script><script>alert(1)</script>\x1b[31m\u202e]]>\x00"
+
+
+def lane(method: str, counts: list[int], step_seconds: float, mark: Mark = "identical", **more: Any) -> RaceLane:
+    """A lane whose steps made so many tokens and took so long; the first step's text is hostile."""
+    answer = Answer(method, "identical")
+    for i, count in enumerate(counts):
+        answer.add(
+            StepRecord(method, list(range(count)), NASTY if i == 0 else f" word{i}", 6, count - 1, forward_seconds=step_seconds)
+        )
+    answer.figures.prefill_seconds = 0.5
+    answer.finish("eos")
+    answer.pieces = SomePieces({0: "a", 1: "b"})
+    return RaceLane(method, more.pop("settings", {}), answer, mark=mark, **more)
+
+
+def race() -> RaceRecord:
+    return RaceRecord(
+        f"Say it. {NASTY}",
+        "builtin",
+        [
+            lane("greedy", [1] * 12, 0.5, "reference"),
+            lane("lookup", [3, 3, 3, 3], 0.5, settings={"max_ngram": 3}),
+            lane("fusion", [6, 6], 0.6, "near tie", position=4, gap=0.00012),
+        ],
+        info={"name": "<b>builtin", "device": "cpu", "dtype": "float32"},
+        saved="2026-01-02T03:04:05",
+        version="0.1.0",
+    )
+
+
+def whole(record: RaceRecord, format: str) -> str:
+    return "".join(race_chunks(record, format, Look(DARK)))
+
+
+def test_a_bar_is_as_long_as_its_lane_is_fast() -> None:
+    first, second, third = photo_finish(race())
+    # Greedy is done after 6.5 s, lookup after 2.5 s, fusion after 1.7 s.
+    assert [first.share, second.share, third.share] == pytest.approx([1.7 / 6.5, 1.7 / 2.5, 1.0])
+    assert second.speedup == pytest.approx(2.6)
+    assert third.mark == "≈ near tie"
+    assert third.where == "from token 5 on, gap 0.00012"
+    assert [lane.method for lane in race().ranking()] == ["fusion", "lookup", "greedy"]
+
+
+def test_lanes_that_were_stopped_or_have_nothing() -> None:
+    record = race()
+    record.lanes = [RaceLane("greedy", {}, Answer("greedy", "identical"), mark="reference")]
+    assert photo_finish(record)[0].share == 0
+    for format in FORMATS:
+        assert whole(record, format)
+        assert whole(RaceRecord("", "", []), format)
+
+
+def ran(dialogue: Dialogue, engine: Any) -> tuple[Race, list[str]]:
+    """A race that is over, and the rows of its photo finish on the screen."""
+    made = Race(dialogue, "Hello", [{"role": "user", "content": "Hello"}], [Entry("greedy"), Entry("lookup"), Entry("soft")])
+    dialogue.listener = made.handle
+    made.start()
+    run(engine, made, [(range(12), 1, 1.3), (range(12), 3, 0.433), ([0, 1, 2, 9, 9, 9], 2, 0.9)])
+    chart = PhotoFinish()
+    chart.rows = sorted(standings(made), key=lambda row: row.number)
+    return made, [row.plain for row in chart._table(160)[1:]]
+
+
+@pytest.mark.parametrize("format", ["svg", "html", "md"])
+def test_a_file_tells_the_figures_of_the_screen_and_no_others(dialogue: Dialogue, engine: Any, format: str) -> None:
+    made, rows = ran(dialogue, engine)
+    page = whole(made.record(), format)
+    for finish, row in zip(photo_finish(made.record()), rows, strict=True):
+        figures = [figure.partition(" tokens")[0] for figure in finish.figures]
+        assert set(figures) <= set(re.split(r"\s\s+", row)), "as on the screen"
+        assert all(re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.])", page) for figure in figures)
+    speeds = re.findall(r"([\d.,]+) tokens/s\b(?!tep)", page)
+    assert len(speeds) == (0 if format == "md" else 3), "one for each lane; a table has it in its title"
+
+
+def test_bars_in_a_file_are_those_of_the_screen(dialogue: Dialogue, engine: Any) -> None:
+    made, rows = ran(dialogue, engine)
+    drawn = [row.count("█") for row in rows]
+    shares = [finish.share for finish in photo_finish(made.record())]
+    assert [cells / max(drawn) for cells in drawn] == pytest.approx(shares, abs=0.05)
+
+
+class Page(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def test_the_page_runs_no_script_but_ours_and_replays_at_the_recorded_pace() -> None:
+    text = whole(race(), "html")
+    page = Page(text)
+    assert [tag for tag, _ in page.tags].count("script") == 1
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    policy = next(str(attrs["content"]) for _, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy")
+    assert f"script-src 'sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in policy
+    assert "default-src 'none'" in policy
+    assert not [attrs for _, attrs in page.tags for key in attrs if key.startswith("on")]
+    # Without the script: no button, nothing hidden, the bars where they stood.
+    assert "button" not in {tag for tag, _ in page.tags}
+    assert not [attrs for _, attrs in page.tags if "later" in str(attrs.get("class"))]
+    widths = [str(attrs["style"]).split(";")[0] for _, attrs in page.tags if attrs.get("class") == "bar"]
+    assert widths == ["width: 26.2%", "width: 68.0%", "width: 100.0%"]
+    times = [int(str(attrs["data-t"])) for _, attrs in page.tags if "data-t" in attrs]
+    assert times[12:16] == [1000, 1500, 2000, 2500]
+
+
+def test_the_picture_has_a_bar_and_a_text_for_each_lane() -> None:
+    root = ElementTree.fromstring(whole(race(), "svg"))
+    svg = "{http://www.w3.org/2000/svg}"
+    drawn = " ".join(element.text or "" for element in root.iter(f"{svg}text"))
+    for words in ("greedy", "lookup max_ngram=3", "≈ near tie", "gap 0.00012", "2.60×", "word3"):
+        assert words in drawn
+    bars = [next(float(e.get("width", 0)) for e in root.iter(f"{svg}rect") if e.get("class") == f"lane{i}") for i in range(3)]
+    assert bars[1] / bars[2] == pytest.approx(1.7 / 2.5, abs=0.01)
+    assert DARK.behind(0) in whole(race(), "svg")
+
+
+def test_markdown_has_a_table_and_no_raw_html() -> None:
+    text = whole(race(), "md")
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    assert not [t for t in tokens for t in (t, *(t.children or ())) if t.type.startswith("html")]
+    assert [t.type for t in tokens].count("tr_open") == 4
+    assert "Token for token the text of the first lane" in text
+    assert "\x1b" not in text
+
+
+def test_a_race_comes_back_from_json(tmp_path: Path) -> None:
+    record = race()
+    path = export_race(record, tmp_path / "race.json", DARK)
+    back = read_race(path)
+    assert whole(back, "json") == whole(record, "json")
+    for old, new in zip(record.lanes, back.lanes, strict=True):
+        assert new.answer.runs == old.answer.runs
+        assert list(new.answer.log) == list(old.answer.log)
+        assert (new.name, new.mark, new.position, new.gap, new.clock()) == (
+            old.name,
+            old.mark,
+            old.position,
+            old.gap,
+            old.clock(),
+        )
+    path.write_text(path.read_text().replace('"near tie"', '"dead heat"'))
+    with pytest.raises(UserError, match=r"race.json cannot be opened: lanes\[2\]\.mark is none of"):
+        read_race(path)
+
+
+async def test_exporting_a_race_from_the_chat(
+    make_chat: Make, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = make_chat()
+    async with app.run_test(size=(90, 26)) as pilot:
+        engine.loaded()
+        app.take_events()
+        record = race()
+        record.lanes[0].answer.reason = None
+        app.saving.choose_race(record)
+        await pilot.pause()
+        assert isinstance(app.screen, Menu)
+        await pilot.press("4")
+        await until(pilot, lambda: any("Saved as" in toast.message for toast in app._notifications))
+        (path,) = tmp_path.glob("specchat-race-*.json")
+        assert read_race(path).lanes[0].answer.reason == "unfinished"
+        assert record.lanes[0].answer.reason is None

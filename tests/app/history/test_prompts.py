@@ -1,0 +1,284 @@
+"""What was typed in earlier chats: kept, found again, this user's alone."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.events import Key, Paste
+
+from specchat.app.history import prompts as prompt_history
+from specchat.app.history.prompts import MOST, PromptHistory, Typed, found, step_back
+from specchat.app.tui.pickers.prompts import PromptSearch
+
+from ...fakes.pilots import settle, until
+
+Make = Callable[..., Any]
+SIZE = (90, 26)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
+    return tmp_path / "data" / "prompts.jsonl"
+
+
+def texts(file: Path) -> list[str]:
+    return [typed.text for typed in PromptHistory(file).read()]
+
+
+def test_messages_come_back_oldest_first_with_what_was_pasted(file: Path) -> None:
+    history = PromptHistory()
+    history.add(Typed("Grüße\nzwei 👩‍👩‍👧"))
+    history.add(Typed("Sum up [pasted 212 lines]", {"[pasted 212 lines]": "line\n" * 212, "[other]": "not in it"}))
+    assert history.path == file
+    first, second = history.read()
+    assert first == Typed("Grüße\nzwei 👩‍👩‍👧")
+    assert second.pastes == {"[pasted 212 lines]": "line\n" * 212}
+
+
+def test_nobody_else_can_read_it(file: Path) -> None:
+    before = os.umask(0)
+    try:
+        PromptHistory(file).add(Typed("secret"))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.chmod(0o644)
+    PromptHistory(file).add(Typed("more"))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_damaged_lines_cost_themselves_alone(file: Path) -> None:
+    PromptHistory(file).add(Typed("one"))
+    with file.open("ab") as out:
+        out.write(b'\xff\x00{]\n"text"\n[1]\n{"text": 5}\n{"text": "  "}\n{"text": "x", "pastes": [1]}\n' + b"[" * 9000 + b"\n")
+        out.write(b'{"text": "two", "pa')  # killed in the middle of writing
+    PromptHistory(file).add(Typed("three"))
+    assert texts(file) == ["one", "three"]
+
+
+def test_the_same_twice_in_a_row_is_one(file: Path) -> None:
+    for text in ("a", "a", "b", "a"):
+        PromptHistory(file).add(Typed(text))
+    assert texts(file) == ["a", "b", "a"]
+
+
+def test_the_oldest_go_when_it_grows_too_large(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt_history, "MOST_BYTES", 4000)
+    history = PromptHistory(file)
+    for number in range(300):
+        history.add(Typed(f"message {number} {'x' * 80}"))
+        assert file.stat().st_size <= 8200
+    kept = texts(file)
+    assert kept[-1].startswith("message 299 ")
+    assert [int(text.split()[1]) for text in kept] == list(range(300 - len(kept), 300)), "no gap"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_short_messages_are_bounded_by_their_number(file: Path) -> None:
+    history = PromptHistory(file)
+    for number in range(2 * MOST + 50):
+        history.add(Typed(f"message {number} with some words"))
+    assert file.read_bytes().count(b"\n") <= 2 * MOST + 1
+    assert len(texts(file)) == MOST
+
+
+def test_a_message_too_long_for_the_file_is_not_kept(file: Path) -> None:
+    PromptHistory(file).add(Typed("x" * 200_000))
+    PromptHistory(file).add(Typed("short"))
+    assert texts(file) == ["short"]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from specchat.app import prompt_history
+file, name, count, prompt_history.MOST_BYTES = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+for number in range(count):
+    prompt_history.PromptHistory(file).add(prompt_history.Typed(f"{name} {number} {'x' * 60}"))
+"""
+
+
+def write_at_once(file: Path, names: str, count: int, most_bytes: int) -> None:
+    """Several processes add messages to one file."""
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(file), name, str(count), str(most_bytes)]) for name in names]
+    assert [writer.wait(120) for writer in writers] == [0] * len(names)
+
+
+def test_several_chats_at_once_lose_nothing(file: Path) -> None:
+    write_at_once(file, "abc", 200, 1_000_000)
+    kept = texts(file)
+    for name in "abc":
+        assert [text.split()[1] for text in kept if text.startswith(name)] == [str(number) for number in range(200)]
+
+
+def test_chats_at_once_lose_nothing_new_while_the_file_is_shortened(file: Path) -> None:
+    write_at_once(file, "ab", 150, 6000)
+    kept = texts(file)
+    assert kept[-1].split()[1] == "149"
+    for name in "ab":
+        own = [int(text.split()[1]) for text in kept if text.startswith(name)]
+        assert own == list(range(150 - len(own), 150)), "no gap within what is left"
+
+
+@given(st.lists(st.text(max_size=6), max_size=8), st.text(max_size=2), st.integers(0, 8))
+def test_a_walk_visits_what_begins_so_in_order(history: list[str], prefix: str, start: int) -> None:
+    at = min(start, len(history))
+    seen = []
+    while (to := step_back(history, at, prefix, -1)) is not None:
+        seen.append(to)
+        at = to
+    assert seen == [index for index in reversed(range(min(start, len(history)))) if history[index].startswith(prefix)]
+
+
+def test_a_search_finds_all_words_newest_first_each_once() -> None:
+    history = ["A Lamp in May", "a lamp", "the night", "a lamp", "a LAMP of night"]
+    assert found(history, "lamp a") == ["a LAMP of night", "a lamp", "A Lamp in May"]
+    assert found(history, "") == ["a LAMP of night", "a lamp", "the night", "A Lamp in May"]
+
+
+# In the chat
+
+
+def keeping(make_chat: Make) -> Any:
+    """A chat that keeps what is typed, and nothing else: no database is needed here."""
+    app = make_chat()
+    app.keeping.keep = True
+    app.keeping._begin = lambda: None
+    return app
+
+
+async def send(app: Any, pilot: Any, engine: Any, *sent: str) -> None:
+    for text in sent:
+        app.chat_screen.input.put(text)
+        await pilot.press("enter")
+        if not text.startswith("/"):
+            engine.begin()
+            engine.finish()
+        await settle(app, pilot)
+
+
+async def test_a_second_chat_goes_back_to_what_the_first_sent(make_chat: Make, engine: Any, file: Path) -> None:
+    first = keeping(make_chat)
+    async with first.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(first, pilot)
+        await send(first, pilot, engine, "What is a lamp?", "/colours heat", "How are you?")
+    second = keeping(make_chat)
+    async with second.run_test(size=SIZE) as pilot:
+        await settle(second, pilot)
+        box = second.chat_screen.input
+        await pilot.press("up")
+        assert box.text == "How are you?"
+        await pilot.press("up")
+        assert box.text == "/colours heat"
+        await pilot.press("up", "up", "down", "down", "down")
+        assert box.text == ""
+        await pilot.press("W", "h", "up")  # of those that begin so
+        assert box.text == "What is a lamp?"
+        await pilot.press("up")
+        assert box.text == "What is a lamp?"
+        await pilot.press("down")
+        assert box.text == "Wh"
+
+
+async def test_a_pasted_text_comes_back_in_another_chat(make_chat: Make, engine: Any, file: Path) -> None:
+    long = "\n".join(f"line {number}" for number in range(60))
+    first = keeping(make_chat)
+    async with first.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(first, pilot)
+        first.post_message(Paste(long))
+        await pilot.pause()
+        await pilot.press("enter")
+        await settle(first, pilot)
+    second = keeping(make_chat)
+    async with second.run_test(size=SIZE) as pilot:
+        second.post_message(Paste(long.upper()))  # as many lines, another text
+        await settle(second, pilot)
+        box = second.chat_screen.input
+        await pilot.press("ctrl+u", "up")
+        assert box.text.startswith("[pasted 60 lines")
+        await pilot.press("tab")
+        assert box.text == long
+
+
+async def test_nothing_is_kept_without_a_history(make_chat: Make, engine: Any, file: Path) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await send(app, pilot, engine, "secret")
+        await pilot.press("up")
+        assert app.chat_screen.input.text == "secret", "this chat itself goes back"
+    assert not file.exists()
+
+
+async def test_what_another_chat_sends_is_there_when_this_one_is_in_front_again(
+    make_chat: Make, engine: Any, file: Path
+) -> None:
+    from textual.events import AppBlur, AppFocus
+
+    app = keeping(make_chat)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(app, pilot)
+        app.post_message(AppBlur())
+        PromptHistory(file).add(Typed("from the other one"))
+        app.post_message(AppFocus())
+        await pilot.pause()
+        await settle(app, pilot)
+        await pilot.press("up")
+        assert app.chat_screen.input.text == "from the other one"
+
+
+async def test_a_folder_that_cannot_be_written_is_said_once(make_chat: Make, engine: Any, file: Path) -> None:
+    file.parent.write_text("a file where the folder should be")
+    app = keeping(make_chat)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await send(app, pilot, engine, "one", "two")
+        said = [notification.message for notification in app._notifications]
+        assert len([text for text in said if "is not kept for the up key" in text]) == 1
+        await pilot.press("up")
+        assert app.chat_screen.input.text == "two"
+
+
+async def test_the_search_narrows_as_one_types_and_the_draft_is_one_down(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        box = app.chat_screen.input
+        box.sent = ["What is a lamp?", "Write a story\nabout a lamp", "The KV cache"]
+        await pilot.press("d", "ctrl+f")
+        assert isinstance(app.screen, PromptSearch)
+        await pilot.press(*"lamp")  # in place of the draft, which is looked for at first
+        assert app.screen._shown == ["Write a story\nabout a lamp", "What is a lamp?"]
+        await pilot.press("down", "enter")
+        assert box.text == "What is a lamp?"
+        await pilot.press("down", "down", "down")
+        assert box.text == "d"
+        await pilot.press("ctrl+f", "escape")
+        assert box.text == "d"
+        await pilot.press("ctrl+f", *"nothing", "enter")
+        assert isinstance(app.screen, PromptSearch), "there is nothing to take"
+
+
+async def test_enter_right_behind_what_is_searched_for_takes_what_is_found(make_chat: Make, file: Path) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        app.chat_screen.input.sent = ["The old lamp", "Something else"]
+        await pilot.press("ctrl+f")
+        for key in (*"lamp", "enter"):
+            app.post_message(Key(key, "\r" if key == "enter" else key))
+        await until(pilot, lambda: not isinstance(app.screen, PromptSearch))
+        assert app.chat_screen.input.text == "The old lamp"

@@ -1,0 +1,363 @@
+"""Hostile text is shown as text: what becomes of it in rows, lines, files and on a terminal. 5,000 cases of each property with
+SPECCHAT_FULL=1."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import fields
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.color import Color
+
+from specchat.app.attach.attachments import Attachment, folded
+from specchat.app.chat.entries import Answer, Notice, Prompt, Transcript
+from specchat.app.export.formats import Look
+from specchat.app.export.html import chat_html
+from specchat.app.export.markdown import chat_markdown
+from specchat.app.export.svg import chat_svg
+from specchat.app.history.chats import ChatRow, Found
+from specchat.app.models.details import lines, of_offer
+from specchat.app.models.rows import offer_rows
+from specchat.app.render.blocks import Block
+from specchat.app.saved.capture import SavedChat
+from specchat.app.saved.chat_json import chat_json, chat_of
+from specchat.app.saved.reading import Table
+from specchat.app.settings.presets import Preset
+from specchat.app.terminal.output import Notes, Output
+from specchat.app.text.cells import fit, one_line, sanitise, width
+from specchat.app.theming.themes import load_themes
+from specchat.app.tui.harmless import Harmless, harmless
+from specchat.app.tui.notify import sequence
+from specchat.app.tui.pickers.chat_list import ChatList
+from specchat.app.tui.transcript.line_view import cut, ends, line, paragraph
+from specchat.app.tui.transcript.markdown_rows import markdown_rows
+from specchat.backends.files.hub_listing import Offer, Repository
+from specchat.engine.messages import StepRecord
+
+from ...fakes.hostile_text import CASES, CELLS, TEXTS, calm
+
+PALETTE = load_themes()[0]["dark"]
+COLOURS = {**PALETTE.colours, **PALETTE.theme().variables}
+
+
+def answer_of(text: str, method: str = "lookup") -> Answer:
+    """An answer in runs of a few characters, which cut sequences apart."""
+    answer = Answer(one_line(method), "identical")
+    for start in range(0, len(text), 3):
+        answer.add(StepRecord(one_line(method), [start], text[start : start + 3]))
+    answer.finish("eos")
+    return answer
+
+
+def chat_of_texts(text: str) -> SavedChat:
+    """A chat that says it everywhere."""
+    entries: list[Prompt | Answer | Notice] = [Prompt(text), answer_of(text, text), Notice(text), Notice(text, "error")]
+    entries.append(answer_of(f"```{text}\n{text}"))
+    model = {"asked": text, "name": text, "device": text, "dtype": text, "notes": [text]}
+    return SavedChat(Transcript(entries, text or None), model, {"method": text}, text, text)
+
+
+@CASES
+@given(TEXTS, CELLS)
+def test_lines_are_calm_and_as_wide_as_the_screen_takes_them_for(text: str, cells: int) -> None:
+    assert calm(sanitise(text), line=False)
+    assert sanitise(sanitise(text)) == sanitise(text)
+    shown = one_line(text)
+    assert calm(shown)
+    assert width(shown) == cell_len(shown)
+    cut_off = fit(shown, cells)
+    assert calm(cut_off)
+    assert cell_len(cut_off) <= cells
+
+
+@CASES
+@given(TEXTS, st.integers(2, 90))
+def test_rows_of_the_transcript_are_calm_and_fit(text: str, cells: int) -> None:
+    for entry in (Prompt(text), answer_of(text), Notice(text)):
+        block = Block(entry, cells)
+        block.update()
+        for index in range(block.height):
+            row = block.row(index)
+            assert calm(row.text)
+            assert sum(cell_len(piece.text) for piece in row.pieces) <= cells  # each is measured by itself
+
+
+@CASES
+@given(TEXTS, st.integers(8, 90))
+def test_rows_of_markdown_are_calm_fit_and_link_nowhere(text: str, cells: int) -> None:
+    for row in markdown_rows(text, cells, COLOURS, True):
+        assert Segment.get_line_length(row) <= cells
+        for segment in row:
+            assert calm(segment.text)
+            assert segment.control is None
+            assert segment.style is None or (segment.style.link is None and not segment.style.meta)
+
+
+@CASES
+@given(TEXTS, st.integers(8, 90))
+def test_lines_of_lists_and_panels_are_calm_and_fit(text: str, cells: int) -> None:
+    shown = one_line(text)
+    for row in (ends(line((shown, "$quiet")), line(shown), cells), cut(line(shown, (shown, "bold")), cells)):
+        assert sum(cell_len(part) for part, _ in row) <= cells or len(row) == 3
+        assert all(calm(part) for part, _ in row)
+    for row in paragraph(shown, cells):
+        assert all(calm(part) for part, _ in row)
+
+
+@CASES
+@given(TEXTS, st.integers(20, 90))
+def test_chats_in_the_list_are_calm_and_fit(text: str, cells: int) -> None:
+    from specchat.app.history.chats import _excerpt, _row
+    from specchat.app.history.schema import stored
+
+    chat = _row((1, stored(text), 1.7e9, 1.7e9, stored(text), 3, None, None))
+    assert isinstance(chat, ChatRow)
+    listed = ChatList()
+    listed.now = 1.7e9
+    pattern = re.compile(re.escape(text[len(text) // 2 :][:4]))
+    listed.items = [chat, Found(chat, _excerpt(text, pattern))]
+    for index in range(2):
+        for row in (listed._title(index, cells), listed._detail(index, cells)):
+            assert all(calm(part) for part, _ in row)
+            assert sum(cell_len(part) for part, _ in row) <= cells
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and their attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        self.attributes: set[str] = set()
+        self.data: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.add(tag)
+        self.attributes.update(name for name, _ in attrs)
+
+    def handle_data(self, data: str) -> None:
+        self.data.append(data)
+
+
+@CASES
+@given(TEXTS)
+def test_web_pages_have_no_elements_but_ours(text: str) -> None:
+    page = "".join(chat_html(chat_of_texts(text), Look(PALETTE, "cycle")))
+    assert calm(page, line=False)
+    read = Elements()
+    read.feed(page)
+    read.close()
+    plain = Elements()
+    plain.feed("".join(chat_html(chat_of_texts("a b\nc"), Look(PALETTE, "cycle"))))
+    assert read.found <= plain.found | {"div", "p", "span"}
+    assert "script" not in read.found
+    assert read.attributes <= plain.attributes | {"title", "class"}
+    assert not any(name.startswith("on") or name in ("href", "src", "style") for name in read.attributes)
+
+
+@CASES
+@given(TEXTS)
+def test_pictures_are_sound_and_have_no_elements_but_ours(text: str) -> None:
+    picture = "".join(chat_svg(chat_of_texts(text), Look(PALETTE, "cycle")))
+    assert calm(picture, line=False)
+    root = ElementTree.fromstring(picture)
+    names = {element.tag.rpartition("}")[2] for element in root.iter()}
+    assert names <= {"svg", "title", "style", "defs", "rect", "text", "tspan", "g", "path", "clipPath", "desc"}
+    for element in root.iter():
+        assert not any(name.lower().startswith("on") or name.endswith("href") for name in element.attrib)
+
+
+@CASES
+@given(TEXTS)
+def test_exported_markdown_has_neither_html_nor_links_that_run(text: str) -> None:
+    page = "".join(chat_markdown(chat_of_texts(text)))
+    assert calm(page, line=False)
+    parser = MarkdownIt("commonmark")
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]
+    waiting = parser.parse(page)
+    while waiting:
+        token = waiting.pop()
+        waiting += token.children or ()
+        assert token.type not in ("html_block", "html_inline")
+        target = str(token.attrs.get("href") or token.attrs.get("src") or "")
+        assert not re.match(r"\s*(javascript|vbscript|data|file):", target, re.IGNORECASE)
+
+
+@CASES
+@given(TEXTS)
+def test_saved_chats_come_back_as_they_were(text: str) -> None:
+    chat = chat_of_texts(text)
+    data = "".join(chat_json(chat)).encode("utf-8", "surrogatepass")
+    again = chat_of(Table(json.loads(data.decode("utf-8", "surrogatepass"))))
+    assert [entry.text for entry in again.transcript.entries] == [entry.text for entry in chat.transcript.entries]
+
+
+class Tty(io.StringIO):
+    """A terminal that keeps what it gets."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+OWN = re.compile(r"\x1b\[(?:0|2|38;5;\d+|38;2;\d+;\d+;\d+|\d\d?)?m|\r\x1b\[K")
+
+
+@CASES
+@given(TEXTS)
+def test_what_run_writes_on_a_terminal_has_no_sequences_but_its_own(text: str) -> None:
+    terminal = Tty()
+    output = Output(terminal, "always")
+    output.write([StepRecord("lookup", [1] * (start % 2 + 1), text[start : start + 3]) for start in range(0, len(text), 3)])
+    output.tail(text)
+    notes = Notes("always")
+    notes._stream, notes._moves, notes._dim = terminal, True, True
+    notes.progress(text)
+    notes.sentence(text)
+    assert calm(OWN.sub("", terminal.getvalue()), line=False)
+
+
+@CASES
+@given(TEXTS)
+def test_a_notification_ends_where_it_should(text: str) -> None:
+    for way, begin, end in (
+        ("osc9", "\x1b]9;specchat: ", "\x1b\\"),
+        ("osc777", "\x1b]777;notify;specchat;", "\x1b\\"),
+        ("bell", "\a", ""),
+    ):
+        made = sequence(way, text)  # type: ignore[arg-type]
+        assert calm(made.removeprefix(begin).removesuffix(end))
+    assert sequence("off", text) == ""
+
+
+@CASES
+@given(TEXTS)
+def test_attached_files_cannot_break_out_of_their_frame(text: str) -> None:
+    framed = Attachment(text, text, len(text)).framed()
+    assert framed.count("\nAttached file: ") <= text.count("\nAttached file: ")
+    head = framed.split("\n", 1)[0]
+    assert calm(head)
+    fence = framed.split("\n")[1]
+    assert re.fullmatch("`{3,}", fence)
+    assert fence not in framed[len(head) + 1 + len(fence) : -len(fence)]
+    assert calm(sanitise(folded(framed)), line=False)
+
+
+@CASES
+@given(st.lists(TEXTS, max_size=4))
+def test_no_row_steers_the_terminal_even_if_nobody_made_it_safe(texts: list[str]) -> None:
+    row = [Segment(text) for text in texts]
+    made = Harmless().apply(row, Color(0, 0, 0))
+    assert all(calm(segment.text) for segment in made)
+    for text in texts:
+        assert harmless(harmless(text)) == harmless(text)
+        if all(char.isprintable() for char in text):
+            assert harmless(text) == text
+    for before, after in zip(row, made, strict=True):
+        # As many cells as Textual has counted, character by character.
+        assert sum(map(cell_len, after.text)) == sum(map(cell_len, before.text))
+
+
+@pytest.mark.parametrize(
+    ("part", "times"),
+    [("a", 5_000_000), ("漢", 1_700_000), ("a\u0301", 500_000), ("\x1b[31m", 200_000), ("[red]", 300_000)],
+    ids=["letters", "wide", "marks", "sequences", "markup"],
+)
+def test_a_line_of_five_megabytes_is_shown_in_rows(part: str, times: int) -> None:
+    text = part * times
+    block = Block(Prompt(text), 80)
+    assert block.height > 1000
+    for index in (0, 1, block.height // 2, block.height - 2):
+        assert calm(block.row(index).text)
+        assert cell_len(block.row(index).text) <= 80
+    assert cell_len(fit(one_line(text), 40)) <= 40
+
+
+def test_no_more_pictures_are_joined_than_any_terminal_joins() -> None:
+    family, couple = (
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466",
+        "\U0001f469\u200d\u2764\ufe0f\u200d\U0001f48b\u200d\U0001f468",
+    )
+    for known in (family, couple, "क्\u200dष", "می\u200cخواهم"):
+        assert sanitise(known) == known
+    tower = sanitise("\U0001f468" + "\u200d\U0001f469" * 30)
+    assert tower.count("\u200d") == 3
+    assert width(tower) == 2 + 27 * 8
+    assert sanitise("a\u200db") == "a\\u200db"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\U0001f469\u200d\U0001f469\u200d\U0001f467" * 5,  # families beside each other
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466" * 3,
+        "\U0001f9d1\U0001f3fd\u200d\u2764\ufe0f\u200d\U0001f48b\u200d\U0001f9d1\U0001f3fb" * 3,  # a kiss, in colours
+        "\U0001f3f3\ufe0f\u200d\U0001f308\U0001f3f4\u200d\u2620\ufe0f" * 4,  # flags
+    ],
+)
+def test_pictures_that_are_joined_stay_so_however_many_stand_in_a_row(text: str) -> None:
+    assert sanitise(text) == text
+
+
+def test_towers_of_joiners_and_marks_do_not_take_for_ever() -> None:
+    for tower in ("\U0001f468" + "\u200d\U0001f469" * 100_000, "e" + "\u0301" * 300_000, "\u200d" * 300_000):
+        block = Block(answer_of(tower[:3000]), 40)
+        block.update()
+        assert all(calm(block.row(index).text) for index in range(block.height))
+        assert cell_len(fit(one_line(tower), 20)) <= 20
+
+
+@CASES
+@given(TEXTS, TEXTS, st.integers(0, 10**12), st.integers(8, 90))
+def test_what_the_hub_answers_is_shown_as_text(name: str, other: str, size: int, cells: int) -> None:
+    offers = tuple(
+        Offer(f"{name}:{other}", kind, other, (name, other), size, size, size // 2) for kind in ("gguf", "safetensors")
+    )
+    for repository in (
+        Repository(name, other, other, size, size, 1, True, offers),
+        Repository(name, other, name, remark=other),
+    ):
+        for row in offer_rows(repository, None, {}, {}):
+            shown = [getattr(row, field.name) for field in fields(row) if field.name != "key"]
+            parts = [part for value in shown for part in (value if isinstance(value, tuple) else (value,))]
+            assert all(calm(part) for part in parts if isinstance(part, str))
+    for offer in offers:
+        sentences = of_offer(Repository(name, other, gated=True), offer, None, {})
+        for text, _ in lines(sentences, cells, 9):
+            assert calm(text)
+            assert cell_len(text) <= cells
+
+
+@CASES
+@given(TEXTS, TEXTS)
+def test_presets_are_shown_as_text(name: str, text: str) -> None:
+    values = {"system": text, "stop": (text, name), "sampling.temperature": 0.5, "method": text}
+    assert calm(Preset(name, values).summary)
+    assert calm(Preset(name, {}, text).summary)
+
+
+def test_themes_of_hostile_names_are_listed_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    from specchat.app.cli.theme_listing import print_theme, print_themes
+
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    (tmp_path / "themes").mkdir()
+    name = "x\x1b]0;PWNED\x07\u202e[red]"
+    (tmp_path / "themes" / f"{name}.toml").write_text(
+        'inherits = "dark"\nsummary = "\\u001b[2J\\u202e[bold]"\n', encoding="utf-8"
+    )
+    (tmp_path / "themes" / "wrong\x1b[2J.toml").write_text("[", encoding="utf-8")
+    print_themes()
+    print_theme(name)
+    told = capsys.readouterr()
+    assert "PWNED" in told.out
+    assert calm(told.out + told.err, line=False)

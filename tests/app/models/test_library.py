@@ -1,0 +1,414 @@
+"""Models on the disk: found in every known place, told from their headers, judged against the memory and as draft models."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from specchat.app.models.library import Found, Library, Words, in_order
+from specchat.app.models.memory import Needs, Room, judge
+from specchat.app.models.pairing import pair
+from specchat.app.models.places import Spot
+from specchat.app.models.recent import recent, remember
+from specchat.app.models.rows import about, all_rows, draft_rows, matches
+from specchat.app.tui.pickers.model_list import drawn
+from specchat.backends.base import UserError
+from specchat.backends.files.model_card import Card, quantization_in, read_card
+from specchat.backends.files.ollama import locate_ollama
+from specchat.backends.files.vocabulary import difference, folder_vocabulary
+from specchat.backends.loading import builtin_gguf, builtin_path
+
+from ...cases import cases
+from ...fakes.model_folders import COMMIT, make_home, write_folder, write_gguf, write_ollama
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return make_home(tmp_path / "home", monkeypatch)
+
+
+def look(**how: Any) -> list[Found]:
+    return in_order(list(Library().look(**how)))
+
+
+def named(found: Sequence[Found], title: str) -> Found:
+    (one,) = [each for each in found if each.spot.title == title]
+    return one
+
+
+# Places
+
+
+def test_every_place_is_looked_into(home: Path) -> None:
+    found = {(each.spot.place, each.spot.title, each.spot.spec) for each in look() if each.spot.place != "Built in"}
+    gull = home / ".lmstudio" / "models" / "harbour" / "Gull-GGUF" / "Gull-Q4_K_M.gguf"
+    assert found == {
+        ("This folder", "damaged-Q8_0", str(home / "here" / "damaged-Q8_0.gguf")),
+        ("Hugging Face cache", "lantern/Lighthouse-Instruct", "lantern/Lighthouse-Instruct"),
+        ("Hugging Face cache", "lantern/Lighthouse-Tiny", "lantern/Lighthouse-Tiny"),
+        ("Hugging Face cache", "lantern/Lighthouse-GGUF:Q4_0", "lantern/Lighthouse-GGUF:Q4_0"),
+        ("LM Studio", "harbour/Gull-GGUF/Gull-Q4_K_M", str(gull)),
+        ("Ollama", "pilot:3b", "ollama:pilot:3b"),
+    }
+
+
+def test_the_built_in_model_comes_for_both_runtimes(home: Path) -> None:
+    found = [each for each in look() if each.spot.spec == "builtin"]
+    assert [each.spot.backend for each in found] == ["llama.cpp", "transformers"]
+    assert {each.card.parameters for each in found} == {6_754_560}
+
+
+def test_what_is_in_the_cache_is_loaded_at_the_commit_that_is_there(home: Path) -> None:
+    assert named(look(), "lantern/Lighthouse-Instruct").spot.revision == COMMIT
+    assert named(look(), "lantern/Lighthouse-GGUF:Q4_0").spot.revision == COMMIT
+
+
+def test_folders_of_the_settings_and_recent_models_each_once(home: Path) -> None:
+    folder = write_folder(home / "mine" / "one")
+    file = write_gguf(home / "elsewhere" / "two.gguf")
+    found = look(recent=[str(file), str(home / "gone.gguf"), "owner/name"], named=[str(home / "mine"), "~/mine", "~/elsewhere"])
+    assert [(each.spot.place, each.spot.spec) for each in found if each.spot.place in ("Recently used", "Your folders")] == [
+        ("Recently used", str(file)),
+        ("Your folders", str(folder)),
+    ]
+
+
+def test_only_the_first_part_is_a_model_and_projectors_are_none(home: Path) -> None:
+    for name in ("big-00001-of-00002.gguf", "big-00002-of-00002.gguf", "mmproj-big.gguf"):
+        write_gguf(home / "here" / name)
+    assert [each.spot.title for each in look() if "big" in each.spot.title] == ["big-00001-of-00002"]
+
+
+def test_folders_that_contain_themselves_are_looked_into_once(home: Path) -> None:
+    write_gguf(home / "mine" / "a.gguf")
+    (home / "mine" / "loop").symlink_to(home / "mine")
+    assert len([each for each in look(named=[str(home / "mine")]) if each.spot.place == "Your folders"]) == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_place_that_may_not_be_read_says_so(home: Path) -> None:
+    (home / "ollama" / "manifests").chmod(0)
+    try:
+        (locked,) = [each for each in look() if each.spot.place == "Ollama"]
+    finally:
+        (home / "ollama" / "manifests").chmod(0o755)
+    assert "may not be read by you" in locked.problem
+
+
+def test_rows_are_found_one_by_one_and_looking_can_be_stopped(home: Path) -> None:
+    looking = Library().look(stopped=lambda: False)
+    assert next(looking).spot.place == "Built in"
+    assert list(Library().look(stopped=lambda: True)) == []
+
+
+def test_models_are_looked_into_again_only_when_they_have_changed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library, read = Library(), list[Path]()
+
+    def counted(path: Path) -> Card:
+        read.append(path)
+        return read_card(path)
+
+    monkeypatch.setattr("specchat.app.models.library.read_card", counted)
+    list(library.look())
+    first = len(read)
+    list(library.look())
+    assert len(read) == first
+    write_gguf(home / "here" / "damaged-Q8_0.gguf")
+    assert not named(list(library.look()), "damaged-Q8_0").problem
+    assert len(read) == first + 1
+
+
+def test_recent_models_are_remembered_the_latest_first(home: Path) -> None:
+    for spec in ("/a", "/b", "/a", "/c"):
+        remember(spec)
+    assert recent() == ["/c", "/a", "/b"]
+    (home / "data" / "recent-models.json").write_text("{")
+    assert recent() == []
+
+
+# Ollama
+
+
+def test_a_name_of_ollamas_is_its_file(home: Path) -> None:
+    file = locate_ollama("ollama:pilot:3b")
+    assert file.read_bytes()[:4] == b"GGUF"
+    write_ollama(home / "ollama", "mine", "latest", file, namespace="me")
+    assert locate_ollama("ollama:me/mine") == file
+    assert "me/mine:latest" not in {each.spot.title for each in look()}, "one file is listed once"
+
+
+@pytest.mark.parametrize("spec", ["ollama:none", "ollama:", "ollama:../../x:y", "ollama:a/b/c/d:e", "ollama:pilot:../3b"])
+def test_what_ollama_has_not_is_a_sentence(home: Path, spec: str) -> None:
+    with pytest.raises(UserError, match=r"Ollama has no|is no name of Ollama's"):
+        locate_ollama(spec)
+
+
+# What the files say
+
+
+def test_a_gguf_file_tells_all_from_its_header(home: Path) -> None:
+    card = read_card(home / ".lmstudio" / "models" / "harbour" / "Gull-GGUF" / "Gull-Q4_K_M.gguf")
+    assert (card.architecture, card.parameters, card.quantization, card.context) == ("gemma3", 4096 * 64, "Q4_K_M", 4096)
+    # 2 layers × 2 heads × 16 numbers, keys and values.
+    assert (card.size, card.cache_numbers, card.problem) == (4096 * 64 * 4, 2 * 2 * 2 * 16, "")
+
+
+def test_both_forms_of_the_built_in_model_tell_the_same() -> None:
+    folder, file = read_card(builtin_path()), read_card(builtin_gguf())
+    assert (folder.parameters, folder.context, folder.cache_numbers) == (file.parameters, file.context, file.cache_numbers)
+    assert folder.weight_bytes(4) == 4 * folder.parameters
+    assert folder.weight_bytes() == folder.size == 2 * folder.parameters
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({"architectures": ["BertModel"]}, "no causal language model"),
+        ({"is_encoder_decoder": True}, "no causal language model"),
+        ({"quantization": {"group_size": 64, "bits": 4}}, "quantized for MLX"),
+    ],
+)
+def test_folders_that_cannot_be_loaded_say_why(home: Path, config: dict[str, Any], problem: str) -> None:
+    assert problem in read_card(write_folder(home / "mine", **config)).problem
+
+
+def test_a_folder_without_its_tokenizer_says_so(home: Path) -> None:
+    folder = write_folder(home / "mine")
+    (folder / "tokenizer.json").unlink()
+    assert "no tokenizer" in read_card(folder).problem
+
+
+def test_a_damaged_file_is_a_row_with_a_reason(home: Path) -> None:
+    damaged = named(look(), "damaged-Q8_0")
+    assert damaged.problem.startswith("This file ")
+    assert str(home) not in damaged.problem
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("Qwen3-8B-Q4_K_M.gguf", "Q4_K_M"),
+        ("x.IQ2_XXS.gguf", "IQ2_XXS"),
+        ("llama-bf16.gguf", "BF16"),
+        ("a-UD-Q8_0-00001-of-00003.gguf", "Q8_0"),
+        ("gpt-oss-MXFP4.gguf", "MXFP4"),
+        ("plain.gguf", ""),
+        ("Q4you.gguf", ""),
+    ],
+)
+def test_quantizations_in_names(name: str, kind: str) -> None:
+    assert quantization_in(name) == kind
+
+
+# Memory
+
+
+NEEDS = Needs("llama.cpp", 4_000_000_000, 4_000_000_000, 32_768, 65_536)
+
+
+@pytest.mark.parametrize(
+    ("free", "verdict"), [(6_000_000_000, "fits"), (4_900_000_000, "short"), (4_100_000_000, "too large"), (10, "too large")]
+)
+def test_what_fits(free: int, verdict: str) -> None:
+    # 4.2 GB with what a pass needs, and 8,192 tokens × 65,536 numbers × 2 bytes.
+    fit = judge(NEEDS, Room(free, "in memory"), {})
+    assert fit.verdict == verdict
+    assert fit.needed == int(4e9 * 1.05) + 8192 * 65_536 * 2
+    assert "4.0 GB of weights" in fit.told
+    assert "1.1 GB of KV cache for 8,192 tokens" in fit.told
+
+
+def test_a_shorter_conversation_that_fits_is_named_and_does_fit() -> None:
+    fit = judge(NEEDS, Room(4_900_000_000, "in memory"), {})
+    assert f"--context {fit.tokens}" in fit.told
+    assert judge(NEEDS, Room(4_900_000_000, "in memory"), {"context": fit.tokens}).verdict == "fits"
+
+
+def test_transformers_holds_32_bits_on_the_cpu_unless_told_otherwise() -> None:
+    needs = Needs("transformers", 2_000_000_000, 4_000_000_000, 4096, 1000)
+    assert judge(needs, Room(3_000_000_000, "in memory"), {}).verdict == "too large"
+    assert judge(needs, Room(3_000_000_000, "in memory"), {"dtype": "bfloat16"}).verdict == "fits"
+    assert judge(needs, Room(3_000_000_000, "on the GPU", gpu=True), {}).verdict == "fits"
+
+
+def test_a_quantized_cache_takes_less() -> None:
+    half = judge(NEEDS, Room(9_000_000_000, "in memory"), {"kv_type": "q8_0"}).needed
+    assert half < judge(NEEDS, Room(9_000_000_000, "in memory"), {}).needed
+
+
+# Draft models
+
+
+def found_at(path: Path, spec: str = "") -> Found:
+    return Found(Spot("This folder", spec or str(path), path, path.name), read_card(path))
+
+
+def test_a_model_of_the_same_vocabulary_can_draft_across_runtimes(home: Path) -> None:
+    library = Library()
+    target = found_at(builtin_path())
+    assert pair(library, target, found_at(builtin_gguf("builtin-draft"))).able
+    assert pair(library, found_at(builtin_gguf()), found_at(builtin_path("builtin-draft"))).able
+
+
+def test_another_vocabulary_is_named_with_the_first_token_that_differs(home: Path) -> None:
+    small = write_gguf(home / "small.gguf", tokens=[f"t{i}" for i in range(300)])
+    other = pair(Library(), found_at(builtin_path()), found_at(small))
+    assert not other.able
+    assert other.reason.startswith("Its vocabulary is another one (2,048 tokens against 300): token 0 is “")
+
+
+def test_larger_ones_the_target_itself_and_damaged_ones_have_their_reasons(home: Path) -> None:
+    library, target = Library(), found_at(builtin_gguf("builtin-draft"))
+    assert "larger than the target" in pair(library, target, found_at(builtin_gguf())).reason
+    assert pair(library, target, target).reason == "This is the target itself."
+    assert "This file" in pair(library, target, found_at(home / "here" / "damaged-Q8_0.gguf")).reason
+
+
+def test_an_unknown_vocabulary_is_a_doubt_not_a_refusal(home: Path) -> None:
+    folder = write_folder(home / "mine", shrink=True)
+    (folder / "tokenizer.json").rename(folder / "tokenizer.model")
+    told = pair(Library(), found_at(builtin_path()), found_at(folder))
+    assert told.able
+    assert "not known before they are loaded" in told.reason
+
+
+def test_padded_vocabularies_of_one_family_are_the_same() -> None:
+    words = [f"w{i}" for i in range(5000)]
+    assert difference(words, [*words, "<5000>", "<5001>"]) is None
+    assert difference(words, [*words[:-3], "<a>", "<b>", "<c>"]) is None
+    assert difference(words, [*words[:-6], *"abcdef"]) == 4994
+    assert difference(words, words[1:]) == 0
+
+
+def test_packed_words_are_the_words() -> None:
+    words = ["a", "", "ünï", "\n", "last"]
+    packed = Words(words)
+    assert list(packed) == words
+    assert [packed.text(i) for i in range(5)] == words
+    assert len(packed) == 5
+    assert "ünï" in packed
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        {"model": {"vocab": {"Ġthe": 0, "▁": 1, "Ċ": 2, "plain": 3}}, "decoder": {"type": "ByteLevel"}},
+        {"model": {"vocab": [["▁the", 0.0], ["<0x0A>", 0.0], ["x", 0.0]]}, "decoder": {"type": "Metaspace"}},
+    ],
+    ids=["bytes", "pieces"],
+)
+def test_tokens_are_compared_by_what_they_stand_for(tmp_path: Path, tokenizer: dict[str, Any]) -> None:
+    tokenizer["added_tokens"] = [{"id": 5, "content": "<|end|>"}, "rubbish", {"id": None}]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    words = folder_vocabulary(tmp_path)
+    assert words[0] == " the"
+    assert "\n" in words[:3]
+    assert words[4:] == ["<4>", "<|end|>"]
+
+
+# Rows
+
+
+def test_rows_fit_whatever_the_width(home: Path) -> None:
+    from specchat.app.text.cells import width
+
+    found = look()
+    target = found[0]
+    rows = [
+        *all_rows(found, Room(8_000_000_000, "in memory"), {}, {}),
+        *draft_rows(target, found, {each.key: pair(Library(), target, each) for each in found}, {}),
+    ]
+    for cells in (20, 40, 56, 60, 84, 120, 290):
+        for row in rows:
+            assert width("".join(text for text, _ in drawn(row, cells))) <= cells
+
+
+def test_the_search_looks_at_all_that_is_shown(home: Path) -> None:
+    gull = named(look(), "harbour/Gull-GGUF/Gull-Q4_K_M")
+    assert all(matches(gull, text) for text in ("", "gull", "LM studio", "q4_k gemma", "gguf"))
+    assert not any(matches(gull, text) for text in ("safetensors", "gull q8"))
+
+
+HOSTILE = "\x1b]0;owned\x07[red]\u202e\x00\n/"
+
+
+def test_hostile_metadata_is_shown_as_text(home: Path) -> None:
+    write_gguf(home / "here" / "evil.gguf", architecture=HOSTILE)
+    write_folder(home / "here" / "evil[bold]\x1b[2J", model_type=HOSTILE)
+    rows = all_rows(look(), Room(8_000_000_000, "in memory"), {}, {})
+    text = "".join(text for row in rows for text, _ in drawn(row, 120)) + "".join(about(each.card) for each in look())
+    assert "[red]" in text
+    assert "evil[bold]␛[2J" in text
+    assert not any(sign in text for sign in "\x1b\x07\u202e\x00\n")
+
+
+@cases(5000, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(st.binary(max_size=64), st.integers(0, 900), st.booleans())
+def test_damage_anywhere_in_a_header_never_ends_the_list(tmp_path: Path, noise: bytes, at: int, cut: bool) -> None:
+    file = tmp_path / "x.gguf"
+    data = bytearray(write_gguf(file, tokens=[f"t{i}" for i in range(40)]).read_bytes()[: 1200 if cut else None])
+    data[at : at + len(noise)] = noise
+    file.write_bytes(data)
+    library, found = Library(), found_at(file)
+    row = all_rows([found], Room(8_000_000_000, "in memory"), {}, {})[1]
+    assert row.title
+    target = found_at(builtin_path("builtin-draft"))
+    assert isinstance(pair(library, target, found).reason, str)
+
+
+@cases(5000, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+        max_leaves=8,
+    ),
+    st.sampled_from(
+        [
+            "architectures",
+            "model_type",
+            "num_hidden_layers",
+            "head_dim",
+            "text_config",
+            "quantization_config",
+            "tensor",
+            "whole",
+        ]
+    ),
+)
+def test_any_configuration_is_a_row(tmp_path: Path, value: Any, key: str) -> None:
+    config = {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}
+    (tmp_path / "config.json").write_text(json.dumps(value if key == "whole" else config | {key: value}))
+    header = json.dumps({"a": value if key == "tensor" else {"dtype": "F16", "shape": [4], "data_offsets": [0, 8]}}).encode()
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": value}, "added_tokens": value}))
+    found = found_at(tmp_path)
+    row = all_rows([found], Room(8_000_000_000, "in memory"), {}, {})[1]
+    assert drawn(row, 100)
+    assert isinstance(pair(Library(), found, found_at(builtin_path("builtin-draft"))).reason, str)
+
+
+def test_no_runtime_is_imported(home: Path) -> None:
+    import subprocess
+
+    code = (
+        "import sys\n"
+        "from specchat.app.models.library import Library, in_order\n"
+        "from specchat.app.models.pairing import pair\n"
+        "library = Library(); found = in_order(list(library.look())); assert len(found) > 5\n"
+        "[pair(library, found[0], each) for each in found]\n"
+        "import specchat.app.models.downloads, specchat.backends.files.hub_listing, huggingface_hub\n"
+        "from huggingface_hub import HfApi, snapshot_download\n"
+        "print([name for name in ('torch', 'numpy', 'transformers', 'llama_cpp') if name in sys.modules])\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert told.stdout.strip() == "[]"

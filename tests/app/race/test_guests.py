@@ -1,0 +1,364 @@
+"""Races of several models as data: what is asked of the engine, what is compared with what, and at which length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specchat.app.chat.dialogue import Dialogue
+from specchat.app.export.formats import export_race
+from specchat.app.export.race import photo_finish, read_race, remarks
+from specchat.app.race.entry import Entry, split_model, split_prompt
+from specchat.app.race.guests import short_name
+from specchat.app.race.race import Race
+from specchat.app.race.replay import Replay
+from specchat.app.theming.themes import load_themes
+from specchat.app.tui.actions.complete import Known, completions, line
+from specchat.app.tui.race.photo_finish import headline, mark_words, standings
+from specchat.app.tui.race.state import doing_of, live_state, replay_state
+from specchat.backends.base import UserError
+from specchat.engine.beside_messages import LoadBeside, LoadedBeside, UnloadBeside
+from specchat.engine.messages import (
+    Cancel,
+    CloseLane,
+    Failed,
+    Generate,
+    Judge,
+    Loading,
+    PiecesOf,
+    PieceTable,
+)
+
+from ...fakes.races import asked, begin, finish, records, run, write
+from ..conftest import INFO, METHODS, FakeEngine
+
+MESSAGES = [{"role": "user", "content": "Hello"}]
+SMALL = {**INFO, "name": "small.gguf", "backend": "llama.cpp", "dtype": "Q4_0", "path": "/secret/small.gguf"}
+
+
+def race(dialogue: Dialogue, *entries: Entry) -> Race:
+    """One that has been started."""
+    made = Race(dialogue, "Hello", MESSAGES, entries or [Entry("greedy"), Entry("greedy", model="models/small.gguf")])
+    dialogue.listener = made.handle
+    made.start()
+    return made
+
+
+def loads(engine: FakeEngine) -> list[LoadBeside]:
+    return [command for command in engine.sent if isinstance(command, LoadBeside)]
+
+
+def loaded(engine: FakeEngine, tokenizer: str = "same", index: int = 0) -> None:
+    """The engine has loaded a model that was asked for."""
+    command = loads(engine)[index]
+    engine.events.append(LoadedBeside(command.id, command.key, dict(SMALL), {}, tokenizer, "same"))
+
+
+def test_a_model_is_loaded_once_for_all_its_lanes_and_before_them(dialogue: Dialogue, engine: FakeEngine) -> None:
+    dialogue.load = {"device": "cpu", "context": 512, "draft_model": "d", "revision": "r", "backend": "transformers"}
+    made = race(dialogue, Entry("greedy"), Entry("greedy", model="m.gguf"), Entry("lookup", model="m.gguf"))
+    sent = [command for command in engine.sent if isinstance(command, LoadBeside | Generate)]
+    assert [type(command) for command in sent] == [LoadBeside, Generate, Generate, Generate]
+    (load,) = loads(engine)
+    # The draft model, the revision and the runtime are the chat's model's own business.
+    assert (load.key, load.model, load.options, load.lanes) == ("m.gguf", "m.gguf", {"device": "cpu", "context": 512}, 2)
+    assert [asked(engine, i).model for i in range(3)] == ["", "m.gguf", "m.gguf"]
+    made.start()
+    assert len(loads(engine)) == 1
+
+
+def test_models_go_when_no_lane_wants_them(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue, Entry("greedy"), Entry("greedy", model="a"), Entry("greedy", model="b"))
+    loaded(engine)
+    dialogue.drain()
+    made.swap(1, Entry("lookup"))
+    assert [command.key for command in engine.sent if isinstance(command, UnloadBeside)] == ["a"]
+    assert Cancel(loads(engine)[0].id) not in engine.sent
+    made.close()
+    assert [command.key for command in engine.sent if isinstance(command, UnloadBeside)] == ["a", "b"]
+    assert Cancel(loads(engine)[1].id) in engine.sent  # it was still being loaded
+    assert not any(isinstance(command, CloseLane) and command.lane == "main" for command in engine.sent)
+
+
+def test_a_load_is_told_in_its_panes(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    words = [doing_of(made, racer) for racer in made.racers]
+    assert words == ["waits for a model to be loaded", "its model is next to be loaded"]
+    engine.events.append(Loading(loads(engine)[0].id, "weights", 3, 4))
+    dialogue.drain()
+    assert doing_of(made, made.racers[1]) == "loading the weights 75%"
+    assert (dialogue.phase, dialogue.loading) == ("ready", None)
+    loaded(engine)
+    dialogue.drain()
+    assert doing_of(made, made.racers[0]) == "getting ready"
+    assert dialogue.info["name"] == "builtin"
+
+
+@pytest.mark.parametrize(("cause", "reason", "error"), [("user", "error", "It is broken."), ("cancelled", "cancelled", "")])
+def test_a_model_that_cannot_be_loaded_costs_its_own_panes_alone(
+    dialogue: Dialogue, engine: FakeEngine, cause: str, reason: str, error: str
+) -> None:
+    made = race(dialogue, Entry("greedy"), Entry("greedy", model="m"), Entry("lookup"))
+    engine.events.append(Failed(loads(engine)[0].id, cause, "It is broken."))
+    dialogue.drain()
+    assert [racer.answer.reason for racer in made.racers] == [None, reason, None]
+    assert made.racers[1].error == error
+    # What the engine says of the lane is no news then.
+    engine.events.append(Failed(asked(engine, 1).id, "user", "m is not loaded."))
+    for i in (0, 2):
+        begin(engine, i)
+        write(engine, i, records("greedy", [1, 2]))
+        finish(engine, i, 1.0)
+    dialogue.drain()
+    assert made.racers[1].error == error
+    assert [made.mark(racer) for racer in made.racers] == ["reference", "another model", "identical"]
+    assert not dialogue.transcript.entries
+    made.start()
+    assert len(loads(engine)) == 2  # tried again
+
+
+def test_stopping_stops_the_load_too(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    made.cancel()
+    cancelled = {command.id for command in engine.sent if isinstance(command, Cancel)}
+    assert cancelled == {loads(engine)[0].id, *(racer.id for racer in made.racers)}
+
+
+def test_what_is_said_of_a_race_that_was_left_reaches_nobody(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    made.close()
+    after = Race(dialogue, "Hello", MESSAGES, [Entry("greedy"), Entry("lookup")], made.ids)
+    dialogue.listener = after.handle
+    after.start()
+    engine.events.append(Loading(loads(engine)[0].id, "weights", 1, 2))
+    loaded(engine)
+    engine.events.append(Failed(loads(engine)[0].id, "user", "It broke."))
+    dialogue.drain()
+    assert after.loading is None
+    assert dialogue.info["name"] == "builtin"
+    assert (dialogue.phase, dialogue.transcript.entries) == ("ready", [])
+
+
+def test_the_engines_end_takes_the_models_with_it(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    engine.events.append(Failed(asked(engine, 0).id, "died", "It ended.", others=[loads(engine)[0].id, asked(engine, 1).id]))
+    dialogue.drain()
+    assert [racer.answer.reason for racer in made.racers] == ["died", "died"]
+    made.start()
+    assert len(loads(engine)) == 2
+    engine.events.append(Loading(1, "weights", 1, 2))  # the chat's model comes first
+    dialogue.drain()
+    assert doing_of(made, made.racers[1]) == "the model is being loaded again"
+    engine.events.append(Loading(loads(engine)[1].id, "import"))
+    dialogue.drain()
+    assert doing_of(made, made.racers[1]) == "starting the runtime"
+
+
+# Identity and names
+
+
+def test_tokens_are_compared_among_lanes_of_one_model_only(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue, Entry("greedy"), Entry("greedy", model="m"), Entry("lookup", model="m"), Entry("lookup"))
+    loaded(engine)
+    run(engine, made, [([1, 2, 3], 1, 1.0), ([7, 8], 1, 0.8), ([7, 8], 2, 0.5), ([1, 2, 3], 3, 0.6)])
+    assert [made.mark(racer) for racer in made.racers] == ["reference", "another model", "identical", "identical"]
+    assert [mark_words(made, racer)[1] for racer in made.racers[1:]] == ["another model", "identical to 2", "identical"]
+    assert not any(isinstance(command, Judge) for command in engine.sent)
+    made.remove(1)
+    assert [made.mark(racer) for racer in made.racers] == ["reference", "another model", "identical"]
+
+
+def test_a_lane_that_parts_from_its_own_model_is_asked_about(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue, Entry("greedy"), Entry("greedy", model="m"), Entry("lookup", model="m"))
+    loaded(engine)
+    run(engine, made, [([1, 2], 1, 1.0), ([7, 8], 1, 0.8), ([7, 9], 2, 0.5)])
+    (question,) = [command for command in engine.sent if isinstance(command, Judge)]
+    assert question == Judge(question.id, "race-3", 1, 8)
+
+
+def test_names_are_as_short_as_tells_the_models_apart(dialogue: Dialogue, engine: FakeEngine) -> None:
+    assert race(dialogue, Entry("greedy"), Entry("lookup")).model_names == ["", ""]
+    assert race(dialogue).model_names == ["builtin", "small.gguf"]
+    made = race(dialogue, Entry("greedy"), Entry("greedy", model="builtin", backend="llama.cpp"))
+    assert made.model_names == ["builtin · transformers", "builtin · llama.cpp"]
+    assert short_name("Qwen/Qwen3-0.6B") == "Qwen3-0.6B"
+    assert short_name("recorded:/a/b.jsonl?pace=1/2") == "b.jsonl"
+    assert "\x1b" not in short_name("\x1b[31mred")
+
+
+def test_other_tokens_are_asked_for_and_make_characters_the_unit(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    units: list[str] = [made.unit]
+    loaded(engine, "other")
+    dialogue.drain()
+    units.append(made.unit)
+    assert units == ["tokens", "characters"]
+    (wish,) = [command for command in engine.sent if isinstance(command, PiecesOf) and command.model]
+    engine.events.append(PieceTable(wish.id, ["uno", "due"]))
+    run(engine, made, [([1, 2, 3, 4], 1, 1.1), ([10000, 10001], 1, 0.6)])
+    # Eight characters each by then: half of greedy's answer after 0.5 s of decoding, and the other's first token.
+    assert made.racers[1].answer.pieces.raw(1) == "due"
+    assert dialogue.pieces.raw(1) == ""
+    assert [racer.track.amount("characters") for racer in made.racers] == [8, 12]
+    assert made.speedup(made.racers[1]) == pytest.approx(1.1 / 0.6)
+    state = live_state(made, 1)
+    assert (state.amount, state.unit, state.model) == (12, "characters", "small.gguf")
+    assert state.speed == pytest.approx(12 / 0.6)
+    assert state.tokens_per_second == pytest.approx(2 / 0.6)
+    made.swap(1, Entry("lookup"))
+    assert made.unit == "tokens"
+
+
+# Lengths, clocks, places
+
+
+def test_being_done_sooner_with_less_is_not_being_faster(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue, Entry("greedy"), Entry("soft"))
+    # Ten tokens in 0.1 + 1.0 s; four in 0.1 + 0.8 s. At four tokens the first lane's clock was at 0.5 s.
+    run(engine, made, [(list(range(10)), 1, 1.1), ([0, 1, 2, 3], 1, 0.9)])
+    assert made.finish_line == 4
+    assert [made.place(racer) for racer in made.racers] == [1, 2]
+    assert made.speedup(made.racers[1]) == pytest.approx(0.5 / 0.9)
+    rows = standings(made)
+    assert [(row.name, row.line) for row in rows] == [("greedy", 4), ("soft", 4)]
+    name, what, more = headline(rows)
+    assert (name, what) == ("greedy", " wins: 4 tokens in 500 ms")
+    assert more[0] == "soft was done sooner but wrote 4 of 10"
+    assert "400 ms ahead of soft" in more
+
+
+def test_who_was_there_sooner_is_ahead_though_it_still_writes(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue, Entry("greedy"), Entry("soft"))
+    for i, count in enumerate((4, 9)):
+        begin(engine, i)
+        write(engine, i, records("greedy", list(range(count)), seconds=(0.3, 0.1)[i]))
+    finish(engine, 0, 1.3)
+    dialogue.drain()
+    assert [made.place(racer) for racer in made.racers] == [2, None]
+    finish(engine, 1, 1.9)
+    dialogue.drain()
+    assert [made.place(racer) for racer in made.racers] == [2, 1]
+
+
+def test_a_speed_times_its_clock_is_what_was_written(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue, Entry("greedy"), Entry("lookup"))
+    run(engine, made, [([1, 2, 3, 4], 1, 1.0), ([1, 2, 3, 4], 2, 0.5)])
+    for row in standings(made):
+        assert row.speed * row.seconds == pytest.approx(row.amount)
+        assert row.line == 0
+    assert made.speedup(made.racers[1]) == pytest.approx(2.0)
+    for index, racer in enumerate(made.racers):
+        assert live_state(made, index).speed == pytest.approx(4 / racer.seconds)
+        shown, _ = replay_state(made, Replay(made.racers), index, racer.seconds)
+        assert shown.speed == pytest.approx(4 / racer.seconds)
+    shown, _ = replay_state(made, Replay(made.racers), 1, 0.5)
+    # By then the first lane has written one token (0.1 + 0.225 s), the second its first two after 0.3 s.
+    assert shown.speedup == pytest.approx(0.325 / 0.3)
+
+
+def test_a_lane_that_wrote_nothing_has_no_place(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue, Entry("greedy"), Entry("lookup"))
+    run(engine, made, [([1, 2], 1, 1.0), ([], 1, 0.2)])
+    assert [made.place(racer) for racer in made.racers] == [1, None]
+    assert made.finish_line == 2
+
+
+# What is typed
+
+
+@pytest.mark.parametrize(
+    ("rest", "parts"),
+    [
+        ("greedy lookup : Hello: you", ("greedy lookup ", ":", " Hello: you")),
+        ("greedy lookup: Hello", ("greedy lookup", ":", " Hello")),
+        ("greedy lookup:Hello", ("greedy lookup", ":", "Hello")),
+        ("greedy@a/b:Q4_0 lookup : Hi", ("greedy@a/b:Q4_0 lookup ", ":", " Hi")),
+        ("greedy@ollama:x:latest: Hi", ("greedy@ollama:x:latest", ":", " Hi")),
+        ("greedy@'my models: one.gguf' : Hi", ("greedy@'my models: one.gguf' ", ":", " Hi")),
+        ("greedy@a/b:Q4_0", ("greedy@a/b:Q4_0", "", "")),
+        (": It's", ("", ":", " It's")),
+        (":", ("", ":", "")),
+        ("", ("", "", "")),
+    ],
+)
+def test_the_colon_that_parts_entries_and_prompt(rest: str, parts: tuple[str, str, str]) -> None:
+    assert split_prompt(rest) == parts
+
+
+def test_a_model_behind_an_at_sign() -> None:
+    info = {"backend": "llama.cpp"}
+    assert split_model("greedy", "builtin", info) == ("greedy", "", "")
+    assert split_model("greedy@x.gguf", "builtin", info) == ("greedy", "x.gguf", "")
+    assert split_model("greedy@builtin", "builtin", info) == ("greedy", "", "")
+    assert split_model("greedy@llama.cpp", "builtin", info) == ("greedy", "", "")
+    assert split_model("greedy@transformers", "builtin", info) == ("greedy", "builtin", "transformers")
+
+
+def test_models_are_completed_behind_an_at_sign() -> None:
+    known = Known(METHODS, models={"builtin-draft": "built in", "my model.gguf": "here"})
+
+    def offered(text: str) -> list[str]:
+        typed = line(text)
+        return [offer.name for offer in completions(typed, known)] if typed is not None else []
+
+    assert offered("/race greedy greedy@bui") == ["greedy@builtin-draft"]
+    models = {"greedy@builtin-draft", "greedy@my model.gguf", "greedy@transformers", "greedy@llama.cpp"}
+    assert set(offered("/race greedy greedy@")) == models
+    assert "lookup" in offered("/race greedy@owner/name:Q4_0 l")
+    assert not offered("/race greedy@builtin-draft : gre")
+
+
+# Files
+
+
+def test_a_race_of_models_is_a_file_of_version_2_and_comes_back(dialogue: Dialogue, engine: FakeEngine, tmp_path: Path) -> None:
+    made = race(dialogue, Entry("greedy"), Entry("greedy", model="m"), Entry("lookup", model="m"))
+    loaded(engine, "other")
+    run(engine, made, [([1, 2, 3, 4], 1, 1.1), ([100, 101], 1, 0.6), ([100, 101], 2, 0.4)])
+    record = made.record()
+    dark = load_themes()[0]["dark"]
+    path = export_race(record, tmp_path / "race.json", dark)
+    text = path.read_text()
+    assert '"version": 2' in text
+    assert "/secret" not in text
+    back = read_race(path)
+    assert back.unit == "characters"
+    assert [lane.name for lane in back.lanes] == ["greedy", "greedy on m", "lookup on m"]
+    assert [lane.info.get("name") for lane in back.lanes] == [None, "small.gguf", "small.gguf"]
+    assert [lane.mark for lane in back.lanes] == ["reference", "another model", "identical"]
+    assert [back.speedup(lane) for lane in back.lanes] == pytest.approx([made.speedup(racer) for racer in made.racers])
+    finishes = photo_finish(back)
+    assert [finish.name for finish in finishes] == ["greedy on builtin", "greedy on m", "lookup on m"]
+    assert finishes[2].figures[1] == "20 chars/s"
+    assert "compared in characters" in remarks(back)[0]
+    for suffix in ("md", "html", "svg"):
+        page = export_race(record, tmp_path / f"race.{suffix}", dark).read_text()
+        assert "greedy on builtin" in page
+        assert "another model" in page
+        assert "chars/s" in page
+    assert "text of lane 2" in (tmp_path / "race.md").read_text()
+    path.write_text(text.replace('"version": 2', '"version": 3'))
+    with pytest.raises(UserError, match="version 3"):
+        read_race(path)
+    path.write_text(text.replace('"unit": "characters"', '"unit": "words"'))
+    with pytest.raises(UserError, match="unit is none of tokens, characters"):
+        read_race(path)
+
+
+def test_a_race_of_one_model_is_still_a_file_of_version_1(dialogue: Dialogue, engine: FakeEngine, tmp_path: Path) -> None:
+    made = race(dialogue, Entry("greedy"), Entry("lookup"))
+    run(engine, made, [([1, 2], 1, 1.0), ([1, 2], 2, 0.5)])
+    path = export_race(made.record(), tmp_path / "race.json", load_themes()[0]["dark"])
+    assert '"version": 1,' in path.read_text()
+    assert '"unit"' not in path.read_text()
+    assert read_race(path).unit == "tokens"
+    assert remarks(read_race(path))[0].startswith("By each lane's own clock")
+
+
+def test_a_files_remark_tells_of_different_lengths(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue, Entry("greedy"), Entry("soft"))
+    run(engine, made, [(list(range(10)), 1, 1.1), ([0, 1, 2, 3], 1, 0.9)])
+    record = made.record()
+    assert remarks(record)[0].endswith("they are compared at 4 tokens, where the shortest ends.")
+    assert [finish.share for finish in photo_finish(record)] == pytest.approx([1.0, record.speedup(record.lanes[1])])

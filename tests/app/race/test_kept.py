@@ -1,0 +1,169 @@
+"""Races of a chat are kept with it, and opened again as they ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.chat.entries import Notice
+from specchat.app.history.chats import Chats
+from specchat.app.history.recorder import Recorder
+from specchat.app.history.store import Store
+from specchat.app.race.kept import pack, unpack
+from specchat.app.tui.pickers.menu import Menu
+from specchat.app.tui.race.screen import RaceScreen
+from specchat.backends.base import UserError
+from specchat.engine.messages import Generate
+
+from ...fakes.races import begin, finish, records, run, write
+
+Make = Callable[..., Any]
+LANES = [(range(24), 1, 2.0), (range(24), 3, 0.9), ([*range(20), 90, 91, 92, 93], 4, 0.7)]
+
+
+@pytest.fixture
+def make_kept(make_chat: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Makes the app with a history."""
+    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
+    made: list[Recorder] = []
+
+    def make(**changes: Any) -> Any:
+        app = make_chat(**changes)
+        app.keeping.recorder = Recorder()
+        made.append(app.keeping.recorder)
+        return app
+
+    yield make
+    for recorder in made:
+        recorder.close()
+
+
+async def race(app: Any, pilot: Any, engine: Any, prompt: str = "Say it.") -> None:
+    """A race from its start to the chat after it."""
+    if app.dialogue.phase == "loading":
+        await pilot.pause()
+        engine.loaded()
+        app.take_events()
+    app.commands.run(f"/race greedy lookup soft : {prompt}")
+    await pilot.pause()
+    run(engine, app.racing.screen.race, LANES)
+    app.take_events()
+    await pilot.press("escape")
+    await quiet(pilot)
+
+
+async def quiet(pilot: Any) -> None:
+    await pilot.pause()
+
+
+def lines(app: Any) -> list[str]:
+    return [entry.text for entry in app.dialogue.transcript.entries if isinstance(entry, Notice) and entry.race]
+
+
+async def test_a_race_becomes_a_line_of_the_chat_and_opens_again(make_kept: Make, engine: Any) -> None:
+    app = make_kept()
+    async with app.run_test(size=(110, 34)) as pilot:
+        await race(app, pilot, engine)
+        (line,) = lines(app)
+        assert line.startswith("Race on “Say it.”: greedy 1.00×, lookup")
+        assert line.endswith("≠. /races opens it again.")
+        app.keeping.note()
+        assert app.keeping.recorder.settle()
+        with Store() as store:
+            opened = Chats(store).open(1)
+        app.show_chat(opened.transcript)
+        app.commands.run("/races")
+        await quiet(pilot)
+        screen = app.screen
+        assert isinstance(screen, RaceScreen)
+        assert not screen.race.running
+        assert [(pane.foot.state.name, pane.foot.state.mark) for pane in screen.panes] == [
+            ("greedy", "reference for the others"),
+            ("lookup", "identical"),
+            ("soft", "lossy from token 21"),
+        ]
+        assert screen.panes[2].foot.state.speedup > screen.panes[1].foot.state.speedup > 1
+        assert screen.race.racers[0].answer.text.startswith("0 1 2 ")
+        assert len(lines(app)) == 1
+        await pilot.press("escape")
+        await quiet(pilot)
+        assert app.screen is app.chat_screen
+        assert len(lines(app)) == 1  # looking at it makes no new one
+
+
+async def test_a_kept_race_can_be_run_again(make_kept: Make, engine: Any) -> None:
+    app = make_kept()
+    async with app.run_test(size=(110, 34)) as pilot:
+        await race(app, pilot, engine)
+        before = len([command for command in engine.sent if isinstance(command, Generate)])
+        app.commands.run("/races 1")
+        await quiet(pilot)
+        await pilot.press("r")
+        again = [command for command in engine.sent if isinstance(command, Generate)][before:]
+        assert [command.method for command in again] == ["greedy", "lookup", "soft"]
+        assert [command.messages for command in again] == [[{"role": "user", "content": "Say it."}]] * 3
+        for lane in range(3):
+            begin(engine, lane)
+            write(engine, lane, records(again[lane].method, range(5)))
+            finish(engine, lane, 1.0)
+        app.take_events()
+        await pilot.press("escape")
+        await quiet(pilot)
+        assert len(lines(app)) == 2
+
+
+async def test_several_races_are_asked_for(make_kept: Make, engine: Any) -> None:
+    app = make_kept()
+    async with app.run_test(size=(110, 34)) as pilot:
+        with pytest.raises(UserError, match="No race was run"):
+            app.commands.run("/races")
+        await race(app, pilot, engine, "One [bold]thing")
+        await race(app, pilot, engine, "Another")
+        app.commands.run("/races")
+        await pilot.pause()
+        assert isinstance(app.screen, Menu)
+        await pilot.press("1")
+        await quiet(pilot)
+        assert isinstance(app.screen, RaceScreen)
+        assert app.screen.race.prompt == "One [bold]thing"
+        await pilot.press("escape")
+        await quiet(pilot)
+        with pytest.raises(UserError, match="from 1 to 2"):
+            app.commands.run("/races 3")
+
+
+async def test_a_race_without_a_word_leaves_no_line(make_kept: Make, engine: Any) -> None:
+    app = make_kept()
+    async with app.run_test(size=(110, 34)) as pilot:
+        await pilot.pause()
+        engine.loaded()
+        app.take_events()
+        app.commands.run("/race greedy lookup : Nothing.")
+        await pilot.pause()
+        for lane in range(2):
+            begin(engine, lane)
+            finish(engine, lane, 0.0, reason="cancelled")
+        app.take_events()
+        await pilot.press("escape")
+        await quiet(pilot)
+        assert lines(app) == []
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"x\x9c\xabV\x02\x00\x00\xf9\x00\x80"], ids=["empty", "garbage", "nothing in it"])
+def test_a_damaged_race_is_a_sentence(data: bytes) -> None:
+    with pytest.raises(UserError, match="damaged in the history"):
+        unpack(data)
+
+
+async def test_what_is_packed_comes_back(make_kept: Make, engine: Any) -> None:
+    app = make_kept()
+    async with app.run_test(size=(110, 34)) as pilot:
+        await race(app, pilot, engine, "Ein \ud800 Satz")
+        notice = next(entry for entry in app.dialogue.transcript.entries if isinstance(entry, Notice) and entry.race)
+        record, messages, entries = unpack(notice.race or b"")
+        assert record.prompt == messages[-1]["content"] == "Ein \ud800 Satz"
+        assert [lane.answer.figures.tokens for lane in record.lanes] == [24, 24, 24]
+        assert unpack(pack(record, messages, entries))[1:] == (messages, entries)

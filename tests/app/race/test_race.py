@@ -1,0 +1,394 @@
+"""The race as data: lanes, clocks, identity, places, replay."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.entries import Answer, Prompt
+from specchat.app.race.entry import Entry
+from specchat.app.race.lane import FULL
+from specchat.app.race.race import Race
+from specchat.app.race.replay import Replay
+from specchat.app.race.subject import suggested, talk
+from specchat.engine.messages import (
+    Cancel,
+    CloseLane,
+    Failed,
+    Generate,
+    Judge,
+    Judged,
+    Loaded,
+    Loading,
+    Pause,
+    Prefilling,
+    Steps,
+)
+
+from ...fakes.races import asked, begin, finish, records, run, write
+from ..conftest import INFO, METHODS, FakeEngine
+
+PROMPT = [{"role": "user", "content": "Hello"}]
+
+
+def race(dialogue: Dialogue, *names: str) -> Race:
+    """One that has been started."""
+    made = Race(dialogue, "Hello", PROMPT, [Entry(name) for name in names or ("greedy", "lookup")])
+    dialogue.listener = made.handle
+    made.start()
+    return made
+
+
+def test_each_method_gets_a_lane_of_its_own_and_the_same_prompt(dialogue: Dialogue, engine: FakeEngine) -> None:
+    dialogue.settings["lookup"] = {"max_ngram": 4}
+    made = Race(dialogue, "Hello", PROMPT, [Entry("greedy"), Entry("lookup", {"max_ngram": 5})])
+    made.start()
+    asked_for = [command for command in engine.sent if isinstance(command, Generate)]
+    assert [(c.lane, c.method, c.settings) for c in asked_for] == [
+        ("race-1", "greedy", {}),
+        ("race-2", "lookup", {"max_ngram": 5}),
+    ]
+    assert all(command.messages == PROMPT for command in asked_for)
+    assert not dialogue.transcript.entries
+
+
+def test_a_rerun_begins_in_lanes_that_remember_nothing(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    run(engine, made, [([1, 2], 1, 1.0), ([1, 2], 2, 0.5)])
+    before = len(engine.sent)
+    made.start()
+    kinds = [type(command) for command in engine.sent[before:]]
+    assert kinds == [CloseLane, CloseLane, Generate, Generate]
+    assert made.running
+    assert not made.racers[0].tokens
+
+
+def test_tokens_are_compared_as_they_come_whichever_lane_is_ahead(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    first, second = made.racers
+    begin(engine, 0)
+    begin(engine, 1)
+    dialogue.drain()
+    assert (made.mark(first), made.mark(second)) == ("reference", "unknown")
+    write(engine, 1, records("lookup", [1, 2, 3], 3))
+    dialogue.drain()
+    assert made.mark(second) == "unknown"
+    write(engine, 0, records("greedy", [1, 2]))
+    dialogue.drain()
+    assert (made.mark(second), second.compared) == ("identical", 2)
+    write(engine, 0, records("greedy", [9]))
+    dialogue.drain()
+    assert (made.mark(second), second.position) == ("unknown", 2)
+    question = engine.sent[-1]
+    assert isinstance(question, Judge)
+    assert question == Judge(question.id, "race-2", 2, 9)
+    engine.events.append(Judged(question.id, "race-2", 2, 3, 9, 0.02))
+    dialogue.drain()
+    assert (made.mark(second), second.gap) == ("near tie", 0.02)
+
+
+@pytest.mark.parametrize("answer", ["a wide gap", "no answer"])
+def test_a_difference_that_is_no_near_tie_is_marked_as_one(dialogue: Dialogue, engine: FakeEngine, answer: str) -> None:
+    made = race(dialogue)
+    run(engine, made, [([1, 2], 1, 1.0), ([1, 3], 2, 0.5)])
+    question = engine.sent[-1]
+    assert isinstance(question, Judge)
+    id = question.id
+    engine.events.append(Judged(id, "race-2", 1, 3, 2, 4.5) if answer == "a wide gap" else Failed(id, "user", "Gone.", False))
+    dialogue.drain()
+    assert made.mark(made.racers[1]) == "lossy"
+    assert not dialogue.transcript.entries
+
+
+def test_nobody_is_asked_about_a_lossy_lane(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue, "greedy", "soft")
+    run(engine, made, [([1, 2], 1, 1.0), ([1, 3], 2, 0.5)])
+    assert made.mark(made.racers[1]) == "lossy"
+    assert not any(isinstance(command, Judge) for command in engine.sent)
+
+
+@given(
+    st.lists(st.integers(0, 2), max_size=12),
+    st.lists(st.integers(0, 2), max_size=12),
+    st.lists(st.tuples(st.booleans(), st.integers(1, 5)), max_size=20),
+    st.booleans(),
+)
+def test_marks_agree_with_a_comparison_of_the_whole_answers(
+    one: list[int], other: list[int], order: list[tuple[bool, int]], finished: bool
+) -> None:
+    engine = FakeEngine()
+    dialogue = Dialogue(engine, "builtin", METHODS, "lookup")
+    made = race(dialogue)
+    begin(engine, 0)
+    begin(engine, 1)
+    sent, texts = [0, 0], (one, other)
+    for which, size in [*order, (False, 99), (True, 99)]:
+        part = texts[which][sent[which] : sent[which] + size]
+        sent[which] += len(part)
+        if part:
+            write(engine, which, records("greedy", part, len(part)))
+            dialogue.drain()
+    if finished:
+        finish(engine, 0, 1.0)
+        finish(engine, 1, 1.0)
+        dialogue.drain()
+    common = min(len(one), len(other))
+    place = next((i for i in range(common) if one[i] != other[i]), None)
+    if place is None and finished and len(one) != len(other):
+        place = common
+    assert made.racers[1].position == place
+    if place is None:
+        assert made.mark(made.racers[1]) == ("identical" if common else "unknown")
+
+
+def test_an_answer_that_ends_sooner_differs_there(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    run(engine, made, [([1, 2, 3], 1, 1.0), ([1, 2], 2, 0.5)])
+    assert made.racers[1].position == 2
+    assert made.mark(made.racers[1]) == "lossy"
+    made = race(dialogue)
+    begin(engine, 0)
+    begin(engine, 1)
+    write(engine, 0, records("greedy", [1, 2, 3]))
+    write(engine, 1, records("lookup", [1, 2]))
+    finish(engine, 0, 1.0)
+    finish(engine, 1, 0.5, reason="cancelled")
+    dialogue.drain()
+    assert made.mark(made.racers[1]) == "identical"
+
+
+def test_places_go_by_the_lanes_own_clocks(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue, "greedy", "lookup", "recompute")
+    for i in range(3):
+        begin(engine, i)
+        write(engine, i, records("greedy", [1, 2] if i != 1 else [1], seconds=(0.3, 0.1, 0.4)[i]))
+    finish(engine, 0, 0.7)
+    dialogue.drain()
+    # The second lane has computed less so far: it may still come in before.
+    assert made.place(made.racers[0]) is None
+    write(engine, 1, records("greedy", [2], seconds=0.1))
+    finish(engine, 1, 0.4)
+    dialogue.drain()
+    assert [made.place(racer) for racer in made.racers] == [2, 1, None]
+    assert made.running
+    finish(engine, 2, 0.9, reason="cancelled")
+    dialogue.drain()
+    assert [racer.entry.method for racer in made.ranking()] == ["lookup", "greedy", "recompute"]
+    assert made.place(made.racers[2]) is None
+    assert made.racers[1].seconds == pytest.approx(0.4)
+
+
+def test_the_clock_counts_the_prompt_as_it_is_read(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    id = begin(engine, 0)
+    engine.events += [Prefilling(id, 20, 30, 0.25), Steps(id, records("greedy", [1], seconds=0.05))]
+    dialogue.drain()
+    assert made.racers[0].prefill == (20, 30)
+    assert made.racers[0].seconds == pytest.approx(0.3)
+
+
+def test_a_full_bar_is_the_length_that_is_known(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    assert made.expected == 64
+    begin(engine, 0)
+    write(engine, 0, records("greedy", list(range(100)), 10))
+    dialogue.drain()
+    assert made.expected == 128
+    dialogue.max_tokens = 500
+    assert made.expected == 500
+    finish(engine, 0, 1.0)
+    dialogue.drain()
+    assert made.expected == 100
+
+
+def test_a_swapped_lane_runs_alone_and_the_others_stay(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    run(engine, made, [([1, 2], 1, 1.0), ([1, 2], 2, 0.5)])
+    kept = made.racers[0]
+    made.swap(1, Entry("recompute"))
+    assert made.racers[0] is kept
+    assert [type(c) for c in engine.sent[-2:]] == [CloseLane, Generate]
+    assert asked(engine, 1).method == "recompute"
+    begin(engine, 1)
+    write(engine, 1, records("recompute", [1, 5]))
+    finish(engine, 1, 2.0)
+    dialogue.drain()
+    assert made.racers[1].position == 1
+
+
+def test_what_is_still_said_of_a_lane_that_was_swapped_is_ignored(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    old = asked(engine, 1).id
+    made.swap(1, Entry("recompute"))
+    engine.events += [Steps(old, records("lookup", [7])), Failed(old, "bug", "It broke.")]
+    dialogue.drain()
+    assert not made.racers[1].tokens
+    assert not made.racers[1].error
+    assert not dialogue.transcript.entries
+
+
+def test_another_first_lane_is_what_all_are_compared_with(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue, "greedy", "lookup", "recompute")
+    run(engine, made, [([1, 2], 1, 1.0), ([1, 3], 2, 0.5), ([1, 3], 1, 2.0)])
+    assert [racer.position for racer in made.racers] == [None, 1, 1]
+    made.remove(0)
+    assert [made.mark(racer) for racer in made.racers] == ["reference", "identical"]
+    assert [racer.position for racer in made.racers] == [None, None]
+    assert engine.sent[-1] == CloseLane("race-1")
+    made.add(Entry("soft"))
+    assert [racer.lane for racer in made.racers] == ["race-2", "race-3", "race-1"]
+
+
+def test_pause_and_cancel_reach_every_lane_that_runs(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    ids = [racer.id for racer in made.racers]
+    begin(engine, 0)
+    finish(engine, 0, 1.0)
+    dialogue.drain()
+    made.pause()
+    assert engine.sent[-1] == Pause(ids[1], True)
+    made.pause()
+    assert engine.sent[-1] == Pause(ids[1], False)
+    made.cancel()
+    assert [command for command in engine.sent if isinstance(command, Cancel)] == [Cancel(ids[1])]
+    made.close()
+    assert engine.sent[-2:] == [CloseLane("race-1"), CloseLane("race-2")]
+    assert not made.running
+
+
+def test_a_pause_ends_with_the_lanes_that_it_held(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    made.pause()
+    made.add(Entry("soft"))
+    assert asked(engine, 2).paused  # the others wait too
+    made.cancel()
+    for i in range(3):
+        finish(engine, i, 1.0, reason="cancelled")
+    dialogue.drain()
+    made.swap(1, Entry("recompute"))
+    assert not made.paused
+    assert not asked(engine, 1).paused
+
+
+def test_what_goes_wrong_in_one_lane_is_told_there_alone(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    begin(engine, 0)
+    engine.events.append(Failed(asked(engine, 1).id, "memory", "There is not enough memory."))
+    dialogue.drain()
+    write(engine, 0, records("greedy", [1, 2]))
+    finish(engine, 0, 1.0, reason="context")
+    dialogue.drain()
+    assert made.racers[1].error == "There is not enough memory."
+    assert made.racers[1].answer.reason == "error"
+    assert made.racers[0].error == FULL
+    assert made.place(made.racers[0]) == 1
+    assert (dialogue.phase, dialogue.transcript.entries) == ("ready", [])
+
+
+def test_the_engines_end_leaves_the_chat_as_it_was(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    begin(engine, 0)
+    write(engine, 0, records("greedy", [1, 2]))
+    dialogue.drain()
+    one, other = (racer.id for racer in made.racers)
+    engine.events.append(Failed(one, "died", "The engine was killed.", others=[other]))
+    dialogue.drain()
+    assert [racer.answer.reason for racer in made.racers] == ["died", "died"]
+    assert made.racers[0].error == "The engine was killed."
+    assert (dialogue.phase, dialogue.transcript.entries) == ("ready", [])
+    made.start()  # a new engine loads the model first
+    engine.events.append(Loading(1, "weights", 1, 2))
+    dialogue.drain()
+    assert (dialogue.phase, made.loading) == ("ready", Loading(1, "weights", 1, 2))
+    engine.events.append(Loaded(1, dict(INFO)))
+    begin(engine, 0)
+    dialogue.drain()
+    assert (dialogue.phase, made.loading) == ("ready", None)
+
+
+def test_a_model_that_is_loaded_again_after_the_race_was_left_leaves_the_chat_ready(
+    dialogue: Dialogue, engine: FakeEngine
+) -> None:
+    made = race(dialogue)
+    made.close()
+    engine.events += [Loading(1, "weights", 1, 2), Loaded(1, dict(INFO))]
+    dialogue.drain()
+    assert dialogue.phase == "ready"
+
+
+def test_the_record_has_what_the_lanes_wrote(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    run(engine, made, [([1, 2], 1, 1.0), ([1, 3], 2, 0.5)])
+    record = made.record()
+    assert [lane.answer.log.tokens() for lane in record.lanes] == [[1, 2], [1, 3]]
+    assert [lane.mark for lane in record.lanes] == ["reference", "unknown"]
+    assert record.lanes[1].position == 1
+    assert record.lanes[1].seconds == pytest.approx(0.5)
+    assert record.speedup(record.lanes[1]) == pytest.approx(made.speedup(made.racers[1]))
+    assert "path" not in record.info
+
+
+def test_a_replay_gives_each_lane_the_device_to_itself(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    run(engine, made, [([1, 2, 3, 4], 1, 0.5), ([1, 2, 3, 4], 2, 0.3)])
+    now = 0.0
+    replay = Replay(made.racers, lambda: now)
+    # 0.1 s of prefill, then four steps in 0.4 s, or two in 0.2 s.
+    assert [replay.runs(0, t) for t in (0.05, 0.15, 0.201, 0.35, 0.5)] == [0, 0, 1, 2, 4]
+    assert [replay.runs(1, t) for t in (0.15, 0.201, 0.3, 9)] == [0, 1, 2, 2]
+    assert replay.amount(1, 1) == 2
+    assert replay.amount(1, 1, "characters") == len("1 2 ")
+    now = 0.2
+    assert replay.time == pytest.approx(0.2)
+    replay.faster()
+    now = 0.6
+    assert replay.speed == 0.25
+    assert replay.time == pytest.approx(0.3)
+    replay.pause()
+    now = 5.0
+    assert replay.time == pytest.approx(0.3)
+    assert not replay.over
+    replay.pause()
+    now = 50.0
+    assert replay.over
+    replay.restart()
+    assert replay.time == 0
+
+
+def test_a_replay_of_a_lane_that_wrote_nothing(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    begin(engine, 0)
+    engine.events.append(Failed(asked(engine, 1).id, "user", "No."))
+    write(engine, 0, records("greedy", [1]))
+    finish(engine, 0, 0.5)
+    dialogue.drain()
+    replay = Replay(made.racers)
+    assert replay.runs(1, 0.0) == 0
+    assert replay.amount(1, 0) == 0
+
+
+def test_who_might_race(dialogue: Dialogue) -> None:
+    assert suggested(dialogue) == ["greedy", "lookup", "recompute"]
+    dialogue.unavailable = {"lookup": "No trees."}
+    assert suggested(dialogue) == ["greedy", "recompute", "soft"]
+    dialogue.unavailable["greedy"] = "None at all."
+    dialogue.method = "soft"
+    assert suggested(dialogue, 2) == ["soft", "recompute"]
+
+
+def test_what_is_raced_on(dialogue: Dialogue) -> None:
+    assert talk(dialogue, None) is None
+    answer = Answer("greedy", "identical")
+    answer.add(records("greedy", [1])[0])
+    dialogue.transcript.entries += [Prompt("One"), answer, Prompt("Two"), answer]
+    dialogue.transcript.system = "Be brief."
+    found = talk(dialogue, None)
+    assert found is not None
+    assert found[0] == "Two"
+    assert [message["content"] for message in found[1]] == ["Be brief.", "One", "1 ", "Two"]
+    found = talk(dialogue, "Three")
+    assert found is not None
+    assert [message["content"] for message in found[1]] == ["Be brief.", "One", "1 ", "Two", "1 ", "Three"]
+    assert len(dialogue.transcript.entries) == 4

@@ -1,0 +1,210 @@
+"""The pages of the side panel as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.app.chat.entries import Answer
+from specchat.app.chat.explanations import EXPLAIN
+from specchat.app.chat.methods import known_methods
+from specchat.app.chat.pieces import Pieces
+from specchat.app.render.method_page import method_lines
+from specchat.app.render.numbers_page import Tallies, best_length, numbers_lines
+from specchat.app.render.tree_page import tree_lines
+from specchat.app.text.cells import width
+from specchat.app.theming.colouring import Way
+from specchat.app.theming.themes import heat_step
+from specchat.app.tui.transcript.line_view import Line, ends, length, line, paragraph
+from specchat.engine.messages import StepRecord
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def written(tree_steps: Make, vocabulary: list[str]) -> Make:
+    """Makes an answer out of steps."""
+
+    def make(records: list[StepRecord] | None = None) -> Answer:
+        answer = Answer("fusion", "identical", pieces=Pieces(vocabulary))
+        for record in tree_steps() if records is None else records:
+            answer.add(record)
+        return answer
+
+    return make
+
+
+def text(lines: list[Line]) -> str:
+    return "\n".join("".join(part for part, _ in row).rstrip() for row in lines)
+
+
+def test_figures_read_each_step_once(written: Make, tree_steps: Make) -> None:
+    class Counting(list[int]):
+        reads = 0
+
+        def __getitem__(self, index: Any) -> Any:
+            Counting.reads += 1
+            return super().__getitem__(index)
+
+    answer, tallies = written(tree_steps() * 50), Tallies()
+    answer.totals.runs = Counting(answer.totals.runs)
+    numbers_lines(answer, "fusion", tallies, 44)
+    first = Counting.reads
+    for _ in range(9):
+        numbers_lines(answer, "fusion", tallies, 44)
+    assert Counting.reads == first == 200
+
+
+def test_why_a_method_cannot_run_is_said() -> None:
+    methods = known_methods()
+    page = text(method_lines(methods["draft"], "identical", {}, None, 50, unavailable="it needs a draft model."))
+    assert "Not on this model: it needs a draft model." in page
+
+
+@pytest.mark.parametrize("name", known_methods())
+@pytest.mark.parametrize("cells", [35, 58])
+def test_every_method_is_explained_within_the_width(name: str, cells: int, written: Make) -> None:
+    method = known_methods()[name]
+    totals = written().totals
+    rows = method_lines(method, method.label, {}, totals, cells, keys=("ctrl+down", "ctrl+up"))
+    assert all(length(row) <= cells for row in rows)
+    flowing = " ".join(text(rows).split())
+    assert EXPLAIN[name] in flowing
+    assert method.pays in flowing
+    for param in method.params:
+        assert f"{param['name']} = " in flowing
+
+
+def test_hostile_tokens_and_notes_stay_on_their_rows(tree_steps: Make, vocabulary: list[str]) -> None:
+    records = tree_steps()[1:2]
+    records[0].note = "a\x1b[2Jb\nc [bold]d[/]"
+    answer = Answer("fusion", "identical", pieces=Pieces(["\x1b[31m\n\u202e" for _ in vocabulary]))
+    answer.add(records[0])
+    rows = tree_lines(answer, None, answer.pieces, 50, 30)
+    page = text(rows)
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+    assert "␛[31m⏎" in page
+    assert "[bold]d[/]" in page
+    assert all(width(row) <= 50 for row in page.splitlines())
+
+
+def test_tokens_that_are_unknown_have_their_number(written: Make, tree_steps: Make, vocabulary: list[str]) -> None:
+    page = text(tree_lines(written(tree_steps()[1:2]), None, Pieces(), 50, 30))
+    assert "┃ ⟨14⟩" in page
+    first = text(tree_lines(written(tree_steps()[:1]), None, Pieces(vocabulary), 50, 30))
+    assert "● ⟨prompt⟩" in first  # no step names the prompt's last token
+
+
+@given(st.integers(24, 70), st.integers(4, 50), st.integers(0, 3))
+def test_the_tree_page_fits(written: Make, vocabulary: list[str], cells: int, height: int, index: int) -> None:
+    rows = tree_lines(written(), index, Pieces(vocabulary), cells, max(height, 6), paused=True, keys="F9 one step")
+    assert all(length(row) <= cells for row in rows)
+    assert len(rows) <= max(height, 6)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["lookup", "greedy", "early-exit"]), st.integers(1, 30), st.integers(0, 40), st.floats(0, 9)),
+        min_size=1,
+        max_size=40,
+    ),
+    st.integers(30, 62),
+)
+def test_the_page_of_figures_fits(steps: list[tuple[str, int, int, float]], cells: int) -> None:
+    answer = Answer("lookup", "identical")
+    for method, tokens, drafted, seconds in steps:
+        answer.add(StepRecord(method, [1] * tokens, "x", drafted, min(drafted, tokens - 1), 1 + drafted, seconds / 9, seconds))
+    rows = numbers_lines(answer, steps[-1][0], Tallies(), cells)
+    assert all(length(row) <= cells for row in rows)
+    assert sum("tok/step" in part for row in rows for part, _ in row) == 1
+
+
+def plain(method: str, count: int, nodes: int, earlier: int = 0) -> Answer:
+    answer = Answer(method, "identical")
+    for _ in range(3):
+        answer.add(StepRecord(method, [1] * count, "x", nodes=nodes, forward_seconds=0.01, earlier=earlier))
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (plain("greedy", 1, 1), "Nothing was drafted: this is plain decoding."),
+        (
+            plain("recompute", 1, 30),
+            "a pass took 30.0 nodes and gave 1.00 tokens. Its other nodes are the text before, read once more.",
+        ),
+        (plain("lookahead", 2, 28), "Nothing was drafted: a pass took 28.0 nodes and gave 2.00 tokens."),
+        (
+            plain("beam", 8, 4, 8),
+            "Nothing was drafted: each token took a pass over 4.0 nodes. Text came once all beams shared it.",
+        ),
+    ],
+    ids=lambda value: value.method if isinstance(value, Answer) else "",
+)
+def test_the_page_of_figures_says_what_was_done_instead_of_drafting(answer: Answer, sentence: str) -> None:
+    page = text(numbers_lines(answer, answer.method, Tallies(), 44))
+    assert sentence in " ".join(page.split())
+    assert ("Run lengths" in page) == ("Tokens per step" in page) == (answer.method != "beam")
+
+
+def test_the_tree_page_draws_no_path_that_no_pass_verified(vocabulary: list[str]) -> None:
+    page = text(tree_lines(plain("beam", 3, 4, 3), None, Pieces(vocabulary), 50, 30))
+    assert "These 3 tokens became certain in this pass over 4 nodes." in " ".join(page.split())
+    assert "␣lamp ␣lamp ␣lamp" in page
+    assert "┃" not in page
+    assert "accepted" not in page.splitlines()[-1]
+
+
+def test_the_best_length_is_where_the_curve_peaks(written: Make, tree_steps: Make) -> None:
+    totals = written(tree_steps() * 5).totals
+    best, gain = best_length(totals, 0.8)
+    around = [row[0] for row in totals.what_if([best - 1, best, best + 1], [0.8])]
+    assert gain == pytest.approx(max(around))
+    assert best_length(totals, 0.0) == (0, 1.0)
+
+
+def test_lines() -> None:
+    assert text([ends(line("left"), line("right"), 12)]) == "left   right"
+    assert text([ends(line("left"), line("right"), 9)]) == "left"
+    assert text(paragraph("a few words more", 8, indent=" ")) == "a few\n words\n more"
+
+
+def test_gains_and_losses_have_their_colours(written: Make, tree_steps: Make) -> None:
+    slow = [StepRecord("draft", [1, 2], "x", 4, 1, 5, 0.08, 0.02) for _ in range(9)]
+    slow += [StepRecord("draft", [1], "x", 0, 0, 1, 0.0, 0.02)]
+    styles = {
+        style
+        for row in numbers_lines(written(slow), "draft", Tallies(), 44)
+        for part, style in row
+        if part.strip().replace(".", "").isdigit() and len(part.strip()) == 4
+    }
+    assert "$error" in styles
+    fast = numbers_lines(written(tree_steps() * 3), "fusion", Tallies(), 44)
+    assert any(style == "bold $success" for row in fast for _, style in row)
+
+
+@pytest.mark.parametrize(
+    ("way", "style"),
+    [
+        ("cycle", "bold $run-0 on $run-0-tint"),
+        ("heat", "bold $heat-3 on $heat-3-tint"),
+        ("underline", "bold underline $foreground"),
+        ("off", "bold $foreground"),
+    ],
+)
+def test_the_path_looks_like_its_run_in_the_transcript(written: Make, vocabulary: list[str], way: Way, style: str) -> None:
+    rows = tree_lines(written(), 1, Pieces(vocabulary), 50, 30, way=way)
+    assert heat_step(4) == 3
+    assert next(found for row in rows for part, found in row if part == "␣climbed") == style
+
+
+def test_a_hopeless_token_has_no_bar(written: Make, vocabulary: list[str]) -> None:
+    rows = tree_lines(written(), 3, Pieces(vocabulary), 50, 30)
+    bars = {part: row[-3][0] for row in rows for part, _ in row if part in ("␣about", "␣a")}
+    assert bars == {"␣about": "", "␣a": "━╸"}

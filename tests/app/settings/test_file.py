@@ -1,0 +1,177 @@
+"""The settings file: read, checked with sentences that help, written back without loss."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from specchat.app.settings import locations
+from specchat.app.settings.file import Settings, changed, load_settings, read_settings, save
+from specchat.backends.base import UserError
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "settings.toml"
+
+
+def test_no_file_gives_the_defaults(file: Path) -> None:
+    assert load_settings(file) == (Settings(), None)
+
+
+def test_every_kind_of_value(file: Path) -> None:
+    file.write_text(
+        """
+        model = "/models/qwen"
+        context = 4096
+        stop = ["END", "###"]
+        method = "greedy"
+        [sampling]
+        temperature = 1
+        top_p = 0.9
+        seed = 7
+        [keymap]
+        next_method = "ctrl+n,f2"
+        cancel = ["escape", "ctrl+g"]
+        """
+    )
+    settings = read_settings(file)
+    assert settings.model == "/models/qwen"
+    assert settings.context == 4096
+    assert settings.stop == ("END", "###")
+    assert settings.sampling.temperature == 1.0
+    assert settings.sampling.seed == 7
+    assert settings.keymap == {"next_method": "ctrl+n,f2", "cancel": "escape,ctrl+g"}
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("model = ", ["line 1", "not TOML"]),
+        ("model = 'a'\n\n[sampling\n", ["line 3"]),
+        ("modell = 'a'", ["modell", "did you mean model?"]),
+        ("temperature = 0.5", ["temperature", "sampling.temperature"]),
+        ("[sampling]\ntemprature = 0.5", ["sampling.temprature", "sampling.temperature"]),
+        ("zzz = 1", ["no setting zzz", "there are model"]),
+        ("sampling = 3", ["sampling is a table", "[sampling]"]),
+        ("methods.lookup = 3", ["methods.lookup must be a table"]),
+        ("model = 3", ["model takes a text in quotes, not 3"]),
+        ("model = ''", ["model is empty"]),
+        ("context = 0", ["context must be at least 1, not 0"]),
+        ("context = 1.5", ["context takes a whole number"]),
+        ("threads = true", ["threads takes a whole number"]),
+        ("kv_type = 'q9'", ["kv_type is one of auto, f16"]),
+        ("rpc = 'somewhere'", ["rpc takes host:port"]),
+        ("gpu_layers = -1", ["gpu_layers must be at least 0"]),
+        ("max_tokens = '5'", ["max_tokens takes a whole number, not '5'"]),
+        ("stop = [1]", ["stop takes a list of texts"]),
+        ("stop = ['']", ["none of them empty"]),
+        ("dtype = 'int4'", ["dtype is one of auto, float32"]),
+        ("device = 'gpu'", ["device is one of auto, cpu, cuda"]),
+        ("[sampling]\ntemperature = -1", ["sampling.temperature must be 0 or more, not -1"]),
+        ("[sampling]\ntop_p = 0.0", ["sampling.top_p must be above 0"]),
+        ("[sampling]\nseed = -4", ["sampling.seed must be between 0"]),
+        ("[sampling]\ntemperature = nan", ["sampling.temperature"]),
+        ("[model]\nname = 'x'", ["no setting model.name"]),
+        ("[keymap]\nsend = 3", ["keymap.send takes keys"]),
+        ("[keymap]\nnext_methd = 'f9'", ["no binding keymap.next_methd", "did you mean next_method?"]),
+        ("method = 'lokup'", ["method", "lokup"]),
+        ("[methods.lokup]\nk = 1", ["methods.lokup", "lokup"]),
+        ("[methods.greedy]\nk = 1", ["greedy", "'k'"]),
+        ("theme = 'no such theme'", ["theme is one of"]),
+    ],
+)
+def test_a_bad_file_is_one_sentence_and_the_defaults(file: Path, text: str, parts: list[str]) -> None:
+    file.write_text(text)
+    settings, sentence = load_settings(file)
+    assert settings == Settings()
+    assert sentence is not None
+    assert "settings.toml" in sentence
+    assert "\n" not in sentence
+    for part in parts:
+        assert part in sentence
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        read_settings(file)
+
+
+def test_not_text_and_not_a_file(tmp_path: Path, file: Path) -> None:
+    file.write_bytes(b"\xff\xfe")
+    assert "not UTF-8" in str(load_settings(file)[1])
+    assert "cannot be read" in str(load_settings(tmp_path)[1])
+
+
+def test_saving_keeps_comments_and_order(file: Path) -> None:
+    file.write_text('# mine\nmodel = "a"  # the small one\n\n[sampling]\n# warm\ntemperature = 0.5\n')
+    settings = save({"theme": None, "max_tokens": 9, "sampling.temperature": 0.7, "keymap.quit": "f2"}, file)
+    assert (settings.model, settings.max_tokens, settings.sampling.temperature) == ("a", 9, 0.7)
+    assert settings.keymap == {"quit": "f2"}
+    text = file.read_text()
+    assert '# mine\nmodel = "a"  # the small one\n' in text
+    assert "# warm\ntemperature = 0.7\n" in text
+    assert save({"max_tokens": None, "keymap.quit": None, "sampling.top_k": None}, file).max_tokens is None
+    assert "max_tokens" not in file.read_text()
+
+
+def test_saving_makes_the_file_and_its_folder(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "settings.toml"
+    assert save({"stop": ("x",), "sampling.seed": 3}, path).stop == ("x",)
+    assert path.read_text() == 'stop = ["x"]\n\n[sampling]\nseed = 3\n'
+    assert [p.name for p in path.parent.iterdir()] == ["settings.toml"]
+
+
+def test_a_bad_change_or_a_bad_file_is_never_written_over(file: Path) -> None:
+    file.write_text("threads = 2\n")
+    with pytest.raises(UserError, match="threads must be at least 1"):
+        save({"threads": 0}, file)
+    assert file.read_text() == "threads = 2\n"
+    file.write_text("threads = \n")
+    with pytest.raises(UserError, match="line 1"):
+        save({"threads": 3}, file)
+    assert file.read_text() == "threads = \n"
+
+
+def test_a_linked_file_stays_a_link(tmp_path: Path, file: Path) -> None:
+    real = tmp_path / "dotfiles.toml"
+    real.write_text("threads = 2\n")
+    real.chmod(0o640)
+    file.symlink_to(real)
+    save({"threads": 3}, file)
+    assert file.is_symlink()
+    assert real.read_text() == "threads = 3\n"
+    assert real.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(UserError, match="cannot be written"):
+        save({"threads": 3}, tmp_path / "settings.toml")
+
+
+def test_a_message_can_call_a_key_by_its_option() -> None:
+    with pytest.raises(UserError, match=r"^--top-k must be 0"):
+        changed(Settings(), {"sampling.top_k": -1}, {"sampling.top_k": "--top-k"})
+
+
+def test_the_folder_or_the_file_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    assert locations.settings_file() == tmp_path / "settings.toml"
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "other.toml"))
+    assert locations.settings_file() == tmp_path / "other.toml"
+    assert locations.config_folder() == tmp_path
+
+
+def test_every_setting_has_a_line_of_documentation() -> None:
+    import ast
+    import inspect
+
+    body = ast.parse(inspect.getsource(Settings)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    for item, after in zip(body.body, [*body.body[1:], None], strict=True):
+        if isinstance(item, ast.AnnAssign):
+            assert isinstance(after, ast.Expr), ast.unparse(item.target)
+            assert isinstance(after.value, ast.Constant)
+            assert "\n" not in str(after.value.value)

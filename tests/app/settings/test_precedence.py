@@ -1,0 +1,81 @@
+"""Defaults per model: tables of the settings file, which `specchat tune` writes too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specchat.app.settings.file import Settings, changed, load_settings, read, read_settings, save
+from specchat.app.settings.model_defaults import method_changes
+from specchat.app.settings.precedence import Layers, with_given
+from specchat.backends.base import UserError
+
+NAME = "Qwen/Qwen3-0.6B"
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    return tmp_path / "settings.toml"
+
+
+def test_a_model_has_its_own_method_sampling_and_system_prompt(path: Path) -> None:
+    path.write_text(
+        f'method = "ngram"\n[sampling]\ntemperature = 0.2\n[models."{NAME}"]\nmethod = "lookup"\nsystem = "Be brief."\n'
+        f'[models."{NAME}".sampling]\ntemperature = 0.7\n[models."{NAME}".methods.lookup]\nnodes = 32\n'
+    )
+    settings = read_settings()
+    mine = with_given(settings, {"model": NAME}, {})
+    assert (mine.method, mine.system, mine.sampling.temperature) == ("lookup", "Be brief.", 0.7)
+    assert mine.methods == {"lookup": {"nodes": 32}}
+    other = with_given(settings, {"model": "other"}, {})
+    assert (other.method, other.system, other.sampling.temperature) == ("ngram", None, 0.2)
+    # What is given on the command line goes first.
+    given = with_given(settings, {"model": NAME, "method": "fusion", "sampling.temperature": 0.0}, {})
+    assert (given.method, given.sampling.temperature) == ("fusion", 0.0)
+    assert given.system == "Be brief."
+
+
+def test_what_tune_found_is_written_as_the_models_default_and_replaces_what_it_found_before(path: Path) -> None:
+    path.write_text(f'method = "ngram" # mine\n\n[tuned]\n"{NAME}" = "recycle:nodes=16"\nbuiltin = "greedy"\n')
+    assert with_given(read_settings(), {"model": NAME}, {}).method == "recycle"
+    save(method_changes(NAME, "lookup", {"nodes": "32", "floor": "0.1"}))
+    text = path.read_text()
+    assert "# mine" in text
+    assert NAME not in text.partition("[models")[0]
+    mine = with_given(read_settings(), {"model": NAME}, {})
+    assert mine.method == "lookup"
+    assert mine.methods["lookup"] == {"nodes": 32, "floor": 0.1}
+    assert "recycle" not in mine.methods
+    save(method_changes(NAME, "lookup", {"variant": "reference"}))
+    assert with_given(read_settings(), {"model": NAME}, {}).methods["lookup"] == {"variant": "reference"}
+    assert with_given(read_settings(), {"model": "builtin"}, {}).method == "greedy"
+
+
+def test_a_folder_is_the_same_model_with_a_tilde_and_without(path: Path) -> None:
+    path.write_text('[models."~/models/small"]\nmethod = "greedy"\n')
+    found = read()
+    layers = Layers(found, model=str(Path("~/models/small").expanduser()))
+    assert layers.settings().method == "greedy"
+    assert layers.origin("method").said.endswith("line 2")
+
+
+@pytest.mark.parametrize("value", ["lokup", "lookup:nods=3", "lookup:nodes=x", 3])
+def test_what_is_no_method_is_refused(value: object) -> None:
+    with pytest.raises(UserError, match=r"tuned\.x"):
+        changed(Settings(), {"tuned.x": value})
+    with pytest.raises(UserError, match=r"models\.x\.method"):
+        changed(Settings(), {"models.x.method": value})
+
+
+def test_what_a_model_cannot_have_is_named_with_its_line_and_the_nearest(path: Path) -> None:
+    path.write_text('threads = 3\n[models.builtin]\nmethod = "greedy"\ntemprature = 1\ntheme = "dark"\n')
+    settings, sentence = load_settings()
+    assert settings.threads == 3
+    assert settings.method == "greedy"
+    assert sentence is not None
+    assert "line 4" in sentence
+    assert "did you mean sampling.temperature?" in sentence
+    assert "line 5" in sentence
+    assert "there are method" in sentence

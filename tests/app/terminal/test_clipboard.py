@@ -1,0 +1,195 @@
+"""Copies that verify themselves, with programs of the test's own in the place of the system's tools."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from specchat.app.terminal import clipboard
+from specchat.app.terminal.clipboard import LONG_BYTES, Copied, Tool, asks_terminal, copy, osc52, told, tools
+
+NAMES = ("TMUX", "STY", "DISPLAY", "WAYLAND_DISPLAY", "SSH_TTY", "SSH_CONNECTION")
+TEXT = "def f():\n    return 'Grüße 👩‍👩‍👧'\n"
+
+Fake = Callable[..., Path]
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """Makes programs that are all there is on the PATH; each keeps what it is given in a file of its name."""
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("cat", "sh", "sleep", "tr"):
+        (folder / name).symlink_to(shutil.which(name) or "")
+    monkeypatch.setenv("PATH", str(folder))
+
+    def make(name: str, script: str) -> Path:
+        file = folder / name
+        file.write_text(f"#!/bin/sh\ncd {tmp_path}\n{script}\n")
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+        return tmp_path / "board"
+
+    return make
+
+
+GOOD_XCLIP = 'case "$*" in *-out*) cat board;; *) cat > board;; esac'
+
+
+def test_what_comes_back_the_same_is_said_to_be_copied(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    board = fake("xclip", GOOD_XCLIP)
+    monkeypatch.setenv("DISPLAY", ":9")
+    done = copy(TEXT)
+    assert board.read_text() == TEXT
+    assert (done.tool is not None and done.tool.name, done.checked, done.wrong) == ("xclip", True, "")
+    assert told("the answer", done, TEXT) == "Copied the answer with xclip, and checked it."
+    assert not asks_terminal(done)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        'case "$*" in *-out*) printf other;; *) cat > board;; esac',  # the clipboard is somebody else's
+        'case "$*" in *-out*) cat board | tr -d "\\n";; *) cat > board;; esac',  # it loses line breaks
+        "exit 1",  # no X server answers
+    ],
+)
+def test_what_comes_back_otherwise_is_never_said_to_be_copied(fake: Fake, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    fake("xclip", script)
+    monkeypatch.setenv("DISPLAY", ":9")
+    done = copy(TEXT)
+    assert done == Copied(None, False, "xclip")
+    sentence = told("the answer", done, TEXT)
+    assert sentence.startswith("xclip could not copy the answer, so it was sent to the terminal's clipboard (OSC 52).")
+    assert "Copied" not in sentence
+    assert "If nothing arrives" in sentence
+    assert asks_terminal(done)
+
+
+def test_a_tool_that_hangs_is_given_up_and_the_next_one_copies(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clipboard, "TIMEOUT_SECONDS", 0.3)
+    fake("wl-copy", "sleep 60")
+    fake("xclip", GOOD_XCLIP)
+    monkeypatch.setenv("DISPLAY", ":9")
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-9")
+    done = copy(TEXT)
+    assert (done.tool is not None and done.tool.name, done.checked, done.wrong) == ("xclip", True, "wl-copy")
+
+
+def test_a_tool_in_the_background_is_not_waited_for(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As xclip does: it stays to serve the selection, with its standard output open.
+    fake("xclip", 'case "$*" in *-out*) cat board;; *) cat > board; (sleep 30) & ;; esac')
+    monkeypatch.setenv("DISPLAY", ":9")
+    monkeypatch.setattr(clipboard, "TIMEOUT_SECONDS", 10.0)
+    assert copy(TEXT).checked
+
+
+def test_without_a_reader_nothing_is_called_checked(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake("wl-copy", "cat > board")
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-9")
+    done = copy(TEXT)
+    assert done.tool is not None
+    assert not done.checked
+    assert told("the answer", done, TEXT) == "Gave the answer to wl-copy; nothing here can read the clipboard back to check it."
+
+
+def test_windows_gets_utf_16_and_its_line_ends_do_not_count(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.release", lambda: "5.15.0-microsoft-standard-WSL2")
+    board = fake("clip.exe", "cat > board")
+    fake("powershell.exe", "printf 'one\\r\\ntwo\\r\\n'")
+    done = copy("one\ntwo")
+    assert board.read_bytes() == b"\xff\xfe" + "one\ntwo".encode("utf-16-le")
+    assert done.checked
+
+
+def test_a_mac_copies_utf_8_whatever_the_locale_is(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    monkeypatch.delenv("LC_ALL", raising=False)
+    board = fake("pbcopy", 'echo "$LC_ALL" > locale; cat > board')
+    fake("pbpaste", 'test "$LC_ALL" = en_US.UTF-8 && cat board')
+    assert copy(TEXT).checked
+    assert (board.parent / "locale").read_text() == "en_US.UTF-8\n"
+
+
+def test_there_is_no_tool_where_there_is_no_screen(fake: Fake) -> None:
+    fake("xclip", GOOD_XCLIP)
+    fake("wl-copy", "cat > board")
+    assert tools() == []  # neither DISPLAY nor WAYLAND_DISPLAY
+
+
+def test_over_ssh_the_terminal_is_asked_too_and_the_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = Copied(Tool("xclip", ("xclip",)), True)
+    monkeypatch.setattr("platform.node", lambda: "attic.example.org")
+    assert asks_terminal(done, remote=True)
+    assert told("the run", done, "x", remote=True).startswith(
+        "Copied the run on attic with xclip, and checked it; sent it to your"
+    )
+
+
+def test_a_long_text_says_what_terminals_take() -> None:
+    assert "some terminals take no more" in told("the chat", Copied(), "x" * (LONG_BYTES + 1))
+    assert "some terminals" not in told("the chat", Copied(), "x" * LONG_BYTES)
+
+
+def decoded(sequence: str) -> str:
+    """The text of a plain OSC 52."""
+    assert sequence.startswith("\x1b]52;c;")
+    assert sequence.endswith("\a")
+    return base64.b64decode(sequence[7:-1]).decode()
+
+
+def test_the_sequence_for_a_terminal_holds_the_text() -> None:
+    assert decoded(osc52(TEXT, {})) == TEXT
+
+
+def test_in_tmux_it_is_sent_once_for_tmux_and_once_to_be_passed_on() -> None:
+    sent = osc52(TEXT, {"TMUX": "/tmp/tmux-1/default,1,0"})
+    plain, wrapped, rest = sent.partition("\x1bPtmux;")
+    assert decoded(plain) == TEXT
+    assert wrapped
+    assert rest.endswith("\x1b\\")
+    assert decoded(rest.removesuffix("\x1b\\").replace("\x1b\x1b", "\x1b")) == TEXT
+
+
+def test_in_screen_no_piece_is_longer_than_it_passes_on() -> None:
+    text = TEXT * 200
+    pieces = osc52(text, {"STY": "1.pts"}).split("\x1b\\")
+    assert pieces.pop() == ""
+    assert all(piece.startswith("\x1bP") and len(piece) + 2 <= 768 for piece in pieces)
+    assert decoded("".join(piece.removeprefix("\x1bP") for piece in pieces)) == text
+
+
+@pytest.fixture
+def tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A tmux server of the test's own, which this process takes itself to be in."""
+    program = shutil.which("tmux")
+    if program is None:
+        pytest.skip("tmux is not installed")
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    # A socket's path may have about 100 characters.
+    command = [program, "-S", f"/tmp/specchat-tmux-{os.getpid()}"]
+    subprocess.run([*command, "-f", "/dev/null", "new-session", "-d", "sleep", "60"], check=True)
+    monkeypatch.setenv("TMUX", f"{command[2]},{os.getpid()},0")
+    yield command
+    subprocess.run([*command, "kill-server"], check=False)
+    Path(command[2]).unlink(missing_ok=True)
+
+
+def test_a_real_tmux_has_the_text_in_its_buffer(tmux: list[str]) -> None:
+    done = copy(TEXT)
+    assert done.tool is not None
+    assert (done.tool.name, done.checked) == ("tmux", True)
+    assert subprocess.run([*tmux, "show-buffer"], capture_output=True, check=True).stdout.decode() == TEXT
+    assert asks_terminal(done), "tmux's buffer is not the system's clipboard"
+    assert told("the answer", done, TEXT).startswith(
+        "Copied the answer into tmux's buffer, and checked it; sent it to the terminal"
+    )

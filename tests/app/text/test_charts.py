@@ -1,0 +1,87 @@
+"""Charts of block characters, and the sums behind them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.app.chat.tally import Tally
+from specchat.app.chat.totals import Totals, counted
+from specchat.app.text.charts import Trend, bar, columns, percent, portions, resampled
+from specchat.engine.messages import StepRecord
+
+
+def test_columns() -> None:
+    assert columns([0, 1, 4, 8], 8) == [" ▁▄█"]
+    assert columns([0, 2, 4, 8], 8, 2) == ["   █", " ▄██"]
+    assert columns([0.01, 9], 8) == ["▁█"]  # what is there shows; what is too high is cut
+    assert columns([], 8) == [""]
+    assert columns([3, 3], 0) == ["  "]
+
+
+def test_bars() -> None:
+    assert bar(0.5, 4) == "━━"
+    assert bar(0.6, 4) == "━━╸"
+    assert bar(0, 4) == ""
+    assert bar(0.0001, 4) == "╸"
+    assert bar(7, 4) == "━━━━"
+
+
+@given(st.lists(st.floats(0, 1e6), max_size=8), st.integers(0, 60))
+def test_portions_lose_no_cell(shares: list[float], cells: int) -> None:
+    out = portions(shares, cells)
+    assert sum(out) == (cells if sum(shares) > 0 else 0)
+    for share, taken in zip(shares, out, strict=True):
+        assert abs(taken - share / (sum(shares) or 1) * cells) <= 1
+
+
+def test_percent_rounds_to_neither_end() -> None:
+    shares = (0, 0.001, 0.009, 0.01, 0.5, 0.996, 0.9999, 1)
+    assert [percent(share) for share in shares] == ["0%", "<1%", "<1%", "1%", "50%", "99%", "99%", "100%"]
+
+
+@given(st.lists(st.integers(0, 9), max_size=400), st.integers(1, 12))
+def test_a_trend_keeps_the_mean_of_every_stretch(values: list[int], points: int) -> None:
+    trend = Trend(points)
+    for value in values:
+        trend.add(value)
+    means = trend.means()
+    assert len(means) <= 2 * points
+    size = trend.stretch
+    expected = [values[i : i + size] for i in range(0, len(values), size)]
+    assert means == pytest.approx([sum(part) / len(part) for part in expected])
+    assert trend.highest == max(values, default=0)
+    assert trend.count == len(values)
+
+
+@given(st.lists(st.floats(0, 100), max_size=200), st.integers(1, 40))
+def test_resampling_keeps_the_range_and_the_width(values: list[float], cells: int) -> None:
+    out = resampled(values, cells)
+    assert len(out) == min(len(values), cells)
+    if values:
+        assert min(values) - 1e-6 <= min(out)
+        assert max(out) <= max(values) + 1e-6
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 9), st.integers(0, 8), st.floats(0, 0.01), st.floats(0.001, 0.1)),
+        max_size=60,
+    )
+)
+def test_the_tally_says_what_the_totals_say(steps: list[tuple[int, int, float, float]]) -> None:
+    totals = Totals()
+    tally = Tally(totals)
+    for i, (tokens, drafted, draft, forward) in enumerate(steps):
+        totals.add(
+            counted(StepRecord("m", [0] * tokens, "", drafted, min(tokens - 1, drafted), 1 + drafted, draft, forward, 0.001))
+        )
+        if i % 3 == 0:
+            tally.follow()
+    tally.follow()
+    assert dict(sorted(tally.runs.items())) == totals.histogram
+    assert tally.source_speedup == pytest.approx(totals.source_speedup)
+    rounds = totals.round_acceptance
+    assert tally.alpha == pytest.approx(sum(rounds) / len(rounds) if rounds else 0)
+    assert tally.trend.count == len(steps)

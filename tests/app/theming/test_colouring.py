@@ -1,0 +1,166 @@
+"""The ways of telling runs apart: by key, command and setting, in every row at once, and without colours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.style import Style
+
+from specchat.app.chat.entries import SHADES
+from specchat.app.settings.file import Settings, changed, read_settings
+from specchat.app.theming.colouring import WAYS, effective, following, style_name
+from specchat.backends.base import UserError
+
+Make = Callable[..., Any]
+
+
+async def answered(pilot: Any, engine: Any, make_steps: Make) -> None:
+    """A chat with one answer."""
+    await pilot.pause()
+    engine.loaded()
+    pilot.app.take_events()
+    pilot.app.chat_screen.input.put("How does prompt lookup work?")
+    await pilot.press("enter")
+    engine.begin(make_steps())
+    engine.finish()
+    pilot.app.take_events()
+    await pilot.pause()
+
+
+def styles(app: Any) -> list[Style]:
+    """Styles of the visible text of the answer, by run."""
+    view = app.chat_screen.view
+    found: dict[int, Style] = {}
+    for y in range(view.size.height):
+        place = view.row_at(y)
+        if place is None or view._blocks[place[0]].row(place[1]).kind != "answer":
+            continue
+        for segment in view.render_line(y):
+            if segment.text.strip() and segment.style is not None:
+                found[len(found)] = segment.style
+    return list(found.values())
+
+
+def test_the_ways_go_round() -> None:
+    seen = [WAYS[0]]
+    while (way := following(seen[-1])) != seen[0]:
+        seen.append(way)
+    assert tuple(seen) == WAYS
+
+
+def test_neighbours_differ_in_turn_and_lengths_in_heat() -> None:
+    for shade in range(SHADES):
+        for way in ("cycle", "underline"):
+            assert style_name(way, shade, 3) != style_name(way, (shade + 1) % SHADES, 3)
+    lengths = [style_name("heat", 0, tokens) for tokens in (1, 2, 3, 4, 5, 6, 7, 8, 40)]
+    assert lengths == [f"heat-{step}" for step in (0, 1, 2, 3, 3, 4, 4, 5, 5)]
+    assert style_name("off", 3, 5) == "plain"
+
+
+def test_without_colours_there_are_lines() -> None:
+    assert [effective(way, True) for way in WAYS] == ["underline", "underline", "underline", "off"]
+    assert [effective(way, False) for way in WAYS] == list(WAYS)
+
+
+async def test_the_key_changes_every_row_and_nothing_else(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 24)) as pilot:
+        await answered(pilot, engine, make_steps)
+        app.chat_screen.input.put("a draft")
+        seen = {}
+        for way in (*WAYS[1:], WAYS[0]):
+            await pilot.press("f6")
+            await pilot.pause()
+            assert app.chat_screen.view.colouring == way
+            seen[way] = styles(app)
+        assert len({str(found) for found in seen.values()}) == len(WAYS)
+        assert len({str(style.color) for style in seen["cycle"]}) > 4
+        assert not any(style.underline for style in seen["cycle"] + seen["heat"] + seen["off"])
+        assert any(style.underline for style in seen["underline"])
+        assert any(style.bold for style in seen["underline"])
+        assert len({str(style.color) for style in seen["off"]}) == 1
+        assert app.chat_screen.input.text == "a draft"
+
+
+async def test_the_command_names_a_way_and_the_nearest_one_if_there_is_none(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        app.commands.run("/colours heat")
+        assert app.chat_screen.view.colouring == "heat"
+        with pytest.raises(UserError, match="did you mean underline"):
+            app.commands.run("/colours underlined")
+        app.commands.run("/colours")
+        assert app.chat_screen.view.colouring == "underline"
+        titles = [title for title, _, _ in app.commands.entries()]
+        assert [title for title in titles if title.startswith("Colours: ")] == [f"Colours: {way}" for way in WAYS]
+
+
+async def test_the_setting_counts_from_the_start(make_chat: Make, engine: Any) -> None:
+    app = make_chat(colours="heat")
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        assert app.chat_screen.view.colouring == "heat"
+    with pytest.raises(UserError, match="cycle, heat, underline"):
+        changed(Settings(), {"colours": "rainbow"})
+
+
+async def test_no_color_shows_lines(make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = make_chat()
+    monkeypatch.setattr(type(app), "no_color", True, raising=False)
+    app.no_color = True
+    async with app.run_test(size=(100, 24)) as pilot:
+        await answered(pilot, engine, make_steps)
+        found = styles(app)
+        assert any(style.underline for style in found)
+        assert any(style.bold for style in found)
+
+
+async def test_what_was_chosen_is_there_in_the_next_chat(make_chat: Make, engine: Any, tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text('# mine\ntheme = "dark"\n')
+    app = make_chat()
+    async with app.run_test() as pilot:
+        await pilot.press("f6")
+        app.commands.run("/theme light")
+        await app.workers.wait_for_complete()
+    kept = (tmp_path / "settings.toml").read_text()
+    assert kept.startswith("# mine")
+    found = read_settings(tmp_path / "settings.toml")
+    assert (found.colours, found.theme) == ("heat", "light")
+
+
+async def test_a_settings_file_that_cannot_be_written_is_told_once_and_the_choice_counts(
+    make_chat: Make, engine: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "settings.toml").write_text("theme = \n")
+    app = make_chat()
+    async with app.run_test() as pilot:
+        await pilot.press("f6")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert app.chat_screen.view.colouring == "heat"
+        assert any("Not kept" in notification.message for notification in app._notifications)
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("way", ["heat", "underline"])
+def test_pictures(
+    snap_compare: Any,
+    make_chat: Make,
+    engine: Any,
+    make_steps: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    theme: str,
+    size: tuple[int, int],
+    way: str,
+) -> None:
+    monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
+
+    async def before(pilot: Any) -> None:
+        await answered(pilot, engine, make_steps)
+
+    assert snap_compare(make_chat(theme=theme, colours=way), terminal_size=size, run_before=before)

@@ -1,0 +1,88 @@
+"""Themes on terminals with 256 colours."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from rich._palettes import EIGHT_BIT_PALETTE
+from rich.color import Color, ColorSystem
+
+from specchat.app.chat.entries import SHADES
+from specchat.app.theming.colours import contrast, distance
+from specchat.app.theming.few_colours import nearest, reduced, shown
+from specchat.app.theming.themes import APART, READABLE, SHIPPED, VISIBLE, load_themes
+
+NAMES = sorted(path.stem for path in SHIPPED.glob("*.toml"))
+
+
+def painted(colour: str) -> str:
+    """What a terminal with 256 colours shows of one."""
+    number = Color.parse(colour).downgrade(ColorSystem.EIGHT_BIT).number
+    assert number is not None
+    return EIGHT_BIT_PALETTE[number].hex
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_themes_stay_readable_in_256_colours(name: str) -> None:
+    palette = reduced(load_themes()[0][name])
+    colours = {key: painted(colour) for key, colour in palette.colours.items()}
+    variables = {key: painted(value) for key, value in palette.theme().variables.items() if value.startswith("#")}
+    page = colours["background"]
+    for key in ("foreground", "primary", "accent", "success", "warning", "error"):
+        for behind in ("background", "surface", "panel"):
+            assert contrast(colours[key], colours[behind]) >= (7 if name == "contrast" else READABLE), (key, behind)
+    # Blends are moved no further than the nearest colour.
+    assert contrast(variables["quiet"], colours["panel"]) >= 4.3
+    assert contrast(variables["faint"], page) >= VISIBLE * 0.95
+    for i in range(SHADES):
+        assert contrast(variables[f"run-{i}"], variables[f"run-{i}-tint"]) >= 4.4
+        assert contrast(variables[f"heat-{i}"], variables[f"heat-{i}-tint"]) >= 4.4
+        assert variables[f"run-{i}-tint"] != page, "a run has a background of its own"
+        assert distance(variables[f"run-{i}"], variables[f"run-{(i + 1) % SHADES}"]) >= APART
+    heat = [contrast(variables[f"heat-{i}"], page) for i in range(SHADES)]
+    assert all(more > less for less, more in pairwise(heat))
+    assert len({colours["background"], colours["surface"], colours["panel"]}) == 3
+    assert (palette.dark, palette.summary) == (load_themes()[0][name].dark, load_themes()[0][name].summary)
+
+
+def test_left_to_itself_the_nearest_colour_would_not_do() -> None:
+    fjord, light = (load_themes()[0][name] for name in ("fjord", "safe-light"))
+    assert painted(fjord.colours["background"]) == "#00005f", "slate turns navy"
+    assert painted(reduced(fjord).colours["background"]) == "#262626"
+    assert any(painted(light.run(i)) == painted(light.run((i + 1) % SHADES)) for i in range(SHADES))
+
+
+def test_what_is_written_is_what_is_seen() -> None:
+    for colour in ("#101218", "#fbf9f4", "#84bdfb", "#808080", "#000000", "#ffffff", "#f0b27a", "#0a0a0a", "#ececec"):
+        written = nearest(colour)
+        assert shown(written) == painted(written)
+        assert distance(painted(written), colour) < 15
+    assert nearest("#ffffff", other=("#ffffff",)) != "#ffffff"
+    assert contrast(shown(nearest("#888888", on=("#000000",), least=12)), "#000000") >= 12
+    assert distance(nearest("#ff0000", apart=("#ff0000",)), "#ff0000") >= APART
+    assert nearest("#ff0000", on=("#000000",), least=22) == "#ff0000", "what cannot be had does not spoil the rest"
+
+
+@pytest.mark.parametrize(("term", "few"), [("screen-256color", True), ("xterm-256color", True), ("xterm-direct", False)])
+async def test_the_chat_wears_them_where_the_terminal_has_no_more(
+    make_chat: Any, monkeypatch: pytest.MonkeyPatch, term: str, few: bool
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    if few:
+        monkeypatch.delenv("COLORTERM")
+    app = make_chat(theme="fjord")
+    true = app.palettes["fjord"].colours["background"]
+    async with app.run_test(size=(80, 24)) as pilot:
+        assert app.theme_variables["background"].lower() == (nearest(true) if few else true)
+        await pilot.press("f3", "down")
+        await pilot.pause()
+        name = app.theme
+        assert name != "fjord"
+        variables = app.theme_variables
+        assert variables["run-0-tint"] == (reduced(app.palettes[name]) if few else app.palettes[name]).behind(0)
+        await pilot.press("escape")
+        assert app.theme_variables["background"].lower() == (nearest(true) if few else true)
+    # What leaves the terminal has every colour.
+    assert app.palettes["fjord"].colours["background"] == true

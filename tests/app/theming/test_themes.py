@@ -1,0 +1,378 @@
+"""Themes: readable colours in those that ship, clear errors for those of users."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.chat.entries import SHADES
+from specchat.app.theming.colours import SIGHTS, blend, contrast, distance, lab, seen, with_contrast
+from specchat.app.theming.themes import (
+    APART,
+    COLOURS,
+    KEYS,
+    LENGTHS,
+    READABLE,
+    SHIPPED,
+    VISIBLE,
+    Palette,
+    heat_step,
+    load_themes,
+    read_theme,
+)
+from specchat.backends.base import UserError
+
+FILES = sorted(SHIPPED.glob("*.toml"))
+SAFE = ("safe-dark", "safe-light")
+STRONG = 7.0
+"""WCAG 2, level AAA, for text: what the high-contrast theme keeps."""
+
+each = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+
+
+def rounds(palette: Palette) -> list[tuple[str, str]]:
+    """Run colours that come one after the other, the last with the first."""
+    return [(palette.run(i), palette.run((i + 1) % SHADES)) for i in range(SHADES)]
+
+
+def closest(palette: Palette, sight: str) -> float:
+    """How far apart the most alike neighbours look."""
+    return min(distance(seen(one, sight), seen(other, sight)) for one, other in rounds(palette))
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Any:
+    """Writes a theme of the user's own."""
+
+    def write(name: str, text: str) -> Path:
+        path = tmp_path / f"{name}.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_there_are_themes_for_every_eye() -> None:
+    themes, wrong = load_themes()
+    assert not wrong
+    assert len(themes) >= 10
+    assert {"dark", "light", "contrast", *SAFE} <= set(themes)
+    assert list(themes)[:2] == ["dark", "light"]
+    assert {palette.dark for palette in themes.values()} == {True, False}
+
+
+@each
+def test_a_shipped_theme_gives_everything_and_nothing_else(path: Path) -> None:
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    assert set(data) == set(KEYS) - {"inherits"}
+    assert len(data["runs"]) == len(data["heat"]) == SHADES
+    assert 10 < len(data["summary"]) <= 34, "one line of the menu"
+    assert len(path.stem) <= 12
+    palette = read_theme(path)
+    assert (contrast("#ffffff", palette.colours["background"]) > contrast("#000000", palette.colours["background"])) == (
+        palette.dark
+    )
+
+
+@each
+def test_text_is_readable(path: Path) -> None:
+    palette = read_theme(path)
+    page = palette.colours["background"]
+    variables = palette.theme().variables
+    least = STRONG if path.stem == "contrast" else READABLE
+    for i in range(SHADES):
+        assert contrast(variables[f"run-{i}"], page) >= least
+        assert contrast(variables[f"run-{i}"], variables[f"run-{i}-tint"]) >= least
+        assert contrast(variables[f"heat-{i}"], page) >= least
+        assert contrast(variables[f"heat-{i}"], variables[f"heat-{i}-tint"]) >= least
+    for name in ("foreground", "primary", "accent", "success", "warning", "error"):
+        for behind in ("background", "surface", "panel"):
+            assert contrast(palette.colours[name], palette.colours[behind]) >= least, (name, behind)
+            assert contrast(variables["quiet"], palette.colours[behind]) >= least, behind
+    assert contrast(variables["plain"], page) >= least
+    assert contrast(variables["plain-alt"], page) >= least
+    for behind in (page, palette.colours["surface"]):
+        assert contrast(palette.colours["secondary"], behind) >= least
+        assert contrast(variables["faint"], behind) >= VISIBLE
+    # The line that a menu's cursor is on, and text that is selected.
+    assert contrast(palette.colours["foreground"], variables["block-cursor-background"]) >= READABLE
+    assert contrast(variables["quiet"], variables["block-cursor-background"]) >= READABLE
+    for i in range(SHADES):
+        assert contrast(variables[f"run-{i}"], variables["screen-selection-background"]) >= VISIBLE
+    assert palette.warning is None
+
+
+@each
+def test_neighbouring_runs_can_be_told_apart(path: Path) -> None:
+    palette = read_theme(path)
+    assert min(distance(*pair) for pair in rounds(palette)) >= 20
+    for sight in SIGHTS:
+        assert closest(palette, sight) >= (20 if path.stem in SAFE else APART), sight
+    if path.stem in SAFE:
+        for sight in SIGHTS:
+            # The labels: identical, same distribution, lossy.
+            labels = [seen(palette.colours[name], sight) for name in ("success", "warning", "error")]
+            assert min(distance(a, b) for i, a in enumerate(labels) for b in labels[:i]) >= APART, sight
+
+
+def test_some_palettes_fail_for_colour_blind_eyes(write: Any) -> None:
+    # The check above would be worth nothing if every palette passed it.
+    colours = ["#e593ba", "#67cdba", "#e593ba", "#67cdba", "#5fb7e8", "#ee9a69"]
+    palette = read_theme(write("mine", f'inherits = "dark"\nruns = {colours}'))
+    assert min(distance(*pair) for pair in rounds(palette)) >= 35
+    assert closest(palette, "deuteranopia") < APART
+
+
+@each
+def test_heat_grows_with_every_step(path: Path) -> None:
+    palette = read_theme(path)
+    page = palette.colours["background"]
+    for sight in (None, *SIGHTS):
+
+        def look(colour: str, sight: str | None = sight) -> str:
+            return seen(colour, sight) if sight else colour
+
+        strength = [contrast(look(colour), look(page)) for colour in palette.heat]
+        assert all(more >= less * 1.05 for less, more in pairwise(strength)), (sight, strength)
+        glow = [distance(look(palette.behind_heat(i)), look(page)) for i in range(SHADES)]
+        assert glow[0] == 0
+        assert all(more > less for less, more in pairwise(glow)), (sight, glow)
+    assert all(distance(one, other) >= 6 for one, other in pairwise(palette.heat))
+
+
+def test_heat_by_run_length() -> None:
+    assert [heat_step(tokens) for tokens in (1, 2, 3, 4, 5, 6, 7, 8, 9, 64)] == [0, 1, 2, 3, 3, 4, 4, 5, 5, 5]
+    assert heat_step(0) == 0
+    assert [heat_step(int(text[0])) for text in LENGTHS] == list(range(SHADES))
+
+
+@pytest.mark.parametrize("count", range(2, 10))
+def test_neighbours_differ_with_any_number_of_run_colours(tmp_path: Path, count: int) -> None:
+    colours = [f"#{40 + 20 * i:02x}ffff" for i in range(count)]
+    path = tmp_path / "mine.toml"
+    path.write_text(f'inherits = "dark"\nruns = {colours}\n'.replace("'", '"'))
+    palette = read_theme(path)
+    assert all(one != other for one, other in rounds(palette))
+    assert len({palette.run(i) for i in range(SHADES)}) == min(count, SHADES)
+    variables = palette.theme().variables
+    assert all(variables[f"run-{i}"] == palette.run(i) and f"run-{i}-tint" in variables for i in range(SHADES))
+
+
+def test_contrast_is_that_of_wcag() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+    assert blend("#000000", "#ffffff", 0.5) == "#808080"
+
+
+@pytest.mark.parametrize("page", ["#101218", "#fbf9f4", "#000000", "#ffffff", "#777777"])
+def test_a_colour_is_moved_until_it_has_a_contrast(page: str) -> None:
+    for colour in ("#f0b27a", "#2b5fb3", "#777777", "#000000", "#ffffff"):
+        for ratio in (3.0, 4.4):
+            got = contrast(with_contrast(colour, page, ratio), page)
+            assert ratio <= got <= ratio * 1.08, (colour, ratio)
+    assert with_contrast("#777777", "#777777", 21) == "#000000"
+
+
+def test_distance_is_that_of_lab() -> None:
+    # Red in CIE Lab under D65: Lindbloom's calculator.
+    assert lab("#ff0000") == pytest.approx((53.24, 80.09, 67.20), abs=0.02)
+    assert distance("#000000", "#ffffff") == pytest.approx(100, abs=0.05)
+    assert distance("#123456", "#123456") == 0
+
+
+def test_colour_blind_sight_confuses_what_it_should() -> None:
+    assert distance("#c8553d", "#7a7a2e") > 40
+    assert distance(seen("#c8553d", "deuteranopia"), seen("#7a7a2e", "deuteranopia")) < 25
+    for sight in SIGHTS:
+        for grey in ("#000000", "#777777", "#ffffff"):
+            assert distance(seen(grey, sight), grey) < 1, "greys stay grey"
+    assert distance(seen("#0072b2", "tritanopia"), seen("#009e73", "tritanopia")) < distance("#0072b2", "#009e73") / 2
+
+
+# In the chat
+
+
+def painted(svg: str, columns: int) -> set[str]:
+    """Backgrounds in the leftmost columns of a screenshot."""
+    boxes = re.findall(r'<rect fill="(#[0-9a-f]{6})" x="([\d.]+)" [^>]*shape-rendering', svg)
+    return {fill for fill, x in boxes if float(x) < columns * 12}
+
+
+async def test_the_menu_previews_every_theme_on_the_whole_screen(make_chat: Any, engine: Any, make_steps: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(90, 24)) as pilot:
+        engine.loaded()
+        await pilot.pause()
+        app.take_events()
+        app.chat_screen.input.put("How?")
+        await pilot.press("enter")
+        engine.begin(make_steps())
+        engine.finish()
+        app.take_events()
+        await pilot.pause()
+        before = painted(app.export_screenshot(), 30)
+        await pilot.press("f3")
+        for name, palette in app.palettes.items():
+            assert app.theme == name
+            await pilot.pause()
+            shown = painted(app.export_screenshot(), 30)
+            assert palette.colours["background"] in shown
+            assert palette.colours["surface"] in shown
+            assert len({palette.behind(i) for i in range(SHADES)} & shown) >= 3, "runs in the transcript below"
+            assert app.theme == "dark" or app.palettes["dark"].colours["background"] not in shown
+            text = "\n".join(str(app.screen.query_one("OptionList").get_option(name).prompt).split("\n"))
+            assert palette.summary in text
+            assert "■ ■ ■ ■ ■ ■  ▁▂▃▅▆█" in text
+            await pilot.press("down")
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.theme == "dark"
+        assert painted(app.export_screenshot(), 30) == before
+
+
+async def test_a_doubtful_theme_is_told_at_the_start_and_when_chosen(make_chat: Any, engine: Any, tmp_path: Path) -> None:
+    (tmp_path / "themes").mkdir()
+    (tmp_path / "themes" / "dim.toml").write_text('inherits = "dark"\nerror = "#703030"')
+    (tmp_path / "themes" / "typo.toml").write_text('inherits = "dark"\nacent = "#ffcc00"')
+    app = make_chat(theme="dim")
+    said = [entry.text for entry in app.dialogue.transcript.entries]
+    assert any(text.startswith("The theme dim works but is hard to read: error on ") for text in said)
+    assert any("typo.toml has 'acent', which no theme has: did you mean accent?" in text for text in said)
+    app = make_chat()
+    assert not any("hard to read" in entry.text for entry in app.dialogue.transcript.entries)
+    async with app.run_test(size=(90, 24)) as pilot:
+        app.use_theme("dim")
+        await pilot.pause()
+        assert any("hard to read" in notice.message for notice in app._notifications)
+
+
+# Users' own
+
+
+def test_a_broken_theme_spoils_no_other(tmp_path: Path, write: Any) -> None:
+    good = (SHIPPED / "dark.toml").read_text()
+    write("mine", good.replace("#8fb8f6", "#ABCDEF"))
+    write("broken", "name = ")
+    write("short", good.replace('accent = "#f0b27a"', ""))
+    write("odd", good.replace('"#f0b27a"', '"orange"'))
+    themes, wrong = load_themes(tmp_path)
+    assert themes["mine"].colours["primary"] == "#abcdef"
+    assert set(themes) == {path.stem for path in FILES} | {"mine"}
+    assert list(themes)[-1] == "mine"
+    assert len(wrong) == 3
+    assert any("broken.toml, line 1, is not TOML" in sentence for sentence in wrong)
+    assert any("short.toml" in s and 'needs accent = "#rrggbb"' in s for s in wrong)
+    assert any("odd.toml" in s and "not 'orange'" in s for s in wrong)
+    assert all(sentence.endswith((".", "?")) and "\n" not in sentence for sentence in wrong)
+
+
+def test_a_theme_of_ones_own_may_have_a_shipped_name(tmp_path: Path, write: Any) -> None:
+    write("dark", 'inherits = "dark"\nbackground = "#000000"')
+    themes, wrong = load_themes(tmp_path)
+    assert not wrong
+    assert themes["dark"].colours["background"] == "#000000"
+    assert list(themes)[:2] == ["dark", "light"]
+
+
+def test_a_theme_inherits_what_it_does_not_give(write: Any) -> None:
+    ember = read_theme(SHIPPED / "ember.toml")
+    write("parent", 'inherits = "ember"\naccent = "#ffcc00"\nsummary = "Warmer.\\u001b[2J"')
+    palette = read_theme(write("child", 'inherits = "parent"\nprimary = "#88ccff"\ntint = 0.3'))
+    assert palette.colours == {**ember.colours, "accent": "#ffcc00", "primary": "#88ccff"}
+    assert (palette.runs, palette.heat, palette.glow, palette.tint) == (ember.runs, ember.heat, ember.glow, 0.3)
+    assert palette.summary == "parent, with colours of its own"
+    assert read_theme(write("parent2", 'inherits = "parent"\nsummary = "A \\u001b[2J\\nB"')).summary == "A ␛[2J B"
+
+
+def test_heat_is_derived_where_a_theme_gives_none(write: Any) -> None:
+    for shipped in FILES:
+        lines = [line for line in shipped.read_text().splitlines() if not line.startswith(("heat", "glow"))]
+        palette = read_theme(write(f"like-{shipped.stem}", "\n".join(lines)))
+        page = palette.colours["background"]
+        strength = [contrast(colour, page) for colour in palette.heat]
+        assert all(more > less for less, more in pairwise(strength))
+        for i, colour in enumerate(palette.heat):
+            assert contrast(colour, palette.behind_heat(i)) >= READABLE
+        assert distance(palette.glow, page) >= 10, "it glows"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('runs = ["#ffffff"]', "at least two colours"),
+        ("runs = 3", "at least two colours"),
+        ('runs = ["#fff", "#000"]', "at least two colours"),
+        ("tint = 7", "between 0 and 1"),
+        ("tint = true", "between 0 and 1"),
+        ('dark = "yes"', "true or false"),
+        ('heat = ["#aaaaaa", "#bbbbbb"]', "with 6 colours, from one token to many, not 2"),
+        ('glow = "red"', "needs glow = \"#rrggbb\", not 'red'"),
+        ("summary = 3", "takes a text in quotes"),
+        ('primery = "#ffffff"', "has 'primery', which no theme has: did you mean primary?"),
+        ('x = "#ffffff"', "has 'x', which no theme has: there are summary, inherits"),
+        ('[colors]\nprimary = "#ffffff"', "has 'colors', which no theme has"),
+        ('inherits = "embr"', "inherits from 'embr', which is no theme: did you mean ember?"),
+        ('inherits = "../secret"', "which is no theme"),
+        ("inherits = true", "takes a text in quotes"),
+    ],
+)
+def test_what_a_theme_needs(write: Any, line: str, says: str) -> None:
+    key = line.split("=")[0]
+    kept = [text for text in (SHIPPED / "dark.toml").read_text().splitlines() if not text.startswith(key)]
+    path = write("mine", "\n".join([*kept, line]))
+    with pytest.raises(UserError) as caught:
+        read_theme(path)
+    assert says in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("missing", [*COLOURS, "runs", "dark"])
+def test_what_is_missing_is_named(write: Any, missing: str) -> None:
+    kept = [line for line in (SHIPPED / "light.toml").read_text().splitlines() if not line.startswith(f"{missing} =")]
+    with pytest.raises(UserError, match=f"needs {missing} = "):
+        read_theme(write("mine", "\n".join(kept)))
+
+
+def test_themes_that_inherit_from_each_other_are_refused(write: Any) -> None:
+    write("one", 'inherits = "two"')
+    with pytest.raises(UserError, match="inherits from itself"):
+        read_theme(write("two", 'inherits = "one"'))
+    with pytest.raises(UserError, match="which is no theme"):
+        read_theme(write("three", 'inherits = "three"'))
+
+
+def test_a_theme_that_is_hard_to_read_can_be_used_and_says_so(write: Any) -> None:
+    palette = read_theme(write("mine", 'inherits = "dark"\nerror = "#703030"\nruns = ["#84bdfb", "#84bdf0"]'))
+    assert palette.warning is not None
+    assert palette.warning.startswith("The theme mine works but is hard to read: error on panel has a contrast of ")
+    doubts = palette.doubts()
+    assert any(doubt.startswith("the neighbouring runs #84bdfb and #84bdf0 are ") for doubt in doubts)
+    assert len(doubts) == len(set(doubts))
+    assert len(doubts) > 2
+    flat = read_theme(
+        write("flat", 'inherits = "dark"\nheat = ["#999999", "#aaaaaa", "#aaaaaa", "#cccccc", "#dddddd", "#eeeeee"]')
+    )
+    assert "heat colour 3 is no stronger than the one before" in flat.doubts()
+
+
+def test_the_examples_of_the_documentation_are_good_themes(write: Any) -> None:
+    text = (SHIPPED.parent / "docs" / "themes.md").read_text(encoding="utf-8")
+    small, whole = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert read_theme(write("small", small)).doubts() == []
+    assert set(tomllib.loads(whole)) == set(KEYS) - {"inherits"}
+    palette = read_theme(write("whole", whole))
+    assert palette.doubts() == []
+    assert all(closest(palette, sight) >= APART for sight in SIGHTS)
+
+
+def test_the_documentation_names_every_theme_and_every_key() -> None:
+    text = (SHIPPED.parent / "docs" / "themes.md").read_text(encoding="utf-8")
+    for path in FILES:
+        assert f"`{path.stem}`" in text
+    for key in KEYS:
+        assert re.search(rf"^{key} =", text, re.MULTILINE), key

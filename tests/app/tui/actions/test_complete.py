@@ -1,0 +1,275 @@
+"""Slash commands: their names, what may follow them, and the palette that has them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from specchat.app.chat.dialogue import Method
+from specchat.app.history.chats import Chats
+from specchat.app.settings.keymap import CHAT
+from specchat.app.tui.actions.complete import PROVIDERS, Known, completions, line, quoted
+from specchat.app.tui.actions.dispatch import SAMPLING
+from specchat.app.tui.actions.palette import LISTED
+from specchat.app.tui.actions.table import COMMANDS, parse
+from specchat.app.tui.composer.completion import Completion
+
+from ....fakes.pilots import settle
+
+Make = Callable[..., Any]
+SIZE = (90, 26)
+
+KNOWN = Known(
+    methods={
+        "greedy": Method("greedy"),
+        "lookup": Method(
+            "lookup",
+            params=(
+                {"name": "variant", "default": "ours", "doc": "Which.", "choices": ["ours", "reference"]},
+                {"name": "nodes", "default": 16, "doc": "How many.", "choices": []},
+            ),
+        ),
+        "recompute": Method("recompute"),
+    },
+    unavailable={"recompute": "no cache"},
+    themes={"dark": "Night.", "light": "Day.", "safe-dark": "For colour-blind eyes."},
+    models={"builtin": "", "owner/name": ""},
+    presets={"poet": "In verse."},
+    files=["docs/", "docs/old chat.json", "a.json", "b.md", "c.py"],
+    settings={"temperature": "0.0", "seed": "", "accept": "exact"},
+)
+
+
+def offered(before: str) -> list[str]:
+    typed = line(before)
+    return [] if typed is None else [offer.name for offer in completions(typed, KNOWN)]
+
+
+@pytest.mark.parametrize(
+    ("before", "names"),
+    [
+        ("/the", ["/theme"]),
+        ("/theme", []),  # complete
+        ("/method ", ["greedy", "lookup"]),  # what this model cannot run is left out
+        ("/method lo", ["lookup"]),
+        ("/method lookup", []),
+        ("/method lookup ", ["variant=", "nodes="]),
+        ("/method lookup nodes=8 ", ["variant="]),
+        ("/method lookup variant=", ["variant=ours", "variant=reference"]),
+        ("/method lookup variant=r", ["variant=reference"]),
+        ("/method greedy ", []),
+        ("/theme d", ["dark", "safe-dark"]),  # what begins so comes first
+        ("/theme dark ", []),
+        ("/race greedy ", ["lookup"]),
+        ("/race greedy : prompt ", []),
+        ("/set te", ["temperature="]),
+        ("/set temperature=0.5 ", ["seed=", "accept="]),
+        ("/set accept=r", ["accept=rejection"]),
+        ("/panel t", ["tree", "method"]),
+        ("/panel mthd", ["method"]),
+        ("/colours h", ["heat"]),
+        ("/copy c", ["code", "chat"]),
+        ("/export ", ["html", "svg", "md", "json"]),
+        ("/export md ", ["b.md", "docs/"]),
+        ("/open ", ["a.json", "docs/", "docs/old chat.json"]),
+        ("/open 'docs/o", ["docs/old chat.json"]),
+        ("/model own", ["owner/name"]),
+        ("/models own", ["owner/name"]),
+        ("/regenerate n", ["new"]),
+        ("/retry lookup nodes=8 v", ["variant="]),
+        ("/import a.j", ["a.json"]),
+        ("/preset edit ", ["poet"]),
+        ("/preset po", ["poet"]),
+        ("/preset undo ", []),
+        ("/quit ", []),
+        ("a message", []),
+        ("/etc/passwd", []),
+    ],
+)
+def test_what_may_follow(before: str, names: list[str]) -> None:
+    found = offered(before)
+    assert sorted(found) == sorted(names)
+    if found and names[0].startswith(before.split()[-1]):
+        assert found[0] == names[0]
+
+
+def test_a_lone_slash_offers_every_command() -> None:
+    assert offered("/") == [f"/{command.name}" for command in COMMANDS]
+
+
+def test_every_command_whose_arguments_are_known_offers_them() -> None:
+    free = {"step", "rename", "branch"}  # a number, a title
+    takes = {command.name for command in COMMANDS if command.arguments}
+    assert {name for name in takes - free if name in PROVIDERS} >= {
+        *("method", "model", "set", "panel", "race", "theme", "colours", "copy", "export", "open", "chats"),
+    }
+
+
+@given(st.text(max_size=30))
+@example("'")
+@example('"a\\')
+@example("a  'b c")
+def test_any_line_can_be_looked_at(rest: str) -> None:
+    for name in PROVIDERS:
+        typed = line(f"/{name} {rest}")
+        if typed is not None:
+            assert 0 < typed.start <= len(name) + 2 + len(rest)
+            completions(typed, KNOWN)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1, max_size=12))
+@example('it\'s a "name".json')
+def test_a_name_is_quoted_so_that_the_command_gets_it(name: str) -> None:
+    if not name.endswith("/"):
+        assert parse(f"/open {quoted(name)}") == ("open", [name])
+        typed = line(f"/open {quoted(name + '/')}x")
+        if typed is not None and "\x85" not in name:
+            assert typed.word == f"{name}/x"
+
+
+# In the chat
+
+
+async def type_text(pilot: Any, text: str) -> None:
+    await pilot.press(*({" ": "space", "/": "slash", ".": "full_stop", "=": "equals_sign"}.get(c, c) for c in text))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    here = tmp_path / "here"
+    (here / "old").mkdir(parents=True)
+    for name in ("chat.json", "old/my chat.json", "notes.txt"):
+        (here / name).write_text("{}")
+    monkeypatch.chdir(here)
+    (here / "tiny.gguf").write_bytes(b"GGUF")
+    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
+    return here
+
+
+async def test_tab_completes_the_command_its_method_and_the_setting(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        box, list_ = app.chat_screen.input, app.chat_screen.query_one(Completion)
+        await type_text(pilot, "/me")
+        assert list_.names == ["/method"]
+        await pilot.press("tab")
+        assert box.text == "/method "
+        await pilot.press("down", "down", "enter")
+        assert box.text == "/method lookup "
+        await pilot.press("tab")
+        assert box.text == "/method lookup max_ngram="
+        await type_text(pilot, "4")
+        assert not list_.display
+        await pilot.press("enter")
+        assert app.dialogue.method == "lookup"
+        assert app.dialogue.settings["lookup"] == {"max_ngram": "4"}
+
+
+async def test_enter_runs_what_is_typed_unless_the_arrows_chose(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await type_text(pilot, "/theme l")
+        await type_text(pilot, "ight")
+        await pilot.press("enter")
+        assert app.theme == "light"
+        await pilot.press("up")
+        assert app.chat_screen.input.text == "/theme light"
+        assert not app.chat_screen.query_one(Completion).display, "up goes on to the message before"
+
+
+async def test_files_are_completed_with_quotes_where_they_need_them(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await type_text(pilot, "/open my")
+        await settle(app, pilot)
+        assert app.chat_screen.query_one(Completion).names == ["old/my chat.json"]
+        await pilot.press("tab")
+        assert app.chat_screen.input.text == "/open 'old/my chat.json'"
+
+
+async def test_models_that_are_here_are_offered(make_chat: Make, engine: Any, folder: Path) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await type_text(pilot, "/model tiny")
+        await settle(app, pilot)
+        assert app.chat_screen.query_one(Completion).names == [str(folder / "tiny.gguf")]
+
+
+async def test_titles_of_chats_are_offered(
+    make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from specchat.app.history.store import Store
+
+    with Store(tmp_path / "data" / "history.db") as store:
+        store.db.execute("INSERT INTO chats (title, created, changed, model, about) VALUES ('The lamp', 1, 1, 'builtin', '{}')")
+        store.db.commit()
+        assert Chats(store).count() == 1
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await type_text(pilot, "/chats l")
+        await settle(app, pilot)
+        assert app.chat_screen.query_one(Completion).names == ["The lamp"]
+
+
+async def test_esc_sends_the_list_away_and_a_long_list_scrolls(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await type_text(pilot, "/")
+        list_ = app.chat_screen.query_one(Completion)
+        assert list_.size.height == list_.rows < len(COMMANDS)
+        await pilot.press("up")
+        assert list_.chosen == f"/{COMMANDS[-1].name}"
+        assert f"/{COMMANDS[-1].name}" in list_.render().plain
+        await pilot.press("escape")
+        assert not list_.display
+        await pilot.press("enter")
+        assert app.chat_screen.input.text == "/", "that is no command yet"
+
+
+async def test_brackets_are_no_markup_in_the_palette(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press("ctrl+p", "slash", *"copy")
+        await app.screen.workers.wait_for_complete()
+        await pilot.pause()
+        hits = app.screen.query_one("CommandList")
+        shown = "\n".join(hits.render_line(y).text for y in range(hits.size.height))
+        assert "/copy code (N)|run" in shown
+
+
+async def test_a_name_can_be_clicked(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await type_text(pilot, "/panel ")
+        await pilot.click(Completion, offset=(8, 1))
+        await pilot.pause()
+        assert app.chat_screen.input.text == "/panel tree"
+
+
+async def test_the_palette_has_every_key_and_every_command(make_chat: Make) -> None:
+    app = make_chat(**{"keymap.editor": "f12"})
+    async with app.run_test(size=SIZE) as pilot:
+        entries = {title: (what, call) for title, what, call in app.commands.entries()}
+        for command in COMMANDS:
+            assert any(title.split()[0] == f"/{command.name}" for title in entries)
+        for key in CHAT:
+            assert key.what in entries or key.id in LISTED
+        assert entries["Write the draft in your editor ($VISUAL, $EDITOR)"][0] == "Key: F12"
+        app.chat_screen.input.put("my draft")
+        [rename] = [call for title, (_, call) in entries.items() if title.startswith("/rename")]
+        rename()
+        assert app.chat_screen.input.text == "/rename "
+        app.chat_screen.input.put("")
+        await pilot.press("up")
+        assert app.chat_screen.input.text == "my draft"
+
+
+def test_set_completes_what_it_takes(make_chat: Make) -> None:
+    assert set(make_chat().commands.current()) >= {*SAMPLING, "accept", "max_tokens", "stop", "system"}

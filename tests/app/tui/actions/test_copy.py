@@ -1,0 +1,231 @@
+"""What can be copied out of a chat, and going from message to message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from specchat.app.chat.entries import Answer, Prompt
+from specchat.app.terminal.clipboard import Copied, Tool
+from specchat.app.tui.pickers.menu import Menu
+
+Make = Callable[..., Any]
+SIZE = (90, 26)
+CODE = "Two ways.\n\n```python\ndef one():\n    return 1\n```\n\nOr:\n\n```sh\nmake two\n```\n"
+
+
+async def say(pilot: Any, engine: Any, make_steps: Make, prompt: str, text: str, finish: bool = True) -> None:
+    """A prompt and its answer."""
+    app = pilot.app
+    if not app.dialogue.info:
+        await pilot.pause()
+        engine.loaded()
+        app.take_events()
+    app.chat_screen.input.put(prompt)
+    await pilot.press("enter")
+    engine.begin(make_steps(text))
+    if finish:
+        engine.finish()
+    app.take_events()
+    await pilot.pause()
+
+
+async def command(pilot: Any, text: str) -> None:
+    pilot.app.chat_screen.input.put(text)
+    await pilot.press("enter")
+    await pilot.pause()
+
+
+def toasts(app: Any) -> str:
+    return " ".join(notification.message for notification in app._notifications)
+
+
+async def test_one_of_several_blocks_is_chosen_by_its_preview(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, engine, make_steps, "Code?", CODE)
+        await pilot.press("alt+y")
+        assert isinstance(app.screen, Menu)
+        await pilot.press("1")
+        assert app.clipboard == "def one():\n    return 1"
+        assert "block 1 of 2 (python, 2 lines)" in toasts(app)
+        await pilot.press("alt+y", "down", "enter")
+        assert app.clipboard == "make two"
+        await command(pilot, "/copy code 1")
+        assert app.clipboard.startswith("def one")
+        await command(pilot, "/copy code 3")
+        assert "has 2 blocks of code: there is no number 3" in toasts(app)
+        assert app.chat_screen.input.text == "/copy code 3", "what cannot be done stays to be mended"
+
+
+async def test_the_only_block_is_copied_at_once(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, engine, make_steps, "Code?", "So:\n\n```c\nint a;\n```\n")
+        await say(pilot, engine, make_steps, "Thanks", "You are welcome.")
+        await pilot.press("alt+y")
+        assert app.screen is app.chat_screen
+        assert app.clipboard == "int a;"
+
+
+async def test_code_is_looked_for_in_the_last_answers_only_so_that_a_long_chat_does_not_wait(
+    make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specchat.app.tui.actions.copy.LOOK_BACK", 40)
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, engine, make_steps, "Code?", CODE)
+        await say(pilot, engine, make_steps, "Thanks", "You are welcome, whenever there is something more to ask.")
+        await pilot.press("alt+y")
+        assert "go to an older one with alt+up" in toasts(app)
+        await pilot.press("alt+up", "alt+up", "alt+up", "alt+y", "1")
+        assert app.clipboard.startswith("def one")
+
+
+async def test_there_may_be_no_code_no_message_no_run(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        for what in ("", " code", " message", " run", " chat", " nonsense"):
+            await command(pilot, f"/copy{what}")
+        said = toasts(app)
+        for part in (
+            "no answer to copy",
+            "No answer in this chat",
+            "no message to copy",
+            "No run is looked",
+            "nothing to copy",
+        ):
+            assert part in said
+        assert "/copy takes code" in said
+        assert app.clipboard == ""
+
+
+async def test_the_run_under_the_cursor_is_copied(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, engine, make_steps, "Why?", "Lamps light the long way home.")
+        await pilot.press("f7", "home", "right", "ctrl+y")
+        answer = app.dialogue.transcript.answers()[0]
+        assert app.clipboard == answer.runs[1].text
+        assert "Sent the run '" in toasts(app)
+
+
+async def test_the_whole_chat_is_copied_as_markdown(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, engine, make_steps, "Code?", CODE)
+        await command(pilot, "/copy chat")
+        assert "> Code?" in app.clipboard
+        assert "```python\ndef one():" in app.clipboard
+
+
+async def test_control_characters_are_copied_as_they_are_shown(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, engine, make_steps, "Go", "a\x1b[201~rm\x07b\u202ec")
+        await pilot.press("ctrl+y")
+        assert app.clipboard == "a␛[201~rm␇b\\u202ec"
+
+
+async def test_a_tool_copies_beside_the_interface(
+    make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+
+    def copy(text: str) -> Copied:
+        given.append(text)
+        return Copied(Tool("xclip", ("xclip",)), True)
+
+    monkeypatch.setattr("specchat.app.terminal.clipboard.tools", lambda: [Tool("xclip", ("xclip",))])
+    monkeypatch.setattr("specchat.app.terminal.clipboard.copy", copy)
+    monkeypatch.setattr("specchat.app.terminal.clipboard.is_remote", lambda: False)
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, engine, make_steps, "Hello", "A short one.")
+        await pilot.press("ctrl+y", "ctrl+y")
+        await app.workers.wait_for_complete()
+        assert given == ["A short one."] * 2
+        assert "Copied the answer with xclip, and checked it." in toasts(app)
+
+
+# From message to message
+
+
+def marked_rows(app: Any) -> list[str]:
+    view = app.chat_screen.view
+    return [row for y in range(view.size.height) if "┃" in (row := view.render_line(y).text)]
+
+
+async def test_messages_are_gone_through_marked_and_copied(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        for number in range(1, 6):
+            await say(pilot, engine, make_steps, f"Question {number}?", f"Answer {number}. " + "More words. \n" * 8)
+        view = app.chat_screen.view
+        await pilot.press("d", "alt+up")
+        assert isinstance(view.mark.entry, Answer)
+        assert view.mark.entry.text.startswith("Answer 5")
+        assert all(row.index("┃") == view.margin - 3 for row in marked_rows(app))
+        await pilot.press("alt+up")
+        assert isinstance(view.mark.entry, Prompt)
+        assert view.mark.entry.text == "Question 5?"
+        await pilot.press("alt+up", "alt+up", "ctrl+y")
+        assert app.clipboard == "Question 4?"
+        [row] = marked_rows(app)
+        assert "Question 4?" in row
+        assert not view.following
+        assert "message 7 of 10   ^y copies it   alt+w writes it anew" in app.chat_screen.query_one("#status").render().plain
+        await pilot.press("alt+up", "ctrl+y")
+        assert app.clipboard.startswith("Answer 3")
+        assert "the marked answer" in toasts(app)
+        assert app.chat_screen.input.text == "d", "the input box keeps the keys"
+        await pilot.press("alt+up", "alt+up", "alt+up", "alt+up", "alt+up", "alt+up")
+        assert view.mark.entry is app.dialogue.transcript.entries[0]
+        await pilot.press("alt+down")
+        assert view.mark.entry is app.dialogue.transcript.entries[1]
+        await pilot.press("escape")
+        assert view.mark.entry is None
+        assert marked_rows(app) == []
+
+
+async def test_past_the_last_message_the_end_is_followed_again(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        for number in range(1, 4):
+            await say(pilot, engine, make_steps, f"Question {number}?", "More words. \n" * 12)
+        view = app.chat_screen.view
+        await pilot.press("alt+up", "alt+up", "alt+up")
+        assert not view.following
+        await pilot.press("alt+down", "alt+down", "alt+down")
+        assert view.mark.entry is None
+        assert view.following
+        await pilot.press("pageup", "pageup", "alt+down")  # from what is in view
+        assert view.mark.entry is not None
+
+
+async def test_a_new_message_takes_the_mark_away_and_so_does_another_chat(
+    make_chat: Make, engine: Any, make_steps: Make
+) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("alt+up")  # nothing to go to yet
+        await say(pilot, engine, make_steps, "One?", "Yes.")
+        await pilot.press("alt+up")
+        assert app.chat_screen.view.mark.entry is not None
+        await say(pilot, engine, make_steps, "Two?", "Yes.")
+        assert app.chat_screen.view.mark.entry is None
+        await pilot.press("alt+up", "ctrl+l")
+        assert app.chat_screen.view.mark.entry is None
+
+
+async def test_a_mark_costs_no_drawing_of_rows(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        for number in range(1, 4):
+            await say(pilot, engine, make_steps, f"Question {number}?", "Few words. \n" * 3)
+        view = app.chat_screen.view
+        before = view.draws
+        await pilot.press("alt+up", "alt+up", "escape")
+        assert view.draws == before

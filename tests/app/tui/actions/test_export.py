@@ -1,0 +1,259 @@
+"""Exporting and opening from the chat: by key, command, palette and command line, and chats that come back."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.chat.entries import Answer, Prompt, Transcript
+from specchat.app.export.formats import FORMATS, Look, SavedChat, capture, export_chat, read_chat
+from specchat.app.settings.keymap import CHAT
+from specchat.app.theming.themes import load_themes
+from specchat.app.tui.pickers.menu import Menu
+from specchat.backends.base import UserError
+from specchat.engine.messages import PieceTable, StepRecord, Steps
+
+from ....fakes import pilots
+from ....fakes.pilots import settle, until
+
+Make = Callable[..., Any]
+SIZE = (90, 26)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def chat() -> SavedChat:
+    answer = Answer("lookup", "identical")
+    answer.add(StepRecord("lookup", [1, 2], "Hi there", 4, 1, 5, tree_tokens=[9, 1, 8], tree_parents=[-1, 0, 0], path=[0, 1]))
+    answer.finish("eos")
+    return SavedChat(Transcript([Prompt("Hello"), answer]), {"name": "builtin"})
+
+
+def look() -> Look:
+    return Look(load_themes()[0]["dark"])
+
+
+def toasts(app: Any) -> str:
+    return " ".join(notification.message for notification in app._notifications)
+
+
+async def converse(app: Any, pilot: Any, engine: Any, make_steps: Make, finish: bool = True) -> None:
+    await pilot.pause()
+    engine.loaded()
+    engine.events.append(PieceTable(2, [f"<{i}>" for i in range(12)]))
+    await settle(app, pilot)
+    app.chat_screen.input.put("How does it work?")
+    await pilot.press("enter")
+    engine.begin(make_steps())
+    if finish:
+        engine.finish(tail="!")
+    await settle(app, pilot)
+
+
+async def command(app: Any, pilot: Any, text: str) -> None:
+    app.chat_screen.input.put(text)
+    await pilot.press("enter")
+    await pilot.pause()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+async def test_exporting_by_command(make_chat: Make, engine: Any, make_steps: Make, here: Path, format: str) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await converse(app, pilot, engine, make_steps)
+        await command(app, pilot, f"/export 'my chat.{format}'")
+        await until(pilot, lambda: "Saved as" in toasts(app))
+        starts = {"html": "<!DOCTYPE html>", "svg": "<svg ", "md": "# specchat", "json": "{"}[format]
+        assert (here / f"my chat.{format}").read_text().startswith(starts)
+        await command(app, pilot, f"/export 'my chat.{format}'")
+        await until(pilot, lambda: "was there already" in toasts(app))
+        assert sorted(os.listdir(here)) == [f"my chat-2.{format}", f"my chat.{format}"]
+        await command(app, pilot, f"/export {format} 'my chat' !")
+        await until(pilot, lambda: toasts(app).count("Saved as") == 3)
+        assert len(os.listdir(here)) == 2
+
+
+async def test_exporting_by_key_and_palette(make_chat: Make, engine: Any, make_steps: Make, here: Path) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("alt+s")
+        assert "nothing to export" in toasts(app)
+        await converse(app, pilot, engine, make_steps)
+        await pilot.press("alt+s")
+        assert isinstance(app.screen, Menu)
+        await pilot.press("2")
+        await until(pilot, lambda: "Saved as" in toasts(app))
+        assert [name[-4:] for name in os.listdir(here)] == [".svg"]
+        entry = next(entry for entry in app.commands.entries() if entry[0] == "Export the chat as HTML")
+        entry[2]()
+        await until(pilot, lambda: toasts(app).count("Saved as") == 2)
+        assert any(name.endswith(".html") for name in os.listdir(here))
+    assert "alt+s" in {key.keys for key in CHAT}
+
+
+async def test_the_way_of_colouring_and_the_theme_in_force_are_those_of_the_file(
+    make_chat: Make, engine: Any, make_steps: Make, here: Path
+) -> None:
+    app = make_chat(theme="light")
+    async with app.run_test(size=SIZE) as pilot:
+        await converse(app, pilot, engine, make_steps)
+        app.use_colouring("heat")
+        await command(app, pilot, "/export chat.html")
+        await until(pilot, lambda: "Saved as" in toasts(app))
+        text = (here / "chat.html").read_text()
+        light = load_themes()[0]["light"]
+        assert light.heat[5] in text
+        assert light.run(1) not in text
+        assert "color-scheme: light" in text
+
+
+async def test_what_goes_wrong_is_told_and_the_command_stays_in_the_box(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await converse(app, pilot, engine, make_steps)
+        await command(app, pilot, "/export chat.exe")
+        assert "ends in .exe" in toasts(app)
+        assert app.chat_screen.input.text == "/export chat.exe"
+        await command(app, pilot, "/export nowhere/chat.html")
+        await until(pilot, lambda: "there is no such folder" in toasts(app))
+        await command(app, pilot, "/export html two names")
+        assert "quotes" in toasts(app)
+        await command(app, pilot, "/open nothing.json")
+        await until(pilot, lambda: "There is no file" in toasts(app))
+        await command(app, pilot, "/open")
+        assert "/open takes a file" in toasts(app)
+        assert len(app.dialogue.transcript.entries) == 2
+
+
+async def test_a_chat_is_opened_with_its_colours_figures_and_trees(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await converse(app, pilot, engine, make_steps)
+        before = app.dialogue.transcript
+        drawn = [strip.text for strip in map(app.chat_screen.view.render_line, range(20))]
+        await command(app, pilot, "/export chat.json")
+        await until(pilot, lambda: "Saved as" in toasts(app))
+        app.dialogue.pieces = type(app.dialogue.pieces)()  # another model's, say
+        await command(app, pilot, "/open chat.json")
+        await until(pilot, lambda: "Opened chat.json" in toasts(app))
+        after = app.dialogue.transcript
+        assert after is not before
+        (old,), (new,) = before.answers(), after.answers()
+        assert new.runs == old.runs
+        assert list(new.log) == list(old.log)
+        assert new.figures.tokens_per_second == old.figures.tokens_per_second
+        assert [new.pieces.text(token) for token in new.log.tokens()] == [old.pieces.text(token) for token in old.log.tokens()]
+        assert [strip.text for strip in map(app.chat_screen.view.render_line, range(20))] == drawn
+        await command(app, pilot, "And then?")
+        assert engine.asked.messages[1]["content"] == old.text
+        engine.begin(make_steps("Nothing."))
+        await settle(app, pilot)
+        await command(app, pilot, "/open chat.json")
+        assert "under way" in toasts(app)
+        engine.finish()
+        await settle(app, pilot)
+        await command(app, pilot, "/open")
+        assert app.dialogue.transcript is before
+
+
+async def test_an_answer_that_is_being_written_is_saved_as_far_as_it_is(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await converse(app, pilot, engine, make_steps, finish=False)
+        app.dialogue.info["path"] = "/home/somebody/models"
+        saved = capture(app.dialogue)
+        text = saved.transcript.answers()[0].text
+        engine.events.append(Steps(engine.asked.id, make_steps("More, and more.")))
+        await settle(app, pilot)
+        path = export_chat(saved, Path("chat.json"), look())
+        (answer,) = read_chat(path).transcript.answers()
+        assert (answer.text, answer.reason) == (text, "unfinished")
+        assert "path" not in saved.model
+        assert "not finished when saved" in "".join(export_chat(saved, Path("chat.md"), look()).read_text())
+        assert app.dialogue.answer.text == text + "More, and more."
+        assert not app.dialogue.answer.done
+
+
+async def test_keys_are_answered_while_a_file_is_written(
+    make_chat: Make, engine: Any, make_steps: Make, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+
+    def slow(*given: Any) -> Path:
+        assert go_on.wait(30)
+        return export_chat(*given)
+
+    monkeypatch.setattr("specchat.app.export.formats.export_chat", slow)
+    monkeypatch.setattr("specchat.app.tui.actions.export.SLOW_SECONDS", 0.01)
+    monkeypatch.setattr(pilots, "held", {"files"})
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await converse(app, pilot, engine, make_steps)
+        await command(app, pilot, "/export chat.svg")
+        await pilot.press("h", "i")
+        await until(pilot, lambda: "Writing chat.svg" in toasts(app))
+        assert app.chat_screen.input.text == "hi"
+        assert os.listdir(here) == []
+        go_on.set()
+        await until(pilot, lambda: "Saved as" in toasts(app))
+        assert os.listdir(here) == ["chat.svg"]
+
+
+def test_the_command_line_opens_a_chat(monkeypatch: pytest.MonkeyPatch, engine: Any, here: Path) -> None:
+    from specchat.app.cli import start as launch
+    from specchat.app.settings.file import Settings
+    from specchat.app.tui import app as chat_module
+
+    export_chat(chat(), Path("chat.json"), look())
+    closed: list[bool] = []
+    begun: list[Transcript] = []
+
+    class Terminal:
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(engine, "close", lambda: closed.append(True), raising=False)
+    monkeypatch.setattr(launch, "EngineClient", lambda: engine)
+    monkeypatch.setattr(chat_module.SpecchatApp, "run", lambda app: begun.append(app.dialogue.transcript))
+    assert launch.open_chat(Settings(), "The settings are odd.", Path("chat.json")) == 0
+    assert [entry.text for entry in begun[0].entries] == ["Hello", "Hi there", "The settings are odd."]
+    with pytest.raises(UserError, match=r"There is no file nothing\.json"):
+        launch.open_chat(Settings(), None, Path("nothing.json"))
+    assert closed == [True, True]
+
+
+def test_a_saved_chat_is_for_the_chat_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from specchat.app.cli.main import main
+
+    monkeypatch.setattr("sys.argv", ["specchat", "--open", "chat.json", "methods"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code
+    assert "--open is for the chat itself" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("size", [(60, 20), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_the_menu_of_formats(
+    snap_compare: Any, make_chat: Make, engine: Any, make_steps: Make, theme: str, size: tuple[int, int]
+) -> None:
+    async def before(pilot: Any) -> None:
+        await converse(pilot.app, pilot, engine, make_steps)
+        await pilot.press("alt+s")
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)

@@ -1,0 +1,493 @@
+"""The history in the chat itself: kept as it is written, the list of chats, /rename and /branch."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.events import Key
+
+from specchat.app.chat.entries import Notice, Prompt
+from specchat.app.history.chats import Chats
+from specchat.app.history.recorder import Recorder
+from specchat.app.history.store import Store
+from specchat.app.settings.keymap import CHATS
+from specchat.app.tui.pickers.chat_list import when
+from specchat.app.tui.pickers.chats import ChatsScreen
+from specchat.backends.base import UserError
+from specchat.engine.messages import Steps
+
+from ....fakes.pilots import settle, until
+
+Make = Callable[..., Any]
+SIZE = (100, 30)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def make_kept(make_chat: Make, folder: Path) -> Iterator[Make]:
+    """Makes the app with a history."""
+    made: list[Recorder] = []
+
+    def make(**changes: Any) -> Any:
+        app = make_chat(**changes)
+        recorder = Recorder()
+        made.append(recorder)
+        app.keeping.recorder = recorder
+        return app
+
+    yield make
+    for recorder in made:
+        recorder.close()
+
+
+async def say(app: Any, pilot: Any, engine: Any, make_steps: Make, text: str, finish: bool = True) -> None:
+    """Ask, and let the engine answer."""
+    if app.dialogue.phase == "loading":
+        engine.loaded()
+        await settle(app, pilot)
+    app.chat_screen.input.put(text)
+    await pilot.press("enter")
+    engine.begin(make_steps())
+    if finish:
+        engine.finish()
+    await settle(app, pilot)
+    app.keeping.note()
+    assert app.keeping.recorder.settle()
+
+
+async def several(app: Any, pilot: Any, engine: Any, make_steps: Make, *texts: str) -> None:
+    """Chats of one question each."""
+    for i, text in enumerate(texts):
+        if i:
+            app.new_chat()
+        await say(app, pilot, engine, make_steps, text)
+
+
+async def browse(app: Any, pilot: Any, query: str = "") -> ChatsScreen:
+    app.keeping.browse(query)
+    await pilot.pause()
+    screen = app.screen
+    assert isinstance(screen, ChatsScreen)
+    await quiet(pilot)
+    return screen
+
+
+async def quiet(pilot: Any) -> None:
+    """Until nothing is under way beside the interface."""
+    await pilot.pause()
+
+
+async def press(pilot: Any, *keys: str) -> None:
+    await pilot.press(*keys)
+    await quiet(pilot)
+
+
+def titles(screen: ChatsScreen) -> list[str]:
+    return [(item if hasattr(item, "title") else item.chat).title for item in screen.list.items]
+
+
+def note(screen: ChatsScreen) -> str:
+    return str(screen.query_one("#chats-note").render())
+
+
+def shown(screen: ChatsScreen) -> str:
+    return "\n".join(screen.list.render_line(y).text for y in range(screen.list.size.height))
+
+
+def toasts(app: Any) -> str:
+    return " ".join(notification.message for notification in app._notifications)
+
+
+async def test_what_is_on_the_screen_is_in_the_history(
+    make_kept: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specchat.app.history.recorder.FLUSH_SECONDS", 0.0)  # each look counts
+    app = make_kept()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "How does it work?", finish=False)
+        with Store() as store:
+            app.keeping.recorder.settle()
+            opened = Chats(store).open(1)
+            assert opened.title == "How does it work?"
+            assert opened.transcript.answers()[0].text == app.dialogue.answer.text
+            engine.events.append(Steps(engine.asked.id, make_steps("And more.")))
+            engine.finish()
+            await settle(app, pilot)
+            app.keeping.recorder.settle()
+            opened = Chats(store).open(1)
+            assert opened.transcript.answers()[0].runs == app.dialogue.transcript.answers()[0].runs
+            assert opened.transcript.answers()[0].reason == "eos"
+
+
+async def test_without_a_history_nothing_is_kept(make_chat: Make, engine: Any, make_steps: Make, folder: Path) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        app.chat_screen.input.put("A secret")
+        await pilot.press("enter")
+        engine.begin(make_steps())
+        engine.finish()
+        await settle(app, pilot)
+        app.chat_screen.input.put("/rename Hidden")
+        await pilot.press("enter")
+        assert "This chat is not kept" in toasts(app)
+        assert app.chat_screen.input.text == "/rename Hidden"
+    assert not folder.exists()
+
+
+async def test_the_list_opens_a_chat_and_the_next_message_goes_on_there(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await several(app, pilot, engine, make_steps, "First lamp", "Second lamp", "Third lamp")
+        before = [strip.text for strip in map(app.chat_screen.view.render_line, range(20))]
+        await pilot.press("alt+h")
+        await quiet(pilot)
+        screen = app.screen
+        assert titles(screen) == ["Third lamp", "Second lamp", "First lamp"]
+        assert "● Third lamp" in shown(screen)
+        assert "1 answer · builtin" in shown(screen)
+        await press(pilot, "down", "down", "enter")
+        assert app.screen is app.chat_screen
+        assert "Opened First lamp." in toasts(app)
+        after = [strip.text for strip in map(app.chat_screen.view.render_line, range(20))]
+        assert after == [row.replace("Third", "First") for row in before]
+        await say(app, pilot, engine, make_steps, "And then?")
+        assert [message["content"] for message in engine.asked.messages[:1]] == ["First lamp"]
+        screen = await browse(app, pilot)
+        assert titles(screen) == ["First lamp", "Third lamp", "Second lamp"]
+        assert "2 answers" in shown(screen)
+
+
+async def test_typing_searches_in_all_chats(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept()
+    async with app.run_test(size=SIZE) as pilot:
+        await several(app, pilot, engine, make_steps, "An old lighthouse", "A harbour")
+        screen = await browse(app, pilot)
+        await press(pilot, *"LIGHT")
+        assert titles(screen) == ["An old lighthouse"]
+        await press(pilot, *"zzz")
+        assert titles(screen) == []
+        assert "No chat has that in it." in shown(screen)
+        await press(pilot, "escape")
+        assert screen.box.value == ""
+        assert titles(screen) == ["A harbour", "An old lighthouse"]
+        await press(pilot, *"verify(draft")  # in the answers
+        assert len(titles(screen)) == 2
+        assert "verify(draft" in shown(screen)
+        await press(pilot, "escape", "escape")
+        assert app.screen is app.chat_screen
+
+
+async def test_a_chat_is_renamed_in_the_list(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept()
+    async with app.run_test(size=SIZE) as pilot:
+        await several(app, pilot, engine, make_steps, "First", "Second")
+        screen = await browse(app, pilot)
+        await press(pilot, "ctrl+r")
+        assert screen.box.value == "Second"
+        await press(pilot, *" one", "enter")
+        assert titles(screen) == ["Second one", "First"]
+        assert screen.box.value == ""
+        await press(pilot, "down", "ctrl+r", *"x", "escape")
+        assert titles(screen) == ["Second one", "First"]
+        await press(pilot, "ctrl+r", *["backspace"] * 5, "enter")
+        assert "needs a character" in note(screen)
+        await press(pilot, "escape", "escape")
+        await say(app, pilot, engine, make_steps, "More")
+        assert titles(await browse(app, pilot)) == ["Second one", "First"]
+
+
+async def test_a_chat_is_deleted_and_brought_back(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept()
+    async with app.run_test(size=SIZE) as pilot:
+        await several(app, pilot, engine, make_steps, "First", "Second", "Third")
+        screen = await browse(app, pilot)
+        await press(pilot, "down", "ctrl+d")
+        assert titles(screen) == ["Third", "First"]
+        assert note(screen) == "“Second” is deleted: ^z brings it back, for 30 days."
+        await press(pilot, "ctrl+d")
+        assert titles(screen) == ["Third"]
+        await press(pilot, "ctrl+z")
+        assert titles(screen) == ["Third", "First"]
+        await press(pilot, "ctrl+z", "ctrl+z")
+        assert titles(screen) == ["Third", "Second", "First"]
+        assert screen.list.chat is not None
+        assert screen.list.chat.title == "Second"
+
+
+async def test_what_was_deleted_before_comes_back_in_a_later_list(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept()
+    async with app.run_test(size=SIZE) as pilot:
+        await several(app, pilot, engine, make_steps, "First", "Second", "Third")
+        screen = await browse(app, pilot)
+        await press(pilot, "down", "ctrl+d", "ctrl+d", "escape")
+        screen = await browse(app, pilot)
+        assert "^z undo" in str(screen.query_one("Vertical").border_subtitle)
+        await press(pilot, "ctrl+z")
+        assert titles(screen) == ["Third", "First"]
+        await press(pilot, "ctrl+z")
+        assert titles(screen) == ["Third", "Second", "First"]
+        assert "undo" not in str(screen.query_one("Vertical").border_subtitle)
+
+
+async def test_a_chat_keeps_its_own_system_prompt(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept(system="Be brief.")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First")
+        app.new_chat()
+        app.commands.run("/set system=Rhyme.")
+        await say(app, pilot, engine, make_steps, "Second")
+        await browse(app, pilot)
+        await press(pilot, "down", "enter")
+        app.commands.run("/set temperature=0.5")
+        await say(app, pilot, engine, make_steps, "More")
+        assert engine.asked.messages[0]["content"] == "Be brief."
+        app.new_chat()
+        await say(app, pilot, engine, make_steps, "Third")
+        assert engine.asked.messages[0]["content"] == "Rhyme."
+
+
+async def test_the_chat_that_an_answer_is_written_in_is_not_deleted(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await several(app, pilot, engine, make_steps, "First", "Second")
+        await say(app, pilot, engine, make_steps, "Go on", finish=False)
+        screen = await browse(app, pilot)
+        await press(pilot, "ctrl+d")
+        assert "stop it first" in note(screen)
+        assert titles(screen) == ["Second", "First"]
+        await press(pilot, "down", "enter")
+        assert "An answer is under way" in toasts(app)
+        assert app.dialogue.transcript.entries[0].text == "Second"
+
+
+async def test_branches(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await pilot.pause()
+        with pytest.raises(UserError, match="nothing to branch from"):
+            app.commands.run("/branch")
+        await say(app, pilot, engine, make_steps, "Shared")
+        app.commands.run("/branch Other way")
+        await say(app, pilot, engine, make_steps, "Elsewhere")
+        screen = await browse(app, pilot)
+        assert titles(screen) == ["Other way", "Shared"]
+        assert "branch" in shown(screen)
+        await press(pilot, "down", "ctrl+b")
+        assert app.screen is app.chat_screen
+        assert [entry.text for entry in app.dialogue.transcript.entries if isinstance(entry, Prompt)] == ["Shared"]
+        assert titles(await browse(app, pilot)) == ["Shared", "Other way", "Shared"]
+
+
+async def test_rename_in_the_chat(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(app, pilot, engine, make_steps, "Hello")
+        app.commands.run("/rename All about  lamps")
+        await pilot.pause()
+        assert "now called All about lamps" in toasts(app)
+        app.keeping.recorder.settle()
+        with pytest.raises(UserError, match="needs a character"):
+            app.commands.run("/rename")
+        assert titles(await browse(app, pilot)) == ["All about lamps"]
+
+
+async def test_trouble_is_said_in_the_chat_which_goes_on(make_kept: Make, engine: Any, make_steps: Make, folder: Path) -> None:
+    folder.mkdir()
+    sqlite3.connect(folder / "history.db").execute("PRAGMA user_version = 99").close()
+    app = make_kept()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "Hello")
+        await settle(app, pilot)
+        app.keeping.note()
+        (told,) = [entry.text for entry in app.dialogue.transcript.entries if isinstance(entry, Notice)]
+        assert "newer specchat" in told
+        await say(app, pilot, engine, make_steps, "Still there?")
+        assert len(app.dialogue.transcript.answers()) == 2
+        screen = await browse(app, pilot)
+        assert "newer specchat" in note(screen)
+        await press(pilot, "escape")
+        with pytest.raises(UserError, match="could not be opened"):
+            app.commands.run("/rename x")
+
+
+async def test_a_database_that_breaks_under_the_list(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept()
+    async with app.run_test(size=SIZE) as pilot:
+        await several(app, pilot, engine, make_steps, "First")
+        screen = await browse(app, pilot)
+        assert screen._chats is not None
+        screen._chats.store.db.close()
+        await press(pilot, "ctrl+d")
+        assert "cannot be used" in note(screen)
+        assert titles(screen) == ["First"]
+
+
+async def test_many_chats_scroll_and_only_visible_ones_are_drawn(
+    make_kept: Make, engine: Any, make_steps: Make, folder: Path
+) -> None:
+    with Store() as store, store.transaction() as db:
+        db.executemany(
+            "INSERT INTO chats (title, created, changed, model, about) VALUES (?, ?, ?, 'm', '{}')",
+            [(f"Chat {n}", n, n) for n in range(10_000)],
+        )
+    app = make_kept()
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await browse(app, pilot)
+        assert "10,000" in str(screen.query_one("Vertical").border_title)
+        await press(pilot, "ctrl+end")
+        assert "Chat 0 " in shown(screen)
+        drawn: list[int] = []
+        real = screen.list.render_line
+
+        def counted(y: int) -> Any:
+            drawn.append(y)
+            return real(y)
+
+        screen.list.render_line = counted  # type: ignore[method-assign]
+        await press(pilot, "up")
+        assert 0 < len(drawn) <= 6
+        await press(pilot, "pageup")
+        await press(pilot, "ctrl+home", "down")
+        assert screen.list.chat is not None
+        assert screen.list.chat.title == "Chat 9998"
+
+
+async def test_a_click_opens_a_chat_and_one_outside_closes_the_list(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept()
+    async with app.run_test(size=SIZE) as pilot:
+        await several(app, pilot, engine, make_steps, "First", "Second")
+        await browse(app, pilot)
+        await pilot.click("#chats-list", offset=(5, 3))
+        await quiet(pilot)
+        assert app.screen is app.chat_screen
+        assert app.dialogue.transcript.entries[0].text == "First"
+        await browse(app, pilot)
+        await pilot.click(offset=(0, 0))
+        await pilot.pause()
+        assert app.screen is app.chat_screen
+
+
+def test_every_key_of_the_list_has_its_action() -> None:
+    for key in CHATS:
+        assert hasattr(ChatsScreen, f"action_{key.action.partition('(')[0]}"), key.id
+
+
+def test_dates_say_more_the_nearer_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    now = 1_795_000_000.0  # Wednesday, 18 November 2026, 10:26:40
+    day = 24 * 3600
+    assert [when(now - days * day, now) for days in (0, 1, 3, 8, 400)] == [
+        *("11:06", "yesterday 11:06", "Sunday 11:06", "10 November", "14 Oct 2025")
+    ]
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("size", [(60, 20), (100, 30)], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("keys", ["", "lamp"], ids=["list", "search"])
+def test_pictures(
+    snap_compare: Any,
+    make_kept: Make,
+    engine: Any,
+    make_steps: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    theme: str,
+    size: tuple[int, int],
+    keys: str,
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    now = 1_795_000_000.0
+    monkeypatch.setattr("specchat.app.tui.pickers.chats.time", lambda: now)
+
+    async def before(pilot: Any) -> None:
+        prompts = (
+            "How does prompt lookup work?",
+            "A poem about an old lighthouse on a northern rock, its lamp, its keeper, and the weather of every single day",
+            "燈塔看守人",
+            "Why is the sky dark at night? [bold]And the lamp[/bold]?",
+            "\x1b[31mRed\x1b[0m lamp",
+        )
+        await pilot.pause()
+        await several(pilot.app, pilot, engine, make_steps, *prompts)
+        with Store() as store:
+            for id in range(1, 6):
+                store.db.execute("UPDATE chats SET changed = ? WHERE id = ?", (now - (5 - id) ** 3 * 20 * 3600, id))
+            store.db.execute("UPDATE chats SET parent = 1 WHERE id = 4")
+        pilot.app.clear_notifications()
+        await browse(pilot.app, pilot)
+        if keys:
+            await press(pilot, *keys)
+        await press(pilot, "down")
+        if not keys:
+            await press(pilot, "ctrl+d")
+
+    assert snap_compare(make_kept(theme=theme), terminal_size=size, run_before=before)
+
+
+def test_the_folder_of_the_person_who_runs_the_tests_is_not_touched() -> None:
+    assert "pytest" in os.environ["SPECCHAT_DATA"]
+
+
+async def test_what_an_opened_chat_was_set_to_stays_with_it(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.commands.run("/set temperature=0.9 max_tokens=7")
+        app.commands.run("/system Rhyme.")
+        await say(app, pilot, engine, make_steps, "First")
+        app.new_chat()
+        app.commands.run("/set temperature=0.1 max_tokens=99")
+        app.commands.run('/system ""')
+        await say(app, pilot, engine, make_steps, "Second")
+        await browse(app, pilot)
+        await press(pilot, "down", "enter")
+        await say(app, pilot, engine, make_steps, "More")
+        assert (engine.asked.sampling["temperature"], engine.asked.max_tokens) == (0.9, 7)
+        assert engine.asked.messages[0]["content"] == "Rhyme."
+        app.new_chat()
+        await say(app, pilot, engine, make_steps, "Third")
+        assert (engine.asked.sampling["temperature"], engine.asked.max_tokens) == (0.1, 99)
+        assert engine.asked.messages[0] == {"role": "user", "content": "Third"}
+        app.new_chat()
+        app.new_chat()
+        assert app.dialogue.transcript.entries[0].text == "Third"
+        assert app.dialogue.max_tokens == 99
+
+
+async def test_enter_right_behind_what_is_searched_for_opens_what_is_found(
+    make_kept: Make, engine: Any, make_steps: Make
+) -> None:
+    app = make_kept()
+    async with app.run_test(size=SIZE) as pilot:
+        await several(app, pilot, engine, make_steps, "The old lamp", "Something else")
+        await browse(app, pilot)
+        for key in (*"lamp", "enter"):
+            app.post_message(Key(key, "\r" if key == "enter" else key))
+        await until(pilot, lambda: app.screen is app.chat_screen)
+        await quiet(pilot)
+        assert [e.text for e in app.dialogue.transcript.entries if isinstance(e, Prompt)] == ["The old lamp"]
+
+
+async def test_enter_right_behind_a_title_takes_all_of_it(make_kept: Make, engine: Any, make_steps: Make) -> None:
+    app = make_kept()
+    async with app.run_test(size=SIZE) as pilot:
+        await several(app, pilot, engine, make_steps, "The old lamp")
+        screen = await browse(app, pilot)
+        await pilot.press("ctrl+r", "ctrl+u")
+        for key in (*"Garden", "enter"):
+            app.post_message(Key(key, "\r" if key == "enter" else key))
+        await until(pilot, lambda: titles(screen) == ["Garden"])

@@ -1,0 +1,440 @@
+"""Messages written anew, answers asked for once more, what was taken back: all of it stays reachable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from specchat.app.chat.entries import Answer, Notice, Prompt
+from specchat.app.saved.capture import capture
+from specchat.app.saved.chat_json import asked_of, chat_json, read_chat
+from specchat.backends.base import UserError
+
+from ....fakes.pilots import settle
+
+Make = Callable[..., Any]
+SIZE = (100, 30)
+
+
+async def answer(app: Any, pilot: Any, engine: Any, make_steps: Make, text: str | None = None, **more: Any) -> None:
+    """Let the engine answer what was asked."""
+    engine.begin(make_steps(**more) if text is None else make_steps(text, **more))
+    engine.finish()
+    await settle(app, pilot)
+
+
+async def say(app: Any, pilot: Any, engine: Any, make_steps: Make, prompt: str, text: str | None = None) -> None:
+    if app.dialogue.phase == "loading":
+        engine.loaded()
+        await settle(app, pilot)
+    app.chat_screen.input.put(prompt)
+    await pilot.press("enter")
+    await answer(app, pilot, engine, make_steps, text)
+
+
+def talk(app: Any) -> list[str]:
+    return [entry.text for entry in app.dialogue.transcript.entries if not isinstance(entry, Notice)]
+
+
+def screen(app: Any) -> str:
+    view = app.chat_screen.view
+    return "\n".join(view.render_line(y).text.rstrip() for y in range(view.size.height))
+
+
+def toasts(app: Any) -> str:
+    return " ".join(notification.message for notification in app._notifications)
+
+
+def status(app: Any) -> str:
+    return str(app.chat_screen.query_one("#status").render())
+
+
+def composer(app: Any) -> str:
+    return str(app.chat_screen.query_one("#composer").border_title)
+
+
+async def test_a_message_written_anew_begins_another_way_and_the_first_stays(
+    make_chat: Make, engine: Any, make_steps: Make
+) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        await say(app, pilot, engine, make_steps, "Second", "Two.")
+        await say(app, pilot, engine, make_steps, "Third", "Three.")
+        app.chat_screen.input.put("/edit 2")
+        await pilot.press("enter")
+        assert app.chat_screen.input.text == "Second"
+        assert composer(app) == "message 2 of 3, anew"
+        await pilot.press(*" more", "enter")
+        assert [message["content"] for message in engine.asked.messages] == ["First", "One.", "Second more"]
+        await answer(app, pilot, engine, make_steps, "Other.")
+        assert talk(app) == ["First", "One.", "Second more", "Other."]
+        assert "‹ 2/2 ›" in screen(app)
+        assert composer(app) == ""
+        await pilot.press("alt+left")
+        assert talk(app) == ["First", "One.", "Second", "Two.", "Third", "Three."]
+        assert "message 1 of 2" in status(app)
+        assert "‹ 1/2 ›" in screen(app)
+        assert "Three." in screen(app)
+        await pilot.press("alt+right")
+        assert talk(app)[-1] == "Other."
+        assert "Three." not in screen(app)
+        await pilot.press("alt+right")
+        assert talk(app)[-1] == "Three."
+
+
+async def test_the_draft_outlives_an_edit_that_is_sent_or_left(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        box = app.chat_screen.input
+        await pilot.press(*"half a th", "alt+w")
+        assert box.text == "First"
+        await pilot.press(*"!", "escape")
+        assert box.text == "half a th"
+        assert composer(app) == ""
+        await pilot.press("alt+w")
+        assert box.text == "First!"  # what was written anew is not lost either
+        await pilot.press("enter")
+        assert box.text == "half a th"
+        await answer(app, pilot, engine, make_steps)
+        assert talk(app)[0] == "First!"
+
+
+async def test_esc_leaves_the_edit_of_a_marked_message_as_the_box_says(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        await say(app, pilot, engine, make_steps, "Second", "Two.")
+        await pilot.press("alt+up", "alt+up", "alt+up", "alt+up", "alt+w")
+        assert composer(app) == "message 1 of 2, anew"
+        await pilot.press("escape")
+        assert composer(app) == ""
+        assert app.chat_screen.input.text == ""
+        await pilot.press("escape")
+        assert app.chat_screen.view.following, "the second takes the mark away"
+
+
+async def test_an_edit_that_must_wait_changes_nothing_yet(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        app.chat_screen.input.put("Second")
+        await pilot.press("enter")
+        engine.begin(make_steps())
+        await settle(app, pilot)
+        await pilot.press("alt+w", *"x", "enter")
+        assert "esc stops the answer" in toasts(app)
+        assert app.chat_screen.input.text == "Secondx"
+        assert talk(app)[:3] == ["First", "One.", "Second"]
+        for keys in ("alt+r", "alt+u", "alt+left"):
+            await pilot.press(keys)
+        assert len(talk(app)) == 4
+        await pilot.press("escape")  # stops the answer; the edit goes on
+        engine.finish("cancelled")
+        await settle(app, pilot)
+        await pilot.press("enter")
+        assert talk(app)[:3] == ["First", "One.", "Secondx"]
+
+
+async def test_an_edit_ends_with_its_chat(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        await pilot.press(*"draft", "alt+w", "ctrl+l")
+        assert app.chat_screen.input.text == "draft"
+        assert composer(app) == ""
+        await pilot.press("enter")
+        assert [message["content"] for message in engine.asked.messages] == ["draft"]
+
+
+async def test_an_edit_that_waits_for_a_model_that_is_not_to_be_had_comes_back(
+    make_chat: Make, engine: Any, make_steps: Make
+) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        app.commands.run("/model gone")
+        await pilot.press("alt+w", *"!", "enter")
+        assert app.dialogue.queued == "First!"
+        await pilot.press("escape")  # takes it back
+        assert app.chat_screen.input.text == "First!"
+        assert talk(app) == []
+        await pilot.press("alt+left")
+        assert talk(app) == ["First", "One."]
+
+
+async def test_a_retry_stands_beside_the_first_answer(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "One two three four.")
+        app.chat_screen.input.put("/retry greedy")
+        await pilot.press("enter")
+        assert engine.asked.method == "greedy"
+        assert engine.asked.fresh
+        assert [message["content"] for message in engine.asked.messages] == ["First"]
+        await answer(app, pilot, engine, make_steps, "One two three four.", method="greedy", drafts=False)
+        assert app.dialogue.method == "lookup"  # the chat's own method stays
+        shown = screen(app)
+        assert "‹ 2/2 ›" in shown
+        rows = [line for line in shown.splitlines() if "≡" in line or "reference" in line]
+        assert "lookup" in rows[0]
+        assert "● 2  greedy" in rows[1]
+        assert rows[1].endswith("≡ identical")
+        await pilot.press("alt+left")
+        assert "answer 1 of 2   lookup" in status(app)
+        assert "● 1  lookup" in screen(app)
+
+
+async def test_retries_go_through_the_methods_that_have_not_answered_yet(
+    make_chat: Make, engine: Any, make_steps: Make
+) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        engine.loaded(recompute="No cache to keep.")
+        await settle(app, pilot)
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        asked = []
+        for _ in range(3):
+            await pilot.press("alt+r")
+            asked.append(engine.asked.method)
+            await answer(app, pilot, engine, make_steps, "One.", method=asked[-1])
+        assert asked == ["soft", "greedy", "lookup"]
+        assert "‹ 4/4 ›" in screen(app)
+
+
+async def test_where_two_answers_part_is_said(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "The lamp was lit at six.")
+        await pilot.press("alt+r")
+        await answer(app, pilot, engine, make_steps, "The lamp was out by nine.", method="soft", seed=3)
+        assert "≠ from character 14: lit at six. / out by nine." in screen(app).replace("token", "character") or (
+            "≠ from token" in screen(app)
+        )
+        await pilot.press("alt+r")
+        engine.begin(make_steps("The lamp", method="greedy", drafts=False))
+        engine.finish("cancelled")
+        await settle(app, pilot)
+        assert "≡ as far as it goes" in screen(app)
+
+
+async def test_regenerate_asks_with_the_same_seed_or_a_new_one(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        with pytest.raises(UserError, match="At temperature 0 a seed changes nothing"):
+            app.commands.run("/regenerate new")
+        app.commands.run("/set temperature=0.8 seed=7")
+        await say(app, pilot, engine, make_steps, "Second", "Two.")
+        app.commands.run("/set temperature=0.1 seed=9 max_tokens=5")
+        app.dialogue.switch("greedy")
+        app.commands.run("/regenerate")
+        asked = engine.asked
+        assert (asked.method, asked.max_tokens) == ("lookup", None)
+        assert (asked.sampling["temperature"], asked.sampling["seed"]) == (0.8, 7)
+        await answer(app, pilot, engine, make_steps, "Two.")
+        assert "≡ identical" in screen(app)
+        assert app.dialogue.method == "greedy"
+        app.commands.run("/regenerate seed=12")
+        assert (engine.asked.sampling["seed"], engine.asked.sampling["temperature"]) == (12, 0.8)
+        await answer(app, pilot, engine, make_steps, "Else.")
+        assert "seed 12" in screen(app)
+        app.commands.run("/regenerate new")
+        assert 0 <= engine.asked.sampling["seed"] < 1_000_000
+        with pytest.raises(UserError, match="under way"):
+            app.commands.run("/regenerate")
+
+
+async def test_the_last_exchange_is_taken_back_and_brought_back(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        await say(app, pilot, engine, make_steps, "Second", "Two.")
+        await pilot.press("alt+u")
+        assert talk(app) == ["First", "One."]
+        assert "Two." not in screen(app)
+        await pilot.press("alt+u")
+        assert talk(app) == []
+        assert app.chat_screen.query_one("#welcome").display
+        await pilot.press("alt+left", "alt+left")
+        assert talk(app) == ["First", "One.", "Second", "Two."]
+        await pilot.press("alt+u")
+        await say(app, pilot, engine, make_steps, "Other", "Else.")
+        assert talk(app) == ["First", "One.", "Other", "Else."]
+        assert "‹ 2/2 ›" in screen(app)
+        await pilot.press("alt+left")
+        assert talk(app) == ["First", "One.", "Second", "Two."]
+
+
+async def test_variants_lie_within_variants(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        await pilot.press("alt+r")
+        await answer(app, pilot, engine, make_steps, "Once more.", method="soft")
+        app.commands.run("/edit 1")
+        await pilot.press(*"!", "enter")
+        await answer(app, pilot, engine, make_steps, "Anew.")
+        assert talk(app) == ["First!", "Anew."]
+        await pilot.press("alt+left")
+        assert talk(app) == ["First", "Once more."]
+        await pilot.press("alt+left")  # the last fork in sight is the answer's
+        assert talk(app) == ["First", "One."]
+        await pilot.press("alt+up", "alt+up", "alt+right")  # the message is marked
+        assert talk(app) == ["First!", "Anew."]
+        await pilot.press("alt+right")  # and so is the one that took its place
+        assert talk(app) == ["First", "One."]
+
+
+async def test_a_click_on_the_sign_turns(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        await pilot.press("alt+w", *"!", "enter")
+        await answer(app, pilot, engine, make_steps, "Anew.")
+        rows = screen(app).splitlines()
+        y = next(i for i, row in enumerate(rows) if "‹ 2/2 ›" in row)
+        await pilot.click("#transcript", offset=(rows[y].index("‹"), y))
+        await pilot.pause()
+        assert talk(app) == ["First", "One."]
+
+
+async def test_an_attached_file_goes_along_when_its_message_is_written_anew(
+    make_chat: Make, engine: Any, make_steps: Make, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("The lamp was lit.\n")
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "Sum up @notes.txt", "A lamp.")
+        before = engine.asked.messages[-1]["content"]
+        (tmp_path / "notes.txt").unlink()
+        await pilot.press("alt+w")
+        assert app.chat_screen.input.text == "[notes.txt · 18 B]\nSum up @@notes.txt"
+        await pilot.press("enter")
+        assert engine.asked.messages[-1]["content"] == before
+
+
+async def test_notices_between_do_not_hide_a_variant(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        await pilot.press("alt+u")
+        app.dialogue.notice("Something was said meanwhile.")
+        await say(app, pilot, engine, make_steps, "Second", "Two.")
+        await pilot.press("alt+w", *"!", "enter")
+        await answer(app, pilot, engine, make_steps, "Three.")
+        assert "‹ 3/3 ›" in screen(app)
+        for expected in ("First", "Second", "Second!"):
+            await pilot.press("alt+right")
+            assert talk(app)[0] == expected
+
+
+async def test_an_exported_answer_can_be_asked_for_again(make_chat: Make, engine: Any, make_steps: Make, tmp_path: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.commands.run("/set temperature=0.7 seed=5")
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        path = tmp_path / "chat.json"
+        path.write_text("".join(chat_json(capture(app.dialogue))))
+        asked = app.dialogue.transcript.answers()[0].asked
+        app.show_chat(read_chat(path).transcript)
+        assert app.dialogue.transcript.answers()[0].asked == asked
+        app.commands.run("/set temperature=0 seed=0")
+        app.commands.run("/regenerate")
+        assert (engine.asked.sampling["temperature"], engine.asked.sampling["seed"]) == (0.7, 5)
+
+
+async def test_what_another_version_asked_with_is_asked_with_as_far_as_it_goes(
+    make_chat: Make, engine: Any, make_steps: Make
+) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        asked = app.dialogue.transcript.answers()[0].asked
+        asked |= {"method": "telepathy", "sampling": {"seed": 4}, "mood": "good"}
+        app.commands.run("/regenerate")
+        assert (engine.asked.method, engine.asked.sampling["seed"], engine.asked.sampling["top_p"]) == ("lookup", 4, 1.0)
+        await answer(app, pilot, engine, make_steps, "One.")
+        app.dialogue.transcript.answers()[0].asked["sampling"] = {"temperature": "warm"}
+        app.commands.run("/regenerate")
+        assert engine.asked.sampling["temperature"] == 0.0
+
+
+@pytest.mark.parametrize("asked", [None, 5, {}, {"model": "m"}, {"method": ["x"], "settings": 3}])
+def test_what_an_answer_was_asked_with_may_be_anything(asked: Any) -> None:
+    assert asked_of(asked) == {}
+
+
+async def test_what_cannot_be_done_is_said(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        engine.loaded(recompute="No cache.")
+        await settle(app, pilot)
+        for command, sentence in (
+            ("/edit", "no message to edit yet"),
+            ("/retry", "no message to answer yet"),
+            ("/undo", "nothing to take back"),
+        ):
+            with pytest.raises(UserError, match=sentence):
+                app.commands.run(command)
+        await say(app, pilot, engine, make_steps, "First", "One.")
+        for command, sentence in (
+            ("/edit 2", "no number 2"),
+            ("/edit x", "takes the number of a message"),
+            ("/retry lokup", "lookup"),
+            ("/retry recompute", "No cache"),
+            ("/retry lookup max_ngram", "key=value"),
+            ("/regenerate twice", "takes nothing"),
+        ):
+            with pytest.raises(UserError, match=sentence):
+                app.commands.run(command)
+        assert talk(app) == ["First", "One."]
+        assert isinstance(app.dialogue.transcript.entries[-1], Answer)
+        assert isinstance(app.dialogue.transcript.entries[-2], Prompt)
+
+
+async def chat_of_variants(app: Any, pilot: Any, engine: Any, make_steps: Make) -> None:
+    """A message that was written anew, with three answers."""
+    await pilot.pause()
+    await say(app, pilot, engine, make_steps, "How does it work?")
+    await pilot.press("alt+w", *" In a few words.", "enter")
+    await answer(app, pilot, engine, make_steps)
+    await pilot.press("alt+r")
+    await answer(app, pilot, engine, make_steps, method="soft", seed=2)
+    app.commands.run("/retry greedy")
+    records = make_steps(method="greedy", drafts=False)
+    for record in records:
+        record.text = record.text.replace("model", "reader")
+    engine.begin(records)
+    engine.finish()
+    await settle(app, pilot)
+    await pilot.press("alt+left")
+    await pilot.press(*"a draft", "alt+w")
+    await pilot.pause()
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("size", [(60, 24), (100, 30)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_pictures(
+    snap_compare: Any,
+    make_chat: Make,
+    engine: Any,
+    make_steps: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    theme: str,
+    size: tuple[int, int],
+) -> None:
+    monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
+    monkeypatch.setattr("specchat.app.tui.chat.status.FLASH_SECONDS", 3600)
+
+    async def before(pilot: Any) -> None:
+        await chat_of_variants(pilot.app, pilot, engine, make_steps)
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)

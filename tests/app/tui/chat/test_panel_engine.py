@@ -1,0 +1,55 @@
+"""Pausing, stepping and watching with the real engine and the built-in model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from specchat.app.settings.file import Settings, changed
+from specchat.app.tui.app import SpecchatApp
+from specchat.app.tui.transcript.line_view import LineView
+from specchat.engine.client import EngineClient
+
+from ....fakes.pilots import until
+
+
+def shown(app: SpecchatApp) -> str:
+    view = app.chat_screen.panel.query_one(LineView)
+    return "\n".join(view.render_line(y).text.rstrip() for y in range(view.size.height))
+
+
+async def test_an_answer_step_by_step(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    client = EngineClient()
+    with client:
+        client.load("builtin", device="cpu", dtype="float32")
+        app = SpecchatApp(changed(Settings(), {"method": "lookup", "panel": "tree"}), client)
+        dialogue = app.dialogue
+        async with app.run_test(size=(120, 40)) as pilot:
+            await until(pilot, lambda: dialogue.phase == "ready" and len(dialogue.pieces) > 0)
+            await pilot.press("f8")
+            app.chat_screen.input.put("Repeat this text exactly: The lamp was lit. The lamp was lit. The lamp was lit.")
+            await pilot.press("enter")
+            answer = dialogue.answer
+            assert answer is not None
+            await until(pilot, lambda: len(answer.pieces) > 0)
+            await until(pilot, lambda: "Paused before the first step" in shown(app))
+            assert len(answer.log) == 0
+            for count in range(1, 4):
+                await pilot.press("f9")
+                await until(pilot, lambda count=count: len(answer.log) >= count)  # type: ignore[misc]
+                await pilot.pause()
+                assert len(answer.log) == count
+                assert f"lookup step {count} of {count}" in shown(app)
+                record = answer.log.record(count - 1)
+                assert len(record.probs) == max(1, len(record.tree_tokens))
+                assert "%" in shown(app)
+            await pilot.press("ctrl+up")
+            await until(pilot, lambda: dialogue.switching is None)
+            assert dialogue.settings["lookup"]["nodes"] == 32
+            await pilot.press("f8")
+            await until(pilot, lambda: dialogue.phase == "ready")
+            assert answer.reason == "eos"
+            assert "The lamp was lit." in answer.text
+            assert not dialogue.paused

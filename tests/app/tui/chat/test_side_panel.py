@@ -1,0 +1,390 @@
+"""The side panel: its key, its pages, where it stands, and how often it draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from specchat.app.chat.explanations import EXPLAIN
+from specchat.app.tui.chat import side_panel
+from specchat.app.tui.chat.side_panel import PAGES
+from specchat.app.tui.transcript.line_view import LineView, line
+from specchat.engine.messages import Finished, Paused, StepRecord, Steps, Switched, Watch
+
+from ....fakes.pilots import settle, until
+
+Make = Callable[..., Any]
+SIZE = (120, 40)
+
+
+def shown(app: Any) -> str:
+    """What the panel's page shows."""
+    view = app.chat_screen.panel.query_one(LineView)
+    return "\n".join(view.render_line(y).text.rstrip() for y in range(view.size.height))
+
+
+async def loaded(app: Any, pilot: Any, engine: Any) -> None:
+    await pilot.pause()
+    engine.loaded(recompute="This model keeps no cache.")
+    engine.tell_pieces()
+    await settle(app, pilot)
+
+
+async def ask(app: Any, pilot: Any, engine: Any, records: list[StepRecord]) -> int:
+    await loaded(app, pilot, engine)
+    app.chat_screen.input.put("Repeat this text exactly")
+    await pilot.press("enter")
+    id: int = engine.begin(records)
+    await settle(app, pilot)
+    return id
+
+
+# The key, the tabs, the command
+
+
+async def test_the_key_goes_round_and_the_input_box_keeps_the_focus(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await loaded(app, pilot, engine)
+        panel = app.chat_screen.panel
+        assert not panel.display
+        for page in (*PAGES, "", *PAGES):
+            await pilot.press("f4", "x")
+            assert panel.page == page
+            assert panel.display == bool(page)
+        assert app.chat_screen.input.text == "x" * 7
+        assert app.chat_screen.focused is app.chat_screen.input
+
+
+async def test_tabs_can_be_clicked(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await loaded(app, pilot, engine)
+        await pilot.press("f4")
+        await pilot.click("PanelBar", offset=(13, 0))
+        assert app.chat_screen.panel.page == "tree"
+        await pilot.click("PanelBar", offset=(20, 0))
+        assert app.chat_screen.panel.page == "method"
+
+
+async def test_the_command(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await loaded(app, pilot, engine)
+
+        async def run(command: str) -> str:
+            app.chat_screen.input.put(command)
+            await pilot.press("enter")
+            await pilot.pause()
+            return str(app.chat_screen.panel.page)
+
+        assert await run("/panel tree") == "tree"
+        assert await run("/panel method") == "method"
+        assert await run("/panel off") == ""
+        assert await run("/panel") == "numbers"
+        assert await run("/panel tre") == "numbers"
+        assert "did you mean tree?" in " ".join(n.message for n in app._notifications)
+
+
+async def test_a_setting_opens_it_at_the_start(make_chat: Make) -> None:
+    app = make_chat(panel="method")
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        assert app.chat_screen.panel.page == "method"
+        assert "When it pays" in shown(app)
+
+
+async def test_probabilities_are_asked_for_while_the_tree_is_open(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        id = await ask(app, pilot, engine, tree_steps())
+        assert not engine.asked.watch
+        await pilot.press("f4")
+        assert not any(isinstance(command, Watch) for command in engine.sent)
+        await pilot.press("f4")
+        assert engine.sent[-1] == Watch(id, True)
+        await pilot.press("f4")
+        assert engine.sent[-1] == Watch(id, False)
+
+
+async def test_a_long_page_scrolls_while_it_has_the_focus(make_chat: Make, engine: Any) -> None:
+    app = make_chat(panel="method")
+    async with app.run_test(size=(60, 20)) as pilot:
+        await loaded(app, pilot, engine)
+        view = app.chat_screen.panel.query_one(LineView)
+        await pilot.press("shift+tab")
+        assert app.chat_screen.focused is view
+        await pilot.press("down", "down")
+        assert view.scroll_offset.y == 2
+        await pilot.press("pagedown")
+        assert view.scroll_offset.y == 2 + view.size.height - 2
+        await pilot.press("f4")
+        assert view.scroll_offset.y == 0
+        await pilot.press("x")  # typing goes to the input box
+        assert app.chat_screen.input.text == "x"
+        assert app.chat_screen.focused is app.chat_screen.input
+
+
+# Where it stands
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (99, 30), (100, 30), (120, 40), (300, 80)])
+async def test_it_stands_beside_the_transcript_or_below_it(
+    make_chat: Make, engine: Any, make_steps: Make, size: tuple[int, int]
+) -> None:
+    app = make_chat()
+    async with app.run_test(size=size) as pilot:
+        await ask(app, pilot, engine, make_steps())
+        await pilot.press("f4")
+        await pilot.pause()
+        panel, stage = app.chat_screen.panel.region, app.chat_screen.query_one("#stage").region
+        box, keys = app.chat_screen.query_one("#dock").region, app.chat_screen.query_one("#keys").region
+        assert keys.bottom == size[1]
+        assert box.bottom == keys.y
+        assert stage.height >= 5
+        if size[0] >= 100:
+            assert (panel.right, panel.y, panel.bottom) == (size[0], 1, keys.y)
+            assert stage.right == panel.x
+            assert box.right == panel.x
+            assert 38 <= panel.width <= 64
+            assert panel.width == pytest.approx(min(64, max(40, 0.4 * size[0])), abs=1)
+        else:
+            assert (panel.x, panel.width) == (0, size[0])
+            assert (stage.bottom, panel.bottom) == (panel.y, box.y)
+            assert panel.height > stage.height
+        assert "tok/step" in shown(app)
+
+
+async def test_it_follows_a_resize_in_mid_stream(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(140, 40)) as pilot:
+        id = await ask(app, pilot, engine, tree_steps()[:2])
+        await pilot.press("f4", "f4")
+        for size in ((60, 20), (300, 80), (101, 22)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            assert "step 2 of 2" in shown(app)
+            assert "┗━ ␣the" in shown(app)
+        engine.events = [Steps(id, tree_steps()[2:3])]
+        await settle(app, pilot)
+        await until(pilot, lambda: "step 3 of 3" in shown(app))
+
+
+# How often it draws
+
+
+async def test_it_draws_a_few_times_a_second_and_misses_nothing(
+    make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch, tree_steps: Make
+) -> None:
+    monkeypatch.setattr(side_panel, "UPDATE_SECONDS", 3600)
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        id = await ask(app, pilot, engine, tree_steps()[:1])
+        await pilot.press("f4", "f4")
+        engine.events = [Steps(id, tree_steps()[1:2])]
+        await settle(app, pilot)
+        assert "step 1 of 1" in shown(app)  # not yet
+        engine.events = [Paused(id, True)]  # what a person waits for comes at once
+        await settle(app, pilot)
+        assert "step 2 of 2" in shown(app)
+        monkeypatch.setattr(side_panel, "UPDATE_SECONDS", 0.05)
+        engine.events = [Paused(id, False), Steps(id, tree_steps()[2:3])]
+        await settle(app, pilot)
+        engine.events = [Steps(id, tree_steps()[3:4])]
+        await settle(app, pilot)
+        await until(pilot, lambda: "step 4 of 4" in shown(app))  # no event comes any more
+
+
+async def test_only_rows_that_changed_are_painted(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await loaded(app, pilot, engine)
+        await pilot.press("f4")
+        view = app.chat_screen.panel.query_one(LineView)
+        lines = [line((f"row {i}", "$quiet")) for i in range(20)]
+        view.show(lines)
+        await pilot.pause()
+        before = view.draws
+        painted: list[Any] = []
+        view.refresh = lambda *regions, **_: painted.extend(regions)
+        view.show(list(lines))
+        assert painted == []
+        view.show([*lines[:7], line(("another", "$quiet")), *lines[8:]])
+        assert [region.y for region in painted] == [7]
+        view.render_line(7)
+        view.render_line(8)
+        assert view.draws == before + 1
+
+
+# The pages
+
+
+async def test_the_tree_of_the_last_step(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f4", "f4")
+        assert "F8 pauses" in shown(app)
+        id = await ask(app, pilot, engine, tree_steps()[:2])
+        page = shown(app)
+        assert "fusion step 2 of 2" in page
+        assert "7 drafted  3 accepted  8 nodes  10 ms" in page
+        assert "From 15 guesses that had been worth it." in page
+        for row in ("● ␣Every", "┠─× ␣old", "┃ ␣evening", "┠─× ␣light ␣on", "┃ ␣climbed", "┠─× ␣of", "┗━ ␣the"):
+            assert row in page
+        assert "91%" in next(row for row in page.splitlines() if "␣evening" in row)
+        engine.events = [Finished(id, "eos", "", 0.1, 0.5)]
+        await settle(app, pilot)
+        assert "fusion step 2 of 2" in shown(app)
+
+
+async def test_an_inspected_step_stays_until_it_is_let_go(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f4", "f4")
+        id = await ask(app, pilot, engine, tree_steps()[:2])
+        panel, answer = app.chat_screen.panel, app.dialogue.answer
+        panel.select(answer, 0)
+        assert "step 1 of 2" in shown(app)
+        assert "selected" in shown(app)
+        engine.events = [Steps(id, tree_steps()[2:3]), Finished(id, "eos", "tail", 0.1, 0.5)]
+        await settle(app, pilot)
+        assert "step 1 of 3" in shown(app)
+        panel.select(answer, None)
+        assert "step 3 of 3" in shown(app)
+        panel.select(answer, 0)
+        await pilot.press("ctrl+l")
+        assert "step" in shown(app)
+        assert "of 3" not in shown(app)
+
+
+async def test_it_shows_the_run_that_is_inspected(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat(panel="tree")
+    async with app.run_test(size=SIZE) as pilot:
+        await ask(app, pilot, engine, tree_steps())
+        view = app.chat_screen.view
+        view.post_message(view.Inspected(app.dialogue.answer, 1))
+        await pilot.pause()
+        assert "step 2 of 4" in shown(app)
+        view.post_message(view.Inspected(app.dialogue.answer, None))
+        await pilot.pause()
+        assert "step 4 of 4" in shown(app)
+
+
+async def test_figures_of_an_answer_with_two_methods(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(140, 60)) as pilot:
+        await pilot.press("f4")
+        assert "No figures yet" in shown(app)
+        id = await ask(app, pilot, engine, make_steps())
+        engine.events = [
+            Switched(id, "greedy", "identical"),
+            Steps(id, make_steps(" The model reads on.", method="greedy", drafts=False)),
+        ]
+        await settle(app, pilot)
+        await until(pilot, lambda: "Nothing was drafted" in shown(app))
+        page = shown(app)
+        for word in ("lookup", "greedy", "Tokens per step", "Run lengths", "Nothing was drafted", "Where the time goes"):
+            assert word in page
+        assert "What if" not in page  # greedy drafts nothing
+        engine.events = [Switched(id, "lookup", "identical"), Steps(id, make_steps())]
+        await settle(app, pilot)
+        await until(pilot, lambda: "What if" in shown(app))
+        page = shown(app)
+        for word in ("Accepted at position", "measured", "predicted", "published", "What if", "l_d"):
+            assert word in page
+
+
+async def test_the_method_page_follows_the_method_and_its_settings(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await ask(app, pilot, engine, make_steps())
+        engine.finish()
+        await settle(app, pilot)
+        await pilot.press("f4", "f4", "f4")
+        page = " ".join(shown(app).split())
+        assert EXPLAIN["lookup"][:40] in page
+        assert "tokens/step" in page
+        assert "max_ngram = 3" in page
+        assert "Saxena 2023" in page
+        app.chat_screen.input.put("/method lookup max_ngram=5")
+        await pilot.press("enter")
+        await until(pilot, lambda: "max_ngram = 5" in shown(app))
+        assert "max_ngram = 5 (default 3)" in " ".join(shown(app).split())
+        await pilot.press("ctrl+n")
+        assert "soft" in shown(app).splitlines()[1]
+        assert "lossy" in shown(app)
+
+
+async def test_a_method_that_the_chat_does_not_know_breaks_nothing(make_chat: Make, engine: Any) -> None:
+    app = make_chat(panel="method")
+    async with app.run_test(size=SIZE) as pilot:
+        await loaded(app, pilot, engine)
+        app.dialogue.method = "gone"
+        app.changed()
+        await pilot.pause()
+        assert shown(app).splitlines()[1].split() == ["gone"]
+        await pilot.press("ctrl+up")
+        assert "gone has no setting for the length" in app.chat_screen.query_one("#status").render().plain
+
+
+# What it looks like
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing pulses."""
+    monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
+
+
+@pytest.mark.usefixtures("still")
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("page", PAGES)
+def test_pages(
+    snap_compare: Any,
+    make_chat: Make,
+    engine: Any,
+    make_steps: Make,
+    page: str,
+    size: tuple[int, int],
+    theme: str,
+    tree_steps: Make,
+) -> None:
+    async def before(pilot: Any) -> None:
+        app = pilot.app
+        id = await ask(app, pilot, engine, tree_steps()[:2] if page == "tree" else make_steps())
+        app.chat_screen.panel.open(page)
+        if page == "tree":
+            await pilot.press("f8")
+            engine.events = [Paused(id, True)]
+        else:
+            engine.finish()
+        await settle(app, pilot)
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+
+
+@pytest.mark.usefixtures("still")
+@pytest.mark.parametrize("page", PAGES)
+def test_smallest(snap_compare: Any, make_chat: Make, engine: Any, page: str, tree_steps: Make) -> None:
+    async def before(pilot: Any) -> None:
+        await ask(pilot.app, pilot, engine, tree_steps())
+        pilot.app.chat_screen.panel.open(page)
+        await pilot.pause()
+
+    assert snap_compare(make_chat(), terminal_size=(60, 20), run_before=before)
+
+
+@pytest.mark.usefixtures("still")
+def test_without_colours(
+    snap_compare: Any, make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch, tree_steps: Make
+) -> None:
+    async def before(pilot: Any) -> None:
+        await ask(pilot.app, pilot, engine, tree_steps()[:2])
+        pilot.app.chat_screen.panel.open("tree")
+        await pilot.pause()
+
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert snap_compare(make_chat(), terminal_size=(120, 40), run_before=before)

@@ -1,0 +1,143 @@
+"""A chat that no longer fits the model's context: counted before it is sent, nothing dropped without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.chat.entries import Answer, Entry, Prompt, Transcript
+from specchat.app.tui.composer.context_ask import chat_from, cuts
+from specchat.app.tui.pickers.menu import Menu
+from specchat.engine.client import EngineClient
+from specchat.engine.messages import Count, Counted, Generate, Loaded
+
+from ....fakes.pilots import settle
+
+Make = Callable[..., Any]
+LONG = "long " * 1000
+"""5,000 bytes: more than the 4,096 tokens of the tests' model, if each were a token."""
+
+
+async def said(app: Any, pilot: Any, engine: Any, *prompts: str) -> None:
+    engine.loaded()
+    await settle(app, pilot)
+    for prompt in prompts:
+        app.chat_screen.input.put(prompt)
+        await pilot.press("enter")
+        await pilot.pause()
+        engine.begin(RECORDS())
+        engine.finish()
+        await settle(app, pilot)
+
+
+RECORDS: Callable[[], Any] = list
+
+
+@pytest.fixture(autouse=True)
+def records(make_steps: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "RECORDS", make_steps)
+
+
+async def ask_long(app: Any, pilot: Any, engine: Any, *tokens: int) -> Count:
+    """Send a long message; the engine counts these tokens."""
+    app.chat_screen.input.put(LONG)
+    await pilot.press("enter")
+    await pilot.pause()
+    request = engine.sent[-1]
+    assert isinstance(request, Count)
+    engine.events.append(Counted(request.id, list(tokens), 4096))
+    await settle(app, pilot)
+    await pilot.pause()
+    return request
+
+
+async def test_a_message_that_may_not_fit_is_counted_and_sent_if_it_does(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(90, 26)) as pilot:
+        await said(app, pilot, engine, "One")
+        await ask_long(app, pilot, engine, 1240, 1001)
+        assert isinstance(engine.sent[-1], Generate)
+        assert [message["content"] for message in engine.asked.messages][::2] == ["One", LONG]
+        assert app.chat_screen.input.text == ""
+        assert "1,240 of 4,096 tokens" in app.chat_screen.query_one("#status").render_line(0).text
+
+
+async def test_the_oldest_exchanges_can_be_left_out(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(90, 26)) as pilot:
+        await said(app, pilot, engine, "One", "Two", "Three")
+        request = await ask_long(app, pilot, engine, 4200, 4100, 2500, 1001)
+        assert [chat[0]["content"] for chat in request.chats] == ["One", "Two", "Three", LONG]
+        assert isinstance(app.screen, Menu)
+        assert app.chat_screen.input.text == LONG
+        trim, fresh, keep = app.screen._items
+        assert trim.detail == "The model no longer sees the 2 oldest exchanges, “One” to “Two”: 2,500 tokens."
+        assert (fresh.reason, keep.reason) == ("", "")
+        await pilot.press("1")
+        await pilot.pause()
+        assert [message["content"] for message in engine.asked.messages][::2] == ["Three", LONG]
+        assert "does not see the 2 oldest exchanges" in app.dialogue.transcript.entries[6].text
+        assert app.chat_screen.input.text == ""
+
+
+async def test_a_new_chat_can_take_the_message(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(90, 26)) as pilot:
+        await said(app, pilot, engine, "One")
+        await ask_long(app, pilot, engine, 4200, 1001)
+        await pilot.press("2")
+        await pilot.pause()
+        assert engine.asked.messages == [{"role": "user", "content": LONG}]
+        assert len(app.dialogue.transcript.entries) == 2
+
+
+@pytest.mark.parametrize("key", ["escape", "3"])
+async def test_nothing_need_be_sent(make_chat: Make, engine: Any, key: str) -> None:
+    app = make_chat()
+    async with app.run_test(size=(60, 20)) as pilot:
+        await said(app, pilot, engine, "One")
+        await ask_long(app, pilot, engine, 9000, 8000)
+        assert isinstance(app.screen, Menu)
+        await pilot.press("1", "2")  # neither would help: the message alone is too long
+        assert isinstance(app.screen, Menu)
+        await pilot.press(key)
+        await pilot.pause()
+        assert isinstance(engine.sent[-1], Count)
+        assert app.chat_screen.input.text == LONG
+
+
+def test_where_a_chat_can_be_cut() -> None:
+    entries: list[Entry] = [entry for n in range(40) for entry in (Prompt(f"{n}"), Answer("greedy", "identical"))]
+    places = cuts(Transcript(entries, start=2))
+    assert places[0] == 2
+    assert places[-1] == len(entries)
+    assert len(places) <= 15
+    assert all(isinstance(entries[place], Prompt) for place in places[:-1])
+    assert chat_from(Transcript(entries, "Be brief."), 80, "Hi") == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hi"},
+    ]
+
+
+def test_the_engine_counts(tmp_path: Path) -> None:
+    file = tmp_path / "answers.jsonl"
+    file.write_text('{"prompt": "one two three", "response": "four"}\n')
+    with EngineClient() as client:
+        client.send(Count(77, [[{"role": "user", "content": "one"}]]))
+        client.load(f"recorded:{file}")
+        events: list[Any] = []
+        while not any(isinstance(event, Loaded) for event in events):
+            if (event := client.wait(120)) is not None:
+                events.append(event)
+        assert Counted(77, [], 0) in events
+        chats = [[{"role": "user", "content": text}] for text in ("one", "one two three")]
+        client.send(Count(78, chats))
+        counted = client.wait(120)
+        while not isinstance(counted, Counted):
+            counted = client.wait(120)
+        short, long = counted.tokens
+        assert (counted.id, counted.context > 0) == (78, True)
+        assert 0 < short < long

@@ -1,0 +1,91 @@
+"""Which editor is opened, and what is said where there is none. tests/e2e has it open one."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.tui.composer.editor import editor_command
+from specchat.backends.base import UserError
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> str:
+    """A PATH with some editors on it."""
+    for name in ("nano", "vi", "code", "my editor"):
+        file = tmp_path / name
+        file.write_text("#!/bin/sh\n")
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("setting", "visual", "editor", "command"),
+    [
+        ("vi -R", "nano", "nano", ["vi", "-R"]),
+        (None, "'my editor' -x", "nano", ["my editor", "-x"]),
+        (" ", "", "vi", ["vi"]),
+        (None, "", "", ["nano"]),
+        ("code", "", "", ["code", "--wait"]),  # its window would open, and the draft be read at once
+        ("code -n -w", "", "", ["code", "-n", "-w"]),
+    ],
+)
+def test_the_settings_go_before_visual_and_that_before_editor(
+    programs: str, setting: str | None, visual: str, editor: str, command: list[str]
+) -> None:
+    assert editor_command(setting, {"PATH": programs, "VISUAL": visual, "EDITOR": editor}) == command
+
+
+@pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        ({"VISUAL": "none-such"}, r"no program none-such, which \$VISUAL names"),
+        ({"EDITOR": "'nano"}, r"quote is not closed in \$EDITOR"),
+        ({}, "set EDITOR=nano"),
+    ],
+)
+def test_what_is_in_the_way_is_a_sentence(tmp_path: Path, environment: dict[str, str], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        editor_command(None, {"PATH": str(tmp_path), **environment})
+
+
+@pytest.mark.parametrize("visual", ["none-such", "true"])
+async def test_a_draft_stays_where_no_editor_can_be_opened(
+    make_chat: Make, monkeypatch: pytest.MonkeyPatch, visual: str
+) -> None:
+    monkeypatch.setenv("VISUAL", visual)  # the second is a program, but there is no terminal to lend it here
+    app = make_chat()
+    async with app.run_test(size=(90, 26), notifications=True) as pilot:
+        app.chat_screen.input.put("my draft")
+        await pilot.press("alt+e")
+        await app.workers.wait_for_complete()
+        said = " ".join(notification.message for notification in app._notifications)
+        assert "Your draft is as it was." in said
+        assert app.chat_screen.input.text == "my draft"
+        await pilot.press("x")
+        assert app.chat_screen.input.text == "my draftx"
+
+
+async def test_a_message_that_comes_back_meanwhile_is_kept_before_the_edited_draft(
+    make_chat: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VISUAL", "true")
+    app = make_chat()
+    async with app.run_test(size=(90, 26)) as pilot:
+        box = app.chat_screen.input
+
+        async def through(command: list[str], draft: str) -> str:
+            box.put(f"it waited\n{draft}")
+            return draft.upper()
+
+        monkeypatch.setattr(app.editing, "_through", through)
+        box.put("my draft")
+        await pilot.press("alt+e")
+        await app.workers.wait_for_complete()
+        assert box.text == "it waited\nMY DRAFT"

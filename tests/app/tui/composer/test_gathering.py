@@ -1,0 +1,130 @@
+"""Documents and folders in a message are read beside the drawing: the draft stays, esc gives up, nothing is sent twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from specchat.app.attach import documents
+from specchat.backends.base import UserError
+from specchat.engine.messages import Generate
+
+from ....fakes import office, pilots
+from ....fakes.pilots import settle, until
+
+Make = Callable[..., Any]
+SIZE = (90, 26)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    return here
+
+
+def toasts(app: Any) -> str:
+    return " ".join(notification.message for notification in app._notifications)
+
+
+def asked(engine: Any) -> bool:
+    return any(isinstance(command, Generate) for command in engine.sent)
+
+
+async def test_a_document_is_sent_as_text(make_chat: Make, engine: Any, folder: Path) -> None:
+    office.pdf(folder / "report.pdf", ["The lamp was lit.", ""])
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        app.chat_screen.input.put("Sum up @report.pdf")
+        await pilot.press("enter")
+        await settle(app, pilot)
+        content = engine.asked.messages[-1]["content"]
+        assert content.startswith("Attached file: report.pdf (")
+        assert content.endswith("\n```\n[Page 1]\nThe lamp was lit.\n```\n\nSum up @report.pdf")
+        assert app.chat_screen.input.text == ""
+        assert "1 of the 2 pages of report.pdf have no text" in toasts(app)
+
+
+async def test_what_cannot_be_read_is_told_and_the_draft_stays(make_chat: Make, engine: Any, folder: Path) -> None:
+    office.pdf(folder / "scan.pdf", [""])
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        app.chat_screen.input.put("Sum up @scan.pdf")
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert not asked(engine)
+        assert app.chat_screen.input.text == "Sum up @scan.pdf"
+        assert "Not sent, your draft stays here: scan.pdf has no text, only pictures" in toasts(app)
+
+
+@pytest.fixture
+def held(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Event:
+    """A document whose reading waits for this event."""
+    monkeypatch.setattr(pilots, "held", {"gathering"})
+    monkeypatch.setattr("specchat.app.tui.composer.gathering.SLOW_SECONDS", 0.01)
+    (folder / "slow.pdf").write_bytes(b"%PDF-1.7")
+    go = Event()
+
+    def extract(path: Path, shown: str, most: int, given_up: Callable[[], bool]) -> documents.Extracted:
+        while not go.wait(0.01):
+            if given_up():
+                raise UserError("Reading slow.pdf was given up.")
+        return documents.Extracted("The lamp.\n")
+
+    monkeypatch.setattr(documents, "extract", extract)
+    return go
+
+
+async def test_the_screen_goes_on_while_a_document_is_read(make_chat: Make, engine: Any, held: Event) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        box = app.chat_screen.input
+        box.put("Sum up @slow.pdf ")
+        await pilot.press("enter")
+        await pilot.press("x")
+        assert box.text == "Sum up @slow.pdf x"
+        await pilot.press("backspace", "enter")
+        assert "The files of a message are being read: wait for them, or give up with esc." in toasts(app)
+        assert not asked(engine)
+        await until(pilot, lambda: "Reading the files … esc gives up." in toasts(app))
+        held.set()
+        await until(pilot, lambda: asked(engine))
+        assert engine.asked.messages[-1]["content"].count("The lamp.") == 1
+        assert box.text == ""
+
+
+async def test_esc_gives_up(make_chat: Make, engine: Any, held: Event) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        app.chat_screen.input.put("Sum up @slow.pdf ")
+        await pilot.press("enter", "escape")
+        await until(pilot, lambda: "was given up" in toasts(app))
+        assert not asked(engine)
+        assert app.chat_screen.input.text == "Sum up @slow.pdf "
+        held.set()
+        await pilot.press("enter")
+        await until(pilot, lambda: asked(engine))
+
+
+async def test_a_chat_that_is_left_while_a_document_is_read_ends(make_chat: Make, engine: Any, held: Event) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        app.chat_screen.input.put("Sum up @slow.pdf ")
+        await pilot.press("enter")
+        app.exit()
+    assert not asked(engine)

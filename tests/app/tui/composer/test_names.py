@@ -1,0 +1,253 @@
+"""Files and long pastes in the chat: offered, taken, folded, sent whole."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.events import Paste
+
+from specchat.app.attach.names import folder_of, names_below, names_in, offers, spelled, typed
+from specchat.app.tui.composer.completion import Completion
+
+from ....fakes.pilots import held, settle, until
+
+Make = Callable[..., Any]
+SIZE = (90, 26)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    here = tmp_path / "here"
+    (here / "docs").mkdir(parents=True)
+    for name in ("notes.txt", "docs/my notes.md", "docs/other.md", ".hidden"):
+        (here / name).write_text("The lamp.\n")
+    monkeypatch.chdir(here)
+    return here
+
+
+async def type_text(pilot: Any, text: str) -> None:
+    await pilot.press(*({" ": "space", "@": "at", "/": "slash", ".": "full_stop"}.get(c, c) for c in text))
+
+
+def shown(app: Any) -> str:
+    view = app.chat_screen.view
+    return "\n".join(view.render_line(y).text.rstrip() for y in range(view.size.height))
+
+
+def toasts(app: Any) -> str:
+    return " ".join(notification.message for notification in app._notifications)
+
+
+async def test_a_file_is_offered_taken_and_sent_whole(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await type_text(pilot, "Read @not")
+        await settle(app, pilot)
+        offered = app.chat_screen.query_one(Completion)
+        assert offered.display
+        assert offered.names == ["notes.txt", "docs/my notes.md"]
+        await pilot.press("down", "enter")
+        await settle(app, pilot)
+        assert app.chat_screen.input.text == 'Read @"docs/my notes.md" '
+        assert not offered.display
+        await pilot.press("enter")
+        await settle(app, pilot)
+        content = engine.asked.messages[-1]["content"]
+        assert content.startswith("Attached file: docs/my notes.md (10 B)\n```\nThe lamp.\n```\n\nRead")
+        assert "[docs/my notes.md · 10 B]" in shown(app)
+        assert "The lamp" not in shown(app)
+        assert app.chat_screen.input.sent == ['Read @"docs/my notes.md" ']
+
+
+async def test_tab_takes_the_first_and_esc_sends_the_list_away(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await type_text(pilot, "@oth")
+        await settle(app, pilot)
+        await pilot.press("escape")
+        assert not app.chat_screen.query_one(Completion).display
+        await type_text(pilot, "e")
+        assert not app.chat_screen.query_one(Completion).display
+        app.chat_screen.input.put("")
+        await pilot.pause()
+        await type_text(pilot, "@oth")
+        await settle(app, pilot)
+        await pilot.press("tab")
+        assert app.chat_screen.input.text == "@docs/other.md "
+
+
+async def test_folders_and_several_files_go_with_one_message_but_what_git_ignores_does_not(
+    make_chat: Make, engine: Any, folder: Path
+) -> None:
+    (folder / ".git").mkdir()
+    (folder / ".gitignore").write_text("*.log\n")
+    (folder / "old papers" / "deep").mkdir(parents=True)
+    for name in ("old papers/one.md", "old papers/deep/two.md", "old papers/three.log"):
+        (folder / name).write_text(f"{name}\n")
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await type_text(pilot, "Compare @not")
+        await settle(app, pilot)
+        await pilot.press("tab")
+        await type_text(pilot, "and @old")
+        await settle(app, pilot)
+        offered = app.chat_screen.query_one(Completion)
+        assert offered.names[0] == "old papers/"
+        assert not any(name.endswith(".log") for name in offered.names)
+        await pilot.press("tab")
+        assert app.chat_screen.input.text == 'Compare @notes.txt and @"old papers/'
+        assert "old papers/deep/" in offered.names, "a folder stays open for what is in it"
+        await pilot.press("enter")
+        await settle(app, pilot)
+        content = engine.asked.messages[-1]["content"]
+        attached = [line.split(" (")[0] for line in content.splitlines() if line.startswith("Attached")]
+        assert attached == [
+            "Attached file: notes.txt", "Attached file: old papers/one.md", "Attached file: old papers/deep/two.md"
+        ]  # fmt: skip
+        assert "three.log" not in content
+
+
+async def test_rules_of_a_stranger_hold_neither_typing_nor_sending_up(make_chat: Make, engine: Any, folder: Path) -> None:
+    (folder / ".git").mkdir()
+    os.mkfifo(folder / ".gitignore")
+    (folder / "docs" / ".gitignore").symlink_to("/dev/zero")
+    (folder / "deep").mkdir()
+    (folder / "deep" / ("a" * 200)).write_text("Deep.\n")
+    (folder / "deep" / ".gitignore").write_text("*a" * 200 + "b\n")
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await type_text(pilot, "Read @not")
+        await settle(app, pilot)
+        assert app.chat_screen.query_one(Completion).names[0] == "notes.txt"
+        app.chat_screen.input.put("Read @docs and @deep")
+        await pilot.press("enter")
+        await settle(app, pilot)
+        content = engine.asked.messages[-1]["content"]
+        assert "The lamp." in content
+        assert "Deep." in content
+
+
+async def test_a_folder_on_a_dead_disk_does_not_hold_typing_up(
+    make_chat: Make, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    there = threading.Event()
+    monkeypatch.setattr("specchat.app.tui.composer.names.names_in", lambda base: there.wait(60) and ["late.txt"])
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        held.add("names")
+        try:
+            await type_text(pilot, "Read @../l")
+            assert app.chat_screen.input.text == "Read @../l"
+            assert not app.chat_screen.query_one(Completion).display
+        finally:
+            held.discard("names")
+            there.set()
+        await until(pilot, lambda: app.chat_screen.query_one(Completion).names == ["../late.txt"])
+
+
+async def test_a_missing_file_sends_nothing_and_the_draft_stays(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        app.chat_screen.input.put("Read @none.txt")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.chat_screen.input.text == "Read @none.txt"
+        assert not app.dialogue.transcript.entries
+        assert "There is no file none.txt" in toasts(app)
+
+
+async def test_a_message_that_waits_for_the_model_comes_back_as_it_was_typed(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        app.chat_screen.input.put("Read @notes.txt")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.chat_screen.input.text == ""
+        await pilot.press("escape")
+        assert app.chat_screen.input.text == "Read @notes.txt"
+        await pilot.press("enter")
+        engine.loaded()
+        await settle(app, pilot)
+        assert "The lamp." in engine.asked.messages[-1]["content"]
+
+
+LONG = "\n".join(f"line {i}" for i in range(212))
+
+
+async def test_a_long_paste_folds_unfolds_and_is_sent_whole(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        box = app.chat_screen.input
+        app.post_message(Paste(LONG))
+        await pilot.pause()
+        assert box.text == "[pasted 212 lines]"
+        app.post_message(Paste(LONG.upper()))
+        await pilot.pause()
+        assert box.text == "[pasted 212 lines][pasted 212 lines, no. 2]"
+        await pilot.press("backspace")
+        assert box.text == "[pasted 212 lines]"
+        await pilot.press("tab")
+        assert box.text == LONG
+        box.put("Sum up [pasted 212 lines]")
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert engine.asked.messages[-1]["content"].endswith(f"{LONG}\n```\n\nSum up")
+        assert "[pasted 212 lines · 1.8 kB]" in shown(app)
+        await pilot.press("up")
+        assert box.text == "Sum up [pasted 212 lines]"
+
+
+async def test_a_command_does_not_take_a_folded_text(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        app.post_message(Paste(LONG))
+        await pilot.pause()
+        app.chat_screen.input.put("/rename [pasted 212 lines]")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.chat_screen.input.text == "/rename [pasted 212 lines]"
+        assert "put the cursor behind [pasted 212 lines] and press tab first" in toasts(app)
+
+
+async def test_a_short_paste_is_text(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        app.post_message(Paste("two\nlines"))
+        await pilot.pause()
+        assert app.chat_screen.input.text == "two\nlines"
+
+
+def test_what_is_being_typed() -> None:
+    assert typed("see @do") == (4, "do")
+    assert typed('see @"my no') == (4, "my no")
+    assert typed("@") == (0, "")
+    assert typed("me@home") is None
+    assert typed("@done ") is None
+
+
+def test_names_and_their_spelling(folder: Path) -> None:
+    assert names_below(Path()) == ["docs/", "notes.txt", "docs/my notes.md", "docs/other.md"]
+    assert folder_of("no") is None
+    assert folder_of(".") == ""
+    assert offers(".", names_in("")) == [".hidden"]
+    assert folder_of("../here/no") == "../here/"
+    assert offers("../here/no", names_in("../here/")) == ["../here/notes.txt"]
+    assert names_in("no/such/") == []
+    assert [spelled(name) for name in ("a.md", "a b.md", "docs/", 'a "b')] == ["@a.md ", '@"a b.md" ', "@docs/", "@'a \"b' "]

@@ -1,0 +1,469 @@
+"""The list of models in the chat: its pictures, its keys, what they load, downloads from it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.models.downloads import Download
+from specchat.app.models.memory import Room
+from specchat.app.tui.pickers.model_list import ModelList
+from specchat.app.tui.pickers.models import ModelsScreen
+from specchat.backends.loading import builtin_gguf
+from specchat.engine.messages import Cancel, Failed, Load, Loaded, Loading
+
+from ....fakes.hub_server import COMMIT, Hub, serving
+from ....fakes.model_folders import make_home, write_folder, write_gguf
+from ....fakes.pilots import until
+
+Make = Callable[..., Any]
+
+both = pytest.mark.parametrize("theme", ["dark", "light"])
+sizes = pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
+
+WEIGHTS = bytes(range(256)) * 2000
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
+    monkeypatch.setattr("specchat.app.tui.actions.models.Models.room", lambda self: Room(8_000_000_000, "in memory"))
+    return make_home(tmp_path / "home", monkeypatch)
+
+
+@pytest.fixture
+def hub(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with serving(home / "hub", monkeypatch) as running:
+        running.repositories["sea/Buoy"] = {
+            "config.json": b'{"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}',
+            "tokenizer.json": b"{}",
+            "model.safetensors": WEIGHTS,
+        }
+        running.repositories["sea/Buoy-GGUF"] = {
+            "Buoy-Q8_0.gguf": WEIGHTS,
+            "Buoy-Q4_K_M.gguf": WEIGHTS[:300_000],
+            "Buoy-BF16-00001-of-00002.gguf": WEIGHTS,
+            "Buoy-BF16-00002-of-00002.gguf": WEIGHTS,
+        }
+        running.info["sea/Buoy-GGUF"] = {"gguf": {"total": 512_000, "architecture": "llama", "context_length": 32_768}}
+        running.info["sea/Buoy"] = {"safetensors": {"parameters": {"BF16": 256_000}, "total": 256_000}}
+        yield running
+
+
+def screen(pilot: Any) -> ModelsScreen:
+    assert isinstance(pilot.app.screen, ModelsScreen)
+    return pilot.app.screen
+
+
+def opened(pilot: Any) -> bool:
+    """Whether the list is on the screen."""
+    return isinstance(pilot.app.screen, ModelsScreen) and bool(pilot.app.screen.query(ModelList))
+
+
+def still(pilot: Any) -> bool:
+    """Whether everything has been found and judged."""
+    shown = screen(pilot)
+    looking, target = shown.looking, shown._view.look.target
+    judged = target is None or len(looking.pairings(target)) == len(looking.found)
+    return bool(looking.found) and not looking.scanning and judged
+
+
+async def browse(pilot: Any, engine: Any, *keys: str, query: str = "") -> ModelsScreen:
+    """Open the list and press some keys, once everything has been found."""
+    await pilot.pause()
+    engine.loaded()
+    pilot.app.take_events()
+    pilot.app.models.browse(query)
+    await until(pilot, lambda: opened(pilot) and still(pilot))
+    for key in keys:
+        await pilot.press(key)
+        await until(pilot, lambda: not isinstance(pilot.app.screen, ModelsScreen) or still(pilot))
+    return screen(pilot)
+
+
+async def goto(pilot: Any, title: str) -> None:
+    """Put the cursor on a row."""
+    listed = screen(pilot).listing
+    listed.cursor = next(i for i, row in enumerate(listed.rows) if row.title.startswith(title))
+    await pilot.pause()
+
+
+def titles(pilot: Any) -> list[str]:
+    return [row.title for listed in screen(pilot).query(ModelList) for row in listed.rows if row.title]
+
+
+def current(pilot: Any) -> str:
+    """Title of the row under the cursor."""
+    row = screen(pilot).listing.row
+    return row.title if row is not None else ""
+
+
+def details(pilot: Any) -> str:
+    return str(screen(pilot).query_one("#models-details").render())
+
+
+def note(pilot: Any) -> str:
+    return str(screen(pilot).query_one("#models-note").render())
+
+
+def loads(engine: Any) -> list[Load]:
+    return [command for command in engine.sent if isinstance(command, Load)]
+
+
+# Pictures
+
+
+@both
+@sizes
+def test_all_models(snap_compare: Any, make_chat: Make, engine: Any, home: Path, theme: str, size: tuple[int, int]) -> None:
+    async def before(pilot: Any) -> None:
+        await browse(pilot, engine)
+        await goto(pilot, "harbour")
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+
+
+@both
+@sizes
+def test_draft_models(snap_compare: Any, make_chat: Make, engine: Any, home: Path, theme: str, size: tuple[int, int]) -> None:
+    async def before(pilot: Any) -> None:
+        await browse(pilot, engine)
+        await goto(pilot, "lantern/Lighthouse-Instruct")
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: still(pilot))
+        await goto(pilot, "harbour")
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+
+
+@both
+@sizes
+def test_a_repository_on_the_hub(
+    snap_compare: Any, make_chat: Make, engine: Any, hub: Hub, theme: str, size: tuple[int, int]
+) -> None:
+    async def before(pilot: Any) -> None:
+        shown = await browse(pilot, engine, query="sea/Buoy-GGUF")
+        await until(pilot, lambda: shown.looking.repository is not None)
+        await pilot.press("down")
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+
+
+@both
+@sizes
+def test_downloads(snap_compare: Any, make_chat: Make, engine: Any, home: Path, theme: str, size: tuple[int, int]) -> None:
+    async def before(pilot: Any) -> None:
+        held = Download("sea/Buoy-GGUF:Q8_0", ("Buoy-Q8_0.gguf",), 4_280_000_000, 1_510_000_000)
+        broken = Download("sea/Buoy", (), 15_200_000_000, 9_000_000_000, "failed")
+        broken.sentence = (
+            "The disk with ~/hub is full (9.0 GB of 15.2 GB of sea/Buoy are there): free some 6.2 GB and load it again."
+        )
+        pilot.app.models.downloads.all.update({each.spec: each for each in (held, broken)})
+        await browse(pilot, engine)
+        await goto(pilot, "sea/Buoy")
+        await pilot.press("down", "ctrl+x")
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+
+
+def test_smallest(snap_compare: Any, make_chat: Make, engine: Any, home: Path) -> None:
+    async def before(pilot: Any) -> None:
+        await browse(pilot, engine)
+        await goto(pilot, "damaged")
+
+    assert snap_compare(make_chat(), terminal_size=(60, 20), run_before=before)
+
+
+# Looking around
+
+
+async def test_the_key_the_command_and_the_palette_open_it(make_chat: Make, engine: Any, home: Path) -> None:
+    async with make_chat().run_test() as pilot:
+        await pilot.press("alt+m")
+        assert screen(pilot).is_current
+        await pilot.press("escape")
+        assert not isinstance(pilot.app.screen, ModelsScreen)
+        pilot.app.commands.run("/models gull")
+        await until(pilot, lambda: opened(pilot) and still(pilot))
+        assert titles(pilot) == ["LM Studio", "harbour/Gull-GGUF/Gull-Q4_K_M"]
+        assert any("models" in title.lower() for title, *_ in pilot.app.get_system_commands(pilot.app.screen))
+
+
+async def test_the_cursor_begins_on_the_model_that_is_loaded(make_chat: Make, engine: Any, home: Path) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        shown = await browse(pilot, engine)
+        assert shown.listing.row is not None
+        assert shown.listing.row.title == "builtin · transformers"
+        assert shown.listing.row.mark[0] == "●"
+
+
+async def test_typing_searches_and_escape_empties_then_leaves(make_chat: Make, engine: Any, home: Path) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await browse(pilot, engine, *"lighthouse", "space", *"q4")
+        assert titles(pilot) == ["Hugging Face cache", "lantern/Lighthouse-GGUF:Q4_0"]
+        await pilot.press("escape")
+        assert len(titles(pilot)) > 6
+        await pilot.press("escape")
+        assert not isinstance(pilot.app.screen, ModelsScreen)
+
+
+async def test_headings_are_passed_over_and_the_ends_are_reached(make_chat: Make, engine: Any, home: Path) -> None:
+    async with make_chat().run_test(size=(60, 20)) as pilot:
+        shown = await browse(pilot, engine, "ctrl+home")
+        names = []
+        for _ in range(12):
+            assert shown.listing.row is not None
+            names.append(shown.listing.row.title)
+            top, height = shown.listing.scroll_offset.y, shown.listing.size.height
+            assert top <= shown.listing.cursor < top + height
+            await pilot.press("down")
+        assert names[0].startswith("builtin")
+        assert names[-1] == "pilot:3b"
+        assert len(set(names)) == 9
+        await pilot.press("ctrl+home")
+        assert current(pilot) == names[0]
+        await pilot.press("ctrl+end")
+        assert current(pilot) == "pilot:3b"
+
+
+async def test_rows_come_as_they_are_found(make_chat: Make, engine: Any, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from specchat.app.models.library import Library
+
+    waiting = asyncio.Event()
+    plain, loop = Library.card, asyncio.get_running_loop()
+
+    def card(self: Library, path: Path) -> Any:
+        if "Gull" in path.name:
+            asyncio.run_coroutine_threadsafe(waiting.wait(), loop).result(20)
+        return plain(self, path)
+
+    monkeypatch.setattr(Library, "card", card)
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        pilot.app.models.browse()
+        await until(pilot, lambda: isinstance(pilot.app.screen, ModelsScreen) and "lantern/Lighthouse-Tiny" in titles(pilot))
+        assert screen(pilot).looking.scanning
+        assert "pilot:3b" not in titles(pilot)
+        waiting.set()
+        await until(pilot, lambda: "pilot:3b" in titles(pilot))
+
+
+async def test_looking_again_finds_what_is_new(make_chat: Make, engine: Any, home: Path) -> None:
+    async with make_chat().run_test(size=(100, 40)) as pilot:
+        await browse(pilot, engine)
+        write_gguf(home / "here" / "fresh-Q4_K_M.gguf")
+        (home / "here" / "damaged-Q8_0.gguf").unlink()
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "fresh-Q4_K_M" in titles(pilot) and "damaged-Q8_0" not in titles(pilot))
+
+
+async def test_the_folders_of_the_settings_are_looked_into(make_chat: Make, engine: Any, home: Path) -> None:
+    write_folder(home / "mine" / "Keeper")
+    async with make_chat(model_folders=[str(home / "mine")]).run_test(size=(100, 40)) as pilot:
+        await browse(pilot, engine)
+        assert "Keeper" in titles(pilot)
+
+
+async def test_what_is_wrong_with_a_model_is_told_and_it_is_not_loaded(make_chat: Make, engine: Any, home: Path) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await browse(pilot, engine)
+        await goto(pilot, "damaged")
+        assert "This file" in details(pilot)
+        await pilot.press("enter")
+        assert "This file" in note(pilot)
+        assert loads(engine) == []
+
+
+# Loading
+
+
+@pytest.mark.parametrize(
+    ("title", "spec", "backend", "revision"),
+    [
+        ("builtin · llama.cpp", "builtin", "llama.cpp", None),
+        ("builtin · transformers", "builtin", "transformers", None),
+        ("lantern/Lighthouse-Instruct", "lantern/Lighthouse-Instruct", "auto", COMMIT),
+        ("lantern/Lighthouse-GGUF", "lantern/Lighthouse-GGUF:Q4_0", "auto", COMMIT),
+        ("pilot", "ollama:pilot:3b", "auto", None),
+    ],
+)
+async def test_enter_loads(
+    make_chat: Make, engine: Any, home: Path, title: str, spec: str, backend: str, revision: str | None
+) -> None:
+    async with make_chat(backend="transformers").run_test(size=(100, 30)) as pilot:
+        await browse(pilot, engine)
+        await goto(pilot, title)
+        await pilot.press("enter")
+        assert not isinstance(pilot.app.screen, ModelsScreen)
+        (load,) = loads(engine)
+        assert (load.model, load.backend, load.revision, load.draft_model) == (spec, backend, revision, None)
+        assert pilot.app.dialogue.phase == "loading"
+
+
+async def test_a_runtime_chosen_for_the_built_in_model_is_no_other_ones(make_chat: Make, engine: Any, home: Path) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await browse(pilot, engine)
+        await goto(pilot, "builtin · llama.cpp")
+        await pilot.press("enter")
+        pilot.app.commands.run("/model some/folder")
+        assert [load.backend for load in loads(engine)] == ["llama.cpp", "auto"]
+
+
+async def test_a_draft_model_is_loaded_with_its_target(make_chat: Make, engine: Any, home: Path) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await browse(pilot, engine)
+        await goto(pilot, "lantern/Lighthouse-Instruct")
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: still(pilot))
+        shown = titles(pilot)
+        assert shown.index("lantern/Lighthouse-Tiny") < shown.index("Cannot draft for it") < shown.index("pilot:3b")
+        await goto(pilot, "pilot")
+        assert "Its vocabulary is another one (2,048 tokens against 2)" in details(pilot)
+        await pilot.press("enter")
+        assert "vocabulary is another one" in note(pilot)
+        assert loads(engine) == []
+        await goto(pilot, "lantern/Lighthouse-Tiny")
+        await pilot.press("enter")
+        (load,) = loads(engine)
+        assert (load.model, load.draft_model) == ("lantern/Lighthouse-Instruct", "lantern/Lighthouse-Tiny")
+
+
+async def test_escape_goes_back_from_the_draft_models_to_the_target(make_chat: Make, engine: Any, home: Path) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        shown = await browse(pilot, engine)
+        await goto(pilot, "lantern/Lighthouse-Instruct")
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: still(pilot))
+        await pilot.press("escape")
+        assert shown.listing.row is not None
+        assert shown.listing.row.title == "lantern/Lighthouse-Instruct"
+
+
+async def test_nothing_is_loaded_while_an_answer_is_written(make_chat: Make, engine: Any, home: Path) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await browse(pilot, engine)
+        assert pilot.app.dialogue.submit("Hello")
+        await pilot.press("enter")
+        assert "stop it with esc" in note(pilot)
+        assert loads(engine) == []
+
+
+async def test_escape_cancels_a_load_and_the_model_before_stays(make_chat: Make, engine: Any, home: Path) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await browse(pilot, engine)
+        await goto(pilot, "pilot")
+        await pilot.press("enter")
+        (load,) = loads(engine)
+        engine.events = [Loading(load.id, "download", 10, 100)]
+        pilot.app.take_events()
+        await pilot.press("escape")
+        assert engine.sent[-1] == Cancel(load.id)
+        engine.events = [Failed(load.id, "cancelled", "Loading was cancelled.")]
+        pilot.app.take_events()
+        assert (pilot.app.dialogue.phase, pilot.app.dialogue.model) == ("ready", "builtin")
+
+
+async def test_a_model_that_was_loaded_by_its_path_is_remembered(make_chat: Make, engine: Any, home: Path) -> None:
+    file = write_gguf(home / "far" / "away.gguf")
+    app = make_chat(model=str(file))
+    async with app.run_test(size=(100, 40)) as pilot:
+        await pilot.pause()
+        engine.events.append(Loaded(1, {"name": str(file), "backend": "llama.cpp", "path": str(file), "notes": []}, {}))
+        app.take_events()
+        app.models.browse()
+        await until(pilot, lambda: opened(pilot) and still(pilot))
+        await until(pilot, (home / "data" / "recent-models.json").exists)
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "away.gguf" in titles(pilot))
+        assert next(row for row in screen(pilot).listing.rows if row.title == "away.gguf").mark[0] == "●"
+
+
+# The Hub
+
+
+async def test_a_name_is_looked_up_and_fetched_and_loaded(make_chat: Make, engine: Any, hub: Hub) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        shown = await browse(pilot, engine, *"sea/Buoy-GGUF")
+        assert titles(pilot)[0] == "Look up sea/Buoy-GGUF on the Hub"
+        await pilot.press("ctrl+home", "enter")
+        await until(pilot, lambda: shown.looking.repository is not None)
+        assert titles(pilot)[1:] == ["Q4_K_M", "Q8_0", "BF16 · 2 files"]
+        await pilot.press("down")
+        assert "sea/Buoy-GGUF · Q8_0" in details(pilot)
+        await pilot.press("enter")
+        downloads = pilot.app.models.downloads
+        await until(pilot, lambda: downloads.all["sea/Buoy-GGUF:Q8_0"].state == "done")
+        await until(pilot, lambda: "Q8_0" in titles(pilot))
+        assert hub.bodies("Buoy-Q8_0.gguf") == [""]
+        assert hub.bodies("Buoy-Q4_K_M.gguf") == []
+        await goto(pilot, "Q8_0")
+        await pilot.press("enter")
+        (load,) = loads(engine)
+        assert (load.model, load.revision) == ("sea/Buoy-GGUF:Q8_0", COMMIT)
+
+
+async def test_a_download_is_held_goes_on_and_is_given_up(make_chat: Make, engine: Any, hub: Hub) -> None:
+    hub.seconds_a_block = 0.02
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        shown = await browse(pilot, engine, query="sea/Buoy")
+        await until(pilot, lambda: shown.looking.repository is not None)
+        await pilot.press("enter")
+        download = pilot.app.models.downloads.all["sea/Buoy"]
+        await until(pilot, lambda: download.done > 50_000)
+        hub.seconds_a_block = 1  # two minutes to the end
+        row = shown.listing.row
+        assert row is not None
+        assert "%" in row.note
+        await pilot.press("enter")
+        assert download.state == "paused"
+        await pilot.press("escape", "escape")  # from the Hub, then the search is emptied: the download is in the list
+        assert titles(pilot)[:2] == ["Downloads", "sea/Buoy"]
+        await goto(pilot, "sea/Buoy")
+        assert "paused" in shown.listing.rows[shown.listing.cursor].note
+        await pilot.press("enter")
+        assert download.active
+        await pilot.press("ctrl+x")
+        assert "once more throws away" in note(pilot)
+        await pilot.press("ctrl+x")
+        assert pilot.app.models.downloads.all == {}
+        assert "sea/Buoy" not in titles(pilot)
+
+
+async def test_a_download_goes_on_behind_the_chat_which_tells_its_end(make_chat: Make, engine: Any, hub: Hub) -> None:
+    told: list[str] = []
+    app = make_chat()
+    async with app.run_test(size=(100, 30)) as pilot:
+        app.tell = lambda text, severity="information": told.append(text)
+        shown = await browse(pilot, engine, query="sea/Buoy")
+        await until(pilot, lambda: shown.looking.repository is not None)
+        hub.refuse_files = (401, "GatedRepo")
+        await pilot.press("enter", "escape", "escape", "escape")
+        assert not isinstance(app.screen, ModelsScreen)
+        await until(pilot, lambda: bool(told))
+        assert "licence" in told.pop()
+        hub.refuse_files = None
+        app.models.browse()
+        await until(pilot, lambda: opened(pilot) and still(pilot))
+        await goto(pilot, "sea/Buoy")
+        assert "licence" in details(pilot)
+        await pilot.press("enter", "escape")
+        await until(pilot, lambda: bool(told))
+        assert told == ["sea/Buoy is here (512 kB): /models loads it."]
+
+
+async def test_a_name_that_the_hub_has_not_is_told_and_the_list_comes_back(make_chat: Make, engine: Any, hub: Hub) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        shown = await browse(pilot, engine, query="sea/Nothing")
+        await until(pilot, lambda: "There is no model sea/Nothing on the Hub" in note(pilot))
+        assert shown._view.look.repository == ""
+
+
+async def test_two_instances_of_one_file_are_not_listed_twice(make_chat: Make, engine: Any, home: Path) -> None:
+    (home / "here" / "link.gguf").symlink_to(builtin_gguf())
+    (home / "here" / "other.gguf").symlink_to(builtin_gguf())
+    async with make_chat().run_test(size=(100, 40)) as pilot:
+        await browse(pilot, engine)
+        assert len({"link", "other"} & set(titles(pilot))) <= 1

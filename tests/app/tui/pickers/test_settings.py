@@ -1,0 +1,288 @@
+"""The settings screen: found, changed, written, undone; in step with the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import Static
+
+from specchat.app.settings.file import load_settings
+from specchat.app.settings.precedence import with_given
+from specchat.app.tui.app import SpecchatApp
+from specchat.app.tui.pickers.key import KeyScreen
+from specchat.app.tui.pickers.menu import Menu
+from specchat.app.tui.pickers.settings import SettingsScreen
+
+Start = Callable[..., SpecchatApp]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "settings.toml"
+
+
+@pytest.fixture
+def start(make_chat: Callable[..., Any], engine: Any, file: Path, dialogue: Any) -> Start:
+    """A chat with what the file says, and with some options."""
+
+    def begin(text: str = "", **given: Any) -> SpecchatApp:
+        file.write_text(text)
+        settings, notice = load_settings()
+        return SpecchatApp(with_given(settings, given, {}), engine, notice, dialogue.methods)
+
+    return begin
+
+
+async def opened(pilot: Any, *keys: str) -> SettingsScreen:
+    """The screen, once some keys were pressed."""
+    await pilot.pause()
+    pilot.app.dialogue.engine.loaded()
+    pilot.app.take_events()
+    await pilot.press("alt+o", *keys)
+    await pilot.pause()
+    screen = pilot.app.screen
+    assert isinstance(screen, SettingsScreen)
+    return screen
+
+
+async def written(pilot: Any) -> None:
+    """Wait for the file."""
+    await pilot.app.workers.wait_for_complete()
+    pilot.app.configuring.idle()
+    await pilot.pause()
+
+
+def note(screen: SettingsScreen) -> str:
+    return str(screen.query_one("#settings-note", Static).render())
+
+
+def told(screen: SettingsScreen) -> str:
+    return str(screen.query_one("#settings-detail", Static).render())
+
+
+async def test_a_number_is_found_changed_written_and_undone(start: Start, file: Path) -> None:
+    app = start("# mine\n[sampling]\ntop_p = 0.9 # rather\n")
+    async with app.run_test(size=(100, 34)) as pilot:
+        screen = await opened(pilot, *"temperature")
+        assert screen.list.row is not None
+        assert (screen.list.count, screen.list.row.title) == (1, "sampling.temperature")
+        assert "default 0.0 · counts from the next answer on" in told(screen)
+        await pilot.press("enter", "backspace", "backspace", "backspace", *"0.7", "enter")
+        await written(pilot)
+        assert app.dialogue.sampling.temperature == 0.7
+        assert file.read_text() == "# mine\n[sampling]\ntop_p = 0.9 # rather\ntemperature = 0.7\n"
+        assert "it counts from the next answer on" in note(screen)
+        assert screen.box.value == "temperature"
+        assert "from " in told(screen)
+        assert "settings.toml, line 4" in told(screen)
+        await pilot.press("ctrl+z")
+        await written(pilot)
+        assert file.read_text() == "# mine\n[sampling]\ntop_p = 0.9 # rather\n"
+        assert app.dialogue.sampling.temperature == 0.0
+        await pilot.press("escape", "escape")
+        assert not isinstance(app.screen, SettingsScreen)
+
+
+async def test_a_wrong_value_is_one_sentence_and_stays_in_the_box(start: Start, file: Path) -> None:
+    app = start()
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot, *"max_tokens", "enter", *"-3", "enter")
+        assert "max_tokens must be at least 1, not -3" in note(screen)
+        assert screen.box.value == "-3"
+        await pilot.press("escape")
+        assert app.settings.max_tokens is None
+        assert file.read_text() == ""
+        await pilot.press("ctrl+d")
+        assert "does not set max_tokens" in note(screen)
+
+
+async def test_a_choice_is_made_in_a_menu_and_counts_at_once(start: Start, file: Path) -> None:
+    app = start('theme = "dark"  # at night\n')
+    async with app.run_test(size=(100, 34)) as pilot:
+        await opened(pilot, *"colour theme")
+        await pilot.press("enter")
+        assert isinstance(app.screen, Menu)
+        names = [item.id for item in app.screen._items]
+        await pilot.press("home", *("down",) * names.index("light"), "enter")
+        await written(pilot)
+        assert app.theme == "light"
+        assert file.read_text() == 'theme = "light"  # at night\n'
+
+
+async def test_what_the_command_line_gave_gives_way_to_a_later_word(start: Start, file: Path) -> None:
+    app = start("", **{"sampling.top_k": 5})
+    async with app.run_test(size=(100, 34)) as pilot:
+        screen = await opened(pilot, *"top_k")
+        assert screen.list.row is not None
+        assert (screen.list.row.text, screen.list.row.mark) == ("5", "command line")
+        await pilot.press("enter", "backspace", "9", "enter")
+        await written(pilot)
+        assert (screen.list.row.text, screen.list.row.mark) == ("9", "file")
+        assert app.dialogue.sampling.top_k == 9
+
+
+async def test_a_model_has_values_of_its_own(start: Start, file: Path) -> None:
+    app = start("[sampling]\ntemperature = 0.2\n")
+    async with app.run_test(size=(100, 34)) as pilot:
+        screen = await opened(pilot, "tab", *"temperature")
+        assert screen.list.row is not None
+        assert screen.list.row.text == "as for all"
+        assert "nothing of its own: 0.2 as for every model" in told(screen)
+        await pilot.press("enter", *"0.9", "enter")
+        await written(pilot)
+        assert app.dialogue.sampling.temperature == 0.9
+        assert "[models.builtin.sampling]\ntemperature = 0.9\n" in file.read_text()
+        await pilot.press("tab")
+        assert screen.list.row.mark == "this model"
+        await pilot.press("enter", "backspace", "backspace", "backspace", *"0.1", "enter")
+        assert "builtin has its own, which goes before it" in note(screen)
+        await pilot.press("tab", "ctrl+d")
+        await written(pilot)
+        assert app.dialogue.sampling.temperature == 0.1
+        assert "models" not in file.read_text()
+
+
+async def test_a_key_is_remapped_by_pressing_it_and_a_conflict_is_told(start: Start, file: Path) -> None:
+    app = start()
+    async with app.run_test(size=(100, 34)) as pilot:
+        await opened(pilot, *"keymap.panels")
+        await pilot.press("enter")
+        assert isinstance(app.screen, KeyScreen)
+        await pilot.press("x")
+        assert "always type here" in str(app.screen.query_one("#key-note", Static).render())
+        await pilot.press("f8")
+        assert "only key of pause" in str(app.screen.query_one("#key-note", Static).render())
+        await pilot.press("f2")
+        assert "F2 is a key of method_menu" in str(app.screen.query_one("#key-note", Static).render())
+        assert app.settings.keymap == {}
+        await pilot.press("f2")
+        await written(pilot)
+        assert app.settings.keymap == {"panels": "f2", "method_menu": "ctrl+o"}
+        assert file.read_text() == '[keymap]\npanels = "f2"\nmethod_menu = "ctrl+o"\n'
+        await pilot.press("escape", "escape")
+        before = app.chat_screen.panel.display
+        await pilot.press("f2")
+        await pilot.pause()
+        assert app.chat_screen.panel.display != before
+        assert len(app.screen_stack) == 1
+
+
+async def test_a_new_key_is_named_everywhere_at_once(start: Start, file: Path) -> None:
+    app = start()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.pause()
+        app.dialogue.engine.loaded()  # type: ignore[attr-defined]
+        app.take_events()
+        assert "F1 help" in str(app.chat_screen.query_one("#keys").render())
+        file.write_text('[keymap]\nhelp = "f12"\npanels = "ctrl+f4"\n')
+        app.configuring.check()
+        app.configuring.idle()
+        await pilot.pause()
+        assert "F12 help" in str(app.chat_screen.query_one("#keys").render())
+        await pilot.press("f12")
+        await pilot.pause()
+        assert len(app.screen_stack) == 2
+        await pilot.press("escape", "ctrl+f4")
+        await pilot.pause()
+        assert "ctrl+F4 next" in str(app.chat_screen.panel.query_one("PanelBar").render())
+
+
+async def test_a_change_of_the_file_is_seen_while_the_screen_is_open(start: Start, file: Path) -> None:
+    app = start('theme = "dark"\n')
+    async with app.run_test(size=(100, 34)) as pilot:
+        screen = await opened(pilot, *"sampling.top_k")
+        file.write_text('theme = "light"\nzzz = 1\n[sampling]\ntop_k = 12\n')
+        app.configuring.check()
+        app.configuring.idle()
+        await pilot.pause()
+        assert screen.list.row is not None
+        assert (screen.list.row.text, screen.list.row.mark) == ("12", "file")
+        assert app.theme == "light"
+        assert app.dialogue.sampling.top_k == 12
+        assert "line 2: there is no setting zzz" in note(screen)
+        file.unlink()
+        app.configuring.check()
+        app.configuring.idle()
+        assert app.dialogue.sampling.top_k == 0
+
+
+async def test_what_this_chat_was_set_to_stays_when_the_file_changes(start: Start, file: Path) -> None:
+    app = start()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        app.commands.run("/set temperature=0.9")
+        file.write_text("max_tokens = 7\n[sampling]\ntemperature = 0.1\n")
+        app.configuring.check()
+        app.configuring.idle()
+        assert (app.dialogue.sampling.temperature, app.dialogue.max_tokens) == (0.9, 7)
+        assert app.configuring.layers.origin("sampling.temperature").said == "this chat"
+
+
+async def test_changes_right_after_one_another_are_all_written(start: Start, file: Path) -> None:
+    app = start("# mine\n")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        for number in range(1, 9):
+            app.configuring.keep({"sampling.seed": number, f"keymap.race_swap_{number % 4 + 1}": f"f{number}"})
+        await written(pilot)
+        assert app.configuring.layers.read.values["sampling.seed"] == 8
+        assert "seed = 8\n" in file.read_text()
+        assert file.read_text().count("race_swap") == 4
+
+
+async def test_a_model_that_is_loaded_brings_its_own_method_and_sampling(start: Start, engine: Any) -> None:
+    app = start('method = "greedy"\n[models."other/m-0.5"]\nmethod = "lookup"\nsystem = "Brief."\nsampling.temperature = 0.4\n')
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        engine.loaded()
+        app.take_events()
+        assert app.dialogue.method == "greedy"
+        app.commands.run("/model other/m-0.5")
+        await pilot.pause()
+        assert (app.dialogue.method, app.dialogue.sampling.temperature) == ("lookup", 0.4)
+        assert app.dialogue.transcript.system == "Brief."
+        engine.loaded()
+        app.take_events()
+        app.commands.run("/model builtin")
+        await pilot.pause()
+        assert (app.dialogue.method, app.dialogue.sampling.temperature) == ("greedy", 0.0)
+        assert app.dialogue.transcript.system is None
+
+
+async def test_a_file_that_cannot_be_written_is_told_and_the_change_counts_until_the_end(
+    start: Start, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from specchat.backends.base import UserError
+
+    def refuse(*_: object) -> None:
+        raise UserError("settings.toml cannot be written (Read-only file system): make its folder writable.")
+
+    app = start()
+    monkeypatch.setattr("specchat.app.tui.live_settings.save", refuse)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, *"top_k", "enter", "backspace", "4", "enter")
+        await written(pilot)
+        assert app.dialogue.sampling.top_k == 4
+        assert any("cannot be written" in toast.message for toast in app._notifications)
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_pictures(
+    snap_compare: Any, start: Start, theme: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
+    monkeypatch.setattr("specchat.app.tui.pickers.settings.short", lambda path: "~/.config/specchat/settings.toml")
+    monkeypatch.setattr("specchat.app.settings.precedence.short", lambda path: "~/.config/specchat/settings.toml")
+
+    async def before(pilot: Any) -> None:
+        await opened(pilot, *("down",) * 16)
+
+    app = start(
+        f'theme = "{theme}"\nstop = ["###", "END"]\n[sampling]\ntemperature = 0.7\n[models.builtin]\nmethod = "greedy"\n',
+        device="cpu",
+    )
+    assert snap_compare(app, terminal_size=size, run_before=before)

@@ -1,0 +1,363 @@
+"""Races of several models on the screen: choosing models, loading them, figures in characters, and what it looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from specchat.app.race import choices as race_choices
+from specchat.app.race.choices import Choice
+from specchat.app.race.entry import Entry
+from specchat.app.race.replay import Replay
+from specchat.app.tui.pickers.menu import Menu
+from specchat.app.tui.race import model as race_model
+from specchat.app.tui.race import screen as race_screen
+from specchat.app.tui.race.model import RaceModel
+from specchat.app.tui.race.photo_finish import PhotoFinish, standings
+from specchat.app.tui.race.screen import RaceScreen
+from specchat.app.tui.race.setup import Pick, RaceSetup
+from specchat.backends.loading import builtin_gguf
+from specchat.engine.beside_messages import LoadBeside, LoadedBeside, UnloadBeside
+from specchat.engine.messages import Cancel, Failed, Finished, Generate, Loading, Prefilling, Steps
+
+from ....fakes.races import asked, begin
+from ...conftest import INFO
+from .test_screen import load, numbered, pane_text, race, take
+
+Make = Callable[..., Any]
+
+pytestmark = pytest.mark.usefixtures("still")
+
+SMALL = Choice("models/small-Q4_0.gguf", "", "small-Q4_0.gguf", "llama.cpp · Q4_0 · 3.9 MB", "This folder")
+CHOICES = [
+    Choice("builtin", "llama.cpp", "builtin", "llama.cpp · Q8_0 · 7.3 MB", "Built in"),
+    SMALL,
+    Choice("Qwen/Qwen3-0.6B", "", "Qwen/Qwen3-0.6B", "transformers · BF16 · 1.2 GB", "Hugging Face cache"),
+    Choice("broken.gguf", "", "broken.gguf", "llama.cpp", "This folder", "broken.gguf is no GGUF file: get it again."),
+]
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing pulses, figures are drawn with the text, and there are these models."""
+    monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
+    monkeypatch.setattr(race_screen, "FIGURES_SECONDS", 0.0)
+    monkeypatch.setattr(race_model, "look", lambda chat, stopped: list(CHOICES))
+
+
+def loads(engine: Any) -> list[LoadBeside]:
+    return [command for command in engine.sent if isinstance(command, LoadBeside)]
+
+
+def have(engine: Any, tokenizer: str = "other") -> None:
+    """The last model that was asked for is loaded."""
+    command = loads(engine)[-1]
+    info = {**INFO, "name": command.model, "backend": "llama.cpp", "dtype": "Q4_0"}
+    engine.events.append(LoadedBeside(command.id, command.key, info, {"lookup": "No drafts."}, tokenizer, "same"))
+
+
+async def race_of_models(pilot: Any, engine: Any, end: bool = False, tokenizer: str = "other") -> RaceScreen:
+    """Greedy and lookup on the chat's model against greedy on a small one, which writes less."""
+    screen = await race(pilot, engine, "/race greedy lookup greedy@models/small-Q4_0.gguf : Say it.")
+    have(engine, tokenizer)
+    lanes = [numbered("greedy", False), numbered("lookup", True), numbered("greedy", True, seed=3)[:12]]
+    for i, lane in enumerate(lanes):
+        id = begin(engine, i)
+        share = len(lane) if end else (len(lane) // 4, len(lane) * 2 // 3, len(lane))[i]
+        engine.events += [Prefilling(id, 30, 30, 0.12), Steps(id, lane[:share])]
+        if end:
+            engine.events.append(Finished(id, "eos", "\n", 0.12, 0.12 + (0.031, 0.031, 0.011)[i] * len(lane)))
+    await take(pilot)
+    return screen
+
+
+async def choose(pilot: Any) -> RaceModel:
+    """The list of models is there."""
+    await pilot.app.workers.wait_for_complete()
+    await pilot.pause()
+    screen = pilot.app.screen
+    assert isinstance(screen, RaceModel)
+    return screen
+
+
+# Choosing
+
+
+async def test_m_lets_a_method_race_on_another_model_too(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await load(pilot, engine)
+        await pilot.press("f5")
+        setup = pilot.app.screen
+        assert isinstance(setup, RaceSetup)
+        await pilot.press("3", "4", "home", "m")  # greedy alone, then greedy on …
+        menu = await choose(pilot)
+        assert menu._shown[0].title == "builtin"
+        await pilot.press("down", "down", "enter")
+        assert setup.lanes == [Pick("greedy"), Pick("greedy", SMALL)]
+        await pilot.press("m")
+        menu = await choose(pilot)
+        assert menu._taken == {"", SMALL.key}
+        await pilot.press("down", "down", "enter")  # out again
+        assert setup.lanes == [Pick("greedy")]
+        await pilot.press("m")
+        await choose(pilot)
+        await pilot.press("escape", "m")
+        await choose(pilot)
+        await pilot.press("down", "enter", "enter")
+        await pilot.pause()
+        screen = pilot.app.screen
+        assert isinstance(screen, RaceScreen)
+        assert [racer.entry for racer in screen.race.racers] == [
+            Entry("greedy"),
+            Entry("greedy", model="builtin", backend="llama.cpp"),
+        ]
+        assert loads(engine)[0].options["backend"] == "llama.cpp"
+
+
+async def test_any_name_can_be_typed_and_what_is_broken_says_so(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await load(pilot, engine)
+        await pilot.press("f5", "m")
+        menu = await choose(pilot)
+        await pilot.press(*"broken")
+        assert [choice.title for choice in menu._shown] == ["broken.gguf", "broken"]
+        assert "no GGUF file" in str(menu.query_one("#race-model-note").render())
+        await pilot.press("enter")
+        assert pilot.app.screen is menu
+        for _ in "broken":
+            await pilot.press("backspace")
+        await pilot.press(*"/a/b.gguf")
+        await pilot.press("enter")
+        setup = pilot.app.screen
+        assert isinstance(setup, RaceSetup)
+        assert [lane.choice.model for lane in setup.lanes if lane.choice is not None] == ["/a/b.gguf"]
+
+
+async def test_at_most_four_lanes_with_models_too(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await load(pilot, engine)
+        await pilot.press("f5", "m")
+        await choose(pilot)
+        await pilot.press("down", "enter", "m")
+        await choose(pilot)
+        await pilot.press("down", "down", "enter")
+        setup = pilot.app.screen
+        assert isinstance(setup, RaceSetup)
+        assert len(setup.lanes) == 4
+        assert "leave one out first" in setup._refused
+
+
+@pytest.mark.parametrize(
+    ("line", "entries"),
+    [
+        ("/race greedy greedy@a/b:Q4_0 : Hi", [Entry("greedy"), Entry("greedy", model="a/b:Q4_0")]),
+        ("/race greedy@x.gguf : Hi", [Entry("greedy"), Entry("greedy", model="x.gguf")]),
+        (
+            "/race greedy@llama.cpp greedy@transformers",
+            [Entry("greedy", model="builtin", backend="llama.cpp"), Entry("greedy")],
+        ),
+        ("/race lookup@x max_ngram=4 greedy", [Entry("lookup", {"max_ngram": "4"}, "x"), Entry("greedy")]),
+        ("/race recompute@x greedy", [Entry("recompute", model="x"), Entry("greedy")]),
+        ('/race greedy greedy@"my models/x y.gguf"', [Entry("greedy"), Entry("greedy", model="my models/x y.gguf")]),
+    ],
+)
+async def test_the_command_takes_models(make_chat: Make, engine: Any, line: str, entries: list[Entry]) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        screen = await race(pilot, engine, line)
+        assert [racer.entry for racer in screen.race.racers] == entries
+
+
+async def test_a_model_that_is_not_named_is_asked_for(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30), notifications=True) as pilot:
+        await load(pilot, engine)
+        pilot.app.chat_screen.input.put("/race greedy lookup@")
+        await pilot.press("enter")
+        assert pilot.app.screen is pilot.app.chat_screen
+        assert any("lookup@ names no model" in note.message for note in pilot.app._notifications)
+
+
+# Racing
+
+
+async def test_loading_is_shown_and_can_be_stopped(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(120, 30)) as pilot:
+        screen = await race(pilot, engine, "/race greedy greedy@models/small-Q4_0.gguf : Hi")
+        engine.events.append(Loading(loads(engine)[0].id, "weights", 1, 4))
+        await take(pilot)
+        assert "loading the weights 25%" in pane_text(screen, 1)
+        assert "waits for a model" in pane_text(screen, 0)
+        assert "loading" in screen._header.state[0]
+        await pilot.press("escape")
+        assert Cancel(loads(engine)[0].id) in engine.sent
+        engine.events.append(Failed(loads(engine)[0].id, "cancelled", "Loading it was cancelled."))
+        for i in range(2):
+            engine.events.append(Finished(asked(engine, i).id, "cancelled", "", 0, 0))
+        await take(pilot)
+        assert "stopped" in pane_text(screen, 1) or "cancelled" in pane_text(screen, 1)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert pilot.app.screen is pilot.app.chat_screen
+        assert UnloadBeside("models/small-Q4_0.gguf") in engine.sent
+
+
+async def test_a_model_that_cannot_be_loaded_says_so_in_its_pane(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(120, 30)) as pilot:
+        screen = await race(pilot, engine, "/race greedy greedy@none.gguf : Hi")
+        engine.events.append(Failed(loads(engine)[0].id, "user", "There is no file none.gguf: check its name."))
+        await take(pilot)
+        assert "There is no file none.gguf" in "".join(line.text for line in screen.panes[1].text._flow.lines)
+        assert screen.race.running
+        assert not pilot.app.dialogue.transcript.entries
+
+
+async def test_panes_name_their_models_and_speeds_are_in_characters(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(140, 30)) as pilot:
+        screen = await race_of_models(pilot, engine)
+        assert "greedy · builtin" in pane_text(screen, 0)
+        assert "greedy · small-Q4_0.gguf" in pane_text(screen, 2)
+        assert "chars/s" in pane_text(screen, 2)
+        assert "tokens/s" in pane_text(screen, 2)
+        assert "○ another model" in pane_text(screen, 2)
+
+
+async def test_m_changes_the_model_of_a_pane(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        screen = await race_of_models(pilot, engine, end=True)
+        await pilot.press("m")
+        assert isinstance(pilot.app.screen, Menu)
+        await pilot.press("1")
+        menu = await choose(pilot)
+        await pilot.press("down", "down", "enter")
+        await pilot.pause()
+        assert screen.race.racers[0].entry == Entry("greedy", model=SMALL.key)
+        assert asked(engine, 0).model == SMALL.key
+        assert len(loads(engine)) == 1  # it is there already
+        await pilot.press("m", "2")
+        menu = await choose(pilot)
+        await pilot.press("enter")  # the chat's model, which runs there
+        await pilot.pause()
+        assert isinstance(menu, RaceModel)
+        assert screen.race.racers[1].done
+        await pilot.press("m", "3")
+        await choose(pilot)
+        await pilot.press("enter")
+        assert screen.race.racers[2].entry == Entry("greedy")
+
+
+async def test_another_method_keeps_the_panes_model(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        screen = await race_of_models(pilot, engine, end=True)
+        await pilot.press("3")
+        menu = pilot.app.screen
+        assert isinstance(menu, Menu)
+        # What that model can run, not what the chat's can.
+        assert [item.id for item in menu._items if item.reason] == ["lookup"]
+        await pilot.press("2")
+        await pilot.pause()
+        assert screen.race.racers[2].entry == Entry("recompute", model="models/small-Q4_0.gguf")
+        assert [command.model for command in engine.sent if isinstance(command, Generate)][-1] == "models/small-Q4_0.gguf"
+
+
+async def test_a_replay_is_in_characters_too(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(140, 30)) as pilot:
+        screen = await race_of_models(pilot, engine, end=True)
+        now = 100.0
+        await pilot.press("w")
+        screen.replay = Replay(screen.race.racers, lambda: now)
+        now += 0.2
+        screen._tick()
+        await pilot.pause()
+        state = screen.panes[2].foot.state
+        assert state.unit == "characters"
+        assert 0 < state.amount < screen.race.racers[2].track.amount("characters")
+        assert state.speed == pytest.approx(state.amount / 0.2)
+        assert "small-Q4_0.gguf" in pane_text(screen, 2)
+        now += 100
+        screen._tick()
+        await pilot.pause()
+        assert screen._finish.has_class("-shown")
+        assert [pane.foot.state.place for pane in screen.panes] == [3, 2, 1]
+
+
+async def test_the_models_of_this_machine_are_found(make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(race_model, "look", race_choices.look)
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await load(pilot, engine)
+        await pilot.press("f5", "m")
+        menu = await choose(pilot)
+        own, *others = menu._choices
+        assert (own.key, own.place) == ("", "this chat")
+        found = {choice.title: choice for choice in others}
+        if builtin_gguf().is_file():
+            # The chat's runs on transformers: the same one on the other runtime, and what was made of it.
+            assert (found["builtin"].model, found["builtin"].backend) == ("builtin", "llama.cpp")
+            assert found["builtin-Q4_0"].what.startswith("llama.cpp · Q4_0 · ")
+        assert "builtin-draft" in found
+        assert len({choice.key for choice in menu._choices}) == len(menu._choices)
+
+
+@pytest.mark.parametrize("cells", [60, 76, 80, 100, 120, 200, 300])
+async def test_no_row_of_the_photo_finish_of_models_is_wider_than_the_screen(make_chat: Make, engine: Any, cells: int) -> None:
+    async with make_chat().run_test(size=(120, 30)) as pilot:
+        screen = await race_of_models(pilot, engine, end=True)
+        chart = PhotoFinish()
+        chart.rows = standings(screen.race)
+        lines = [chart._headline(cells), *chart._table(cells)]
+        assert all(line.cell_length <= cells for line in lines)
+        assert "chars in" in lines[0].plain
+
+
+# Pictures
+
+both = pytest.mark.parametrize("theme", ["dark", "light"])
+sizes = pytest.mark.parametrize("size", [(60, 20), (120, 36)], ids=lambda size: f"{size[0]}x{size[1]}")
+
+
+@both
+@sizes
+def test_models(snap_compare: Any, make_chat: Make, engine: Any, theme: str, size: tuple[int, int]) -> None:
+    async def before(pilot: Any) -> None:
+        await load(pilot, engine)
+        await pilot.press("f5", "m")
+        await choose(pilot)
+        await pilot.press("down", "down")
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+
+
+@both
+@sizes
+def test_set_up_with_a_model(snap_compare: Any, make_chat: Make, engine: Any, theme: str, size: tuple[int, int]) -> None:
+    async def before(pilot: Any) -> None:
+        await load(pilot, engine)
+        await pilot.press("f5", "4", "home", "m")
+        await choose(pilot)
+        await pilot.press("down", "down", "enter")
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+
+
+@both
+@sizes
+@pytest.mark.parametrize("end", [False, True], ids=["racing", "finish"])
+def test_race_of_models(snap_compare: Any, make_chat: Make, engine: Any, theme: str, size: tuple[int, int], end: bool) -> None:
+    async def before(pilot: Any) -> None:
+        await race_of_models(pilot, engine, end)
+        await pilot.pause()
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+
+
+def test_loading(snap_compare: Any, make_chat: Make, engine: Any) -> None:
+    async def before(pilot: Any) -> None:
+        await race(pilot, engine, "/race greedy greedy@models/small-Q4_0.gguf greedy@none.gguf : Say it.")
+        first, second = loads(engine)
+        engine.events += [
+            Loading(first.id, "weights", 3, 4),
+            Failed(second.id, "user", "There is no file none.gguf: check it."),
+        ]
+        await take(pilot)
+
+    assert snap_compare(make_chat(), terminal_size=(120, 24), run_before=before)

@@ -1,0 +1,633 @@
+"""Races on the screen: every key, what goes wrong, and what it looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from specchat.app.race.clock import in_words
+from specchat.app.race.entry import Entry
+from specchat.app.race.replay import Replay
+from specchat.app.settings.keymap import RACE
+from specchat.app.tui.chat.help import HelpScreen
+from specchat.app.tui.pickers.menu import Menu
+from specchat.app.tui.race import screen as race_screen
+from specchat.app.tui.race.pane import RacePane, eighths
+from specchat.app.tui.race.photo_finish import PhotoFinish, Standing, headline
+from specchat.app.tui.race.screen import RaceScreen
+from specchat.app.tui.race.setup import RaceSetup
+from specchat.app.tui.race.state import replay_state
+from specchat.app.tui.transcript.run_text import RunText
+from specchat.engine.messages import (
+    Cancel,
+    CloseLane,
+    Failed,
+    Finished,
+    Generate,
+    Judge,
+    Judged,
+    Pause,
+    Prefilling,
+    StepRecord,
+    Steps,
+)
+
+from ....fakes.races import asked, begin, finish, records, write
+from ...conftest import steps
+
+Make = Callable[..., Any]
+
+pytestmark = pytest.mark.usefixtures("still")
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing pulses, and figures are drawn with the text."""
+    monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
+    monkeypatch.setattr(race_screen, "FIGURES_SECONDS", 0.0)
+
+
+async def load(pilot: Any, engine: Any) -> None:
+    await pilot.pause()
+    engine.loaded(recompute="This model keeps no cache.")
+    pilot.app.take_events()
+    await pilot.pause()
+
+
+async def race(pilot: Any, engine: Any, command: str = "/race greedy lookup soft : Say it.") -> RaceScreen:
+    """A race that has just been asked for."""
+    await load(pilot, engine)
+    pilot.app.commands.run(command)
+    await pilot.pause()
+    screen = pilot.app.screen
+    assert isinstance(screen, RaceScreen)
+    return screen
+
+
+async def take(pilot: Any) -> None:
+    """The screen shows what the engine said."""
+    pilot.app.take_events()
+    await pilot.pause()
+
+
+def numbered(method: str, drafts: bool, seed: int = 1) -> list[StepRecord]:
+    """Steps whose tokens count up, so that lanes with the same text are token by token alike."""
+    out = steps(method=method, drafts=drafts, seed=seed)
+    count = 0
+    for step in out:
+        step.tokens = list(range(count, count + len(step.tokens)))
+        count += len(step.tokens)
+    return out
+
+
+async def run(pilot: Any, engine: Any, end: bool = True) -> None:
+    """Greedy, lookup and soft are under way, or through: soft differs from token 12 on."""
+    lanes = [numbered("greedy", False), numbered("lookup", True), numbered("soft", True, seed=3)]
+    for step in lanes[2]:
+        step.tokens = [token if token < 11 else token + 1000 for token in step.tokens]
+    ids = [begin(engine, i) for i in range(3)]
+    for i, (id, lane) in enumerate(zip(ids, lanes, strict=True)):
+        share = len(lane) if end else (len(lane) // 4, len(lane) * 2 // 3, len(lane) // 2)[i]
+        engine.events += [Prefilling(id, 30, 30, 0.12), Steps(id, lane[:share])]
+        if end:
+            engine.events.append(Finished(id, "eos", "\n", 0.12, 0.12 + 0.031 * len(lane)))
+    await take(pilot)
+
+
+def top(pilot: Any) -> Any:
+    """The screen on top."""
+    return pilot.app.screen
+
+
+def pane_text(screen: RaceScreen, index: int) -> str:
+    """Name row and figures of a pane."""
+    pane = screen.panes[index]
+    return f"{pane.title.render()}\n{pane.foot.render()}"
+
+
+# The set-up
+
+
+async def test_f5_asks_who_races_and_enter_starts(make_chat: Make, engine: Any) -> None:
+    async with make_chat(method="lookup").run_test(size=(100, 30)) as pilot:
+        await load(pilot, engine)
+        await pilot.press("f5")
+        await pilot.pause()
+        setup = pilot.app.screen
+        assert isinstance(setup, RaceSetup)
+        assert setup.chosen == ["greedy", "lookup", "soft"]
+        await pilot.press("enter")
+        await pilot.pause()
+        screen = pilot.app.screen
+        assert isinstance(screen, RaceScreen)
+        assert [racer.entry.method for racer in screen.race.racers] == ["greedy", "lookup", "soft"]
+        assert len(screen.panes) == 3
+
+
+async def test_the_set_up_takes_methods_in_and_leaves_them_out(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await load(pilot, engine)
+        await pilot.press("f5")
+        setup = pilot.app.screen
+        await pilot.press("3")  # lookup was in
+        assert setup.chosen == ["greedy", "soft"]
+        await pilot.press("2")  # cannot run here
+        assert setup.chosen == ["greedy", "soft"]
+        assert "cannot run here" in setup._refused
+        await pilot.press("home", "space", "enter")
+        assert setup.chosen == ["soft"]
+        assert pilot.app.screen is setup
+        assert "choose one more" in setup._refused
+        await pilot.press("1", "enter")
+        await pilot.pause()
+        assert [racer.entry.method for racer in pilot.app.screen.race.racers] == ["soft", "greedy"]
+
+
+async def test_escape_leaves_the_set_up_and_the_draft_as_they_were(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test() as pilot:
+        await load(pilot, engine)
+        pilot.app.chat_screen.input.put("A draft")
+        await pilot.press("f5")
+        assert pilot.app.screen._prompt == "A draft"
+        await pilot.press("escape")
+        assert pilot.app.chat_screen.input.text == "A draft"
+        assert not any(isinstance(command, Generate) for command in engine.sent)
+
+
+async def test_a_draft_is_raced_on_with_the_chat_before_it_and_stays(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await load(pilot, engine)
+        app = pilot.app
+        app.chat_screen.input.put("One")
+        await pilot.press("enter")
+        engine.begin(make_steps()[:1])
+        engine.finish()
+        await take(pilot)
+        app.chat_screen.input.put("Two")
+        entries = list(app.dialogue.transcript.entries)
+        await pilot.press("f5", "enter")
+        await pilot.pause()
+        messages = asked(engine, 0).messages
+        assert messages is not None
+        assert [message["role"] for message in messages] == ["user", "assistant", "user"]
+        assert messages[-1]["content"] == "Two"
+        await pilot.press("escape", "escape")
+        await pilot.pause()
+        assert app.screen is app.chat_screen
+        assert app.chat_screen.input.text == "Two"
+        assert app.dialogue.transcript.entries == entries
+
+
+# The command
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("/race gredy lookup", "greedy"),
+        ("/race recompute", "recompute cannot run on this model"),
+        ("/race max_ngram=3 lookup", "no method before it"),
+        ("/race greedy lookup soft greedy lookup", "2 to 4 lanes"),
+        ("/race lookup max_ngram=x", "max_ngram"),
+    ],
+)
+async def test_a_command_that_cannot_be_done_says_why(make_chat: Make, engine: Any, line: str, says: str) -> None:
+    async with make_chat().run_test(size=(100, 30), notifications=True) as pilot:
+        await load(pilot, engine)
+        app = pilot.app
+        app.chat_screen.input.put(line)
+        await pilot.press("enter")
+        assert app.screen is app.chat_screen
+        assert says in " ".join(notification.message for notification in app._notifications)
+
+
+async def test_the_command_takes_settings_and_a_prompt_with_quotes(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        screen = await race(pilot, engine, '/race greedy lookup max_ngram=5 : What\'s "that": x')
+        assert screen.race.racers[1].entry == Entry("lookup", {"max_ngram": "5"})
+        assert asked(engine, 1).messages == [{"role": "user", "content": 'What\'s "that": x'}]
+
+
+async def test_a_single_method_races_the_plain_one(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        screen = await race(pilot, engine, "/race soft")
+        assert [racer.entry.method for racer in screen.race.racers] == ["greedy", "soft"]
+
+
+async def test_there_is_no_race_while_an_answer_is_written(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    async with make_chat().run_test(notifications=True) as pilot:
+        await load(pilot, engine)
+        pilot.app.chat_screen.input.put("One")
+        await pilot.press("enter")
+        engine.begin(make_steps()[:1])
+        await take(pilot)
+        await pilot.press("f5")
+        assert pilot.app.screen is pilot.app.chat_screen
+        assert any("stop it with esc" in n.message for n in pilot.app._notifications)
+
+
+async def test_there_is_no_race_before_the_model_is_loaded(make_chat: Make) -> None:
+    async with make_chat().run_test(notifications=True) as pilot:
+        await pilot.press("f5")
+        assert any("still being loaded" in n.message for n in pilot.app._notifications)
+
+
+# Keys of the race
+
+
+def test_every_key_of_the_race_has_its_action() -> None:
+    for key in RACE:
+        name = key.action.partition("(")[0]
+        assert name.startswith("app.") or hasattr(RaceScreen, f"action_{name}"), key.id
+
+
+async def test_escape_stops_then_leaves_and_frees_the_lanes(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        screen = await race(pilot, engine)
+        await run(pilot, engine, end=False)
+        await pilot.press("escape")
+        assert [type(command) for command in engine.sent[-3:]] == [Cancel] * 3
+        for i in range(3):
+            finish(engine, i, 1.0, reason="cancelled")
+        await take(pilot)
+        assert screen._finish.has_class("-shown")
+        assert "Nobody reached the finish" in str(screen._finish.render())
+        await pilot.press("escape")
+        await pilot.pause()
+        assert pilot.app.screen is pilot.app.chat_screen
+        assert [command for command in engine.sent if isinstance(command, CloseLane)][-3:] == [
+            CloseLane(f"race-{n}") for n in (1, 2, 3)
+        ]
+        assert not pilot.app.dialogue.transcript.entries
+
+
+async def test_escape_twice_leaves_at_once(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await race(pilot, engine)
+        await run(pilot, engine, end=False)
+        await pilot.press("escape", "escape")
+        await pilot.pause()
+        assert pilot.app.screen is pilot.app.chat_screen
+        engine.events.append(Failed(asked(engine, 0).id, "bug", "It broke."))
+        pilot.app.take_events()
+        assert not pilot.app.dialogue.transcript.entries
+
+
+@pytest.mark.parametrize("key", ["p", "space"])
+async def test_p_holds_every_lane(make_chat: Make, engine: Any, key: str) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        screen = await race(pilot, engine)
+        await run(pilot, engine, end=False)
+        await pilot.press(key)
+        assert [c.paused for c in engine.sent if isinstance(c, Pause)] == [True] * 3
+        assert "paused" in screen._header.state[0]
+        await pilot.press(key)
+        assert [c.paused for c in engine.sent if isinstance(c, Pause)][3:] == [False] * 3
+
+
+async def test_r_runs_again(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        screen = await race(pilot, engine)
+        await run(pilot, engine)
+        before = asked(engine, 0).id
+        await pilot.press("r")
+        await pilot.pause()
+        assert asked(engine, 0).id > before
+        assert screen.race.running
+        assert not screen._finish.has_class("-shown")
+
+
+async def test_a_number_swaps_that_panes_method(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        screen = await race(pilot, engine)
+        await run(pilot, engine)
+        await pilot.press("2")
+        assert isinstance(pilot.app.screen, Menu)
+        await pilot.press("1")
+        await pilot.pause()
+        assert [racer.entry.method for racer in screen.race.racers] == ["greedy", "greedy", "soft"]
+        assert [racer.done for racer in screen.race.racers] == [True, False, True]
+        await pilot.press("4")  # there is no fourth pane
+        assert top(pilot) is screen
+
+
+async def test_panes_are_added_and_removed(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30), notifications=True) as pilot:
+        screen = await race(pilot, engine)
+        await run(pilot, engine)
+        await pilot.press("plus", "3")
+        await pilot.pause()
+        assert [racer.entry.method for racer in screen.race.racers] == ["greedy", "lookup", "soft", "lookup"]
+        assert len(screen.query(RacePane)) == 4
+        await pilot.press("plus")
+        assert top(pilot) is screen  # told that there are enough
+        await pilot.press("minus", "1")
+        await pilot.pause()
+        assert [racer.entry.method for racer in screen.race.racers] == ["lookup", "soft", "lookup"]
+        assert len(screen.query(RacePane)) == 3
+        await pilot.press("minus", "1")
+        await pilot.press("minus")
+        assert top(pilot) is screen
+        assert any("needs 2 panes" in n.message for n in pilot.app._notifications)
+
+
+async def test_e_saves_the_race(make_chat: Make, engine: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await race(pilot, engine)
+        await run(pilot, engine)
+        await pilot.press("e")
+        assert isinstance(pilot.app.screen, Menu)
+        await pilot.press("enter")
+        await pilot.app.workers.wait_for_complete()
+        assert [path.suffix for path in tmp_path.iterdir() if path.name.startswith("specchat-race")] == [".html"]
+
+
+async def test_there_is_nothing_to_save_or_play_back_at_the_start(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30), notifications=True) as pilot:
+        screen = await race(pilot, engine)
+        await pilot.press("e", "w", "s")
+        assert top(pilot) is screen
+        assert screen.replay is None
+        told = [n.message for n in pilot.app._notifications]
+        assert [text.split(":")[0] for text in told] == [
+            "There is nothing to export yet",
+            "The race still runs",
+            "The speed is the replay's",
+        ]
+
+
+async def test_w_plays_the_race_back(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(120, 30)) as pilot:
+        screen = await race(pilot, engine)
+        await run(pilot, engine)
+        now = 100.0
+        await pilot.press("w")
+        assert screen.replay is not None
+        screen.replay = Replay(screen.race.racers, lambda: now)
+        assert not screen._finish.has_class("-shown")
+        now += 0.12 + 0.031 * 3 + 0.001
+        screen._tick()
+        await pilot.pause()
+        assert screen.panes[0].foot.state.amount == 3
+        assert screen.panes[1].foot.state.amount > 3
+        assert screen.panes[0].foot.state.place is None
+        await pilot.press("s")
+        assert screen.replay.speed == 0.25
+        await pilot.press("p")
+        now += 1000
+        screen._tick()
+        assert screen.panes[0].foot.state.amount == 3
+        await pilot.press("p")
+        first = min(range(3), key=lambda i: screen.race.racers[i].seconds)
+        now += (screen.race.racers[first].seconds - screen.replay.time) * 4 + 0.001
+        screen._tick()
+        assert [pane.foot.state.place for pane in screen.panes].count(1) == 1
+        assert screen.panes[first].foot.state.place == 1
+        now += 1000
+        screen._tick()
+        await pilot.pause()
+        assert screen._finish.has_class("-shown")
+        await pilot.press("w")
+        assert screen.replay.time == 0
+        await pilot.press("escape")
+        assert screen.replay is None
+        assert top(pilot) is screen
+        assert screen.panes[0].foot.state.amount == len(screen.race.racers[0].tokens)
+
+
+async def test_f_gives_the_texts_more_room(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        screen = await race(pilot, engine)
+        await run(pilot, engine)
+        rows = screen.panes[0].text.size.height
+        await pilot.press("f")
+        await pilot.pause()
+        assert screen.panes[0].text.size.height > rows
+        await pilot.press("f")
+        await pilot.pause()
+        assert screen.panes[0].text.size.height == rows
+
+
+async def test_theme_colours_help_and_scrolling(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 24)) as pilot:
+        screen = await race(pilot, engine)
+        await run(pilot, engine)
+        await pilot.press("f6")
+        assert {pane.text.colouring for pane in screen.panes} == {"heat"}
+        assert pilot.app.chat_screen.view.colouring == "heat"
+        bottom = screen.panes[0].text.scroll_offset.y
+        assert bottom
+        await pilot.press("pageup")
+        assert screen.panes[0].text.scroll_offset.y < bottom
+        await pilot.press("pagedown")
+        await pilot.press("f3")
+        assert isinstance(pilot.app.screen, Menu)
+        await pilot.press("escape", "f1")
+        assert isinstance(pilot.app.screen, HelpScreen)
+        await pilot.press("escape")
+        assert top(pilot) is screen
+
+
+async def test_keys_can_be_mapped_anew(make_chat: Make, engine: Any) -> None:
+    async with make_chat(**{"keymap.race_rerun": "x"}).run_test(size=(100, 30)) as pilot:
+        screen = await race(pilot, engine)
+        await run(pilot, engine)
+        await pilot.press("r")
+        assert not screen.race.running
+        await pilot.press("x")
+        assert screen.race.running
+
+
+# What is shown
+
+
+async def test_marks_and_figures_of_the_panes(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(120, 30)) as pilot:
+        screen = await race(pilot, engine)
+        await run(pilot, engine)
+        assert "reference" in pane_text(screen, 0)
+        assert "≡ identical" in pane_text(screen, 1)
+        assert "≠ lossy from token 12" in pane_text(screen, 2)
+        assert "1st" in pane_text(screen, min(range(3), key=lambda i: screen.race.racers[i].seconds))
+
+
+async def test_a_near_tie_is_shown_with_its_gap(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(120, 30)) as pilot:
+        screen = await race(pilot, engine, "/race greedy lookup : Hello")
+        for i, tokens in enumerate(([1, 2], [1, 3])):
+            begin(engine, i)
+            write(engine, i, records("greedy", tokens))
+        await take(pilot)
+        assert "how near a tie?" in pane_text(screen, 1)
+        question = engine.sent[-1]
+        assert isinstance(question, Judge)
+        engine.events.append(Judged(question.id, "race-2", 1, 3, 2, 0.003))
+        await take(pilot)
+        assert "≈ near tie from token 2, gap 0.003" in pane_text(screen, 1)
+
+
+async def test_what_went_wrong_stands_in_its_pane(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(120, 30)) as pilot:
+        screen = await race(pilot, engine)
+        await run(pilot, engine, end=False)
+        engine.events.append(Failed(asked(engine, 1).id, "bug", "The \x1b[31mmethod\x1b[0m broke."))
+        await take(pilot)
+        shown = "".join(line.text for line in screen.panes[1].text._flow.lines)
+        assert "␛[31mmethod" in shown
+        assert "error" in pane_text(screen, 1)
+        assert screen.race.running
+
+
+async def test_the_engines_end_in_mid_race(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(120, 30)) as pilot:
+        screen = await race(pilot, engine)
+        await run(pilot, engine, end=False)
+        ids = [asked(engine, i).id for i in range(3)]
+        engine.events.append(Failed(ids[0], "died", "The engine ended.", others=ids[1:]))
+        await take(pilot)
+        assert screen._finish.has_class("-shown")
+        await pilot.press("escape")
+        await pilot.pause()
+        assert pilot.app.screen is pilot.app.chat_screen
+        assert pilot.app.dialogue.phase == "ready"
+        assert not pilot.app.dialogue.transcript.entries
+
+
+@pytest.mark.parametrize(
+    ("size", "columns"),
+    [((60, 20), 1), ((80, 24), 2), ((108, 30), 3), ((107, 30), 2), ((300, 80), 3)],
+)
+async def test_panes_stand_side_by_side_where_there_is_room(
+    make_chat: Make, engine: Any, size: tuple[int, int], columns: int
+) -> None:
+    async with make_chat().run_test(size=(120, 30)) as pilot:
+        screen = await race(pilot, engine)
+        await run(pilot, engine, end=False)
+        await pilot.resize_terminal(*size)
+        await pilot.pause()
+        regions = [pane.region for pane in screen.panes]
+        assert len({region.y for region in regions}) == -(-3 // columns)
+        assert all(region.height >= 4 for region in regions)
+        assert max(region.right for region in regions) == size[0]
+        write(engine, 0, numbered("greedy", False)[-1:])
+        await take(pilot)
+        assert screen.panes[0].text.size.height >= 2
+
+
+async def test_a_frame_draws_no_more_of_a_long_text_than_of_a_short_one(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        screen = await race(pilot, engine, "/race greedy lookup : Hello")
+        begin(engine, 0)
+        drawn = []
+        text = screen.panes[0].text
+        for count in (200, 4000):
+            write(engine, 0, records("greedy", list(range(count))))
+            await take(pilot)
+            draws = 0
+
+            def counted(index: int, last: bool) -> Any:
+                nonlocal draws
+                draws += 1
+                return RunText._draw(text, index, last)
+
+            text._draw = counted  # type: ignore[method-assign]
+            write(engine, 0, records("greedy", [1, 2, 3]))
+            await take(pilot)
+            drawn.append(draws)
+            del text._draw
+        assert drawn[1] <= drawn[0] + 1 <= 8
+
+
+def test_bars_and_clocks() -> None:
+    assert [eighths(share, 4) for share in (0, 0.001, 0.5, 0.53, 1, 7)] == ["", "▏", "██", "██▏", "████", "████"]
+    assert [in_words(s) for s in (0, 0.0474, 0.9994, 0.9996, 9.99, 42.31, 125)] == [
+        *("0 ms", "47 ms", "999 ms", "1.00 s", "9.99 s", "42.3 s", "2:05"),
+    ]
+
+
+def standing(number: int, name: str, place: int | None, seconds: float, speedup: float = 1.0) -> Standing:
+    return Standing(number, name, place, seconds, 60, 60 / seconds, 2.0, 0.5, speedup, "≡", "identical", "$success")
+
+
+def test_the_headline_says_who_wins_and_by_how_much() -> None:
+    rows = [standing(2, "lookup", 1, 0.5, 2.0), standing(3, "fusion", 2, 0.65, 1.5), standing(1, "greedy", 3, 1.0)]
+    assert headline(rows) == ("lookup", " wins in 500 ms", ["2.00× the speed of greedy", "150 ms ahead of fusion"])
+    rows = [standing(1, "greedy", 1, 1.0), standing(2, "lookup", 2, 1.0001, 0.9)]
+    assert headline(rows)[2] == ["a hair ahead of lookup"]
+
+
+@pytest.mark.parametrize("cells", [60, 76, 80, 100, 120, 200, 300])
+def test_no_row_of_the_photo_finish_is_wider_than_the_screen(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        standing(2, "lookup max_ngram=12 min_ngram=4 tokens=20", 1, 0.5, 2.0),
+        standing(1, "greedy", 2, 1.0),
+        Standing(
+            3, "soft", None, 0.2, 6, 30.0, 1.5, None, 0.0, "≠", "differs from token 1,204, gap 0.35", "$error", "cancelled"
+        ),
+    ]
+    chart = PhotoFinish()
+    chart.rows = rows
+    lines = [chart._headline(cells), *chart._table(cells)]
+    assert all(line.cell_length <= cells for line in lines)
+    assert all("2.00×" in line.plain for line in lines[2:3])
+
+
+async def test_a_replay_shows_the_difference_only_when_it_comes(make_chat: Make, engine: Any) -> None:
+    async with make_chat().run_test(size=(120, 30)) as pilot:
+        screen = await race(pilot, engine)
+        await run(pilot, engine)
+        replay = Replay(screen.race.racers)
+        early, runs = replay_state(screen.race, replay, 2, 0.12 + 0.031 + 0.001)
+        assert (runs, early.sign) == (1, "≡")
+        late, _ = replay_state(screen.race, replay, 2, replay.end)
+        assert (late.sign, late.mark) == ("≠", "lossy from token 12")
+        assert late.tokens_per_step == pytest.approx(screen.race.racers[2].answer.figures.tokens_per_step)
+
+
+# Pictures
+
+both = pytest.mark.parametrize("theme", ["dark", "light"])
+sizes = pytest.mark.parametrize("size", [(60, 20), (120, 36)], ids=lambda size: f"{size[0]}x{size[1]}")
+
+
+@both
+@sizes
+def test_set_up(snap_compare: Any, make_chat: Make, engine: Any, theme: str, size: tuple[int, int]) -> None:
+    async def before(pilot: Any) -> None:
+        await load(pilot, engine)
+        await pilot.press("f5")
+        await pilot.pause()
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+
+
+@both
+@sizes
+@pytest.mark.parametrize("end", [False, True], ids=["racing", "finish"])
+def test_race(snap_compare: Any, make_chat: Make, engine: Any, theme: str, size: tuple[int, int], end: bool) -> None:
+    async def before(pilot: Any) -> None:
+        await race(pilot, engine)
+        await run(pilot, engine, end=end)
+        await pilot.pause()
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+
+
+def test_largest(snap_compare: Any, make_chat: Make, engine: Any) -> None:
+    async def before(pilot: Any) -> None:
+        await race(pilot, engine)
+        await run(pilot, engine)
+
+    assert snap_compare(make_chat(), terminal_size=(300, 80), run_before=before)
+
+
+def test_without_colours(snap_compare: Any, make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def before(pilot: Any) -> None:
+        await race(pilot, engine)
+        await run(pilot, engine, end=False)
+
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert snap_compare(make_chat(), terminal_size=(80, 24), run_before=before)

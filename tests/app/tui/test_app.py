@@ -1,0 +1,428 @@
+"""Every key of the chat, pressed, with the input box focused unless said otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from specchat.app.chat.entries import Notice
+from specchat.app.settings.keymap import ALL, CHAT, INPUT
+from specchat.app.tui.chat.help import HelpScreen
+from specchat.app.tui.chat.welcome import STARTERS, TITLE_WIDTH, Welcome
+from specchat.app.tui.pickers.menu import Menu
+from specchat.engine.messages import Cancel, Failed, Load, Steps, Switch, Switched
+
+from ...fakes.pilots import settle
+
+Make = Callable[..., Any]
+SIZE = (90, 26)
+
+
+async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:
+    """A chat in the middle of an answer; its id."""
+    engine.loaded()
+    await settle(app, pilot)
+    app.chat_screen.input.put("Hello")
+    await pilot.press("enter")
+    id: int = engine.begin(records)
+    await settle(app, pilot)
+    return id
+
+
+def toasts(app: Any) -> str:
+    return " ".join(notification.message for notification in app._notifications)
+
+
+async def test_everything_printable_types(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        text = "q1 ?/[x]é漢"
+        for character in text:
+            await pilot.press({" ": "space"}.get(character, character))
+        assert app.chat_screen.input.text == text
+        # With the focus elsewhere too.
+        app.chat_screen.query_one("#starters").focus()
+        await pilot.press("a", "1", "space")
+        assert app.chat_screen.input.text == f"{text}a1 "
+        assert app.chat_screen.focused is app.chat_screen.input
+
+
+@pytest.mark.parametrize("key", ["ctrl+j", "shift+enter", "alt+enter"])
+async def test_newline(make_chat: Make, key: str) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("a", key, "b")
+        assert app.chat_screen.input.text == "a\nb"
+        assert app.chat_screen.input.size.height == 2
+
+
+async def test_paste_keeps_newlines_and_the_box_grows_to_eight_lines(make_chat: Make) -> None:
+    from textual.events import Paste
+
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        app.chat_screen.input.post_message(Paste("one\ntwo\n" + "more\n" * 12))
+        await pilot.pause()
+        assert app.chat_screen.input.text.startswith("one\ntwo\nmore\n")
+        assert app.chat_screen.input.size.height == 8
+
+
+async def test_enter_sends_and_the_answer_comes(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await answering(app, pilot, engine, make_steps())
+        assert app.chat_screen.input.text == ""
+        assert not app.chat_screen.query_one(Welcome).display
+        engine.finish()
+        await settle(app, pilot)
+        shown = "\n".join(app.chat_screen.view.render_line(y).text for y in range(app.chat_screen.view.size.height))
+        assert "Prompt lookup looks for" in shown
+        assert "finished · lookup" in shown
+
+
+async def test_a_draft_survives_a_busy_engine(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await answering(app, pilot, engine, make_steps()[:4])
+        await pilot.press("n", "e", "x", "t", "enter")
+        assert app.chat_screen.input.text == "next"
+        assert "your draft stays" in toasts(app)
+
+
+async def test_up_and_down_walk_the_history(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        box = app.chat_screen.input
+        for text in ("first", "second\nline"):
+            await answering(app, pilot, engine, make_steps()[:2])
+            engine.finish()
+            await settle(app, pilot)
+            box.sent[-1] = text
+        await pilot.press("d")
+        await pilot.press("up")
+        assert box.text == "second\nline"
+        await pilot.press("up")  # within the message: the cursor moves
+        assert box.text == "second\nline"
+        await pilot.press("up")
+        assert box.text == "first"
+        await pilot.press("up")
+        assert box.text == "first"
+        await pilot.press("down", "down", "down")
+        assert box.text == "d"
+
+
+async def test_escape_cancels(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        id = await answering(app, pilot, engine, make_steps()[:4])
+        await pilot.press("d", "escape")
+        assert engine.sent[-1] == Cancel(id)
+        assert app.chat_screen.input.text == "d"
+
+
+async def test_escape_takes_a_waiting_message_back(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        app.chat_screen.input.put("early")
+        await pilot.press("enter")
+        assert (app.dialogue.queued, app.chat_screen.input.text) == ("early", "")
+        await pilot.press("escape")
+        assert (app.dialogue.queued, app.chat_screen.input.text) == (None, "early")
+
+
+async def test_a_waiting_message_comes_back_when_the_load_fails(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        app.chat_screen.input.put("early")
+        await pilot.press("enter", "d")
+        engine.events = [Failed(1, "user", "There is no model here.")]
+        await settle(app, pilot)
+        assert app.chat_screen.input.text == "early\nd"
+        assert "no model is loaded" in app.chat_screen.query_one("#status").render().plain
+
+
+async def test_the_engine_dies_and_the_chat_goes_on(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        id = await answering(app, pilot, engine, make_steps()[:9])
+        await pilot.press("d")
+        engine.events = [Failed(id, "died", "The engine was killed.")]
+        await settle(app, pilot)
+        shown = "\n".join(app.chat_screen.view.render_line(y).text for y in range(app.chat_screen.view.size.height))
+        assert "Prompt lookup" in shown
+        assert "engine stopped · lookup" in shown
+        assert "× The engine was killed." in shown
+        assert app.chat_screen.input.text == "d"
+        await answering(app, pilot, engine, make_steps())
+        engine.finish()
+        await settle(app, pilot)
+        assert [answer.reason for answer in app.dialogue.transcript.answers()] == ["died", "eos"]
+
+
+async def test_next_method_in_the_middle(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat(method="greedy")
+    async with app.run_test(size=SIZE) as pilot:
+        id = await answering(app, pilot, engine, make_steps(method="greedy", drafts=False)[:9])
+        await pilot.press("ctrl+n", "ctrl+n")
+        assert engine.sent[-1] == Switch(id, "lookup", {})
+        header = app.chat_screen.query_one("#header")
+        assert "greedy → lookup" in header.render().plain
+        engine.events = [Switched(id, "lookup", "identical"), Steps(id, make_steps()[:9])]
+        await settle(app, pilot)
+        assert "◆ lookup" in header.render().plain
+        shown = "\n".join(app.chat_screen.view.render_line(y).text for y in range(app.chat_screen.view.size.height))
+        assert "◆lookup" in shown
+
+
+@pytest.mark.parametrize("key", ["f2", "ctrl+o"])
+async def test_method_menu(make_chat: Make, engine: Any, key: str) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded(recompute="This model keeps no cache.")
+        await settle(app, pilot)
+        await pilot.press(key)
+        assert isinstance(app.screen, Menu)
+        await pilot.press("2")  # not available: the menu stays
+        assert isinstance(app.screen, Menu)
+        await pilot.press("4")
+        assert app.dialogue.method == "soft"
+        await pilot.press(key, "up", "up", "up", "enter")
+        assert app.dialogue.method == "greedy"
+        await pilot.press(key, "down", "escape")
+        assert app.dialogue.method == "greedy"
+        assert app.screen is app.chat_screen
+
+
+@pytest.mark.parametrize("key", ["f3", "ctrl+t"])
+async def test_theme_menu_previews_and_restores(make_chat: Make, key: str) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press(key, "down")
+        assert app.theme == "light"
+        await pilot.press("escape")
+        assert app.theme == "dark"
+        await pilot.press(key, "2")
+        assert app.theme == "light"
+
+
+async def test_help_names_every_key_command_and_method(make_chat: Make) -> None:
+    app = make_chat(**{"keymap.next_method": "f9"})
+    async with app.run_test(size=(100, 200)) as pilot:
+        await pilot.press("f1")
+        assert isinstance(app.screen, HelpScreen)
+        text = "\n".join(str(static.render()) for static in app.screen.query("Static"))
+        for key in ALL:
+            assert key.what[:30] in text
+        for word in ("F9", "/method NAME", "Saxena 2023", "max_ngram=3", "same distribution"):
+            assert word in text
+        assert "ctrl+n" not in text
+        await pilot.press("escape")
+        assert app.screen is app.chat_screen
+
+
+async def test_palette(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("ctrl+p")
+        await pilot.press(*"greedy")
+        await app.screen.workers.wait_for_complete()
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.dialogue.method == "greedy"
+
+
+async def test_copy(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await pilot.press("ctrl+y")
+        assert "no answer to copy" in toasts(app)
+        await answering(app, pilot, engine, make_steps())
+        await pilot.press("ctrl+y")
+        assert app.clipboard == app.dialogue.transcript.answers()[0].text
+        assert "Sent the answer so far to the terminal's clipboard (OSC 52)." in toasts(app)
+
+
+async def test_new_chat_and_back(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await answering(app, pilot, engine, make_steps())
+        engine.finish()
+        await settle(app, pilot)
+        await pilot.press("ctrl+l")
+        assert app.dialogue.transcript.entries == []
+        assert app.chat_screen.query_one(Welcome).display
+        await pilot.press("ctrl+l")
+        assert len(app.dialogue.transcript.answers()) == 1
+        assert not app.chat_screen.query_one(Welcome).display
+
+
+async def test_scrolling_and_following(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        id = await answering(app, pilot, engine, make_steps("one two three\n" * 60))
+        view, hint = app.chat_screen.view, app.chat_screen.query_one("#below")
+        await pilot.pause()
+        end = view.scroll_offset.y
+        assert end == view.max_scroll_y > 0
+        await pilot.press("pageup")
+        assert view.scroll_offset.y < end
+        up = view.scroll_offset.y
+        engine.events = [Steps(id, make_steps("more\n" * 20))]
+        await settle(app, pilot)
+        assert view.scroll_offset.y == up
+        assert hint.display
+        assert "new text" in str(hint.render())
+        await pilot.press("pagedown")
+        assert up < view.scroll_offset.y < view.max_scroll_y
+        await pilot.press("ctrl+end")
+        assert view.scroll_offset.y == view.max_scroll_y
+        await pilot.pause()
+        assert not hint.display
+        await pilot.press("ctrl+home")
+        assert view.scroll_offset.y == 0
+        await pilot.press("end")  # the box is empty
+        assert view.scroll_offset.y == view.max_scroll_y
+        engine.events = [Steps(id, make_steps("more\n" * 20))]
+        await settle(app, pilot)
+        assert view.scroll_offset.y == view.max_scroll_y
+
+
+async def test_ctrl_c(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        id = await answering(app, pilot, engine, make_steps()[:3])
+        app.chat_screen.input.put("word")
+        app.chat_screen.input.select_all()
+        await pilot.press("ctrl+c")
+        assert app.clipboard == "word"
+        app.chat_screen.input.put("draft")
+        await pilot.press("ctrl+c")
+        assert engine.sent[-1] == Cancel(id)
+        engine.finish("cancelled")
+        await settle(app, pilot)
+        await pilot.press("ctrl+c")
+        assert app.is_running
+        assert "again to quit" in toasts(app)
+        assert app.chat_screen.input.text == "draft"
+        await pilot.press("ctrl+c")
+        assert not app.is_running
+
+
+async def test_quit(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("ctrl+q")
+        assert not app.is_running
+
+
+def test_ten_starters_fit_a_line() -> None:
+    assert len(STARTERS) == 10
+    assert len({starter.prompt for starter in STARTERS}) == 10
+    # 80 columns leave 72 after the margins and the mark.
+    assert all(TITLE_WIDTH + 2 + len(starter.why) <= 68 for starter in STARTERS)
+
+
+async def test_starters(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await pilot.press("up", "down", "enter")
+        assert engine.asked.messages == [{"role": "user", "content": STARTERS[1].prompt}]
+        assert app.chat_screen.focused is app.chat_screen.input
+
+
+async def test_remapped_keys(make_chat: Make, engine: Any) -> None:
+    app = make_chat(**{"keymap.next_method": "f11", "keymap.newline": "f12"})
+    async with app.run_test(size=SIZE) as pilot:
+        before = app.dialogue.method
+        await pilot.press("ctrl+n")
+        assert app.dialogue.method == before
+        await pilot.press("f11")
+        assert app.dialogue.method != before
+        await pilot.press("a", "f12", "b")
+        assert app.chat_screen.input.text == "a\nb"
+        assert "F11 next method" in app.chat_screen.query_one("#keys").render().plain
+
+
+def test_keys_are_fit_for_legacy_terminals() -> None:
+    for group in (CHAT, INPUT):
+        keys = [key.strip() for entry in group for key in entry.keys.split(",")]
+        assert len(keys) == len(set(keys))
+        for key in keys:
+            assert len(key) > 1, "bare characters always type"
+            assert key not in ("ctrl+i", "ctrl+m", "ctrl+h", "space", "ctrl+s", "ctrl+z"), "these mean something else there"
+    for entry in ALL:
+        assert any(not key.strip().startswith(("shift+", "ctrl+shift+", "super+")) for key in entry.keys.split(","))
+
+
+async def test_notices_at_the_start(make_chat: Make) -> None:
+    app = make_chat(notice="The settings file is not TOML.")
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        assert [e.text for e in app.dialogue.transcript.entries if isinstance(e, Notice)] == ["The settings file is not TOML."]
+
+
+async def test_commands(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+
+        async def run(text: str) -> str:
+            app.clear_notifications()
+            app.chat_screen.input.put(text)
+            await pilot.press("enter")
+            await pilot.pause()
+            return str(app.chat_screen.input.text)
+
+        assert await run("/method greedy") == ""
+        assert app.dialogue.method == "greedy"
+        assert await run("/mehtod lookup") == "/mehtod lookup"
+        assert "did you mean /method?" in toasts(app)
+        assert await run("/method lokup") == "/method lokup"
+        assert "Did you mean lookup?" in toasts(app)
+        assert await run("/method lookup nonsense=3") != ""
+        assert app.dialogue.method == "greedy"
+        assert await run("/set temperature=0.7 seed=3 max_tokens=9") == ""
+        assert (app.dialogue.sampling.temperature, app.dialogue.sampling.seed, app.dialogue.max_tokens) == (0.7, 3, 9)
+        assert await run("/set temperature=-1") != ""
+        assert "temperature must be 0 or more" in toasts(app)
+        assert await run("/set temprature=1") != ""
+        assert "did you mean temperature?" in toasts(app)
+        assert await run("/theme light") == ""
+        assert app.theme == "light"
+        assert await run("/theme ligt") != ""
+        assert await run("/model some/model") == ""
+        assert isinstance(engine.sent[-1], Load)
+        assert app.dialogue.phase == "loading"
+        assert await run("/help") == ""
+        assert isinstance(app.screen, HelpScreen)
+        await pilot.press("escape")
+        engine.loaded()
+        await settle(app, pilot)
+        assert await run("/etc/hosts is a file") == ""
+        assert engine.asked.messages == [{"role": "user", "content": "/etc/hosts is a file"}]
+
+
+async def test_tab_completes_a_command(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("slash", "m", "e", "tab")
+        assert app.chat_screen.input.text == "/method "
+        assert "NAME key=value" in app.chat_screen.query_one("#status").render().plain
+
+
+async def test_a_timer_that_fires_while_the_chat_ends_finds_no_screen_and_does_nothing(make_chat: Any, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test():
+        pass
+    assert not app.screen_stack
+    engine.loaded()
+    app._idle()
+    app._frame()
+    assert engine.events

@@ -1,0 +1,173 @@
+"""A word to who looks elsewhere when a long answer, a race or a download ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from textual.events import AppBlur, AppFocus
+
+from specchat.app.tui import notify
+from specchat.app.tui.notify import sequence, way_here
+from specchat.engine.messages import Failed, Loading
+
+from ...fakes.pilots import settle
+
+Make = Callable[..., Any]
+
+
+@pytest.mark.parametrize(
+    ("environment", "way"),
+    [
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "iTerm.app"}, "osc9"),
+        ({"TERM": "xterm-kitty"}, "osc9"),
+        ({"TERM": "foot"}, "osc777"),
+        ({"TERM": "rxvt-unicode-256color"}, "osc777"),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "Apple_Terminal"}, "bell"),
+        ({"TERM": "xterm-256color", "VTE_VERSION": "7600"}, "bell"),
+        ({"TERM": "tmux-256color", "TMUX": "x", "TERM_PROGRAM": "iTerm.app"}, "bell"),
+        ({"TERM": "screen", "STY": "x"}, "bell"),
+        ({}, "bell"),
+    ],
+)
+def test_a_terminal_gets_only_what_it_is_known_to_have(environment: dict[str, str], way: str) -> None:
+    assert way_here("auto", environment) == way
+    assert way_here("off", environment) == "off"
+    assert way_here("osc777", environment) == "osc777", "the setting knows better"
+
+
+def test_a_name_cannot_end_the_sequence_or_begin_another() -> None:
+    for way in ("osc9", "osc777"):
+        data = sequence(way, "evil\x1b\\\x07\x9c\n\x1b]52;c;eA==\a model" + "x" * 300)
+        inside = data[2:-2]
+        assert data.startswith("\x1b]")
+        assert data.endswith("\x1b\\")
+        assert not any(ord(character) < 32 or 0x7F <= ord(character) < 0xA0 for character in inside)
+        assert len(data) < 180
+    assert sequence("bell", "x") == "\a"
+    assert sequence("off", "x") == ""
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, for notifications; a test moves it."""
+    now = [100.0]
+    monkeypatch.setattr(notify, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What went to the terminal as a notification."""
+    out: list[str] = []
+
+    def write(self: object, data: str) -> None:
+        if data.startswith("note "):  # Textual asks for the mouse pointer's shape as well
+            out.append(data.removeprefix("note "))
+
+    monkeypatch.setattr("specchat.app.tui.notify.sequence", lambda way, text: "" if way == "off" else f"note {way}: {text}")
+    monkeypatch.setattr("textual.drivers.headless_driver.HeadlessDriver.write", write)
+    return out
+
+
+async def ask(app: Any, pilot: Any, engine: Any, make_steps: Make) -> None:
+    app.chat_screen.input.put("Hello")
+    await pilot.press("enter")
+    engine.begin(make_steps())
+    await settle(app, pilot)
+
+
+async def test_a_long_answer_that_ends_unseen_is_told(
+    make_chat: Make, engine: Any, make_steps: Make, clock: list[float], written: list[str]
+) -> None:
+    app = make_chat(notify="osc9")
+    async with app.run_test() as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await ask(app, pilot, engine, make_steps)
+        app.post_message(AppBlur())
+        await settle(app, pilot)
+        clock[0] += 30
+        engine.finish()
+        await settle(app, pilot)
+        [told] = written
+        tokens = app.dialogue.transcript.answers()[0].figures.tokens
+        assert told == f"osc9: The answer has ended (finished): {tokens} tokens."
+
+
+@pytest.mark.parametrize("case", ["in front", "soon", "by hand", "off", "back in front"])
+async def test_nothing_is_told_where_nobody_waits_for_it(
+    make_chat: Make, engine: Any, make_steps: Make, clock: list[float], written: list[str], case: str
+) -> None:
+    app = make_chat(notify="off" if case == "off" else "osc9")
+    async with app.run_test() as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await ask(app, pilot, engine, make_steps)
+        if case != "in front":
+            app.post_message(AppBlur())
+        await settle(app, pilot)
+        if case == "back in front":
+            app.post_message(AppFocus())
+            await settle(app, pilot)
+        clock[0] += 1 if case == "soon" else 30
+        if case == "by hand":
+            await pilot.press("escape")
+        engine.finish("cancelled" if case == "by hand" else "eos")
+        await settle(app, pilot)
+        assert written == []
+
+
+async def test_a_download_that_ends_unseen_is_told(
+    make_chat: Make, engine: Any, clock: list[float], written: list[str]
+) -> None:
+    app = make_chat(notify="bell")
+    async with app.run_test() as pilot:
+        app.post_message(AppBlur())
+        engine.events = [Loading(1, "download", 1, 100)]
+        await settle(app, pilot)
+        clock[0] += 60
+        engine.events = [Loading(1, "weights", 1, 100)]
+        await settle(app, pilot)
+        assert written == []
+        engine.loaded()
+        await settle(app, pilot)
+        assert written == ["bell: builtin is downloaded and loaded."]
+
+
+async def test_a_download_that_fails_is_told_too(make_chat: Make, engine: Any, clock: list[float], written: list[str]) -> None:
+    app = make_chat(notify="bell", model="owner/name")
+    async with app.run_test() as pilot:
+        app.post_message(AppBlur())
+        engine.events = [Loading(1, "download", 1, 100)]
+        await settle(app, pilot)
+        clock[0] += 60
+        engine.events = [Failed(1, "user", "The Hub does not answer.")]
+        await settle(app, pilot)
+        assert written == ["bell: owner/name could not be downloaded."]
+
+
+async def test_a_race_that_ends_unseen_is_told(make_chat: Make, engine: Any, clock: list[float], written: list[str]) -> None:
+    class Race:
+        running = True
+
+    class Screen:
+        race = Race()
+
+        def refresh_race(self) -> None:
+            """Nothing to draw."""
+
+    app = make_chat(notify="osc777")
+    async with app.run_test() as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        app.post_message(AppBlur())
+        await settle(app, pilot)
+        app.racing.screen = Screen()
+        app.changed()
+        clock[0] += 60
+        Race.running = False
+        app.changed()
+        assert written == ["osc777: The race has ended."]
+        app.racing.screen = None

@@ -1,0 +1,129 @@
+"""Every screen at every size: nothing ends the program, and what is too small says so."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Any
+
+import pytest
+from textual.strip import Strip
+
+from specchat.app.chat.entries import Answer, Notice, Prompt
+from specchat.engine.messages import Loaded, PieceTable, StepRecord
+
+from ...fakes.races import begin, finish, records, write
+from ..conftest import INFO, VOCABULARY, steps, trees
+
+FULL = bool(os.environ.get("SPECCHAT_FULL"))
+"""SPECCHAT_FULL=1 goes through every size of the grid with every screen."""
+
+WIDTHS = (1, 2, 12, 19, 20, 21, 24, 30, 40, 60, 100, 250)
+HEIGHTS = (1, 2, 5, 6, 7, 8, 10, 16, 24, 60)
+GRID = list(itertools.product(WIDTHS, HEIGHTS))
+SAMPLE = [(1, 1), (20, 6), (24, 10), (250, 1), (1, 60), (20, 8), (40, 6)]
+
+SCREENS: dict[str, list[str]] = {
+    "chat": [],
+    "help": ["f1"],
+    "methods": ["f2"],
+    "theme": ["f3"],
+    "markdown": ["ctrl+g"],
+    "figures": ["f4"],
+    "tree": ["f4", "f4"],
+    "how": ["f4", "f4", "f4"],
+    "race setup": ["f5"],
+    "inspector": ["f7", "left"],
+    "palette": ["ctrl+p", "h"],
+    "search": ["ctrl+f", "t"],
+    "export": ["alt+s"],
+    "models": ["alt+m"],
+    "chats": ["alt+h"],
+    "system": ["alt+i", "x"],
+    "presets": ["alt+p"],
+    "settings": ["alt+o"],
+    "a value": ["alt+o", "down", "down", "enter"],
+    "keys": ["alt+o", *"help", "enter"],
+    "completion": ["/", "m"],
+    "many lines": [*"abcdefg", *["alt+enter"] * 9, "x"],
+}
+
+
+async def filled(pilot: Any, engine: Any) -> None:
+    """A chat with prompts, answers, notices and a tree."""
+    engine.events.append(Loaded(1, dict(INFO), {"soft": "It cannot here."}))
+    engine.events.append(PieceTable(2, VOCABULARY))
+    chat = pilot.app
+    chat.take_events()
+    answer = Answer("lookup", "identical")
+    for step in (*steps(), *trees(), StepRecord("lookup", [1], "x" * 60)):
+        answer.add(step)
+    answer.finish("eos", "")
+    notices = [Notice("A notice of some length that wraps."), Notice("No.", "error")]
+    chat.dialogue.transcript.entries[:] = [Prompt("Tell me about 灯 and 👩‍🚀"), answer, *notices]
+    chat.chat_screen.view.show(chat.dialogue.transcript)
+    chat.chat_screen.input.sent.append("typed before")
+    chat.changed()
+    await pilot.pause()
+
+
+def check(app: Any) -> None:
+    """The screen is drawn, as large as the terminal or the least size is."""
+    width, height = app.size
+    assert (width, height) == (max(app.terminal_size.width, 20), max(app.terminal_size.height, 6))
+    rows: list[Strip] = app.screen._compositor.render_strips()
+    assert [strip.cell_length for strip in rows] == [width] * height
+
+
+async def resized(pilot: Any, sizes: list[tuple[int, int]]) -> None:
+    for size in sizes:
+        await pilot.resize_terminal(*size)
+        await pilot.pause()
+        check(pilot.app)
+
+
+@pytest.mark.parametrize("screens", [[name] for name in SCREENS] if FULL else [list(SCREENS)], ids="-".join if FULL else None)
+async def test_no_size_ends_a_screen(screens: list[str], make_chat: Any, engine: Any, monkeypatch: Any, tmp_path: Any) -> None:
+    """Opened while it is small, and resized while it is open."""
+    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    app = make_chat()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await filled(pilot, engine)
+        for number, screen in enumerate(screens):
+            for size in SAMPLE if FULL else [SAMPLE[number % len(SAMPLE)]]:
+                await pilot.resize_terminal(*size)
+                await pilot.press(*SCREENS[screen])
+                await pilot.pause()
+                check(app)
+                await resized(pilot, [(80, 24), (1, 1), size] if FULL else [(1, 1), size])
+                await pilot.press("escape", "escape", "escape", "ctrl+u")
+                app.chat_screen.panel.open("")
+            if FULL:
+                await pilot.resize_terminal(100, 30)
+                await pilot.press(*SCREENS[screen])
+                await resized(pilot, [*GRID, (80, 24)])
+    assert app.return_code in (0, None)
+
+
+@pytest.mark.parametrize("done", [False, True] if FULL else [True])
+async def test_no_size_ends_a_race(done: bool, make_chat: Any, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await filled(pilot, engine)
+        app.commands.run("/race greedy lookup recompute : Say it.")
+        await pilot.pause()
+        for lane, method in enumerate(("greedy", "lookup", "recompute")):
+            begin(engine, lane)
+            write(engine, lane, records(method, range(40), 2))
+        app.take_events()
+        await resized(pilot, [*(GRID if FULL else SAMPLE[::2]), (100, 30)])
+        if done:
+            for lane in range(3):
+                finish(engine, lane, 1.0 + lane)
+            app.take_events()
+        await resized(pilot, [*(GRID if FULL else SAMPLE[::2]), (100, 30)])
+        for keys in (["f1"], ["escape", "f7"], ["tab", "enter"]):
+            await pilot.press(*keys)
+            await resized(pilot, [*(GRID if FULL else SAMPLE[:3]), (100, 30)])
+    assert app.return_code in (0, None)

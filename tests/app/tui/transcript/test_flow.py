@@ -1,0 +1,184 @@
+"""Wrapping: nothing is lost, nothing is too wide, and growing gives what wrapping at once gives."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.app.text.cells import expand_tabs, fit, graphemes, one_line, sanitise, width
+from specchat.app.text.wrap import Flow, line_ends
+
+from ....cases import cases
+
+CHARACTERS = st.one_of(
+    st.sampled_from("ab cd  e\n\n\t-."),
+    st.sampled_from(["漢字", "。", "「", "🇩🇪", "👩‍👩‍👧‍👦", "e\u0301", "❤", "\ufe0f", "\u200d", "👍", "🏽", "🇩", "한"]),
+    st.characters(codec="utf-8"),
+)
+TEXTS = st.lists(CHARACTERS, max_size=60).map("".join).map(sanitise)
+WIDTHS = st.integers(2, 40)
+
+# The first character outside ASCII imports `regex`: slow once, which is no failure.
+relaxed = cases(100)
+thorough = cases(400)
+
+
+def wrapped(text: str, cells: int) -> list[str]:
+    flow = Flow(cells)
+    flow.append(text, 0)
+    flow.wrap()
+    return [line.text for line in flow.lines]
+
+
+@relaxed
+@given(TEXTS, WIDTHS)
+def test_wrapping_loses_and_reorders_nothing(text: str, cells: int) -> None:
+    assert "".join(wrapped(text, cells)) == text
+
+
+@relaxed
+@given(TEXTS, WIDTHS)
+def test_no_line_is_too_wide(text: str, cells: int) -> None:
+    for line in wrapped(text, cells):
+        # Spaces may hang over the edge: they are not drawn there.
+        assert width(expand_tabs(line.rstrip("\n").rstrip(" \t\u3000"), 0)) <= cells
+
+
+@relaxed
+@given(TEXTS, WIDTHS)
+def test_clusters_stay_whole(text: str, cells: int) -> None:
+    ends = {end for _, end in graphemes(text)}
+    assert set(line_ends(text, cells)) <= ends
+
+
+@thorough
+@given(st.lists(st.one_of(TEXTS, CHARACTERS.map(sanitise)), max_size=12), WIDTHS, st.data())
+def test_growing_equals_wrapping_at_once(parts: list[str], cells: int, data: st.DataObject) -> None:
+    grown, at_once = Flow(cells), Flow(cells)
+    for index, part in enumerate(parts):
+        grown.append(part, index)
+        at_once.append(part, index)
+        if data.draw(st.booleans()):
+            before = [(line.text, list(line.pieces())) for line in grown.lines]
+            first = grown.wrap()
+            # What the widget relies on: rows before the first changed one are as they were.
+            assert [(line.text, list(line.pieces())) for line in grown.lines[:first]] == before[:first]
+    grown.wrap()
+    at_once.wrap()
+    assert [line.text for line in grown.lines] == [line.text for line in at_once.lines]
+    assert [list(line.pieces()) for line in grown.lines] == [list(line.pieces()) for line in at_once.lines]
+
+
+LENT = st.one_of(st.just(""), CHARACTERS.map(sanitise).filter(lambda text: "\n" not in text))
+
+
+@relaxed
+@given(st.lists(st.tuples(TEXTS, LENT), min_size=1, max_size=12), WIDTHS)
+def test_what_is_lent_is_shown_and_leaves_no_trace(parts: list[tuple[str, str]], cells: int) -> None:
+    grown, at_once = Flow(cells), Flow(cells)
+    for index, (part, lent) in enumerate(parts):
+        before = [(line.text, list(line.pieces())) for line in grown.lines]
+        grown.append(part, index)
+        at_once.append(part, index)
+        grown.lend(lent, index)
+        first = grown.wrap()
+        assert [(line.text, list(line.pieces())) for line in grown.lines[:first]] == before[:first]
+        seen = Flow(cells)
+        for number, (text, _) in enumerate(parts[: index + 1]):
+            seen.append(text, number)
+        seen.append(lent, index)
+        seen.wrap()
+        assert [line.text for line in grown.lines] == [line.text for line in seen.lines]
+        assert grown.owners[-1] == index
+    grown.lend("", 0)
+    grown.wrap()
+    at_once.wrap()
+    assert [list(line.pieces()) for line in grown.lines] == [list(line.pieces()) for line in at_once.lines]
+
+
+@relaxed
+@given(st.lists(TEXTS, max_size=12), WIDTHS)
+def test_every_character_belongs_to_its_segment(parts: list[str], cells: int) -> None:
+    flow = Flow(cells)
+    for index, part in enumerate(parts):
+        flow.append(part, index * 10)
+        flow.wrap()
+    found = [""] * len(parts)
+    for line in flow.lines:
+        for text, segment in line.pieces():
+            found[flow.owners[segment] // 10] += text
+    assert found == [part.replace("\n", "") for part in parts]
+
+
+@relaxed
+@given(st.text(st.sampled_from("ab c"), max_size=80), WIDTHS)
+def test_both_ways_of_wrapping_agree(text: str, cells: int) -> None:
+    # A wide character on a paragraph of its own changes nothing, but the other way is taken for a paragraph that has one.
+    from specchat.app.text.wrap import _ascii_breaks, _wide_breaks
+
+    assert _ascii_breaks(text, cells) == [end for end in _wide_breaks(text, cells) if end < len(text)]
+
+
+def test_breaks_at_words_and_hangs_spaces() -> None:
+    assert wrapped("one two three", 8) == ["one two ", "three"]
+    assert wrapped("eight888 nine", 8) == ["eight888 ", "nine"]
+    assert wrapped("    indented_and_long", 10) == ["    indent", "ed_and_lon", "g"]
+    assert wrapped("a\n\nb\n", 8) == ["a\n", "\n", "b\n"]
+
+
+def test_wide_characters() -> None:
+    assert wrapped("日本語の文", 4) == ["日本", "語の", "文"]
+    assert wrapped("日本。語", 4) == ["日", "本。", "語"]
+    assert wrapped("ab 漢字", 5) == ["ab 漢", "字"]
+
+
+def test_growing_touches_only_the_last_lines() -> None:
+    flow = Flow(20)
+    for index in range(5000):
+        flow.append("some words and\n" if index % 10 == 0 else " more of them", index)
+        first = flow.wrap()
+        assert len(flow.lines) - first <= 8
+
+
+@given(st.text(st.characters(), max_size=200))
+@thorough
+def test_sanitised_text_controls_nothing(text: str) -> None:
+    shown = sanitise(text)
+    shown.encode()  # no lone surrogate is left
+    for character in shown:
+        code = ord(character)
+        assert character in "\t\n" or code >= 0x20
+        assert not 0x7F <= code <= 0x9F
+        assert not 0x202A <= code <= 0x202E
+        assert not 0x2066 <= code <= 0x2069
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "␛[31mred␛[0m"),
+        ("\x1b]8;;http://x\x07", "␛]8;;http://x␇"),
+        ("\x9b2J", "\\x9b2J"),
+        ("\u202eevil", "\\u202eevil"),
+        ("[bold]not[/bold]", "[bold]not[/bold]"),
+        ("a\r\nb\rc", "a\nb␍c"),
+        ("\ud800", "\\ud800"),
+        ("👩‍👩‍👧‍👦 🇩🇪 é", "👩‍👩‍👧‍👦 🇩🇪 é"),
+    ],
+)
+def test_hostile_text_is_shown(text: str, shown: str) -> None:
+    assert sanitise(text) == shown
+
+
+def test_cells() -> None:
+    assert (width("abc"), width("漢字"), width("👩‍👩‍👧‍👦"), width("🇩🇪")) == (3, 4, 2, 2)
+    assert fit("a long line", 6) == "a lon…"
+    assert fit("漢字漢字", 5) == "漢字…"
+    assert expand_tabs("a\tb", 0) == "a   b"
+    assert expand_tabs("\tb", 2) == "  b"
+    assert one_line("a\nb \x1b") == "a b ␛"
+
+
+def test_a_line_ends_before_a_variation_selector() -> None:
+    assert list(graphemes("a\n\ufe0f")) == [(0, 1), (1, 2), (2, 3)]

@@ -1,0 +1,480 @@
+"""Looking into runs: where each is, every key, the mouse, and how the strip keeps out of the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from specchat.app.chat.entries import Answer, Notice, Prompt
+from specchat.app.render.blocks import Block
+from specchat.app.render.inspection_rows import strip_rows
+from specchat.app.render.runs import Spot, above, beside, outermost, place_of, run_at
+from specchat.app.tui.chat.status import StatusLine
+from specchat.app.tui.transcript.inspector import Inspector
+from specchat.engine.messages import Paused, StepRecord, Steps
+
+from ....fakes.pilots import settle
+
+Make = Callable[..., Any]
+
+
+# Where runs are
+
+
+def blocks(*entries: Any, cells: int = 30) -> list[Block]:
+    out = []
+    for entry in entries:
+        out.append(Block(entry, cells))
+        out[-1].update()
+    return out
+
+
+def words(*texts: str) -> Answer:
+    made = Answer("greedy", "identical")
+    for text in texts:
+        made.add(StepRecord("greedy", [1], text, 0, 0, 1, 0.0, 0.01, 0.0))
+    return made
+
+
+def test_every_run_is_found_where_it_is_drawn(make_steps: Make) -> None:
+    made = Answer("lookup", "identical")
+    for step in make_steps():
+        made.add(step)
+    block = blocks(made)[0]
+    shown: dict[int, list[int]] = {}
+    for row in range(block.height):
+        for _, run in block.row(row).pieces:
+            if run >= 0 and row not in shown.setdefault(run, []):
+                shown[run].append(row)
+    for run in range(len(made.runs)):
+        place = place_of(block, run)
+        assert place is not None
+        if run in shown:
+            assert (place.first, place.last, place.seen) == (shown[run][0], shown[run][-1], True)
+            assert run_at(block, place.first, place.cell) == run
+        else:
+            assert not place.seen
+            assert place.first == max(row for other, rows in shown.items() if other < run for row in rows)
+
+
+def test_left_and_right_go_through_all_runs_with_text_and_back(make_steps: Make) -> None:
+    first, second = Answer("lookup", "identical"), Answer("greedy", "identical")
+    for step in make_steps():
+        first.add(step)
+    for text, carried in (("a", 0), ("", 0), (" b", 0), ("", 0), ("c d", 1)):
+        second.add(StepRecord("greedy", [1], text, 0, 0, 1, 0.0, 0.01, 0.0, carried=carried))
+    chat = blocks(Prompt("one"), first, Notice("x"), Prompt("two"), second, Prompt("three"))
+    spots = [Spot(1, run) for run in range(len(first.runs))] + [Spot(4, run) for run in (0, 2, 3, 4)]
+    spot = outermost(chat, -1)
+    found = []
+    while spot is not None:
+        found.append(spot)
+        spot = beside(chat, spot, 1)
+    assert found == spots
+    spot = outermost(chat, 1)
+    while spot is not None:
+        assert spot == found.pop()
+        spot = beside(chat, spot, -1)
+    assert not found
+    assert outermost(blocks(Prompt("one")), 1) is None
+    assert outermost([], 1) is None
+
+
+def test_up_and_down_keep_to_a_column_across_answers() -> None:
+    lines = ("aaa ", "bbb ", "ccc\n", "ddd ", "eee ", "fff")
+    chat = blocks(words(*lines), Prompt("so"), words(*lines))
+    spot: Spot | None = Spot(0, 1)
+    seen = []
+    while spot is not None:
+        seen.append(spot)
+        spot = above(chat, spot, 1, 5)
+    assert seen == [Spot(0, 1), Spot(0, 4), Spot(2, 1), Spot(2, 4)]
+    spot = seen[-1]
+    while spot is not None:
+        assert spot == seen.pop()
+        spot = above(chat, spot, -1, 5)
+    assert not seen
+
+
+def test_a_move_costs_the_same_in_a_long_answer(make_steps: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows_looked_at(times: int) -> int:
+        made = Answer("lookup", "identical")
+        for step in make_steps() * times:
+            made.add(step)
+        block = blocks(made)[0]
+        count = 0
+        whole = Block.row
+
+        def counting(self: Block, index: int) -> Any:
+            nonlocal count
+            count += 1
+            return whole(self, index)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Block, "row", counting)
+            above([block], Spot(0, len(made.runs) - 40), 1, 3)
+        return count
+
+    assert rows_looked_at(200) < rows_looked_at(2) * 4
+
+
+# On the screen
+
+SIZE = (80, 24)
+
+
+async def ask(app: Any, pilot: Any, engine: Any, records: list[StepRecord], *, finish: bool = True) -> int:
+    await pilot.pause()
+    engine.loaded()
+    engine.tell_pieces()
+    await settle(app, pilot)
+    app.chat_screen.input.put("Tell me about Ana.")
+    await pilot.press("enter")
+    id: int = engine.begin(records)
+    if finish:
+        engine.finish()
+    await settle(app, pilot)
+    return id
+
+
+def strip_text(app: Any) -> str:
+    """What the strip shows; empty while it is not there."""
+    strip = app.chat_screen.query_one(Inspector)
+    return "\n".join(strip.render_line(y).text.rstrip() for y in range(strip.size.height)) if strip.display else ""
+
+
+def chosen(app: Any) -> str:
+    """The text drawn as chosen, over all visible rows."""
+    view = app.chat_screen.view
+    rows = (view.render_line(y) for y in range(view.size.height))
+    return "".join(segment.text for row in rows for segment in row if segment.style and segment.style.reverse)
+
+
+def cell_of(app: Any, spot: Spot) -> tuple[int, int]:
+    """Column and row in the view where a run is drawn."""
+    view = app.chat_screen.view
+    place = place_of(view.blocks[spot.block], spot.run)
+    assert place is not None
+    return view.margin + place.cell + 1, view.tops[spot.block] + place.first - view.scroll_offset.y
+
+
+async def test_the_key_of_legacy_terminals(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await ask(app, pilot, engine, tree_steps())
+        await pilot.press("ctrl+r")
+        await pilot.pause()
+        assert app.focused is app.chat_screen.view
+        assert (chosen(app), "step 4 of 4" in strip_text(app)) == (" the", True)
+        status = app.chat_screen.query_one(StatusLine)
+        assert "other runs" in status.render_line(0).text
+        await pilot.press("ctrl+r")
+        await pilot.pause()
+        assert app.focused is app.chat_screen.input
+        assert (chosen(app), strip_text(app)) == ("", "")
+        assert "other runs" not in status.render_line(0).text  # the keys are not named once they do something else
+
+
+async def test_every_key_goes_to_its_run(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await ask(app, pilot, engine, tree_steps() * 3)
+        runs = app.dialogue.transcript.answers()[0].runs
+        cursor = app.chat_screen.view.cursor
+        await pilot.press("f7")
+        for keys, run in (("left", 10), ("left left", 8), ("right", 9), ("home left", 0), ("right", 1), ("end right", 11)):
+            await pilot.press(*keys.split())
+            await pilot.pause()
+            assert cursor.spot == Spot(1, run)
+            assert chosen(app).split() == runs[run].text.split()
+            assert f"step {run + 1} " in strip_text(app)
+        row = cursor.place.first
+        await pilot.press("up")
+        assert cursor.place.last == row - 1
+        await pilot.press("down")
+        assert cursor.spot == Spot(1, 11)
+        assert "step 12 " in strip_text(app)
+
+
+@pytest.mark.parametrize("key", ["enter", "escape", "x", "tab"])
+async def test_ways_out_while_an_answer_streams(make_chat: Make, engine: Any, tree_steps: Make, key: str) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await ask(app, pilot, engine, tree_steps(), finish=False)
+        await pilot.press("f7", "left", key)
+        await pilot.pause()
+        assert app.focused is not app.chat_screen.view
+        assert app.chat_screen.input.text == ("x" if key == "x" else "")
+        assert (chosen(app), strip_text(app)) == ("", "")
+        assert app.dialogue.phase == "writing"  # escape has stopped the looking, not the answer
+
+
+async def test_arrow_keys_scroll_where_no_run_is_looked_into(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(60, 20)) as pilot:
+        await ask(app, pilot, engine, tree_steps() * 30)
+        view = app.chat_screen.view
+        view.focus()
+        end = view.scroll_offset.y
+        assert end > 3
+        await pilot.press("up", "up")
+        await pilot.pause()
+        assert view.scroll_offset.y == end - 2
+        await pilot.press("home")
+        await pilot.pause()
+        assert view.scroll_offset.y == 0
+        assert view.cursor.spot is None
+
+
+async def test_the_run_stays_in_sight_above_the_strip(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(60, 20)) as pilot:
+        await ask(app, pilot, engine, tree_steps() * 30)
+        view = app.chat_screen.view
+        await pilot.press("f7")
+        for keys in (["left"] * 9, ["up"] * 9, ["home"], ["down", "down"], ["right"] * 9, ["down"] * 9, ["end"], ["up"]):
+            for key in keys:
+                await pilot.press(key)
+                await pilot.pause()
+                first, last = view.cursor.rows
+                top = view.scroll_offset.y
+                assert top <= first
+                assert last < top + view.size.height - strip_rows(view.size.height)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert view.following
+        assert view.is_vertical_scroll_end
+        assert view.virtual_size.height == view.tops[-1] + view.blocks[-1].height  # no room left below
+
+
+async def test_while_scrolled_up_the_last_run_in_sight_comes_first(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(60, 20)) as pilot:
+        await ask(app, pilot, engine, tree_steps() * 30)
+        view = app.chat_screen.view
+        await pilot.press("ctrl+home", "f7")
+        await pilot.pause()
+        assert view.scroll_offset.y == 0
+        assert 0 < view.cursor.spot.run < 60
+        await pilot.press("escape")
+        await pilot.pause()
+        assert view.scroll_offset.y == 0
+
+
+async def test_a_stream_does_not_carry_the_run_away(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(60, 20)) as pilot:
+        id = await ask(app, pilot, engine, tree_steps(), finish=False)
+        view = app.chat_screen.view
+        await pilot.press("f7", "left")
+        for _ in range(20):
+            engine.events.append(Steps(id, tree_steps()))
+            await settle(app, pilot)
+            assert view.cursor.spot == Spot(1, 2)
+            first, last = view.cursor.rows
+            assert view.scroll_offset.y <= first <= last < view.scroll_offset.y + view.size.height
+        assert chosen(app).split() == "stairs. Every evening Ana lit".split()
+        assert not view.following
+        assert app.chat_screen.query_one("#below").has_class("-shown")
+        engine.finish()
+        await settle(app, pilot)
+        assert view.cursor.spot == Spot(1, 2)
+        await pilot.press("ctrl+end")
+        await pilot.pause()
+        assert view.following
+        assert view.cursor.spot is None
+
+
+async def test_a_paused_answer_takes_the_cursor_along(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        records = tree_steps()
+        id = await ask(app, pilot, engine, records[:1], finish=False)
+        await pilot.press("f8", "f7")
+        engine.events.append(Paused(id, True))
+        await settle(app, pilot)
+        for count, record in enumerate(records[1:], 2):
+            await pilot.press("f9")
+            engine.events.append(Steps(id, [record]))
+            await settle(app, pilot)
+            assert f"step {count} ·" in strip_text(app)
+            assert app.chat_screen.view.cursor.spot == Spot(1, count - 1)
+        await pilot.press("left", "f9")  # from an earlier run it is not taken
+        engine.events.append(Steps(id, [records[1]]))
+        await settle(app, pilot)
+        assert app.chat_screen.view.cursor.spot == Spot(1, 2)
+
+
+async def test_resizing_the_panel_and_another_theme_keep_the_run(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await ask(app, pilot, engine, tree_steps() * 30)
+        await pilot.press("f7", *["left"] * 30)
+        view, strip = app.chat_screen.view, app.chat_screen.query_one(Inspector)
+        run = view.cursor.spot.run
+        text = app.dialogue.transcript.answers()[0].runs[run].text.split()
+
+        async def holds() -> None:
+            await pilot.pause()
+            await pilot.pause()
+            assert chosen(app).split() == text
+            assert f"step {run + 1} " in strip_text(app)
+            assert strip.size == (view.size.width, strip_rows(view.size.height))
+            assert strip.region.bottom == view.region.bottom
+
+        for size in ((60, 20), (300, 80), (80, 24)):
+            await pilot.resize_terminal(*size)
+            await holds()
+        await pilot.press("f4")
+        await holds()
+        app.wear("light")
+        await holds()
+
+
+async def test_hovering_tells_and_costs_nothing_within_a_run(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(80, 40)) as pilot:
+        await ask(app, pilot, engine, tree_steps() * 12)
+        view = app.chat_screen.view
+        await pilot.hover(view, offset=cell_of(app, Spot(1, 2)))
+        await pilot.pause()
+        assert chosen(app).split() == "stairs. Every evening Ana lit".split()
+        assert "step 3 " in strip_text(app)
+        await pilot.press("y")  # typing goes on
+        assert app.chat_screen.input.text == "y"
+        draws = view.draws
+        column, row = cell_of(app, Spot(1, 2))
+        for x in (1, 2, 3):
+            await pilot.hover(view, offset=(column + x, row))
+        await pilot.pause()
+        assert view.draws == draws
+        await pilot.hover(view, offset=cell_of(app, Spot(1, 9)))
+        await pilot.pause()
+        first, last = view.cursor.rows
+        assert 0 < view.draws - draws <= last - first + 1 + 2  # its rows, and those of the run before
+        await pilot.hover(app.chat_screen.input)
+        await pilot.pause()
+        assert (chosen(app), strip_text(app)) == ("", "")
+
+
+async def test_the_strip_does_not_lie_over_the_run_under_the_mouse(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(60, 20)) as pilot:
+        await ask(app, pilot, engine, tree_steps() * 30)
+        view, strip = app.chat_screen.view, app.chat_screen.query_one(Inspector)
+        view.scroll_to(y=6, animate=False)
+        await pilot.pause()
+        for y in (1, view.size.height - 2):
+            await pilot.hover(app.chat_screen.input)
+            await pilot.hover(view, offset=(10, y))
+            await pilot.pause()
+            assert strip.display
+            first, last = view.cursor.rows
+            top = view.region.y - view.scroll_offset.y
+            assert not set(range(first + top, last + top + 1)) & set(range(strip.region.y, strip.region.bottom))
+
+
+async def test_a_resting_mouse_does_not_hide_what_is_being_written(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(60, 20)) as pilot:
+        id = await ask(app, pilot, engine, tree_steps() * 8, finish=False)
+        view, strip = app.chat_screen.view, app.chat_screen.query_one(Inspector)
+        await pilot.hover(view, offset=(10, 8))
+        await pilot.pause()
+        assert strip.display
+        assert strip.region.y == view.region.y
+        for _ in range(20):
+            engine.events.append(Steps(id, tree_steps()))
+            await settle(app, pilot)
+        assert view.following
+        assert not strip.display  # the run is out of sight
+
+
+async def test_a_clicked_run_stays_until_it_is_clicked_again(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await ask(app, pilot, engine, tree_steps() * 3)
+        view = app.chat_screen.view
+        await pilot.click(view, offset=cell_of(app, Spot(1, 1)))
+        await pilot.hover(view, offset=cell_of(app, Spot(1, 6)))
+        await pilot.press("right")
+        await pilot.pause()
+        assert view.cursor.spot == Spot(1, 2)
+        app.CLICK_CHAIN_TIME_THRESHOLD = 0  # not a double click
+        await pilot.click(view, offset=cell_of(app, Spot(1, 2)))
+        await pilot.pause()
+        assert not view.cursor.by_keys
+
+
+async def test_runs_of_line_breaks_can_be_seen(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        records = [StepRecord("greedy", [11], text, 0, 0, 1, 0.0, 0.01, 0.0) for text in ("one", "\n\n", "two")]
+        await ask(app, pilot, engine, records)
+        await pilot.press("f7", "left")
+        await pilot.pause()
+        assert chosen(app) == "⏎"
+        await pilot.press("left")
+        await pilot.pause()
+        assert chosen(app) == "one"
+
+
+async def test_a_new_chat_ends_it(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await ask(app, pilot, engine, tree_steps())
+        await pilot.press("f7", "ctrl+l")
+        await pilot.pause()
+        assert app.chat_screen.view.cursor.spot is None
+        assert strip_text(app) == ""
+
+
+async def test_keys_can_be_mapped_anew(make_chat: Make, engine: Any, tree_steps: Make) -> None:
+    app = make_chat(**{"keymap.inspect": "f12", "keymap.inspect_previous": "shift+left"})
+    async with app.run_test(size=SIZE) as pilot:
+        await ask(app, pilot, engine, tree_steps())
+        await pilot.press("f7")
+        assert not app.chat_screen.view.cursor.by_keys
+        await pilot.press("f12", "shift+left")
+        await pilot.pause()
+        assert app.chat_screen.view.cursor.spot == Spot(1, 2)
+
+
+# Pictures
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing pulses, and what was said stays."""
+    monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
+    monkeypatch.setattr("specchat.app.tui.chat.status.FLASH_SECONDS", 3600)
+
+
+@pytest.mark.usefixtures("still")
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("size", [(60, 20), (80, 24)], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("run", [1, 3], ids=["partly", "none"])
+def test_why_a_run_ended(
+    snap_compare: Any, make_chat: Make, engine: Any, tree_steps: Make, theme: str, size: tuple[int, int], run: int
+) -> None:
+    async def before(pilot: Any) -> None:
+        await ask(pilot.app, pilot, engine, tree_steps() * 2)
+        await pilot.press("f7", *["left"] * (7 - run))
+        await pilot.pause()
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
+
+
+@pytest.mark.usefixtures("still")
+def test_without_colours(
+    snap_compare: Any, make_chat: Make, engine: Any, tree_steps: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def before(pilot: Any) -> None:
+        await ask(pilot.app, pilot, engine, tree_steps() * 2)
+        await pilot.press("f7", "left", "left")
+        await pilot.pause()
+
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert snap_compare(make_chat(), terminal_size=SIZE, run_before=before)

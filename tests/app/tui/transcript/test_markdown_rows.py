@@ -1,0 +1,274 @@
+"""Finished answers as Markdown: rows that fit, nothing lost, nothing hostile, and back again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.segment import Segment
+from textual.selection import Selection
+
+from specchat.app.text.cells import width
+from specchat.app.theming.themes import load_themes
+from specchat.app.tui.transcript.markdown_rows import markdown_rows
+from specchat.engine.messages import StepRecord
+
+from ....cases import cases
+
+Make = Callable[..., Any]
+
+PALETTE = load_themes()[0]["dark"]
+COLOURS = {**PALETTE.colours, **PALETTE.theme().variables}
+
+TEXT = """# Prompt lookup
+
+It drafts what **followed** the last tokens, *earlier* in the text:
+
+- no draft model
+- `ngram` matches
+  1. the longest first
+
+> Free lunch, sometimes.
+
+```python
+def verify(draft, choice):
+    return [a for a, b in zip(draft, choice) if a == b]
+```
+
+| method | tokens per step |
+|---|---|
+| lookup | 2.4 |
+
+See [the page](https://example.org/lookup) and <b>this</b>.
+"""
+
+
+def rows(text: str, cells: int = 60) -> list[list[Segment]]:
+    return markdown_rows(text, cells, COLOURS, True)
+
+
+def plain(text: str, cells: int = 60) -> str:
+    return "\n".join("".join(segment.text for segment in row).rstrip() for row in rows(text, cells))
+
+
+def test_every_part_is_there() -> None:
+    shown = plain(TEXT)
+    for part in (
+        *("Prompt lookup", "followed", "• no draft model", "ngram", "1 the longest first", "Free lunch, sometimes."),
+        *("def verify(draft, choice):", "tokens per step", "2.4", "the page", "https://example.org/lookup", "<b>this</b>"),
+    ):
+        assert part in shown
+    assert "**" not in shown
+    assert "```" not in shown
+
+
+def test_code_is_highlighted_and_emphasis_is_seen() -> None:
+    found = [segment for row in rows(TEXT) for segment in row]
+    code = {
+        str(segment.style.color) for segment in found if segment.style and segment.text.strip() in ("def", "verify", "return")
+    }
+    assert len(code) >= 2
+    assert any(segment.text == "followed" and segment.style and segment.style.bold for segment in found)
+    assert any(segment.text == "earlier" and segment.style and segment.style.italic for segment in found)
+
+
+texts = st.text(st.characters(codec="utf-8") | st.sampled_from("#*_`|-> \n\t[]()<>你好🙂\u0301\x1b\x07\u202e"), max_size=200)
+
+
+@cases(300)
+@given(texts, st.integers(8, 120))
+def test_no_row_is_wider_than_asked(text: str, cells: int) -> None:
+    for row in rows(text, cells):
+        assert sum(width(segment.text) for segment in row) <= cells
+
+
+cell = st.text("ab 你好🙂é`*", max_size=12)
+
+
+@cases(100)
+@given(st.lists(st.tuples(cell, cell, cell), min_size=1, max_size=4), texts, st.integers(20, 120))
+def test_tables_and_code_fit(table: list[tuple[str, str, str]], code: str, cells: int) -> None:
+    lines = ["|a|b|c|", "|-|-:|:-:|", *(f"|{'|'.join(row)}|" for row in table), "", "```python", code, "```"]
+    for row in rows("\n".join(lines), cells):
+        assert sum(width(segment.text) for segment in row) <= cells
+
+
+@cases(200)
+@given(texts)
+def test_nothing_hostile_is_left(text: str) -> None:
+    for row in rows(f"\x1b]8;;http://x\x07{text}\x9b2J [a](http://x) \u202e"):
+        for segment in row:
+            assert not any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or c in "\u202e\u2066" for c in segment.text), segment.text
+            assert segment.style is None or segment.style.link is None
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [
+        ("> " * 40 + "deep", 100),
+        ("\n".join("  " * i + f"- item {i}" for i in range(30)), 100),
+        (f"|{'a|' * 30}\n|{'-|' * 30}\n|{'wide words|' * 30}", 20),
+        ("[only]: http://a.definition", 60),
+    ],
+    ids=["quotes", "lists", "columns", "definition"],
+)
+def test_what_would_lose_text_is_not_rendered(text: str, cells: int) -> None:
+    assert rows(text, cells) == []
+
+
+async def answered(pilot: Any, engine: Any, text: str = TEXT) -> None:
+    """A chat with an answer in Markdown."""
+    await pilot.pause()
+    engine.loaded()
+    pilot.app.take_events()
+    pilot.app.chat_screen.input.put("How?")
+    await pilot.press("enter")
+    records = [StepRecord("lookup", [1, 2], part, 3, 1, 4, 0.0, 0.01, 0.0) for part in text.splitlines(keepends=True)]
+    engine.begin(records)
+    engine.finish()
+    pilot.app.take_events()
+    await pilot.pause()
+
+
+def seen(app: Any) -> str:
+    view = app.chat_screen.view
+    return "\n".join(view.render_line(y).text.rstrip() for y in range(view.size.height))
+
+
+async def test_the_key_shows_markdown_and_the_runs_again(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 40)) as pilot:
+        await answered(pilot, engine)
+        before = seen(app)
+        assert "**followed**" in before
+        app.chat_screen.input.put("a draft")
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        rendered = seen(app)
+        assert "**" not in rendered
+        assert "• no draft model" in rendered
+        assert "finished · lookup" in rendered
+        assert app.chat_screen.input.text == "a draft"
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        assert seen(app) == before
+
+
+async def test_an_answer_is_runs_while_it_is_written_and_markdown_when_it_has_ended(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 40)) as pilot:
+        await pilot.pause()
+        engine.loaded()
+        app.take_events()
+        app.commands.run("/markdown")
+        app.chat_screen.input.put("How?")
+        await pilot.press("enter")
+        engine.begin([StepRecord("lookup", [1], "Some **bold** text.")])
+        app.take_events()
+        await pilot.pause()
+        assert "**bold**" in seen(app)
+        engine.finish()
+        app.take_events()
+        await pilot.pause()
+        assert "Some bold text." in seen(app)
+        app.theme = "light"
+        await pilot.pause()
+        assert "Some bold text." in seen(app)
+        await pilot.resize_terminal(60, 20)
+        await pilot.pause()
+        assert "Some bold text." in seen(app)
+
+
+async def test_an_answer_that_markdown_would_cut_stays_as_runs(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 40)) as pilot:
+        await answered(pilot, engine, "> " * 40 + "deep")
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        assert "deep" in seen(app)
+        assert "Markdown" not in seen(app).split("finished")[1]
+
+
+async def test_the_place_in_a_long_answer_is_kept(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 24)) as pilot:
+        await answered(pilot, engine, "\n\n".join(f"Paragraph **{i}**." for i in range(200)))
+        view = app.chat_screen.view
+        view.scroll_to(y=200, animate=False, immediate=True)
+        await pilot.pause()
+        for middle in ("Paragraph 10", "Paragraph **10"):
+            await pilot.press("ctrl+g")
+            await pilot.pause()
+            assert middle in seen(app)
+            assert not view.following
+
+
+async def test_another_theme_colours_the_rows_anew(make_chat: Make, engine: Any) -> None:
+    app = make_chat(theme="dark")
+    async with app.run_test(size=(100, 40)) as pilot:
+        await answered(pilot, engine)
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        for theme in ("light", "dark"):
+            app.theme = theme
+            await pilot.pause()
+            view = app.chat_screen.view
+            heading = next(s for y in range(40) for s in view.render_line(y) if "Prompt lookup" in s.text)
+            assert heading.style.color.name.lower() == app.theme_variables["primary"].lower()
+
+
+async def test_selected_rows_are_copied_as_they_are_seen(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 40)) as pilot:
+        await answered(pilot, engine)
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        copied = app.chat_screen.view.get_selection(Selection(None, None))
+        assert copied is not None
+        assert "It drafts what followed the last tokens, earlier in the text:" in copied[0]
+        assert "**" not in copied[0]
+        assert "\0" not in copied[0]
+
+
+async def test_looking_into_runs_shows_them_again(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 40)) as pilot:
+        await answered(pilot, engine)
+        await pilot.press("ctrl+g", "f7")
+        await pilot.pause()
+        assert not app.chat_screen.view.markdown
+        assert app.chat_screen.view.cursor.by_keys
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        assert app.chat_screen.view.markdown
+        assert not app.chat_screen.view.cursor.by_keys
+
+
+async def test_a_long_chat_stays_where_it_was(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 24)) as pilot:
+        await answered(pilot, engine, "\n\n".join(f"Paragraph **{i}**." for i in range(60)))
+        await answered(pilot, engine, "\n\n".join(f"Second **{i}**." for i in range(60)))
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        assert "Second 59." in seen(app)
+        assert app.chat_screen.view.following
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_pictures(
+    snap_compare: Any, make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch, theme: str, size: tuple[int, int]
+) -> None:
+    monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
+    monkeypatch.setattr("specchat.app.tui.chat.status.FLASH_SECONDS", 3600)
+
+    async def before(pilot: Any) -> None:
+        await answered(pilot, engine)
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)

@@ -1,0 +1,243 @@
+"""Checkpoints that somebody made to do harm, or that the disk broke: each is one sentence, and no pickle is ever opened."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save
+
+from specchat.backends import LoadOptions, UserError, load_model
+from specchat.backends.files.checkpoint import check_folder, shown
+from specchat.backends.files.model_card import read_card
+
+from ...fakes.tiny import tiny_folder
+
+WEIGHTS, CONFIG, INDEX = "model.safetensors", "config.json", "model.safetensors.index.json"
+
+
+def raw(header: Any, data: bytes = b"\0" * 8) -> bytes:
+    """A safetensors file with this header, whatever it is."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def tensor(**changes: Any) -> bytes:
+    """A file of one tensor with something changed; None leaves it out."""
+    entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | changes
+    return raw({"a": {key: value for key, value in entry.items() if value is not None}})
+
+
+Breaks = Callable[[Path], Any]
+
+
+def weights(data: bytes) -> Breaks:
+    return lambda folder: (folder / WEIGHTS).write_bytes(data)
+
+
+def config(**values: Any) -> Breaks:
+    return lambda folder: (folder / CONFIG).write_text(json.dumps({"model_type": "llama"} | values))
+
+
+def index(weight_map: Any) -> Breaks:
+    return lambda folder: (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+
+
+def replaced(name: str, make: Callable[[Path], Any]) -> Breaks:
+    """Something else in a file's place."""
+
+    def breaks(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        make(folder / name)
+
+    return breaks
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(10**13)
+
+
+def loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+DAMAGED, UNFIT, FILES = "is damaged", "does not fit the weights", "does not say in which files"
+
+HOSTILE: dict[str, tuple[Breaks, str]] = {
+    "no offsets": (weights(tensor(data_offsets=None)), DAMAGED),
+    "offsets of text": (weights(tensor(data_offsets=["0", "8"])), DAMAGED),
+    "offsets of nothing": (weights(tensor(data_offsets=[None, 8])), DAMAGED),
+    "one offset": (weights(tensor(data_offsets=[8])), DAMAGED),
+    "offsets back to front": (weights(tensor(data_offsets=[8, 0])), DAMAGED),
+    "offsets before the start": (weights(tensor(data_offsets=[-8, 8])), DAMAGED),
+    "a hole": (weights(tensor(data_offsets=[4, 8], shape=[1])), DAMAGED),
+    "no dtype": (weights(tensor(dtype=None)), DAMAGED),
+    "dtype of a number": (weights(tensor(dtype=[1])), DAMAGED),
+    "no shape": (weights(tensor(shape=None)), DAMAGED),
+    "shape of text": (weights(tensor(shape="2")), DAMAGED),
+    "shape too large": (weights(tensor(shape=[10**15, 10**15])), DAMAGED),
+    "a tensor of null": (weights(raw({"a": None})), DAMAGED),
+    "header of null": (weights(raw(None)), DAMAGED),
+    "header of a list": (weights(raw([1])), DAMAGED),
+    "header nested deep": (weights(raw(b"[" * 100_000)), DAMAGED),
+    "header of a terabyte": (weights((10**12).to_bytes(8, "little") + b"{}"), DAMAGED),
+    "weights are a pipe": (replaced(WEIGHTS, os.mkfifo), "no ordinary file"),
+    "weights are a folder": (replaced(WEIGHTS, Path.mkdir), "Is a directory"),
+    "weights lead to themselves": (replaced(WEIGHTS, loop), "Too many levels"),
+    "weights are a device": (replaced(WEIGHTS, lambda path: path.symlink_to("/dev/zero")), "no ordinary file"),
+    "weights of nothing": (replaced(WEIGHTS, sparse), DAMAGED),
+    "index of a list": (index([WEIGHTS]), FILES),
+    "index of numbers": (index({"a": 1}), FILES),
+    "index of lists": (index({"a": [WEIGHTS]}), FILES),
+    "index of null": (index(None), FILES),
+    "index leads out": (index({"a": "../other/model.safetensors"}), FILES),
+    "index leads nowhere": (index({"a": ".."}), FILES),
+    "index nested deep": (lambda folder: (folder / INDEX).write_text('{"weight_map":' * 100_000), "not valid JSON"),
+    "index is a pipe": (replaced(INDEX, os.mkfifo), "no ordinary file"),
+    "index names a pickle": (lambda f: ((f / "w.bin").write_bytes(pickle.dumps({})), index({"a": "w.bin"})(f)), DAMAGED),
+    "a pickle called safetensors": (weights(pickle.dumps({"a": 1})), DAMAGED),
+    "config nested deep": (lambda folder: (folder / CONFIG).write_text('{"a":' * 100_000), "not valid JSON"),
+    "config of a list": (lambda folder: (folder / CONFIG).write_text("[]"), "not a JSON object"),
+    "config is a pipe": (replaced(CONFIG, os.mkfifo), "no ordinary file"),
+    "config is a folder": (replaced(CONFIG, Path.mkdir), "Is a directory"),
+    "config leads to itself": (replaced(CONFIG, loop), "holds no config.json"),
+    "config without end": (replaced(CONFIG, sparse), "more than"),
+    "a million layers": (config(num_hidden_layers=10**6), UNFIT),
+    "a million layers within": (config(text_config={"n_layer": 10**6}), UNFIT),
+    "no layers": (config(num_hidden_layers=0), UNFIT),
+    "layers of text": (config(num_hidden_layers="3"), UNFIT),
+    "positions without end": (config(max_position_embeddings=10**18), UNFIT),
+    "a vocabulary without end": (config(vocab_size=10**12), UNFIT),
+    "a width below nothing": (config(hidden_size=-1), UNFIT),
+    "heads of text": (config(num_attention_heads={"a": 1}), UNFIT),
+    "a type of lists": (config(model_type=["llama"]), "what kind of model"),
+    "architectures of numbers": (config(architectures=[1]), "what kind of model"),
+    "tokenizer is a pipe": (replaced("tokenizer.json", os.mkfifo), "no ordinary file"),
+    "tokenizer without end": (replaced("tokenizer.json", sparse), "more than"),
+    "template is a pipe": (replaced("chat_template.jinja", os.mkfifo), "no ordinary file"),
+    "generation is a pipe": (replaced("generation_config.json", os.mkfifo), "no ordinary file"),
+}
+
+
+def minimal(folder: Path) -> Path:
+    """As little as is looked at."""
+    folder.mkdir()
+    config(num_hidden_layers=1, vocab_size=2)(folder)
+    weights(tensor())(folder)
+    (folder / "tokenizer.json").write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_folder_is_one_sentence(case: str, tmp_path: Path) -> None:
+    breaks, sentence = HOSTILE[case]
+    folder = minimal(tmp_path / "model")
+    with shown(folder, check_folder(folder)) as view:
+        assert sorted(file.name for file in view.iterdir()) == [CONFIG, WEIGHTS, "tokenizer.json"]
+    breaks(folder)
+    with pytest.raises(UserError, match=sentence) as caught, shown(folder, check_folder(folder)):
+        pass
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".")
+    assert isinstance(read_card(folder).problem, str)
+
+
+def test_weights_that_are_pipes_are_rows_of_the_list(tmp_path: Path) -> None:
+    folder = minimal(tmp_path / "model")
+    replaced(WEIGHTS, os.mkfifo)(folder)
+    os.mkfifo(tmp_path / "model.gguf")
+    assert "no ordinary file" in read_card(folder).problem
+    assert "no ordinary file" in read_card(tmp_path / "model.gguf").problem
+
+
+# Through transformers
+
+
+class Trap:
+    """Leaves a trace where it is unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.trace,)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_folder("llama"), tmp_path / "model"))
+
+
+def load(folder: Path) -> Any:
+    return load_model(str(folder), LoadOptions(device="cpu"))
+
+
+def test_weights_are_safetensors_whatever_they_are_called(folder: Path) -> None:
+    parameters = load(folder).info.parameters
+    (folder / WEIGHTS).rename(folder / "pytorch_model.bin")
+    index({"model.norm.weight": "pytorch_model.bin"})(folder)
+    assert load(folder).info.parameters == parameters
+
+
+def test_no_pickle_is_opened(folder: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    trap = pickle.dumps(Trap(trace))
+    pickle.loads(trap)
+    assert trace.exists()
+    trace.unlink()
+    # A safetensors file that is a zip archive too, as torch.load takes them: archives are read from their end.
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("archive/data.pkl", trap)
+        archive.writestr("archive/version", "3")
+    both = save({"a": torch.frombuffer(bytearray(packed.getvalue()), dtype=torch.uint8)})
+    (folder / "polyglot.bin").write_bytes(both)
+    assert zipfile.is_zipfile(folder / "polyglot.bin")
+    (folder / ".metadata").write_bytes(trap)
+    (folder / "__0_0.distcp").write_bytes(trap)
+    for name in ("pytorch_model.bin", "adapter_model.bin", "training_args.bin"):
+        (folder / name).write_bytes(trap)
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "x", "peft_type": "LORA"}))
+    edited = json.loads((folder / CONFIG).read_text()) | {"transformers_weights": "adapter_model.bin"}
+    (folder / CONFIG).write_text(json.dumps(edited))
+    with pytest.raises(UserError, match="cannot be loaded"):
+        load(folder)
+    del edited["transformers_weights"]
+    (folder / CONFIG).write_text(json.dumps(edited))
+    load(folder)
+    (folder / "shard.bin").write_bytes((folder / WEIGHTS).read_bytes())
+    index({"a": "polyglot.bin", "model.norm.weight": "shard.bin"})(folder)
+    load(folder)
+    (folder / "shard.bin").write_bytes(trap)
+    with pytest.raises(UserError, match=DAMAGED):
+        load(folder)
+    assert not trace.exists()
+
+
+BESIDE: dict[str, tuple[str, str, str]] = {
+    "tokenizer nested deep": ("tokenizer.json", "[" * 100_000, "tokenizer in"),
+    "tokenizer of null": ("tokenizer.json", "null", "tokenizer in"),
+    "tokenizer settings nested deep": ("tokenizer_config.json", '{"a":' * 100_000, "tokenizer in"),
+    "tokenizer settings of a list": ("tokenizer_config.json", "[1]", "tokenizer in"),
+    "generation nested deep": ("generation_config.json", '{"a":' * 100_000, "cannot be loaded"),
+}
+
+
+@pytest.mark.parametrize("case", BESIDE)
+def test_hostile_files_beside_the_weights_are_sentences(case: str, folder: Path) -> None:
+    name, text, sentence = BESIDE[case]
+    (folder / name).write_text(text)
+    with pytest.raises(UserError, match=sentence) as caught:
+        load(folder)
+    assert "\n" not in str(caught.value)
+    assert "specchat-" not in str(caught.value)

@@ -1,0 +1,144 @@
+"""Drafting with half layers: without an attention or an MLP block, on every family, or a sentence that says why not."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from specchat.backends import ROOT, UserError
+from specchat.backends.base import Block
+from specchat.backends.hf.blocks import Run, shown
+from specchat.backends.hf.model import load_transformers
+from specchat.backends.loading import LoadOptions
+
+from ...fakes.mirror import linear
+from ...fakes.tiny import TREES, WINDOW, reference, tiny_folder, tiny_model
+from .test_early_layers import HALVES, close
+
+
+def silenced(kind: str, run: Run) -> Any:
+    """The reference with the output projections of what `run` leaves out set to zero: these blocks then add nothing."""
+    model = copy.deepcopy(reference(kind))
+    layers = next(part for name, part in model.named_modules() if name.endswith((".layers", ".h")))
+    last = {"attention": ("o_proj", "attn.c_proj", "attention.dense"), "mlp": ("down_proj", "mlp.c_proj", "dense_4h_to_h")}
+    for index, layer in enumerate(layers):
+        for block, names in last.items():
+            if index in run or Block(index, block) in run:  # type: ignore[arg-type]
+                continue
+            found = [weight for name, weight in layer.named_parameters() if any(ending in name for ending in names)]
+            assert found
+            for weight in found:
+                weight.data.zero_()
+    return model
+
+
+@pytest.mark.parametrize("run", [*HALVES, (Block(0, "attention"),), (Block(2, "mlp"),)], ids=shown)
+@pytest.mark.parametrize("kind", TREES)
+def test_a_block_that_is_left_out_adds_nothing(kind: str, run: Run) -> None:
+    session: Any = tiny_model(kind).open_session()
+    ids = list(range(20, 20 + WINDOW + 8))
+    model = silenced(kind, run)
+    with torch.inference_mode():
+        wanted = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
+        assert not torch.allclose(wanted, linear(kind, ids), atol=1e-2)
+    close(session.evaluate(ids[:5], range(-1, 4), layers=run).logits, wanted[:5])
+    close(session.evaluate(ids[5:], range(4, len(ids) - 1), layers=list(run)).logits, wanted[5:])
+    close(session.evaluate((), ()).logits, linear(kind, ids))
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gpt-neox", "mistral", "gemma3"])
+def test_a_draft_without_blocks_sees_what_the_whole_model_made_of_the_text_before(kind: str) -> None:
+    from transformers.cache_utils import DynamicCache
+
+    run: Run = (0, Block(1, "mlp"), Block(2, "attention"))
+    before, ids = list(range(20, 20 + WINDOW + 8)), [7, 8, 9]
+    cache = DynamicCache(config=reference(kind).config)
+    with torch.inference_mode():
+        reference(kind)(input_ids=torch.tensor([before]), past_key_values=cache, use_cache=True)
+        wanted = silenced(kind, run)(input_ids=torch.tensor([ids]), past_key_values=cache, use_cache=True).logits[0]
+    session: Any = tiny_model(kind).open_session()
+    session.prefill(before)
+    # The drafts of two branches: neither sees the other's, and both see the committed text.
+    close(session.evaluate([*ids, *ids], (ROOT, 0, 1, ROOT, 3, 4), layers=run).logits, torch.cat((wanted, wanted)))
+    session.drop((0,))
+    close(session.evaluate((5,), (5,)).logits[-1:], linear(kind, [*before, *ids, 5])[-1:])
+    session.commit((3, 4, 5, 6))
+    close(session.evaluate((6,), (ROOT,)).logits, linear(kind, [*before, *ids, 5, 6])[-1:])
+
+
+def test_layers_whose_blocks_add_the_hidden_states_themselves_are_left_out_whole_only() -> None:
+    session: Any = tiny_model("bloom").open_session()
+    session.prefill(range(10, 20))
+    with pytest.raises(UserError, match=r"BloomBlock.* whole layers only, such as 3 or 4-6\."):
+        session.evaluate([5], (ROOT,), layers=(0, Block(1, "mlp"), 2))
+    assert session.evaluate([5], (ROOT,), layers=(0, 2)).nodes == (0,)
+    close(session.evaluate([6], (0,), (1,)).logits, linear("bloom", [*range(10, 20), 5, 6])[-1:])
+
+
+@pytest.mark.parametrize("change", ["normalised", "nameless", "loses"])
+def test_a_layer_has_to_show_that_its_blocks_can_be_told_apart(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model: Any = load_transformers(tiny_folder("gemma2"), "gemma2", LoadOptions(device="cpu"))
+    layer = model._runner.module.model.layers[1]
+    session = model.open_session()
+    if change == "nameless":
+        layer.self_attention_block = layer._modules.pop("self_attn")
+    else:
+        forward = type(layer).forward
+
+        def changed(self: Any, hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+            if change == "loses":
+                raise ValueError("too many values to unpack")
+            return forward(self, hidden_states, *args, **kwargs) * 1.5  # type: ignore[no-any-return]
+
+        monkeypatch.setattr(type(layer), "forward", changed)
+    with pytest.raises(UserError, match="do not keep attention and MLP apart"):
+        session.evaluate([5], (ROOT,), layers=(Block(1, "attention"),))
+
+
+def test_a_mixture_of_experts_that_answers_with_its_routing_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    model: Any = load_transformers(tiny_folder("mixtral"), "mixtral", LoadOptions(device="cpu"))
+    kind = type(model._runner.module.model.layers[0])
+    block = type(model._runner.module.model.layers[0].mlp)
+    forward = block.forward
+    session, plain = model.open_session(), model.open_session()
+    run: Run = (0, Block(1, "attention"), 2)
+    wanted = plain.evaluate([5, 6], (ROOT, 0), layers=run).logits
+
+    def whole(self: Any, hidden_states: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        mixed, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **kwargs)
+        hidden_states = hidden_states + mixed
+        out, _ = self.mlp(self.post_attention_layernorm(hidden_states))
+        return hidden_states + out  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(block, "forward", lambda self, hidden: (forward(self, hidden), None))
+    monkeypatch.setattr(kind, "forward", whole)
+    close(session.evaluate([5, 6], (ROOT, 0), layers=run).logits, wanted)
+
+
+def test_a_layer_whose_inputs_a_hook_moves_to_its_device_gets_them_moved() -> None:
+    model: Any = load_transformers(tiny_folder("gemma2"), "gemma2", LoadOptions(device="cpu"))
+    run: Run = (0, Block(1, "attention"), 2)
+    wanted = model.open_session().evaluate([5, 6], (ROOT, 0), layers=run).logits
+    layer = model._runner.module.model.layers[1]
+    moved: list[Any] = []
+
+    def pre_forward(module: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        moved.append(module)
+        return args, kwargs
+
+    layer._hf_hook = SimpleNamespace(pre_forward=pre_forward)
+    layer.forward = None  # what a hook puts here knows the layer itself only
+    close(model.open_session().evaluate([5, 6], (ROOT, 0), layers=run).logits, wanted)
+    assert moved == [layer]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma3", "mixtral"])
+def test_half_types_hand_on_the_same_bits_too(kind: str, dtype: str) -> None:
+    model: Any = load_transformers(tiny_folder(kind), kind, LoadOptions(device="cpu", dtype=dtype))
+    for run in HALVES:
+        assert model.open_session().evaluate([5, 6, 7], (ROOT, 0, 1), layers=run).nodes == (0, 1, 2)

@@ -1,0 +1,358 @@
+"""Drafting with some of the layers: right scores, and a later pass that goes on from there gives the whole model's logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from specchat.backends import ROOT, UserError
+from specchat.backends.base import Block
+from specchat.backends.hf.blocks import Run, covers, prefix
+from specchat.backends.hf.early_layers import find_layers
+from specchat.backends.hf.model import load_transformers
+from specchat.backends.hf.session import TransformersSession
+from specchat.backends.loading import LoadOptions
+
+from ...cases import cases
+from ...fakes.mirror import Mirror, linear, tokens
+from ...fakes.tiny import TREES, WINDOW, cut, tiny_folder, tiny_model
+
+LAYERS = 3
+"""Of every tiny model."""
+GAPS = ((0, 2), (1,), (1, 2), (2,))
+"""Lists of layers with a layer left out before the last."""
+HALVES: tuple[Run, ...] = (
+    (0, Block(1, "mlp"), 2),
+    (0, Block(1, "attention"), 2),
+    (Block(0, "attention"), 1, Block(2, "mlp")),
+    (Block(0, "mlp"), 2),
+    (0, 1, Block(2, "attention")),
+)
+"""Lists with blocks."""
+
+
+def cut_logits(kind: str, run: tuple[int, ...], ids: Sequence[int]) -> torch.Tensor:
+    """Logits [len(ids), vocab] of a fresh plain pass by the cut model."""
+    with torch.inference_mode():
+        return cut(kind, run)(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0]  # type: ignore[no-any-return]
+
+
+def close(found: torch.Tensor, wanted: torch.Tensor) -> None:
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+
+
+class EarlyMirror(Mirror):
+    """Knows as well which nodes stopped early, and which layers they ran."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self.ran: dict[int, Run] = {}
+
+    def draft(self, ids: list[int], parents: list[int], run: Run, named: Sequence[int] = ()) -> None:
+        """An early pass. Through the first layers alone, its scores are the cut model's, and it takes shallower nodes on."""
+        first = self.next
+        new = range(first, first + len(ids))
+        rows = [*named, *new] if named else None
+        scores = self.session.evaluate(ids, parents, rows, layers=len(run) if prefix(run) == len(run) else run)
+        taken = {node for node in self.above([*named, *parents]) if self.shallower(node, run)}
+        for node in sorted(self.nodes):
+            if self.nodes[node][1] in taken:
+                taken.add(node)
+        self.ran |= dict.fromkeys(taken, run)
+        for token, parent in zip(ids, parents, strict=True):
+            self.nodes[self.next] = (token, parent)
+            self.ran[self.next] = run
+            self.next += 1
+        assert scores.nodes == (tuple(rows) if rows else tuple(sorted((*taken, *new))))
+        if prefix(run) == len(run):
+            for row, node in enumerate(scores.nodes):
+                close(scores.logits[row], cut_logits(self.kind, tuple(range(len(run))), self.text(node))[-1])
+
+    def above(self, nodes: Sequence[int]) -> set[int]:
+        """Living nodes and all above them."""
+        out = set[int]()
+        for node in nodes:
+            while node in self.nodes and node not in out:
+                out.add(node)
+                node = self.nodes[node][1]
+        return out
+
+    def shallower(self, node: int, run: Run) -> bool:
+        """Whether a pass through `run` can take a node on."""
+        ran = self.ran.get(node)
+        return ran is not None and prefix(run) == len(run) > len(ran) == prefix(ran)
+
+    def free(self, node: int, run: Run) -> bool:
+        """Whether nothing at or below a node stands in the way of going on to `run`."""
+        below = [child for child, (_, parent) in self.nodes.items() if parent == node]
+        return self.shallower(node, run) and all(self.free(child, run) for child in below)
+
+    def finish(self, ids: list[int], parents: list[int], pick: Any) -> None:
+        """A full pass: completes what stopped early, whose scores are the whole model's."""
+        before = self.session.nodes_evaluated
+        completed = [*self.ran, *range(self.next, self.next + len(ids))]
+        rows = pick(completed)
+        scores = self.session.evaluate(ids, parents, rows)
+        assert self.session.nodes_evaluated == before + len(ids)
+        for token, parent in zip(ids, parents, strict=True):
+            self.nodes[self.next] = (token, parent)
+            self.next += 1
+        assert scores.nodes == tuple(sorted(completed) if rows is None else rows)
+        for row, node in enumerate(scores.nodes):
+            assert scores.positions[row] == len(self.text(node))
+            close(scores.logits[row], linear(self.kind, self.text(node))[-1])
+        self.ran.clear()
+
+    def forget(self) -> None:
+        self.ran = {node: run for node, run in self.ran.items() if node in self.nodes}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_cache() -> Iterator[None]:
+    """A cache that has to grow within these tests' few tokens."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("specchat.backends.hf.slot_cache.FIRST_CAPACITY", 16)
+        yield
+
+
+@pytest.mark.parametrize("kind", TREES)
+@cases(20, 8, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(data=st.data())
+def test_nodes_that_stopped_early_end_with_the_whole_models_logits(kind: str, data: st.DataObject) -> None:
+    mirror = EarlyMirror(kind)
+    mirror.prefill(data.draw(tokens(0, WINDOW + 8)))
+
+    def grown(above: Sequence[int]) -> tuple[list[int], list[int]]:
+        size = data.draw(st.integers(1, 6))
+        choices = ([ROOT, *above, *range(mirror.next, mirror.next + i)] for i in range(size))
+        return data.draw(tokens(size, size)), [data.draw(st.sampled_from(choice)) for choice in choices]
+
+    for _ in range(data.draw(st.integers(3, 9))):
+        living = sorted(mirror.nodes)
+        complete = [node for node in living if node not in mirror.ran]
+        action = data.draw(
+            st.sampled_from(("draft", "draft", "draft", "finish", "finish", "commit", "drop", "rewind", "prefill"))
+        )
+        match action:
+            case "draft":
+                run = data.draw(st.sampled_from(((0,), (0, 1), *GAPS, *HALVES)))
+                ready = [node for node in living if mirror.free(node, run)]
+                ready = [
+                    node
+                    for node in ready
+                    if all(up not in mirror.ran or mirror.ran[up] == run or mirror.free(up, run) for up in mirror.above([node]))
+                ]
+                above = [node for node in living if node in complete or node in ready or covers(mirror.ran[node], run)]
+                named = data.draw(st.lists(st.sampled_from(ready), max_size=3, unique=True)) if ready else []
+                mirror.draft(*grown(above), run, named)
+            case "finish":
+                ids, parents = grown(living) if data.draw(st.booleans()) else ([], [])
+                mirror.finish(ids, parents, lambda done: data.draw(st.none() | st.permutations(done).map(lambda p: p[:4])))
+            case "commit" if complete:
+                path = mirror.line(data.draw(st.sampled_from(complete)))
+                path = path[: data.draw(st.integers(0, len(path)))]
+                mirror.commit(path, data.draw(st.lists(st.sampled_from(living), unique=True)))
+            case "drop" if living:
+                mirror.drop(data.draw(st.lists(st.sampled_from(living), unique=True)))
+            case "rewind":
+                mirror.rewind(data.draw(st.integers(0, len(mirror.committed))))
+            case "prefill":
+                mirror.prefill(data.draw(tokens(0, 12)))
+        mirror.forget()
+    mirror.finish([9], [ROOT], lambda done: None)
+    mirror.commit([mirror.next - 1], [])
+    mirror.evaluate([9], [ROOT], None)
+
+
+@pytest.mark.parametrize("run", GAPS)
+@pytest.mark.parametrize("kind", TREES)
+def test_a_list_of_layers_drafts_as_a_model_of_these_layers(kind: str, run: tuple[int, ...]) -> None:
+    # With nothing committed, every K and V that the nodes see comes from the listed layers alone.
+    session: Any = tiny_model(kind).open_session()
+    ids = list(range(20, 20 + WINDOW + 8))
+    wanted = cut_logits(kind, run, ids)
+    close(session.evaluate(ids[:5], range(-1, 4), layers=run).logits, wanted[:5])
+    close(session.evaluate(ids[5:], range(4, len(ids) - 1), layers=list(run)).logits, wanted[5:])
+    close(session.evaluate((), ()).logits, linear(kind, ids))
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma3"])
+def test_no_layer_runs_twice_for_a_node(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    session: Any = tiny_model(kind).open_session()
+    assert isinstance(session, TransformersSession)
+    session.prefill(range(10, 20))
+    passes: list[tuple[int, int]] = []
+    update = type(session._cache).update
+
+    def counted(cache: Any, keys: torch.Tensor, values: torch.Tensor, layer: int, *args: Any, **kwargs: Any) -> Any:
+        passes.append((layer, keys.shape[2]))
+        return update(cache, keys, values, layer, *args, **kwargs)
+
+    monkeypatch.setattr(type(session._cache), "update", counted)
+    session.evaluate([5, 6, 7], (ROOT, 0, ROOT), layers=1)
+    assert passes == [(0, 3)]
+    passes.clear()
+    session.evaluate([8, 9], (ROOT, 3), layers=2)
+    assert passes == [(0, 2), (1, 2)]
+    passes.clear()
+    session.evaluate([3], (1,), layers=2)
+    assert passes == [(0, 1), (1, 3)], "the nodes above it go on to the second layer, another branch does not"
+    passes.clear()
+    session.evaluate((), (), (2,), layers=2)
+    assert passes == [(1, 1)], "a node that is named goes on as well"
+    passes.clear()
+    session.evaluate([4], (4,))
+    assert passes == [(0, 1), (1, 1), (2, 7)]
+    passes.clear()
+    assert session.evaluate((), ()).nodes == ()
+    assert passes == []
+
+
+def test_what_a_node_left_unwritten_spoils_no_other() -> None:
+    # Memory that nothing was written to holds NaN under this switch, and a mask does not hide a NaN.
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        session: Any = tiny_model("llama").open_session()
+        session.prefill(range(10, 20))
+        session.evaluate([5, 6], (ROOT, 0), layers=1)
+        found = session.evaluate([7, 8], (ROOT, 2), layers=2).logits
+    finally:
+        torch.use_deterministic_algorithms(before)
+    close(found, cut_logits("llama", (0, 1), [*range(10, 20), 7, 8])[-2:])
+
+
+def test_the_model_itself_stays_as_it_was() -> None:
+    model: Any = tiny_model("llama")
+    module = model._runner.module
+    before = {name: dict(part.__dict__) for name, part in module.named_modules()}
+    layers, config = list(module.model.layers), module.config.to_dict()
+    first, second = model.open_session(), model.open_session()
+    for session in (first, second):
+        session.prefill(range(10, 20))
+        session.evaluate([5], (ROOT,), layers=1)
+    assert list(module.model.layers) == layers
+    assert module.config.to_dict() == config
+    for name, part in module.named_modules():
+        assert part.__dict__ == before[name]
+    # Two sessions between whose passes others ran keep their own hidden states.
+    first.evaluate([6], (0,), layers=1)
+    second.evaluate([7], (0,), layers=1)
+    close(first.evaluate((), ()).logits, linear("llama", [*range(10, 20), 5, 6])[-2:])
+    close(second.evaluate((), ()).logits, linear("llama", [*range(10, 20), 5, 7])[-2:])
+
+
+def test_a_node_that_stopped_early_is_not_committed() -> None:
+    session: Any = tiny_model("llama").open_session()
+    session.prefill(range(10, 20))
+    session.evaluate([5], (ROOT,))
+    session.evaluate([6, 7], (0, 0), layers=2)
+    with pytest.raises(ValueError, match="stopped early"):
+        session.commit((0, 1))
+    assert session.length == 10
+    # It may be kept, and finished below the new tail.
+    session.commit((0,), keep=(2,))
+    close(session.evaluate((), ()).logits, linear("llama", [*range(10, 20), 5, 7])[-1:])
+    session.commit((2,))
+    assert list(session.tokens) == [*range(10, 20), 5, 7]
+
+
+def test_dropping_frees_what_stopped_early() -> None:
+    session: Any = tiny_model("llama").open_session(16)
+    session.prefill(range(10, 20))
+    session.evaluate(range(6), range(-1, 5), layers=1)
+    session.drop((2,))
+    found = session.evaluate([9], (1,))
+    assert found.nodes == (0, 1, 2), "ids behind the last living node are given again"
+    close(found.logits, linear("llama", [*range(10, 20), 0, 1, 9])[-3:])
+    session.drop((0,))
+    session.evaluate(range(6), range(-1, 5), layers=2)
+    session.rewind(10)
+    assert session.evaluate((), ()).nodes == ()
+
+
+def test_wrong_calls_are_told_and_change_nothing() -> None:
+    session: Any = tiny_model("llama").open_session()
+    session.prefill(range(10, 20))
+    session.evaluate([5], (ROOT,), layers=1)
+    for layers in (0, -1, LAYERS, 99):
+        with pytest.raises(UserError, match="This model has 3 layers: stop after 1 to 2 of them"):
+            session.evaluate([6], (0,), layers=layers)
+    blocks = ((0, Block(0, "mlp")), (Block(1, "mlp"), Block(1, "attention")), (Block(3, "mlp"),), (Block(1, "mlp"), 0))
+    for wrong in ((), (0, 1, 2), (1, 0), (0, 0), (3,), (-1,), *blocks):
+        with pytest.raises(UserError, match="layers 0 to 2"):
+            session.evaluate([6], (0,), layers=wrong)
+    for more, named in (((0, Block(1, "mlp")), "0, 1m"), ((Block(0, "attention"), 1), "0a, 1")):
+        with pytest.raises(ValueError, match=f"been through layers 0 only, not {named}"):
+            session.evaluate([6], (0,), layers=more)
+    with pytest.raises(ValueError, match="not all of this pass"):
+        session.evaluate([6], (0,), (0,), layers=1)
+    with pytest.raises(ValueError, match="not all of this pass"):
+        session.evaluate([6], (0,), (2,))
+    close(session.evaluate([6], (0,), (1, 0)).logits, linear("llama", [*range(10, 20), 5, 6])[[-1, -2]])
+
+
+def test_out_of_memory_leaves_early_nodes_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    model: Any = tiny_model("llama")
+    session = model.open_session()
+    session.prefill(range(10, 20))
+    session.evaluate([5, 6], (ROOT, 0), layers=1)
+    for layer in (0, 2):
+        with monkeypatch.context() as patch:
+
+            def fail(*_: object, **__: object) -> None:
+                raise torch.OutOfMemoryError
+
+            patch.setattr(model._runner.lean.layers[layer], "_before", fail)
+            with pytest.raises(UserError, match="not enough memory"):
+                session.evaluate([7], (1,))
+    close(session.evaluate([7], (1,)).logits, linear("llama", [*range(10, 20), 5, 6, 7])[-3:])
+
+
+@pytest.mark.parametrize("kind", TREES)
+def test_capability_is_proven(kind: str) -> None:
+    assert tiny_model(kind).info.capabilities.layers
+
+
+def test_models_without_trees_stop_early_in_chains() -> None:
+    model = tiny_model("bloom")
+    assert model.info.capabilities.layers
+    session: Any = model.open_session()
+    ids = list(range(10, 30))
+    session.prefill(ids)
+    close(session.evaluate([30, 31], (ROOT, 0), layers=2).logits, cut_logits("bloom", (0, 1), [*ids, 30, 31])[-2:])
+    session.evaluate([32], (1,), (), layers=1)
+    close(session.evaluate([33], (2,)).logits, linear("bloom", [*ids, 30, 31, 32, 33])[-4:])
+
+
+def test_recurrent_models_say_why_they_run_all_layers() -> None:
+    model = tiny_model("mamba")
+    assert not model.info.capabilities.layers
+    assert "recurrent" in model.info.capabilities.reasons["layers"]
+    with pytest.raises(UserError, match="single layers"):
+        model.open_session().evaluate([5], (ROOT,), layers=1)
+
+
+def test_a_model_that_runs_every_layer_anyway_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Taken for the decoder layers: another list, which the model does not go through.
+    def elsewhere(module: Any, count: int) -> Any:
+        where = find_layers(module, count)
+        assert where is not None
+        module.model.spare = torch.nn.ModuleList(list(module.model.layers))
+        where.path = ("model", "spare")
+        return where
+
+    monkeypatch.setattr("specchat.backends.hf.proof.find_layers", elsewhere)
+    model = load_transformers(tiny_folder("gemma2"), "gemma2", LoadOptions(device="cpu"))
+    assert model.info.capabilities.tree
+    assert not model.info.capabilities.layers
+    assert "always runs all" in model.info.capabilities.reasons["layers"]
+    session = model.open_session()
+    with pytest.raises(UserError, match="cannot stop"):
+        session.evaluate([5], (ROOT,), layers=1)
+    assert len(session.evaluate([5], (ROOT,)).nodes) == 1

@@ -1,0 +1,167 @@
+"""The lean pass gives the model's own logits, shares its weights, and steps aside where it is not sure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from specchat.backends.base import ROOT
+from specchat.backends.hf.early_layers import LayerList
+from specchat.backends.hf.lean import MOST_CPU_BYTES, LeanModel, lean
+from specchat.backends.hf.model import load_transformers
+from specchat.backends.hf.session import TransformersSession
+from specchat.backends.loading import LoadOptions, load_model
+
+from ...fakes.tiny import reference, tiny_folder, tiny_model
+
+FAMILY = ("llama", "mistral", "qwen2", "qwen3")
+
+
+def pair(model: Any) -> tuple[TransformersSession, TransformersSession]:
+    """A session on the lean pass and one on the model's own."""
+    runner = model._runner
+    assert isinstance(runner.lean, LeanModel)
+    count = runner.layers.count
+    own = replace(runner, lean=None, layers=LayerList(("model", "layers"), count))
+    sessions = TransformersSession(runner, 200), TransformersSession(own, 200)
+    for session in sessions:
+        session.prefill(range(40, 100))
+    return sessions
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_chains_trees_and_early_passes_have_the_models_own_logits(kind: str) -> None:
+    quick, own = pair(tiny_model(kind))
+    for tokens, parents, layers in (
+        ([5], [ROOT], None),
+        ([7, 8, 9], [0, 1, 2], None),
+        ([11, 12, 13], [1, 1, 5], None),
+        ([20, 21], [6, 7], 2),
+        ([22], [8], None),
+    ):
+        found, wanted = (session.evaluate(tokens, parents, layers=layers) for session in (quick, own))
+        assert found.nodes == wanted.nodes
+        torch.testing.assert_close(found.logits, wanted.logits, rtol=0, atol=2e-5)
+    for session in (quick, own):
+        session.commit((0, 1, 4))
+    found, wanted = (session.evaluate([30], [ROOT]) for session in (quick, own))
+    torch.testing.assert_close(found.logits, wanted.logits, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_the_last_layer_runs_for_the_wanted_nodes_only_and_keeps_what_the_others_leave(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick, own = pair(tiny_model(kind))
+    wide: list[int] = []
+    feed = type(quick._run.lean.layers[-1]).feed  # type: ignore[union-attr, index]
+
+    def counted(layer: Any, hidden: torch.Tensor, *rest: Any) -> torch.Tensor:
+        if layer is quick._run.lean.layers[-1]:  # type: ignore[union-attr, index]
+            wide.append(hidden.shape[1])
+        out: torch.Tensor = feed(layer, hidden, *rest)
+        return out
+
+    monkeypatch.setattr(type(quick._run.lean.layers[-1]), "feed", counted)  # type: ignore[union-attr, index]
+    for start in (0, 60):  # a chain that needs no mask, and one behind a text
+        for rows in ((11,), (3,), (2, 11, 0), ()):
+            for session in (quick, own):
+                session.rewind(start)
+            found, wanted = (session.evaluate(range(50, 62), range(ROOT, 11), rows) for session in (quick, own))
+            torch.testing.assert_close(found.logits, wanted.logits, rtol=0, atol=2e-5)
+            for session in (quick, own):
+                session.commit(range(12))
+            after = [session.evaluate([7, 8, 9, 10], [ROOT, 0, 0, 2], (3, 2)).logits for session in (quick, own)]
+            torch.testing.assert_close(after[0], after[1], rtol=0, atol=2e-5)
+        for session in (quick, own):
+            session.rewind(0)
+            session.prefill(range(40, 100))
+    assert max(wide) < 12
+    assert {1, 2, 3} <= set(wide)
+
+
+def test_on_the_built_in_model_they_are_the_same_bits() -> None:
+    quick, own = pair(load_model("builtin", LoadOptions(device="cpu", dtype="float32", backend="transformers")))
+    for tokens, parents in (([5], [ROOT]), ([7, 8, 9, 10], [0, 1, 1, 3])):
+        found, wanted = (session.evaluate(tokens, parents).logits for session in (quick, own))
+        assert torch.equal(found, wanted)
+
+
+def test_weights_are_shared_and_the_model_itself_still_works() -> None:
+    module: Any = reference("llama")
+    ids = torch.arange(10, 30)[None]
+    with torch.inference_mode():
+        before = module(ids, use_cache=False).logits
+        assert lean(module) is not None
+        torch.testing.assert_close(module(ids, use_cache=False).logits, before, rtol=0, atol=1e-5)
+    for layer in module.model.layers:
+        attention, mlp = layer.self_attn, layer.mlp
+        assert same_storage(attention.q_proj, attention.k_proj, attention.v_proj)
+        assert same_storage(mlp.gate_proj, mlp.up_proj)
+
+
+def same_storage(*parts: nn.Linear) -> bool:
+    return len({part.weight.untyped_storage().data_ptr() for part in parts}) == 1
+
+
+@pytest.mark.parametrize("kind", ["gemma2", "gemma3", "gpt2", "qwen3-moe", "mixtral"])
+def test_other_families_keep_their_own_pass(kind: str) -> None:
+    model: Any = tiny_model(kind)
+    assert model._runner.lean is None
+    assert model.info.capabilities.tree
+
+
+class Adapted(nn.Linear):
+    """A linear layer that somebody has changed."""
+
+
+def hooked(module: Any) -> None:
+    module.model.layers[1].register_forward_pre_hook(lambda *_: None)
+
+
+def adapted(module: Any) -> None:
+    attention = module.model.layers[1].self_attn
+    attention.k_proj = Adapted(attention.k_proj.in_features, attention.k_proj.out_features, bias=False)
+
+
+def patched(module: Any) -> None:
+    mlp = module.model.layers[0].mlp
+    mlp.forward = mlp.forward
+
+
+def mixed(module: Any) -> None:
+    module.lm_head = module.lm_head.to(torch.bfloat16)
+
+
+@pytest.mark.parametrize("change", [hooked, adapted, patched, mixed])
+def test_a_changed_model_keeps_its_own_pass(change: Any) -> None:
+    model: Any = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
+    change(model._runner.module)
+    assert lean(model._runner.module) is None
+
+
+def test_a_lean_pass_that_differs_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(module: Any) -> LeanModel | None:
+        found = lean(module)
+        assert found is not None
+        for layer in found.layers:
+            layer._scaling *= 3
+        return found
+
+    monkeypatch.setattr("specchat.backends.hf.proof.lean", wrong)
+    model: Any = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
+    assert model._runner.lean is None
+    assert model.info.capabilities.tree
+    assert model.info.capabilities.layers
+
+
+def test_large_models_on_the_cpu_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MOST_CPU_BYTES > 1 << 30
+    monkeypatch.setattr("specchat.backends.hf.lean.MOST_CPU_BYTES", 1000)
+    model: Any = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
+    assert model._runner.lean is None
+    assert lean(model._runner.module) is None

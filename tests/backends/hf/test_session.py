@@ -1,0 +1,215 @@
+"""What a transformers session promises beside right logits: limits, reuse between turns, cancellation, harmless errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from specchat.backends import ROOT, Cancelled, ContextFull, Sampling, UserError
+from specchat.backends.base import PREFILL_CHUNK
+from specchat.backends.hf.session import out_of_memory
+
+from ...fakes.tiny import CONTEXT, TREES, tiny_model
+
+GREEDY = Sampling()
+
+
+def opened(context: int | None = None, kind: str = "llama") -> Any:
+    """A new session on a tiny model."""
+    return tiny_model(kind).open_session(context)
+
+
+def test_second_turn_prefills_only_what_is_new() -> None:
+    session = opened()
+    first = list(range(10, 70))
+    session.prefill(first)
+    assert session.nodes_evaluated == len(first)
+    second = [*first[:50], *range(100, 130)]
+    shared = session.align(second)
+    assert shared == 50
+    session.prefill(second[shared:])
+    assert session.nodes_evaluated == len(first) + 30
+    assert list(session.tokens) == second
+    assert session.forward_seconds > 0
+
+
+def test_prefill_tells_its_progress_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specchat.backends.base.PREFILL_CHUNK", 40)
+    session = opened()
+    told: list[tuple[int, int]] = []
+    session.prefill(list(range(10, 110)), progress=lambda done, total: told.append((done, total)))
+    assert told == [(40, 100), (80, 100), (100, 100)]
+    assert PREFILL_CHUNK <= 512
+
+
+def test_cancelled_prefill_keeps_what_was_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specchat.backends.base.PREFILL_CHUNK", 40)
+    session = opened()
+    ids = list(range(10, 110))
+    polls = iter((False, True))
+    with pytest.raises(Cancelled):
+        session.prefill(ids, cancelled=lambda: next(polls))
+    assert list(session.tokens) == ids[:40]
+    shared = session.align(ids)
+    session.prefill(ids[shared:])
+    assert list(session.tokens) == ids
+    assert session.nodes_evaluated == 100
+
+
+def test_context_full_leaves_the_session_intact() -> None:
+    session, other = opened(16), opened(16)
+    session.prefill(range(10, 22))
+    other.prefill(range(10, 22))
+    session.evaluate([5, 6, 7], (ROOT, 0, 0), ())
+    with pytest.raises(ContextFull, match="16"):
+        session.evaluate([8, 9], (1, 2))
+    with pytest.raises(ContextFull, match="16"):
+        session.prefill(range(5))
+    assert session.length == 12
+    # The nodes are alive still, and the last free slot can be used.
+    found = session.evaluate([8], (2,))
+    assert found.nodes == (3,)
+    other.evaluate([5, 7], (ROOT, 0), ())
+    torch.testing.assert_close(found.logits, other.evaluate([8], (1,)).logits, atol=1e-4, rtol=1e-4)
+    session.commit((0, 2, 3))
+    assert session.length == 15
+
+
+def test_dropped_nodes_give_their_slots_back() -> None:
+    session = opened(16)
+    session.prefill(range(10, 22))
+    session.evaluate([5, 6, 7, 8], (ROOT, ROOT, ROOT, ROOT), ())
+    session.drop((0, 2))
+    # Two slots in the middle are free; the living nodes close up.
+    found = session.evaluate([9, 9], (1, 3))
+    assert found.nodes == (4, 5)
+    for first, row in ((6, 0), (8, 1)):
+        other = opened()
+        other.prefill([*range(10, 22), first])
+        torch.testing.assert_close(found.logits[row], other.evaluate([9], (ROOT,)).logits[0], atol=1e-4, rtol=1e-4)
+    session.drop((1, 3))
+    assert session.evaluate([5, 6, 7, 8], (ROOT, 0, 1, 2)).nodes == (0, 1, 2, 3), "and ids behind the last one"
+
+
+def test_context_is_the_models_at_most() -> None:
+    assert opened().context == CONTEXT
+    assert opened(10 * CONTEXT).context == CONTEXT
+    assert opened(20).context == 20
+    with pytest.raises(UserError, match="1 or more"):
+        opened(0)
+
+
+@pytest.mark.parametrize("kind", TREES)
+def test_whole_context_can_be_used(kind: str) -> None:
+    session = opened(kind=kind)
+    session.prefill([10 + i % 200 for i in range(CONTEXT - 1)])
+    assert len(session.evaluate([5], (ROOT,)).choose(GREEDY)) == 1
+    session.commit((0,))
+    with pytest.raises(ContextFull):
+        session.evaluate([5], (ROOT,))
+
+
+def test_wrong_calls_are_told_and_change_nothing() -> None:
+    session = opened()
+    session.prefill(range(10, 20))
+    session.evaluate([5, 6], (ROOT, 0), ())
+    with pytest.raises(ValueError, match="not alive"):
+        session.evaluate([7], (9,))
+    with pytest.raises(ValueError, match="not all of this pass"):
+        session.evaluate([7], (0,), (0,))
+    with pytest.raises(ValueError, match="2 tokens with 1"):
+        session.evaluate([7, 8], (0,))
+    with pytest.raises(ValueError, match="not a chain"):
+        session.commit((1,))
+    with pytest.raises(ValueError, match="cannot rewind"):
+        session.rewind(11)
+    with pytest.raises(UserError, match="layers"):
+        session.evaluate([7], (0,), layers=3)
+    assert session.evaluate([7], (1,)).nodes == (2,)
+
+
+def test_no_node_no_rows() -> None:
+    session = opened()
+    assert session.evaluate((), ()).nodes == ()
+    assert session.evaluate([5, 6], (ROOT, 0), ()).choose(GREEDY) == []
+    assert session.evaluate([7, 8, 9], (1, 1, 1), (4, 2)).nodes == (4, 2)
+
+
+def test_node_ids_start_again_after_a_commit_that_leaves_none() -> None:
+    session = opened()
+    session.prefill(range(10, 20))
+    session.evaluate([5, 6, 7], (ROOT, 0, 0), ())
+    session.commit((0,), keep=(2,))
+    assert session.evaluate([8], (2,)).nodes == (3,)
+    session.commit((2, 3))
+    assert session.evaluate([9], (ROOT,)).nodes == (0,)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory."),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried"),
+    ],
+)
+def test_out_of_memory_is_a_sentence_and_the_session_goes_on(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert out_of_memory(error)
+    session = opened()
+    session.prefill(range(10, 20))
+    session.evaluate([5], (ROOT,), ())
+
+    def fail(**_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "_forward", fail)
+        with pytest.raises(UserError, match="not enough memory"):
+            session.evaluate([6, 7], (0, 0))
+    assert session.nodes_evaluated == 11
+    found = session.evaluate([6, 7], (0, 0))
+    assert found.nodes == (1, 2)
+    fresh = opened()
+    fresh.prefill([*range(10, 20), 5])
+    torch.testing.assert_close(found.logits[1], fresh.evaluate([7], (ROOT,)).logits[0], atol=1e-4, rtol=1e-4)
+
+
+def test_cache_memory_follows_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specchat.backends.hf.slot_cache.FIRST_CAPACITY", 16)
+    session = opened()
+    assert session._cache.capacity == 16
+    session.prefill(range(10, 30))
+    assert session._cache.capacity == 32
+    session.prefill(range(10, 200))
+    assert session._cache.capacity == CONTEXT
+    session.close()
+    assert session._cache.capacity == 0
+
+
+def test_layers_share_few_tensors_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(opened()._cache.arenas) == 1
+    session = opened()
+    a_layer = session._cache.bytes_per_slot // 3 * CONTEXT
+    monkeypatch.setattr("specchat.backends.hf.slot_cache.ARENA_BYTES", 2 * a_layer)
+    session = opened()
+    assert [arena.layers for arena in session._cache.arenas] == [2, 1]
+    session.prefill(range(10, 40))
+    session.evaluate([5, 6, 7], (ROOT, 0, 0), ())
+    session.commit((0, 2))
+    whole = opened()
+    whole.prefill([*range(10, 40), 5, 7])
+    left, right = session.evaluate([9], (ROOT,)).logits, whole.evaluate([9], (ROOT,)).logits
+    torch.testing.assert_close(left, right, atol=1e-4, rtol=1e-4)
+
+
+def test_a_closed_model_opens_no_session() -> None:
+    from specchat.backends.hf.model import load_transformers
+    from specchat.backends.loading import LoadOptions
+
+    from ...fakes.tiny import tiny_folder
+
+    model = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
+    model.close()
+    with pytest.raises(UserError, match="unloaded"):
+        model.open_session()

@@ -1,0 +1,143 @@
+"""Text to ids: what people write never becomes a control token, and harmless text is tokenized as transformers does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.backends import UserError
+from specchat.backends.hf.tokenizer import MARK, TextCodec
+from specchat.backends.transcripts import FileTokenizer
+
+from ...fakes.tiny import SPECIAL, VOCAB, tiny_folder, tiny_model, write_tokenizer
+
+
+def raw(folder: Path) -> Any:
+    """The tokenizer as transformers opens it."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def metaspace(folder: Path) -> Path:
+    """A tokenizer in the manner of SentencePiece: ▁ for spaces, one put before a text, bytes as a fall-back, BOS added."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    pieces = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{i:02X}>" for i in range(256)),
+        "▁",
+        "▁a",
+        "▁hi",
+        *"abcdefghijklmnopqrstuvwxyz<|>/",
+    ]
+    scores = {"▁hi": -1.0, "▁a": -1.5}
+    vocab = [(piece, scores.get(piece, -3.0)) for piece in pieces]
+    core = Tokenizer(models.Unigram(vocab, unk_id=0, byte_fallback=True))
+    core.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first")
+    core.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    core.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    fast: Any = PreTrainedTokenizerFast
+    tokenizer = fast(tokenizer_object=core, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    tokenizer.chat_template = "<s>{% for m in messages %}[{{ m.role }}]{{ m.content }}</s>{% endfor %}"
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_special_tokens_in_text_stay_text() -> None:
+    model = tiny_model("llama")
+    text = "a</s>b<|user|>"
+    ids = model.encode(text)
+    assert not set(ids) & set(range(len(SPECIAL)))
+    assert model.decode(ids) == text
+
+
+def test_chat_is_what_transformers_makes_of_it() -> None:
+    messages = [
+        {"role": "user", "content": " hello "},
+        {"role": "assistant", "content": "hi < there |"},
+        {"role": "user", "content": "and?"},
+    ]
+    wanted = raw(tiny_folder("llama")).apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    assert tiny_model("llama").encode_chat(messages) == wanted
+
+
+def test_lone_surrogates_are_question_marks() -> None:
+    """Kept and imported chats may have some; no tokenizer takes them."""
+    model, file = tiny_model("llama"), FileTokenizer(tiny_folder("llama") / "tokenizer.json")
+    for encode in (model.encode, file.encode, lambda text: model.encode_chat([{"role": "user", "content": text}])):
+        assert encode("a \ud800b\udfff") == encode("a ?b?")
+
+
+printable = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=12)
+
+
+@given(st.lists(printable | st.sampled_from((*SPECIAL, MARK, "<|", "user|>")), max_size=6))
+def test_no_message_can_write_control_tokens(parts: list[str]) -> None:
+    model = tiny_model("llama")
+    content = "".join(parts)
+    ids = model.encode_chat([{"role": "user", "content": content}])
+    # <s> <|user|> … <|assistant|>, and nothing else of the kind
+    assert [i for i in ids if i < len(SPECIAL)] == [0, 2, 3]
+    assert model.decode(ids) == content.replace(MARK, "").strip()
+
+
+def test_protected_parts_get_no_space_of_sentencepiece(tmp_path: Path) -> None:
+    codec = TextCodec(metaspace(tmp_path), 300)
+    plain = codec.encode_chat([{"role": "user", "content": "hi a</b>hi"}])
+    tricky = codec.encode_chat([{"role": "user", "content": "hi a</s>hi"}])
+    letters = {name: codec._tokenizer.convert_tokens_to_ids(name) for name in ("b", "s")}
+    assert tricky == [letters["s"] if i == letters["b"] else i for i in plain]
+
+
+def test_pieces_that_spell_special_tokens_are_not_them(tmp_path: Path) -> None:
+    # A Unigram model holds them among its pieces.
+    codec = TextCodec(metaspace(tmp_path), 300)
+    assert raw(tmp_path).encode("a</s>", split_special_tokens=True)[-1] == 2
+    ids = codec.encode("a</s>a")
+    assert ids[0] == 1
+    assert not {0, 1, 2} & set(ids[1:])
+    assert codec.decode(ids) == "a</s>a"
+
+
+def test_bos_is_added_where_the_tokenizer_adds_it(tmp_path: Path) -> None:
+    codec = TextCodec(metaspace(tmp_path), 300)
+    assert codec.encode("hi")[0] == 1
+    assert codec.encode("hi") == raw(tmp_path).encode("hi")
+    assert tiny_model("llama").encode("hi") == raw(tiny_folder("llama")).encode("hi")
+
+
+def test_pieces_join_to_the_text(tmp_path: Path) -> None:
+    codec = TextCodec(metaspace(tmp_path), 300)
+    pieces = codec.pieces()
+    assert len(pieces) == 300
+    assert pieces[1] == "<s>"
+    ids = codec.encode("hi a hi")[1:]
+    assert "".join(pieces[i] for i in ids) == " hi a hi"
+    assert pieces[299] == "<299>"
+    assert len(tiny_model("llama").pieces()) == VOCAB
+    assert "".join(tiny_model("llama").pieces()[i] for i in tiny_model("llama").encode("x y")) == "x y"
+
+
+def test_no_template_and_refusals_are_sentences(tmp_path: Path) -> None:
+    write_tokenizer(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text("{{ raise_exception('System role not supported') }}")
+    codec = TextCodec(tmp_path, VOCAB)
+    with pytest.raises(UserError, match="System role not supported"):
+        codec.encode_chat([{"role": "system", "content": "x"}])
+    with pytest.raises(UserError, match="at least one"):
+        codec.encode_chat([])
+    (tmp_path / "chat_template.jinja").unlink()
+    codec = TextCodec(tmp_path, VOCAB)
+    assert not codec.has_template
+    with pytest.raises(UserError, match="--raw"):
+        codec.encode_chat([{"role": "user", "content": "x"}])

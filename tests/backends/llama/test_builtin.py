@@ -1,0 +1,61 @@
+"""Which runtime the built-in model takes."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.backends import LoadOptions, UserError, load_model, loading
+from specchat.backends.loading import builtin_path
+
+from ...fakes.llama_tiny import gguf_of, needs_llama, tiny_folder
+
+pytestmark = needs_llama
+
+
+@pytest.fixture(autouse=True)
+def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The built-in model as a GGUF file beside the folder, and a stand-in for the other runtime."""
+    monkeypatch.setattr(loading, "builtin_gguf", lambda name="builtin": gguf_of(builtin_path(), "Q8_0"))
+    monkeypatch.setattr("specchat.backends.hf.model.load_transformers", lambda *args, **options: "transformers")
+
+
+def backend(spec: str, **options: Any) -> str:
+    model: Any = load_model(spec, LoadOptions(**options))
+    if isinstance(model, str):
+        return model
+    found: str = model.info.backend
+    model.close()
+    return found
+
+
+def test_it_runs_on_llama_cpp_where_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert backend("builtin") == "llama.cpp"
+    assert backend("builtin", device="cpu") == "llama.cpp"
+    assert backend("builtin", backend="transformers") == "transformers"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert backend("builtin") == "transformers"
+
+
+@pytest.mark.parametrize("options", [{"dtype": "float32"}, {"device": "cuda"}])
+def test_what_only_torch_can_do_stays_with_torch(options: dict[str, str]) -> None:
+    assert backend("builtin", **options) == "transformers"
+
+
+def test_without_the_file_it_is_transformers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(loading, "builtin_gguf", lambda name="builtin": tmp_path / "none.gguf")
+    assert backend("builtin") == "transformers"
+    with pytest.raises(UserError, match=r"none.gguf is missing.*python -m specchat.builtin.gguf_export"):
+        backend("builtin", backend="llama.cpp")
+
+
+def test_other_models_come_for_one_runtime() -> None:
+    with pytest.raises(UserError, match=r"GGUF files run on llama.cpp, so leave out --backend"):
+        backend(str(gguf_of(tiny_folder())), backend="transformers")
+    with pytest.raises(UserError, match=r"does not run on llama.cpp: llama.cpp runs GGUF files"):
+        backend(str(tiny_folder()), backend="llama.cpp")
+    with pytest.raises(UserError, match="no backend 'vllm'"):
+        backend(str(tiny_folder()), backend="vllm")

@@ -1,0 +1,229 @@
+"""The first layers of a GGUF model as a file of their own, and early exit with it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from specchat.backends import UserError
+from specchat.backends.files.gguf_file import read_header
+from specchat.backends.llama import layers as gguf_layers
+from specchat.backends.llama.layers import first_layers
+from specchat.backends.llama.model import LlamaModel, load_llama
+from specchat.backends.loading import builtin_path
+from specchat.decoders import Conversation, encode_prompt
+
+from ...fakes.llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder
+
+pytestmark = needs_llama
+
+IDS = [(31 * i + 7) % 2000 + 8 for i in range(40)]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "layers"
+
+
+@pytest.fixture
+def tiny() -> Iterator[LlamaModel]:
+    model = load_llama(gguf_of(tiny_folder()), "tiny", FLOAT32)
+    yield model
+    model.close()
+
+
+def read(file: Path) -> Any:
+    """The file as the package `gguf` reads it."""
+    gguf: Any = importlib.import_module("gguf")
+    return gguf.GGUFReader(file)
+
+
+def rewritten(file: Path, parts: int = 1, **changes: Any) -> Path:
+    """The tiny model written again with other metadata, or in several parts; the (first) file."""
+    gguf: Any = importlib.import_module("gguf")
+    source = read(gguf_of(tiny_folder()))
+    most = -(-len(source.tensors) // parts) if parts > 1 else 0
+    writer = gguf.GGUFWriter(file, "llama", split_max_tensors=most)
+    for name, field in source.fields.items():
+        key = name.removeprefix("llama.").replace(".", "_")
+        if name.startswith("GGUF.") or name == "general.architecture" or key in changes:
+            continue
+        writer.add_key_value(name, field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
+    for key, value in changes.items():
+        writer.add_array(f"llama.{key.replace('attention_', 'attention.')}", value)
+    for tensor in source.tensors:
+        writer.add_tensor(tensor.name, np.array(tensor.data))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file if parts == 1 else file.with_name(f"{file.stem}-00001-of-{parts:05}.gguf")
+
+
+def cut_network(folder: Path, layers: int) -> Any:
+    """transformers' model with its first layers only."""
+    from transformers import AutoModelForCausalLM
+
+    network: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    network.model.layers = network.model.layers[:layers]
+    network.config.num_hidden_layers = layers
+    return network.eval()
+
+
+def test_the_file_holds_the_first_blocks_and_all_else_unchanged() -> None:
+    whole = read(gguf_of(tiny_folder()))
+    made = first_layers(gguf_of(tiny_folder()), 2, "tiny")
+    cut = read(made)
+    wanted = [tensor for tensor in whole.tensors if not tensor.name.startswith("blk.2.")]
+    assert [tensor.name for tensor in cut.tensors] == [tensor.name for tensor in wanted]
+    for one, other in zip(cut.tensors, wanted, strict=True):
+        np.testing.assert_array_equal(one.data, other.data)
+    counts = ("GGUF.tensor_count", "llama.block_count")
+    assert [cut.fields[name].contents() for name in counts] == [len(wanted), 2]
+    for name, field in whole.fields.items():
+        if name not in counts:
+            assert cut.fields[name].contents() == field.contents(), name
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_its_greedy_answers_are_those_of_a_transformers_model_cut_there(tiny: LlamaModel, layers: int) -> None:
+    network = cut_network(tiny_folder(), layers)
+    model = tiny.truncated(layers)
+    assert (model.info.layers, model.info.name) == (layers, f"tiny, first {layers} layers")
+    with torch.inference_mode():
+        ids = torch.tensor([IDS])
+        found: Any = model.open_session()
+        logits = found.evaluate(IDS, range(-1, len(IDS) - 1)).logits
+        torch.testing.assert_close(logits, network(input_ids=ids).logits[0], atol=1e-3, rtol=1e-3)
+        wanted = network.generate(ids, do_sample=False, max_new_tokens=64, eos_token_id=None, pad_token_id=0)[0, len(IDS) :]
+    generation = Conversation(model).generate(IDS, max_tokens=64)
+    generation._eos = frozenset()
+    list(generation)
+    assert generation.answer == wanted.tolist()
+
+
+def test_the_quantized_built_in_model_drafts_with_its_first_layers() -> None:
+    model = load_llama(gguf_of(builtin_path(), "Q8_0"), "builtin", FLOAT32)
+    prompt = encode_prompt(model, "Repeat this text exactly: The cat sat on the mat and looked at the dog.")
+    plain = Conversation(model).generate(prompt, max_tokens=48)
+    list(plain)
+    early = Conversation(model).generate(prompt, "early-exit", max_tokens=48)
+    list(early)
+    assert early.answer == plain.answer
+    assert early.totals.drafted >= early.totals.accepted > 5
+    model.close()
+
+
+def test_it_is_written_once_and_closed_with_the_model(tiny: LlamaModel, cache: Path) -> None:
+    one = tiny.truncated(1)
+    (file,) = cache.iterdir()
+    written = file.stat().st_mtime_ns
+    assert tiny.truncated(1) is one
+    again = load_llama(gguf_of(tiny_folder()), "tiny", FLOAT32)
+    again.truncated(1)
+    assert [path.stat().st_mtime_ns for path in cache.iterdir()] == [written]
+    again.close()
+    tiny.close()
+    with pytest.raises(UserError, match="unloaded"):
+        one.open_session()
+    with pytest.raises(UserError, match="unloaded"):
+        tiny.truncated(1)
+
+
+def test_a_model_that_changed_is_cut_anew(tmp_path: Path, cache: Path) -> None:
+    file = tmp_path / "m.gguf"
+    file.write_bytes(gguf_of(tiny_folder()).read_bytes())
+    before = first_layers(file, 1, "m")
+    other = first_layers(gguf_of(tiny_folder()), 1, "other")
+    os.utime(file, (1, 1))
+    after = first_layers(file, 1, "m")
+    assert after != before
+    assert set(cache.iterdir()) == {after, other}
+
+
+def test_several_parts_become_one_file(tmp_path: Path) -> None:
+    split = rewritten(tmp_path / "big.gguf", parts=3)
+    header = read_header(first_layers(split, 2, "big"))
+    assert not [key for key in header.metadata if key.startswith("split.")]
+    assert header.tensors == len(read(gguf_of(tiny_folder())).tensors) - 9
+    model = load_llama(split, "big", FLOAT32)
+    whole = load_llama(gguf_of(tiny_folder()), "tiny", FLOAT32)
+    logits = [m.truncated(2).open_session().evaluate(IDS, range(-1, 39)).top(1) for m in (model, whole)]
+    assert logits[0] == logits[1]
+    model.close()
+    whole.close()
+
+
+def test_what_is_told_for_each_layer_is_cut_too(tmp_path: Path) -> None:
+    file = rewritten(tmp_path / "kv.gguf", attention_head_count_kv=[2, 2, 2], feed_forward_length=[96, 96, 96])
+    made = first_layers(file, 2, "kv")
+    header = read_header(made)
+    assert header.metadata["llama.attention.head_count_kv"] == [2, 2]
+    assert header.metadata["llama.feed_forward_length"] == [96, 96]
+    model = load_llama(file, "kv", FLOAT32)
+    assert model.truncated(2).info.layers == 2
+    model.close()
+
+
+@pytest.mark.parametrize("layers", [0, 3, 4])
+def test_it_has_fewer_layers_than_the_model(tiny: LlamaModel, layers: int) -> None:
+    with pytest.raises(UserError, match="draft with 1 to 2"):
+        tiny.truncated(layers)
+
+
+def test_a_large_file_is_only_written_when_asked_for(tiny: LlamaModel, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gguf_layers, "ASK_ABOVE", 100_000)
+    with pytest.raises(UserError, match=r"GB in .*/layers: set layers=1 to have it written"):
+        list(Conversation(tiny).generate(IDS, "early-exit", max_tokens=4))
+    assert not cache.exists()
+    list(Conversation(tiny).generate(IDS, "early-exit", settings={"layers": 1}, max_tokens=4))
+    assert len(list(cache.iterdir())) == 1
+    # Once it is there, it is used.
+    tiny.truncated(1)
+
+
+def test_no_room_and_no_folder_are_told(tiny: LlamaModel, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1000))
+        with pytest.raises(UserError, match="no room"):
+            tiny.truncated(1)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SPECCHAT_CACHE", str(tmp_path / "file"))
+    with pytest.raises(UserError, match="Not a directory"):
+        tiny.truncated(1)
+
+
+def test_a_copy_that_breaks_off_leaves_nothing(tiny: LlamaModel, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(source: str, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.replace", full)
+        with pytest.raises(UserError, match="No space left"):
+            tiny.truncated(1)
+    assert list(cache.iterdir()) == []
+    # What a killed process left goes with the next file.
+    for name, age in ((".old.part", 2 * gguf_layers.STALE_SECONDS), (".new.part", 0)):
+        (cache / name).touch()
+        os.utime(cache / name, (time.time() - age,) * 2)
+    tiny.truncated(1)
+    assert {path.name for path in cache.iterdir() if path.name.startswith(".")} == {".new.part"}
+
+
+def test_layers_that_cannot_run_alone_are_told(tiny: LlamaModel, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As with architectures whose other tensors depend on the number of layers.
+    monkeypatch.setattr(gguf_layers, "_block", lambda tensor: 0 if "attn_norm" in tensor.name else 9)
+    with pytest.raises(UserError, match="cannot run alone: choose another method") as caught:
+        tiny.truncated(1)
+    assert "\n" not in str(caught.value)
+    assert list(cache.iterdir()) == []

@@ -1,0 +1,135 @@
+"""Layers on RPC servers. The real server takes part where the build has RPC: point LLAMA_CPP_LIB_PATH at one."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from specchat.backends import LoadOptions, UserError
+from specchat.backends.llama.library import library
+from specchat.backends.llama.model import load_llama
+from specchat.decoders import Conversation
+
+from ...fakes.llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder
+
+pytestmark = needs_llama
+
+SERVER = """
+import ctypes, sys
+from specchat.backends.llama.library import library
+raw = library()._lib
+raw.ggml_backend_dev_by_type.restype = ctypes.c_void_p
+raw.ggml_backend_reg_by_name.restype = raw.ggml_backend_reg_get_proc_address.restype = ctypes.c_void_p
+registry = ctypes.c_void_p(raw.ggml_backend_reg_by_name(b"RPC"))
+start = raw.ggml_backend_reg_get_proc_address(registry, b"ggml_backend_rpc_start_server")
+cpu = (ctypes.c_void_p * 1)(raw.ggml_backend_dev_by_type(0))
+kind = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p)
+kind(start)(sys.argv[1].encode(), None, 1, 1, ctypes.cast(cpu, ctypes.c_void_p))
+"""
+
+
+def has_rpc() -> bool:
+    return bool(library().llama_supports_rpc())
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    """A server with the CPU as its device, in a process of its own."""
+    if not has_rpc():
+        pytest.skip("this build of llama.cpp has no RPC")
+    name = f"127.0.0.1:{free_port()}"
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(SERVER), name], stdout=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and process.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", int(name.rpartition(":")[2]))).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        yield name
+        process.kill()
+
+
+def load(rpc: str, **options: object) -> None:
+    load_llama(gguf_of(tiny_folder()), "tiny", LoadOptions(rpc=rpc, **options)).close()  # type: ignore[arg-type]
+
+
+def test_a_build_without_it_says_how_to_build_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library(), "llama_supports_rpc", lambda: False)
+    with pytest.raises(UserError, match=r'CMAKE_ARGS="-DGGML_RPC=on" .* -m pip install llama-cpp-python') as caught:
+        load("127.0.0.1:50052")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def as_if(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the build had it: what is refused before a server is needed."""
+    monkeypatch.setattr(library(), "llama_supports_rpc", lambda: True)
+
+
+@pytest.mark.parametrize("name", ["somewhere", "host:", ":1", "host:port", "host:99999"])
+def test_a_server_is_named_with_its_port(as_if: None, name: str) -> None:
+    with pytest.raises(UserError, match="named host:port"):
+        load(name)
+
+
+def test_a_server_that_is_not_there_is_told(as_if: None) -> None:
+    port = free_port()
+    with pytest.raises(UserError, match=f"127.0.0.1:{port} cannot be reached .*start `rpc-server .*--port {port}`"):
+        load(f"127.0.0.1:{port}")
+
+
+def test_what_is_no_rpc_server_costs_no_process(as_if: None) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            for _ in range(2):
+                client, _ = listener.accept()
+                client.settimeout(10)
+                with client:
+                    client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 4)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        with pytest.raises(UserError, match=r"cannot be used as an RPC server .*same llama.cpp version") as caught:
+            load(f"127.0.0.1:{listener.getsockname()[1]}")
+        assert "\n" not in str(caught.value)
+
+
+def test_layers_on_a_server_give_the_same_tokens(server: str) -> None:
+    here = load_llama(gguf_of(tiny_folder()), "tiny", FLOAT32)
+    there = load_llama(gguf_of(tiny_folder()), "tiny", LoadOptions(device="cpu", dtype="float32", threads=1, rpc=server))
+    assert there.info.device.startswith("RPC0")
+    assert server in there.info.device
+    assert there.info.capabilities.tree
+    ids = [(31 * i + 7) % 2000 + 8 for i in range(40)]
+    answers = []
+    # The draft model is here, the target there.
+    for model, method in ((here, "greedy"), (there, "greedy"), (there, "lookup"), (there, "draft"), (there, "tree")):
+        conversation = Conversation(model, draft_model=here)
+        generation = conversation.generate(ids, method, max_tokens=48)
+        list(generation)
+        answers.append(generation.answer)
+        conversation.close()
+    assert all(answer == answers[0] for answer in answers)
+    with pytest.raises(UserError, match=r"auto .* or cpu"):
+        load(server, device="cuda")
+    with pytest.raises(UserError, match="at least one layer"):
+        load(server, gpu_layers=0)
+    there.close()
+    # Without --rpc the same process computes here again.
+    for options in (FLOAT32, LoadOptions(threads=1)):
+        assert load_llama(gguf_of(tiny_folder()), "tiny", options).info.device == "cpu"

@@ -1,0 +1,305 @@
+"""Token trees in llama.cpp's cache: whatever happened before, each node has the logits of its linear path."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from specchat.backends import ROOT, ContextFull, UserError
+from specchat.backends.llama.context import Weights
+from specchat.backends.llama.session import LlamaSession
+
+from ...cases import cases
+from ...fakes.llama_tiny import VOCAB, linear, needs_llama, tiny_llama
+
+pytestmark = needs_llama
+
+SEQUENCES = 10
+"""Few ids, so that they run short."""
+TOLERANCE = 1e-3
+
+
+@pytest.fixture(autouse=True)
+def few_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specchat.backends.llama.model.sequences", lambda vocabulary: SEQUENCES)
+
+
+def open_session(context: int = 256) -> LlamaSession:
+    session = tiny_llama().open_session(context)
+    assert isinstance(session, LlamaSession)
+    return session
+
+
+class Mirror:
+    """A session beside a plain record of what it should hold."""
+
+    def __init__(self, session: LlamaSession) -> None:
+        self.session = session
+        self.committed: list[int] = []
+        self.nodes: dict[int, tuple[int, int]] = {}
+        """id → (token, parent)."""
+        self.next = 0
+        self.texts: list[list[int]] = []
+        self.found: list[torch.Tensor] = []
+        """What has been evaluated, and the logits after it."""
+
+    def line(self, node: int) -> list[int]:
+        """Ids from the top down to a node."""
+        out = []
+        while node != ROOT:
+            out.append(node)
+            node = self.nodes[node][1]
+        return out[::-1]
+
+    def text(self, node: int) -> list[int]:
+        return self.committed + [self.nodes[i][0] for i in self.line(node)]
+
+    def evaluate(self, ids: list[int], parents: list[int], rows: list[int] | None = None) -> None:
+        first = self.next
+        inner = set(parents)
+        leaves = sum(i not in inner and not any(p == i for _, p in self.nodes.values()) for i in self.nodes)
+        leaves += sum(first + i not in inner for i in range(len(ids)))
+        if leaves > SEQUENCES:
+            with pytest.raises(UserError, match="leaves"):
+                self.session.evaluate(ids, parents, rows)
+            return
+        scores = self.session.evaluate(ids, parents, rows)
+        for token, parent in zip(ids, parents, strict=True):
+            self.nodes[self.next] = (token, parent)
+            self.next += 1
+        wanted = list(range(first, self.next)) if rows is None else rows
+        assert scores.nodes == tuple(wanted)
+        assert scores.positions == tuple(len(self.text(node)) for node in wanted)
+        self.texts += [self.text(node) for node in wanted]
+        self.found += list(scores.logits.clone())
+
+    def compare(self) -> None:
+        """All logits so far against those of fresh linear passes, in one go."""
+        torch.testing.assert_close(torch.stack(self.found), linear(self.texts), atol=TOLERANCE, rtol=TOLERANCE)
+
+    def commit(self, path: list[int], keep: list[int]) -> None:
+        self.session.commit(path, keep)
+        end = path[-1] if path else ROOT
+        alive: set[int] = set()
+        for node in sorted(set(keep) - set(path)):
+            if self.nodes[node][1] == end or self.nodes[node][1] in alive:
+                alive.add(node)
+        self.committed += [self.nodes[i][0] for i in path]
+        self.nodes = {i: (t, ROOT if p == end else p) for i, (t, p) in self.nodes.items() if i in alive}
+        if not self.nodes:
+            self.next = 0
+
+    def drop(self, gone: list[int]) -> None:
+        self.session.drop(gone)
+        self.nodes = {i: n for i, n in self.nodes.items() if not set(self.line(i)) & set(gone)}
+        self.next = max(self.nodes, default=ROOT) + 1
+
+    def rewind(self, length: int) -> None:
+        self.session.rewind(length)
+        del self.committed[length:]
+        self.nodes, self.next = {}, 0
+
+    def prefill(self, ids: list[int]) -> None:
+        self.session.prefill(ids)
+        self.committed += ids
+        self.nodes, self.next = {}, 0
+
+    def check(self) -> None:
+        """llama.cpp's own account of each id against ours."""
+        session: Any = self.session
+        assert list(session.tokens) == self.committed
+        book, run = session._sequences, session._run
+        assert set(book.nodes) == set(self.nodes)
+        last = run.lib.llama_memory_seq_pos_max
+        assert [last(run._memory, k) for k in range(len(book._at))] == [book.position(end) for end in book._at]
+        assert not any(last(run._memory, k) >= 0 for k in range(len(book._at), SEQUENCES))
+        for number, node in book.nodes.items():
+            holders = {k for k, end in enumerate(book._at) if end != ROOT and number in self.line(end)}
+            assert node.holders == sum(1 << k for k in holders)
+            assert holders
+
+
+def play(mirror: Mirror, rng: random.Random) -> None:
+    """A random conversation of a session."""
+    some = [rng.randrange(8, VOCAB) for _ in range(400)]
+    mirror.prefill(some[: rng.choice((0, 1, 20))])
+    for _ in range(rng.randint(3, 7)):
+        living = sorted(mirror.nodes)
+        match rng.choice(("grow", "grow", "grow", "level", "commit", "commit", "drop", "rewind", "prefill")):
+            case "grow":
+                size = rng.randint(1, 8)
+                parents = [rng.choice([ROOT, *living, *range(mirror.next, mirror.next + i)]) for i in range(size)]
+                new = range(mirror.next, mirror.next + len(parents))
+                rows = rng.choice([None, rng.sample(new, rng.randint(0, len(parents)))])
+                mirror.evaluate(rng.sample(some, len(parents)), parents, rows)
+            case "level" if living:
+                # Each leaf grows, as a drafter does it level by level.
+                leaves = [i for i in living if not any(p == i for _, p in mirror.nodes.values())]
+                mirror.evaluate(rng.sample(some, len(leaves)), leaves)
+            case "commit" if living:
+                path = mirror.line(rng.choice(living))
+                kept = rng.sample(living, rng.choice((0, 0, len(living) // 2)))
+                mirror.commit(path[: rng.randint(0, len(path))], kept)
+            case "drop" if living:
+                mirror.drop(rng.sample(living, rng.randint(1, len(living))))
+            case "rewind":
+                mirror.rewind(rng.randint(0, len(mirror.committed)))
+            case "prefill" if len(mirror.committed) < 60:
+                mirror.prefill(some[: rng.randint(0, 20)])
+        mirror.check()
+    # Whatever happened, the next plain step is right.
+    mirror.commit([], [])
+    mirror.evaluate([9], [ROOT])
+    mirror.compare()
+
+
+@cases(1000, 150, suppress_health_check=list(HealthCheck), derandomize=True)
+@given(seed=st.integers(0, 1 << 32))
+def test_a_thousand_random_sequences_leave_the_cache_as_a_fresh_evaluation(seed: int) -> None:
+    session = shared()
+    session.rewind(0)
+    play(Mirror(session), random.Random(seed))
+
+
+_shared: list[LlamaSession] = []
+
+
+def shared() -> LlamaSession:
+    """One session for all examples: opening one takes longer than most of them, and each meets what the last left behind."""
+    if not _shared:
+        _shared.append(open_session())
+    return _shared[0]
+
+
+def test_ids_come_back_and_move_to_where_they_are_needed() -> None:
+    mirror = Mirror(open_session())
+    mirror.prefill(list(range(10, 40)))
+    for _ in range(3):
+        # All ids in one tree …
+        mirror.evaluate(list(range(50, 50 + SEQUENCES)), [ROOT] * SEQUENCES)
+        mirror.drop(list(range(1, SEQUENCES)))
+        mirror.check()
+        # … then all below one of its nodes.
+        mirror.evaluate(list(range(70, 70 + SEQUENCES)), [0] * SEQUENCES)
+        mirror.check()
+        mirror.commit([0, 4], [])
+        mirror.check()
+    mirror.compare()
+
+
+def test_more_leaves_than_ids_are_refused_and_nothing_changes() -> None:
+    mirror = Mirror(open_session())
+    mirror.prefill([5, 6, 7])
+    mirror.evaluate([8, 9], [ROOT, ROOT])
+    mirror.evaluate([9] * SEQUENCES, [0] * SEQUENCES)
+    mirror.check()
+    mirror.evaluate([10, 11], [0, 1])
+    mirror.check()
+    mirror.compare()
+
+
+def test_more_nodes_and_rows_than_one_pass_takes() -> None:
+    mirror = Mirror(open_session(512))
+    mirror.prefill([5])
+    chain = [random.Random(1).randrange(8, VOCAB) for _ in range(200)]
+    mirror.evaluate(chain, list(range(ROOT, 199)))
+    mirror.evaluate(chain[:100], [3, *range(200, 299)], [299, 200, 299, 250])
+    mirror.check()
+    mirror.compare()
+
+
+def test_a_full_context_is_refused_and_nothing_changes() -> None:
+    mirror = Mirror(open_session(10))
+    mirror.prefill([5, 6, 7, 8])
+    mirror.evaluate([9, 10, 11], [ROOT, ROOT, 0])
+    with pytest.raises(ContextFull, match="do not fit"):
+        mirror.session.evaluate([1, 2, 3, 4], [ROOT] * 4)
+    with pytest.raises(ContextFull, match="The prompt takes"):
+        mirror.session.prefill([1] * 7)
+    mirror.evaluate([9, 10, 11], [2, 3, 4])
+    mirror.check()
+    mirror.compare()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "parents", "rows"),
+    [
+        ([1], [5], None),
+        ([1, 2], [1, ROOT], None),
+        ([1], [ROOT, ROOT], None),
+        ([VOCAB], [ROOT], None),
+        ([-1], [ROOT], None),
+        ([1], [ROOT], [1]),
+        ([1], [-2], None),
+        ([], [], [0]),
+    ],
+)
+def test_what_is_no_tree_never_reaches_llama(tokens: list[int], parents: list[int], rows: list[int] | None) -> None:
+    mirror = Mirror(open_session())
+    mirror.prefill([5, 6, 7])
+    with pytest.raises(ValueError, match=r"."):
+        mirror.session.evaluate(tokens, parents, rows)
+    with pytest.raises(ValueError, match="chain of living nodes"):
+        mirror.session.commit([0])
+    with pytest.raises(ValueError, match="cannot rewind"):
+        mirror.session.rewind(4)
+    mirror.evaluate([8], [ROOT])
+    mirror.compare()
+
+
+def test_a_pass_that_fails_leaves_the_session_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror = Mirror(open_session())
+    mirror.prefill([5, 6, 7])
+    mirror.evaluate([8, 9], [ROOT, ROOT])
+    run: Any = mirror.session._run
+    decode = run.decode
+
+    def fail(*args: Any) -> int:
+        decode(*args)
+        return -3
+
+    monkeypatch.setattr(run, "decode", fail)
+    with pytest.raises(UserError, match="could not evaluate"):
+        mirror.session.evaluate([10, 11, 12], [0, 0, ROOT])
+    monkeypatch.undo()
+    mirror.check()
+    mirror.evaluate([13, 14], [0, 1])
+    mirror.check()
+    mirror.compare()
+
+
+def test_sessions_share_weights_and_nothing_else() -> None:
+    mirrors = [Mirror(open_session()) for _ in range(3)]
+    rng = random.Random(5)
+    for mirror in mirrors * 2:
+        mirror.session.rewind(0)
+        mirror.committed, mirror.nodes, mirror.next = [], {}, 0
+        play(mirror, rng)
+    mirrors[0].session.close()
+    mirrors[1].evaluate([3], [ROOT])
+    mirrors[1].compare()
+    with pytest.raises(UserError, match="closed"):
+        mirrors[0].session.evaluate([3], [ROOT])
+
+
+def test_scores_may_outlive_their_session() -> None:
+    session = open_session()
+    session.prefill([5, 6])
+    scores = session.evaluate([7], [ROOT])
+    top = scores.top(3)
+    session.close()
+    del session
+    assert scores.top(3) == top
+
+
+def test_what_is_open_when_python_ends_is_left_to_the_process() -> None:
+    weights: Any = Weights.__new__(Weights)
+    weights.handle, weights.lib = 1, None  # llama.cpp's module is gone
+    weights.__del__(lambda: True)
+    assert weights.handle == 1
+    weights.handle = None

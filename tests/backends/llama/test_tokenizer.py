@@ -1,0 +1,124 @@
+"""Text on llama.cpp: ids as its own tokenizer gives them, which for our models are transformers' too."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from specchat.backends import UserError
+from specchat.backends.chat_template import Template
+from specchat.backends.hf.tokenizer import TextCodec
+from specchat.backends.loading import builtin_path
+from specchat.builtin.tokenizer import load
+
+from ...fakes.llama_tiny import VOCAB, gguf_of, needs_llama, tiny_folder, tiny_llama
+
+pytestmark = needs_llama
+
+PIECES = (
+    "Hello", " world", "don't", "I'LL", "  two", "\n", "\n\n", "\r\n", "\t", " ", "   ", "3.14159", "2026", "１２",
+    "é", "e\u0301", "ß", "日本語", "中文字", "한국어", "עברית", "العربية", "हिन्दी", "ไทย", "🙂", "👩‍👩‍👧", "🇫🇷",
+    "\ufe0f", "\u200d", "\x00", "\x01", "\x1b[0m", "\x7f", "\u00a0", "\u2028", "\ufeff", "\ufffd", "def f(x):",
+    "    return x**2", "{}", "();", "</s>", "<|end|>", "<|user|>", "<|assistant|>", "<|reserved_0|>", "<0x0A>", "...",
+    "——", "“", "”", "ǅ", "Ⅷ", "½", "\U000f1234", "\U0010ffff", "_snake_case", "camelCase", "#!", "@",
+)  # fmt: skip
+
+
+def strings(count: int) -> Iterator[str]:
+    """Texts that a tokenizer may stumble over."""
+    rng = random.Random(0)
+    yield from PIECES
+    for _ in range(count):
+        match rng.randrange(3):
+            case 0:
+                yield "".join(rng.choices(PIECES, k=rng.randint(1, 8)))
+            case 1:
+                yield "".join(chr(rng.choice((rng.randrange(0x250), rng.randrange(0xD800)))) for _ in range(rng.randint(1, 12)))
+            case _:
+                yield rng.randbytes(rng.randint(1, 12)).decode("utf-8", "replace")
+
+
+@pytest.fixture(scope="module")
+def codec() -> TextCodec:
+    return TextCodec(tiny_folder(), VOCAB)
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Any:
+    llama_cpp: Any = importlib.import_module("llama_cpp")
+    return llama_cpp.Llama(str(gguf_of(tiny_folder())), vocab_only=True, verbose=False)
+
+
+def test_ids_and_text_are_transformers_and_llama_cpps(codec: TextCodec, theirs: Any) -> None:
+    model = tiny_llama()
+    # As trained: special tokens that a text spells are split like any other characters.
+    plain = load(tiny_folder())
+    for text in strings(3000):
+        ids = model.encode(text)
+        assert ids == plain.encode(text, add_special_tokens=False).ids, repr(text)
+        assert ids == theirs.tokenize(text.encode(), add_bos=True, special=False), repr(text)
+        assert model.decode(ids) == text == codec.decode(ids)
+
+
+def test_any_ids_decode_as_in_transformers(codec: TextCodec) -> None:
+    model = tiny_llama()
+    rng = random.Random(1)
+    for _ in range(1000):
+        ids = [rng.randrange(VOCAB) for _ in range(rng.randint(0, 8))]
+        assert model.decode(ids) == codec.decode(ids), ids
+    assert model.pieces() == codec.pieces()
+    assert model.decode([-1, VOCAB]) == ""
+
+
+def test_special_tokens_are_the_files(codec: TextCodec) -> None:
+    model = tiny_llama()
+    assert model.info.eos_ids == (2,)
+    assert model.info.vocabulary == VOCAB
+    assert model.decode([1, *model.encode("a"), 2]) == "a"
+    assert "\ud83d" not in model.decode(model.encode("lone \ud83d surrogate"))
+
+
+def test_chats_are_transformers_chats(codec: TextCodec) -> None:
+    model = tiny_llama()
+    rng = random.Random(2)
+    for _ in range(300):
+        messages = [
+            {"role": role, "content": "".join(rng.choices(PIECES, k=rng.randint(0, 6)))}
+            for role in (["system"] * rng.randint(0, 1) + ["user", "assistant"] * rng.randint(0, 2) + ["user"])
+        ]
+        ids = model.encode_chat(messages)
+        assert ids == codec.encode_chat(messages)
+        # What a message spells is no control token: 3, 4 and 5 begin the system's, the user's and the assistant's part.
+        assert sum(i in (3, 4, 5) for i in ids) == len(messages) + 1
+        assert ids.count(2) == len(messages)
+
+
+def test_templates_that_refuse_say_so() -> None:
+    with pytest.raises(UserError, match="Roles are system, user and assistant, not tool"):
+        tiny_llama().encode_chat([{"role": "tool", "content": "x"}])
+    with pytest.raises(UserError, match="at least one message"):
+        tiny_llama().encode_chat([])
+
+
+TEMPLATES = (
+    (builtin_path() / "chat_template.jinja").read_text(encoding="utf-8"),
+    "{% for m in messages %}\n  {% if loop.first %}{{ bos_token }}{% endif %}\n[{{ m.role }}] {{ m.content }}\n{% endfor %}",
+    "{{ messages | tojson }}{{ messages[0] | tojson(indent=2) }}{% if tools %}no{% endif %}{{ tools is none }}",
+    "{% for m in messages %}{% if m.role == 'system' %}{% continue %}{% endif %}{{ m.content }}{% break %}{% endfor %}",
+    "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %}{{ ns.n }}{{ eos_token }}",
+    "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}{{ undefined_name }}",
+    "{{ strftime_now('%Y') }}{% if add_generation_prompt is defined and add_generation_prompt %}>{% endif %}",
+)
+
+
+@pytest.mark.parametrize("source", TEMPLATES)
+def test_templates_render_as_in_transformers(source: str, codec: TextCodec) -> None:
+    tokenizer: Any = codec._tokenizer
+    messages = [{"role": "system", "content": ' Be "brief" <é> '}, {"role": "user", "content": "日本\n&'{{ x }}"}]
+    wanted = tokenizer.apply_chat_template(messages, chat_template=source, tokenize=False, add_generation_prompt=True)
+    names = {"bos_token": "<|bos|>", "eos_token": "<|end|>", "pad_token": "<|pad|>"}
+    assert Template(source, names).render(messages) == wanted

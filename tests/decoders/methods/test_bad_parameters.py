@@ -1,0 +1,260 @@
+"""Odd settings work or are refused with one sentence that says why; none crashes, and no token changes."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from specchat.backends import ContextFull, Model, Sampling, UserError
+from specchat.decoders import Conversation, methods
+from specchat.decoders.base import Drafter, parse_params
+
+from ...fakes.tiny import CONTEXT, VOCAB, smaller_model, tiny_model
+from ...fakes.toy import ToyModel
+
+TOKENS = 16
+PROMPT = [30, 31, 32, 33, 30, 31, 32, 40, 30, 31]
+ODD: dict[str, Any] = {
+    "int": (-1, 0, 1, 10**30),
+    "float": (-1e9, 0.0, 1.0, 1e300),
+    "bool": (True, False),
+    "str": ("", "?", "0"),
+}
+"""By type of setting: values tried beside the ends of its range."""
+
+
+def cases() -> list[Any]:
+    """(method, setting, value): the ends of each range, what lies beyond, and odd values of the right type."""
+    out = []
+    for name, method in methods().items():
+        for f in fields(method.Params):
+            low, high = f.metadata.get("low"), f.metadata.get("high")
+            ends = [end + step for end in (low, high) if end is not None for step in (-1, 0, 1)]
+            values = dict.fromkeys([*ends, *ODD[str(f.type)], *f.metadata.get("choices", ())])
+            out += [pytest.param(name, f.name, value, id=f"{name}-{f.name}-{value}") for value in values]
+    return out
+
+
+def every_field() -> list[Any]:
+    return [pytest.param(m, f, id=f"{m.name}-{f.name}") for m in methods().values() for f in fields(m.Params)]
+
+
+@functools.cache
+def plain(prompt: tuple[int, ...] = tuple(PROMPT)) -> list[int]:
+    return [token for step in Conversation(tiny_model("llama")).generate(prompt, max_tokens=TOKENS) for token in step.tokens]
+
+
+def answer(
+    name: str, settings: dict[str, Any], prompt: Sequence[int] = PROMPT, model: Model | None = None, **options: Any
+) -> list[int]:
+    """An answer of at most TOKENS tokens."""
+    model = model or tiny_model("llama")
+    conversation = Conversation(model, draft_model=smaller_model("llama"), context=options.pop("context", None))
+    generation = conversation.generate(prompt, name, settings=settings, **{"max_tokens": TOKENS, **options})
+    for step in generation:
+        assert step.nodes >= 0
+    assert generation.finish_reason in ("length", "eos", "context")
+    conversation.close()
+    return generation.answer
+
+
+def is_a_sentence(error: BaseException) -> None:
+    text = str(error)
+    assert text.endswith("."), text
+    assert text[0].isupper() or text.startswith(tuple(methods())), text
+    assert "\n" not in text
+    assert len(text) > 20
+
+
+@pytest.mark.parametrize(("name", "setting", "value"), cases())
+def test_every_value_works_or_says_why_not(name: str, setting: str, value: Any) -> None:
+    try:
+        found = answer(name, {setting: value})
+    except UserError as error:
+        refused = error
+    else:
+        assert 1 <= len(found) <= TOKENS
+        assert found == plain() or methods()[name].label != "identical"
+        return
+    is_a_sentence(refused)
+    assert setting in str(refused)
+    about = next(f for f in fields(methods()[name].Params) if f.name == setting).metadata
+    low, high, choices = about.get("low"), about.get("high"), about.get("choices")
+    inside = value in choices if choices else low is not None and low <= value <= (value if high is None else high)
+    # What a range cannot say: there are fewer layers than the setting may name.
+    assert not inside or (name, setting) in (("early-exit", "layers"), ("early-exit", "inner")), refused
+
+
+@pytest.mark.parametrize(("method", "f"), every_field())
+def test_values_of_another_type_are_refused(method: type[Drafter], f: Any) -> None:
+    wrong: dict[str, tuple[Any, ...]] = {
+        "int": ("many", "", "1.5", 1.5, None, [1], float("nan"), float("inf")),
+        "float": ("much", "", None, [1], float("nan"), "nan"),
+        "bool": ("perhaps", ""),
+        "str": (),
+    }
+    for value in wrong[str(f.type)]:
+        with pytest.raises(UserError) as caught:
+            parse_params(method, {f.name: value})
+        is_a_sentence(caught.value)
+        assert f.name in str(caught.value)
+
+
+@pytest.mark.parametrize("end", ["low", "high"])
+@pytest.mark.parametrize("name", methods())
+def test_all_settings_at_one_end_of_their_ranges(name: str, end: str) -> None:
+    settings = {f.name: f.metadata[end] for f in fields(methods()[name].Params) if f.metadata.get(end) is not None}
+    if name == "early-exit":
+        settings["layers"], settings["inner"] = min(settings["layers"], 2), min(settings["inner"], 1)
+    found = answer(name, settings)
+    if methods()[name].label == "identical":
+        assert found == plain()
+
+
+SAID: list[tuple[str, dict[str, Any], str | None]] = [
+    ("lookup", {"variant": "reference", "tokens": 0}, "lookup.tokens must be between 1 and 256"),
+    ("draft", {"tokens": 0}, None),
+    ("early-exit", {"tokens": 0}, None),
+    ("jacobi", {"tokens": 0}, "jacobi.tokens must be between 1 and 256"),
+    ("lookahead", {"window": 1}, None),
+    ("lookahead", {"window": 1, "ngram": 2, "guesses": 1}, None),
+    ("lookahead", {"ngram": 2}, None),
+    ("lookahead", {"ngram": 1}, "lookahead.ngram must be between 2 and 16"),
+    ("lookahead", {"ngram": 16, "window": 2}, None),
+    ("ngram", {"n": 64}, None),
+    ("ngram", {"n": 2, "key": 8}, None),
+    ("lookup", {"max_ngram": 1, "min_ngram": 8}, r"min_ngram \(8\) must be at most max_ngram \(1\)"),
+    ("lookup", {"variant": "reference", "max_ngram": 8}, None),
+    ("early-exit", {"layers": 3}, "below the model's 3 layers"),
+    ("early-exit", {"layers": 1000}, "below the model's 3 layers"),
+    ("early-exit", {"inner": 2}, r"below the number of layers that draft \(2\)"),
+    ("early-exit", {"layers": 1, "inner": 1}, r"below the number of layers that draft \(1\)"),
+    ("early-exit", {"inner": 1}, None),
+    ("early-exit", {"layers": 2, "inner": 1}, None),
+    ("early-exit", {"skip": "0,1,2"}, "skip"),
+    ("early-exit", {"skip": "7"}, "skip"),
+    ("early-exit", {"skip": "0-1"}, None),
+    ("early-exit", {"skip": "two"}, "skip"),
+    ("tree", {"expansion": "1,1,3"}, None),
+    ("tree", {"expansion": "0"}, "expansion"),
+    ("tree", {"expansion": "1,x"}, "expansion"),
+    ("tree", {"merge": "nothing"}, "merge"),
+    ("tree", {"merge": "tree"}, "merge"),
+    ("beam", {"beams": 0}, "beam.beams must be between 1 and 64"),
+    ("beam", {"beams": 64}, None),
+    ("beam", {"early_stopping": "True"}, "one of guess, full, never"),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "words"), SAID, ids=[f"{name}-{settings}" for name, settings, _ in SAID])
+def test_settings_that_others_trip_over(name: str, settings: dict[str, Any], words: str | None) -> None:
+    if words is None:
+        found = answer(name, settings)
+        assert found == plain() or methods()[name].label != "identical"
+        return
+    with pytest.raises(UserError, match=words) as caught:
+        answer(name, settings)
+    is_a_sentence(caught.value)
+
+
+@pytest.mark.parametrize("name", methods())
+def test_short_prompts_and_short_answers(name: str) -> None:
+    exact = methods()[name].label == "identical"
+    for prompt in ([30], [30, 30], [30, 31, 32]):
+        for most in (1, 2, TOKENS):
+            found = answer(name, {}, prompt, max_tokens=most)
+            # Shorter than any n-gram: nothing to look up.
+            if exact:
+                assert found == plain(tuple(prompt))[:most]
+            assert len(found) <= most
+    with pytest.raises(UserError, match="prompt is empty"):
+        answer(name, {}, [])
+    with pytest.raises(UserError, match="token limit"):
+        answer(name, {}, max_tokens=0)
+
+
+@pytest.mark.parametrize("name", methods())
+def test_the_context_fills_up(name: str) -> None:
+    exact = methods()[name].label == "identical"
+    rng = random.Random(name)
+    long = [rng.randrange(4, VOCAB) for _ in range(CONTEXT - 3)]
+    wanted = answer("greedy", {}, long, max_tokens=None)
+    assert len(wanted) == 4
+    found = answer(name, {}, long, max_tokens=None)
+    assert found == wanted or not exact
+    for context in (len(PROMPT) + 1, len(PROMPT) + 2, len(PROMPT) + 9):
+        found = answer(name, {}, context=context, max_tokens=None)
+        assert len(found) == context - len(PROMPT) + 1
+        assert not exact or found == plain()[: len(found)]
+    with pytest.raises(ContextFull, match="context holds 10"):
+        answer(name, {}, context=len(PROMPT))
+
+
+@pytest.mark.parametrize("name", methods())
+def test_odd_sampling_settings(name: str) -> None:
+    exact = methods()[name].label == "identical"
+    for sampling in (
+        Sampling(temperature=1e-6),
+        Sampling(temperature=1e6, seed=-5),
+        Sampling(temperature=1, top_k=10**6),
+        Sampling(temperature=1, top_k=1),
+        Sampling(temperature=1, top_p=1e-9),
+        Sampling(temperature=1, min_p=1.0),
+        Sampling(repetition_penalty=1e6),
+        Sampling(temperature=1, repetition_penalty=0.01, seed=10**30),
+    ):
+        found = answer(name, {}, sampling=sampling)
+        assert not exact or found == answer("greedy", {}, sampling=sampling)
+
+
+@pytest.mark.parametrize("name", methods())
+def test_models_that_only_do_chains(name: str) -> None:
+    model = ToyModel(3, tree=False)
+    prompt = [0, 1, 2, 3, 4, 5, 0, 1, 2]
+    method = methods()[name]
+    if method.needs_tree or name == "early-exit":
+        with pytest.raises(UserError, match=r"only does chains|layers") as caught:
+            answer(name, {}, prompt, model)
+        is_a_sentence(caught.value)
+        return
+    if method.needs_draft_model:
+        return
+    assert answer(name, {}, prompt, model) == answer("greedy", {}, prompt, model)
+
+
+@pytest.mark.parametrize("name", [name for name, method in methods().items() if method.needs_draft_model])
+def test_without_a_draft_model_it_says_how_to_get_one(name: str) -> None:
+    with pytest.raises(UserError, match="--draft-model") as caught:
+        Conversation(tiny_model("llama")).generate(PROMPT, name)
+    is_a_sentence(caught.value)
+
+
+@pytest.mark.parametrize("name", [name for name, method in methods().items() if method.needs_draft_model])
+def test_a_draft_model_with_another_vocabulary_is_explained(name: str, builtin_model: Model) -> None:
+    conversation = Conversation(tiny_model("llama"), draft_model=builtin_model)
+    with pytest.raises(UserError, match="tokenizer") as caught:
+        for _ in conversation.generate(PROMPT, name, max_tokens=TOKENS):
+            pass
+    is_a_sentence(caught.value)
+
+
+@pytest.mark.parametrize("name", [name for name, method in methods().items() if method.drafts])
+def test_recurrent_models_say_why_they_decode_plainly(name: str) -> None:
+    with pytest.raises(UserError, match="recurrent") as caught:
+        answer(name, {}, model=tiny_model("mamba"))
+    is_a_sentence(caught.value)
+
+
+def test_a_model_that_is_one_layer_deep_says_so() -> None:
+    model = tiny_model("llama")
+    info = replace(model.info, capabilities=replace(model.info.capabilities, layers=False, reasons={"layers": "It has one."}))
+    shallow = copy(model)
+    shallow.info = info
+    with pytest.raises(UserError, match="It has one"):
+        answer("early-exit", {}, model=shallow)

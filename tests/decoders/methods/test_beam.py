@@ -1,0 +1,356 @@
+"""Beam search: transformers' sequences and scores, what streams, and what happens when another method takes over."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from specchat.backends import Model, Sampling
+from specchat.decoders import Conversation, encode_prompt, registry
+from specchat.decoders.loop import Generation
+from specchat.decoders.methods.beam import Beam, Link, meeting
+
+from ...fakes.llama_tiny import needs_llama
+from ...fakes.tiny import VOCAB, reference, tiny_model
+from ...fakes.toy import ToyModel
+
+EARLY = {"guess": False, "full": True, "never": "never"}
+"""Our names for transformers' `early_stopping`."""
+TOKENS = 24
+
+
+def searched(model: Model, prompt: Sequence[int], settings: dict[str, Any], **options: Any) -> tuple[Generation, Beam]:
+    """An answer by beam search, gone through to its end, and the method."""
+    conversation = Conversation(model)
+    generation = conversation.generate(prompt, "beam", settings=settings, **options)
+    for step in generation:
+        assert step.nodes <= settings.get("beams", 4)
+        assert conversation.session.length == len(generation.tokens) - 1 or generation.finish_reason is not None
+    drafter = conversation.drafter("beam", settings)
+    assert isinstance(drafter, Beam)
+    return generation, drafter
+
+
+def theirs(network: Any, prompt: Sequence[int], settings: dict[str, Any], eos: Sequence[int], **options: Any) -> list[Any]:
+    """transformers' (tokens, score) of every beam, best first."""
+    beams = settings["beams"]
+    ids = torch.tensor([list(prompt)])
+    out = network.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        num_beams=beams,
+        num_return_sequences=beams,
+        length_penalty=settings["length_penalty"],
+        early_stopping=EARLY[settings["early_stopping"]],
+        eos_token_id=list(eos) or None,
+        pad_token_id=VOCAB + 10**6,
+        return_dict_in_generate=True,
+        output_scores=True,
+        **options,
+    )
+    found = []
+    for row, score in zip(out.sequences.tolist(), out.sequences_scores.tolist(), strict=True):
+        found.append(([token for token in row[len(prompt) :] if token != VOCAB + 10**6], score))
+    return found
+
+
+def compare(model: Model, network: Any, prompt: Sequence[int], settings: dict[str, Any], penalty: float = 1.0) -> list[int]:
+    """The answer, after checking all finished texts and their scores."""
+    wanted = theirs(network, prompt, settings, model.info.eos_ids, max_new_tokens=TOKENS, repetition_penalty=penalty)
+    sampling = Sampling(repetition_penalty=penalty)
+    generation, drafter = searched(model, prompt, settings, max_tokens=TOKENS, sampling=sampling)
+    assert generation.answer == wanted[0][0]
+    assert [tokens for tokens, _ in drafter.hypotheses] == [tokens for tokens, _ in wanted]
+    for (_, mine), (_, its) in zip(drafter.hypotheses, wanted, strict=True):
+        # transformers adds up in float32, which shows where a negative penalty makes sums of hundreds.
+        assert mine == pytest.approx(its, abs=1e-4, rel=1e-6)
+    ended = generation.answer[-1] in model.info.eos_ids
+    assert generation.finish_reason == ("eos" if ended else "length")
+    return generation.answer
+
+
+def ending(kind: str) -> Model:
+    """A tiny model that ends its answers often: a fifth of its vocabulary are EOS tokens for it."""
+    model = copy(tiny_model(kind))
+    model.info = replace(model.info, eos_ids=tuple(range(4, VOCAB, 5)))
+    return model
+
+
+def settings_of(beams: int, penalty: float, early: str) -> dict[str, Any]:
+    return {"beams": beams, "length_penalty": penalty, "early_stopping": early}
+
+
+@pytest.mark.parametrize("early", EARLY)
+@pytest.mark.parametrize(("beams", "penalty"), [(2, 1.0), (3, 0.0), (5, 2.0), (4, -0.7)])
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma3"])
+def test_sequences_and_scores_are_those_of_transformers(kind: str, beams: int, penalty: float, early: str) -> None:
+    rng = random.Random(repr((kind, beams, penalty, early)))
+    settings = settings_of(beams, penalty, early)
+    for model in (tiny_model(kind), ending(kind)):
+        compare(model, reference(kind), [rng.randrange(4, VOCAB) for _ in range(rng.randint(1, 40))], settings)
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3-moe", "mistral"])
+def test_other_families_match_transformers_too(kind: str) -> None:
+    rng = random.Random(kind)
+    for model, early in ((tiny_model(kind), "guess"), (ending(kind), "never"), (ending(kind), "full")):
+        # Beyond the window of 32.
+        compare(model, reference(kind), [rng.randrange(4, VOCAB) for _ in range(50)], settings_of(4, 1.0, early))
+
+
+@pytest.mark.parametrize("penalty", [1.5, 0.5])
+def test_repetition_penalty_is_that_of_transformers_beam_search(penalty: float) -> None:
+    rng = random.Random(3)
+    for model in (tiny_model("llama"), ending("llama")):
+        prompt = [rng.randrange(4, VOCAB) for _ in range(100)]
+        found = compare(model, reference("llama"), prompt, settings_of(4, 1.0, "guess"), penalty)
+        assert found != compare(model, reference("llama"), prompt, settings_of(4, 1.0, "guess"))
+
+
+def test_texts_that_end_themselves_are_found() -> None:
+    rng = random.Random(8)
+    lengths = set()
+    for early in (*EARLY, *EARLY):
+        prompt = [rng.randrange(4, VOCAB) for _ in range(8)]
+        lengths.add(len(compare(ending("llama"), reference("llama"), prompt, settings_of(3, 0.5, early))))
+    assert min(lengths) < TOKENS, "no text ended, so this proves little"
+    assert len(lengths) > 1
+
+
+@pytest.mark.parametrize(("beams", "penalty", "early"), [(2, 1.0, "guess"), (4, 0.6, "full"), (6, 2.0, "never")])
+def test_builtin_model_matches_transformers(
+    builtin_model: Model, reference_network: Any, beams: int, penalty: float, early: str
+) -> None:
+    for text in ("What is a KV cache?", "Repeat this text exactly: Ada met Bruno."):
+        compare(builtin_model, reference_network, encode_prompt(builtin_model, text), settings_of(beams, penalty, early))
+
+
+@needs_llama
+@pytest.mark.parametrize("early", EARLY)
+def test_llama_cpp_matches_transformers(early: str) -> None:
+    from ...fakes import llama_tiny
+
+    model, network = llama_tiny.tiny_llama(), llama_tiny.reference()
+    rng = random.Random(early)
+    ends = copy(model)
+    ends.info = replace(model.info, eos_ids=tuple(range(4, llama_tiny.VOCAB, 9)))
+    for one in (model, ends):
+        prompt = [rng.randrange(4, llama_tiny.VOCAB) for _ in range(20)]
+        compare(one, network, prompt, settings_of(4, 1.0, early))
+
+
+@pytest.mark.parametrize("kind", ["llama", "mistral"])
+def test_one_beam_is_greedy(kind: str) -> None:
+    for model in (tiny_model(kind), ending(kind)):
+        prompt = list(range(20, 30))
+        greedy = Conversation(model).generate(prompt, max_tokens=40)
+        for _ in greedy:
+            pass
+        generation, _ = searched(model, prompt, {"beams": 1}, max_tokens=40)
+        assert generation.answer == greedy.answer
+        assert generation.finish_reason == greedy.finish_reason
+
+
+def test_temperature_plays_no_part() -> None:
+    prompt = list(range(20, 30))
+    cold, _ = searched(tiny_model("llama"), prompt, {}, max_tokens=TOKENS)
+    hot, _ = searched(tiny_model("llama"), prompt, {}, max_tokens=TOKENS, sampling=Sampling(temperature=1.5, top_k=3, seed=4))
+    assert hot.answer == cold.answer
+
+
+def test_the_shared_beginning_streams_before_the_end() -> None:
+    conversation = Conversation(tiny_model("llama"))
+    streamed = 0
+    for start in range(5):
+        generation = conversation.generate(list(range(20 + start, 30)), "beam", settings={"beams": 2}, max_tokens=60)
+        steps = list(generation)
+        assert [token for step in steps for token in step.tokens] == generation.answer
+        assert len(steps) == 60, "one step a token"
+        streamed += sum(len(step.tokens) for step in steps[:-1])
+        assert all(step.drafted == step.accepted == 0 for step in steps)
+    assert streamed > 60
+
+
+def test_only_the_beams_stay_alive() -> None:
+    conversation = Conversation(tiny_model("llama"))
+    session: Any = conversation.session
+    generation = conversation.generate(list(range(20, 30)), "beam", settings={"beams": 3}, max_tokens=60)
+    for _ in generation:
+        parents = {node.parent for node in session._nodes.values()}
+        leaves = [number for number in session._nodes if number not in parents]
+        assert len(leaves) <= 3
+    assert not session._nodes
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma2"])
+def test_another_method_goes_on_from_the_best_beam(kind: str) -> None:
+    rng = random.Random(kind)
+    left = 0
+    for _ in range(6):
+        model = tiny_model(kind)
+        prompt = [rng.randrange(4, VOCAB) for _ in range(10)]
+        conversation = Conversation(model)
+        generation = conversation.generate(prompt, "beam", settings={"beams": 4}, max_tokens=50)
+        for _ in range(rng.randint(1, 20)):
+            generation.advance()
+        steps, before = generation.totals.steps, len(generation.answer)
+        generation.switch("lookup")
+        settling = generation.advance()
+        assert settling is not None
+        assert settling.method == "beam"
+        assert settling.nodes == 0
+        left += len(settling.tokens)
+        # The best beam so far is what transformers finds within as many tokens.
+        settings = settings_of(4, 1.0, "guess")
+        best = theirs(reference(kind), prompt, settings, model.info.eos_ids, max_new_tokens=steps)[0][0]
+        assert generation.answer == best
+        assert len(best) >= before
+        assert list(conversation.session.tokens) == generation.tokens[:-1]
+        for _ in generation:
+            pass
+        # From there on it is the plain method's text.
+        plain = Conversation(model).generate(prompt + best, max_tokens=50 - len(best))
+        for _ in plain:
+            pass
+        assert generation.answer == best + plain.answer
+    assert left, "the beams never differed, so this proves little"
+
+
+def test_switching_to_and_fro_never_loses_the_cache() -> None:
+    rng = random.Random(2)
+    names = [name for name, method in registry.methods().items() if not method.needs_draft_model]
+    for _ in range(4):
+        conversation = Conversation(tiny_model("qwen3"))
+        session: Any = conversation.session
+        generation = conversation.generate([rng.randrange(4, VOCAB) for _ in range(30)], "beam", max_tokens=60)
+        for _ in generation:
+            if generation._leaving is None and generation.method != "beam":
+                assert not session._nodes
+            assert list(session.tokens) == generation.tokens[: session.length]
+            if rng.random() < 0.4:
+                generation.switch(rng.choice([*names, "beam", "beam"]))
+        assert len(generation.answer) == 60 or generation.finish_reason == "eos"
+
+
+def test_settings_may_change_between_steps() -> None:
+    generation = Conversation(tiny_model("llama")).generate(list(range(20, 30)), "beam", settings={"beams": 5}, max_tokens=40)
+    for number, step in enumerate(generation):
+        match number:
+            case 8:
+                generation.switch("beam", {"beams": 2})
+            case 16:
+                generation.switch("beam", {"beams": 7, "length_penalty": 2.0})
+            case 9 | 15:
+                assert step.nodes == 2
+            case 18:
+                assert step.nodes == 7
+    assert len(generation.answer) == 40
+
+
+def test_a_new_answer_starts_a_new_search() -> None:
+    model = tiny_model("llama")
+    conversation = Conversation(model)
+    first = conversation.generate(list(range(20, 30)), "beam", max_tokens=40)
+    for _ in range(10):
+        first.advance()
+    first.cancel()
+    first.advance()
+    assert first.finish_reason == "cancelled"
+    prompt = list(range(60, 80))
+    second = conversation.generate(prompt, "beam", max_tokens=TOKENS)
+    for _ in second:
+        pass
+    assert second.answer == searched(model, prompt, {}, max_tokens=TOKENS)[0].answer
+
+
+def test_a_cancelled_search_keeps_its_best_text() -> None:
+    rng = random.Random(5)
+    model, kept = tiny_model("llama"), 0
+    for _ in range(6):
+        prompt = [rng.randrange(4, VOCAB) for _ in range(10)]
+        generation = Conversation(model).generate(prompt, "beam", settings={"beams": 4}, max_tokens=50)
+        steps = [step for _ in range(rng.randint(2, 20)) if (step := generation.advance()) is not None]
+        passes, before = len(steps), len(generation.answer)
+        generation.cancel()
+        evaluated = generation.conversation.session.nodes_evaluated
+        last = generation.advance()
+        steps += [last] if last is not None else []
+        assert generation.finish_reason == "cancelled"
+        assert generation.conversation.session.nodes_evaluated == evaluated, "cancelling takes no pass"
+        assert generation.totals.steps == passes
+        best = theirs(reference("llama"), prompt, settings_of(4, 1.0, "guess"), model.info.eos_ids, max_new_tokens=passes)
+        assert generation.answer == best[0][0]
+        assert "".join(step.text for step in steps) + generation.flush() == model.decode(generation.answer)
+        kept += len(generation.answer) - before
+    assert kept, "the beams never differed, so this proves little"
+
+
+def test_nothing_is_left_to_settle_before_the_first_pass() -> None:
+    generation = Conversation(tiny_model("llama")).generate(list(range(20, 30)), "beam", max_tokens=8)
+    generation.cancel()
+    assert generation.advance() is None
+    assert (generation.answer, generation.finish_reason, generation.totals.steps) == ([], "cancelled", 0)
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+def test_no_pass_of_a_search_gives_several_tokens(beams: int) -> None:
+    generation = Conversation(tiny_model("llama")).generate(
+        list(range(20, 30)), "beam", settings={"beams": beams}, max_tokens=40
+    )
+    steps = list(generation)
+    assert all(0 <= len(step.tokens) - step.earlier <= 1 for step in steps)
+    assert generation.totals.earlier == sum(step.earlier for step in steps)
+    if beams == 1:  # plain decoding
+        assert not generation.totals.earlier
+    else:
+        assert max(len(step.tokens) for step in steps) > 1
+
+
+def test_the_context_may_fill_up() -> None:
+    # Eight beams of four tokens and more beyond what they share do not fit beside each other at the end.
+    conversation = Conversation(tiny_model("llama"), context=48)
+    notes = set()
+    for start in range(4):
+        generation = conversation.generate(list(range(20 + start, 40)), "beam", settings={"beams": 8})
+        notes |= {step.note for step in generation}
+        assert generation.finish_reason == "context"
+        assert len(generation.tokens) == 49
+        assert conversation.session.length == 48
+    assert "The context is nearly full: the best beam goes on alone." in notes
+
+
+def test_models_without_trees_say_why() -> None:
+    model = ToyModel(0, tree=False)
+    assert registry.unavailable(Beam, model.info.capabilities) == "A toy that only does chains."
+
+
+def test_it_is_no_identical_method() -> None:
+    assert Beam.label == "lossy"
+    prompts = [list(range(20 + i, 30 + i)) for i in range(4)]
+    differing = 0
+    for prompt in prompts:
+        greedy = Conversation(tiny_model("llama")).generate(prompt, max_tokens=TOKENS)
+        for _ in greedy:
+            pass
+        differing += searched(tiny_model("llama"), prompt, {}, max_tokens=TOKENS)[0].answer != greedy.answer
+    assert differing
+
+
+def test_where_links_meet() -> None:
+    root = Link(1, None, 0)
+    a = Link(2, root, 1)
+    b, c = Link(3, a, 2), Link(4, a, 2)
+    deep = Link(6, Link(5, c, 3), 4)
+    assert meeting([b]) is b
+    assert meeting([b, c]) is a
+    assert meeting([deep, c]) is c
+    assert meeting([deep, b, root]) is root
+    assert deep.tokens() == [2, 4, 5, 6]
+    assert deep.tokens(2) == [5, 6]

@@ -1,0 +1,399 @@
+"""Draft model, early exit and token trees: what they draft, what they cost, and where they say no."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from copy import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
+from specchat.backends.hf.session import TransformersSession
+from specchat.decoders import Conversation, Generation, encode_prompt
+from specchat.decoders.base import Acceptance
+from specchat.decoders.loop import Step
+from specchat.decoders.parts.proposers import DraftModel, Reencoded
+from specchat.decoders.parts.schedules import SCHEDULES
+
+from ...cases import FULL
+from ...fakes.prompts import TEXTS
+from ...fakes.tiny import tiny_folder, tiny_model
+from ...fakes.toy import ToyModel
+
+COPY = f"Repeat this text exactly: {TEXTS[0]}"
+TOKENS = 96 if FULL else 48
+
+
+def run(
+    target: Model,
+    draft: Model | None,
+    prompt: str | Sequence[int],
+    method: str,
+    settings: dict[str, Any] | None = None,
+    **options: Any,
+) -> tuple[Generation, list[Step]]:
+    """An answer and its steps."""
+    conversation = Conversation(target, draft_model=draft)
+    ids = encode_prompt(target, prompt) if isinstance(prompt, str) else list(prompt)
+    generation = conversation.generate(ids, method, settings=settings, **{"max_tokens": TOKENS, **options})
+    steps = list(generation)
+    conversation.close()
+    return generation, steps
+
+
+def plain(target: Model, prompt: str | Sequence[int], **options: Any) -> list[int]:
+    return run(target, None, prompt, "greedy", **options)[0].answer
+
+
+FLOORS: list[tuple[str, dict[str, Any], float]] = [
+    *(("draft", {"schedule": schedule}, 1.5) for schedule in SCHEDULES),
+    ("early-exit", {}, 1.4),
+    ("early-exit", {"layers": 4}, 1.4),
+    ("early-exit", {"layers": 4, "schedule": "cost"}, 1.4),
+    ("early-exit", {"layers": 4, "inner": 2}, 1.4),
+    ("early-exit", {"layers": 6, "inner": 4, "cascade": False}, 1.4),
+    ("tree", {}, 1.5),
+    ("tree", {"expansion": "1,1,3,1,1,1,1,1"}, 1.5),
+    ("tree", {"merge": "lookup,recycle"}, 1.5),
+]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize(("method", "settings", "floor"), FLOORS)
+def test_a_draft_is_accepted_and_changes_no_token(
+    builtin_model: Model, draft_model: Model, method: str, settings: dict[str, Any], floor: float, temperature: float
+) -> None:
+    sampling = Sampling(temperature=temperature, seed=4)
+    generation, _ = run(builtin_model, draft_model, COPY, method, settings, sampling=sampling)
+    assert generation.answer == plain(builtin_model, COPY, sampling=sampling)
+    assert generation.totals.tokens_per_step >= floor
+    assert generation.totals.draft_seconds > 0
+
+
+def test_a_draft_model_that_is_the_target_is_always_right(builtin_model: Model) -> None:
+    for sampling in (Sampling(), Sampling(temperature=1.0, seed=9), Sampling(temperature=0.7, top_p=0.9, seed=1)):
+        generation, _ = run(
+            builtin_model, builtin_model, "Tell me a story.", "draft", {"tokens": 5, "schedule": "constant"}, sampling=sampling
+        )
+        assert generation.totals.acceptance_rate == 1.0
+        assert max(generation.totals.runs) == 6
+
+
+def test_a_tree_yields_no_less_than_its_chain(builtin_model: Model, draft_model: Model) -> None:
+    for text in (TEXTS[0], "Tell me a story about a dog.", *(TEXTS[1:] if FULL else ())):
+        chain, _ = run(builtin_model, draft_model, text, "draft", {"tokens": 5, "schedule": "constant"})
+        tree, _ = run(builtin_model, draft_model, text, "tree", {"depth": 5})
+        assert tree.answer == chain.answer
+        assert tree.totals.steps <= chain.totals.steps + 1  # luck with the borders of steps
+
+
+def test_the_first_layers_of_a_token_run_once(builtin_model: Model) -> None:
+    settings = {"layers": 4, "inner": 0, "tokens": 3, "schedule": "constant", "cascade": False}
+    _, steps = run(builtin_model, None, COPY, "early-exit", settings)
+    assert all(step.nodes == len(step.tree) for step in steps), "no node is counted, or evaluated, twice"
+    assert any(step.tree.alive == 3 for step in steps)
+    assert all(step.draft_seconds > 0 for step in steps if len(step.tree) > 1)
+
+
+@pytest.mark.parametrize("inner", [0, 2])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_the_prompt_rides_along_with_the_first_draft(builtin_model: Model, inner: int, temperature: float) -> None:
+    settings, sampling = {"layers": 4, "inner": inner}, Sampling(temperature=temperature, seed=2)
+    for text in (COPY, "Tell me a story about a dog."):
+        ids = encode_prompt(builtin_model, text)
+        generation, steps = run(builtin_model, None, ids, "early-exit", settings, sampling=sampling)
+        assert generation.answer == plain(builtin_model, ids, sampling=sampling)
+        assert [step.prefilled for step in steps] == [len(ids) - 1] + [0] * (len(steps) - 1)
+        assert generation.prefilled == 0, "no pass was over the prompt alone"
+        assert steps[0].drafted > 0
+        assert steps[0].nodes >= len(steps[0].tree)
+        assert generation.prefill_seconds > 0
+        assert min(step.draft_seconds for step in steps) >= 0
+        assert min(step.forward_seconds for step in steps) > 0
+
+
+def test_every_depth_gets_its_turn_again_and_the_fastest_most_of_them(builtin_model: Model) -> None:
+    fresh = copy(builtin_model)
+    conversation = Conversation(fresh)
+    generation = conversation.generate(encode_prompt(fresh, COPY), "early-exit", max_tokens=20)
+    assert list(generation)
+    drafter: Any = generation.drafter
+    context = generation._context()
+    taken: Counter[Any] = Counter()
+    for _ in range(400):
+        depth = drafter._pick(context)
+        way = next(way for way, found in drafter._depths.items() if found is depth)
+        taken[way] += 1
+        drafter._record.learn(4, 1.0 if way == (2, 0) else 2.0)
+    assert taken.most_common(1)[0][0] == (2, 0)
+    others = [count for way, count in taken.items() if way != (2, 0)]
+    assert len(others) == 3
+    assert min(others) >= 4
+    assert max(others) <= 10
+
+
+def test_inner_layers_draft_anew_behind_every_pass_up_to_the_end_of_the_context() -> None:
+    """With nothing to copy from, too: what is foreseen is what the inner layers said this time, and it fits."""
+    model: Any = tiny_model("qwen3")
+    rng = random.Random(5)
+    for number in range(60 if FULL else 10):
+        ids = [rng.randrange(4, 250) for _ in range(rng.choice((200, 235, 244)))]
+        settings = {"layers": 2, "inner": 1, "cascade": bool(number % 2), "threshold": 0.0}
+        generation, steps = run(model, None, ids, "early-exit", settings, max_tokens=24)
+        assert generation.answer == plain(model, ids, max_tokens=24)
+        assert all(len(step.tree) <= 33 for step in steps)
+
+
+def test_an_error_in_the_middle_of_a_draft_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    model: Any = tiny_model("llama")
+    ids = list(range(20, 60))
+    wanted = plain(model, ids, max_tokens=30)
+    session_pass = TransformersSession._pass
+    for fails_at in range(2, 12, 1 if FULL else 3):
+        left = [fails_at]
+
+        def counted(session: Any, *args: Any, left: list[int] = left, **more: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0:
+                raise torch.OutOfMemoryError
+            return session_pass(session, *args, **more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(TransformersSession, "_pass", counted)
+            conversation = Conversation(model)
+            settings = {"layers": 2, "inner": 1, "threshold": 0.0}
+            generation = conversation.generate(ids, "early-exit", settings=settings, max_tokens=30)
+            failures = 0
+            while generation.finish_reason is None:
+                try:
+                    generation.advance()
+                except UserError:
+                    failures += 1
+        assert failures == 1
+        assert generation.answer == wanted
+        conversation.close()
+
+
+def test_inner_layers_spare_the_others_passes(builtin_model: Model) -> None:
+    """The first two layers draft for the first four: these run over several tokens at a time."""
+    passes: dict[int, int] = {}
+    for inner in (0, 2):
+        conversation = Conversation(builtin_model)
+        ids = encode_prompt(builtin_model, "What is speculative decoding?")
+        settings = {"layers": 4, "inner": inner, "cascade": False}
+        generation = conversation.generate(ids, "early-exit", settings=settings, max_tokens=TOKENS)
+        passes[inner] = 0
+        for step in generation:
+            (depth,) = generation.drafter._depths.values()  # type: ignore[attr-defined]
+            passes[inner] += len(depth.proposer.seconds) if len(step.tree) > 1 else 0
+        assert generation.answer == plain(builtin_model, ids)
+        conversation.close()
+    assert passes[2] < 0.85 * passes[0]
+
+
+def test_early_exit_settles_on_one_depth_and_remembers_it(builtin_model: Model) -> None:
+    fresh = copy(builtin_model)  # as one that nothing has been measured on
+    ids = encode_prompt(fresh, "Tell me a story about a dog.")
+
+    def records(generation: Generation) -> dict[tuple[int, int], int]:
+        assert sum(1 for _ in generation) > 9
+        return {
+            way: sum(record.rounds for record in depth.known.records.values())
+            for way, depth in generation.drafter._depths.items()  # type: ignore[attr-defined]
+        }
+
+    tried = records(Conversation(fresh).generate(ids, "early-exit", max_tokens=2 * TOKENS))
+    assert set(tried) == {(4, 2), (4, 0), (2, 0), (6, 0)}
+    assert min(tried.values()) >= 3
+    again = records(Conversation(fresh).generate(ids, "early-exit", max_tokens=2 * TOKENS))
+    grown = sorted(again[way] - rounds for way, rounds in tried.items())
+    assert grown[-1] > 9
+    assert grown[0] <= 3, "the next conversation need not try them all again"
+
+
+def test_the_draft_follows_switches_and_later_turns(builtin_model: Model, draft_model: Model) -> None:
+    conversation = Conversation(builtin_model, draft_model=draft_model)
+    prompt = encode_prompt(builtin_model, COPY)
+    generation = conversation.generate(prompt, "draft", max_tokens=TOKENS)
+    order = ["tree", "greedy", "early-exit", "lookup", "draft"]
+    for i, _ in enumerate(generation):
+        generation.switch(order[i % len(order)])
+    expected = plain(builtin_model, COPY)
+    assert generation.answer == expected
+    # Another turn, and then a retry of the first one: the draft's cache goes back as well.
+    longer = [*prompt, *expected, *builtin_model.encode(" And again:")]
+    accepted = 0
+    for tokens in (longer, prompt, longer[:-3]):
+        again = conversation.generate(tokens, "draft", max_tokens=20)
+        assert [token for step in again for token in step.tokens] == plain(builtin_model, tokens, max_tokens=20)
+        accepted += again.totals.accepted
+    assert accepted
+
+
+@pytest.mark.parametrize("method", ["draft", "tree"])
+def test_without_a_draft_model_it_says_what_to_load(builtin_model: Model, method: str) -> None:
+    with pytest.raises(UserError, match="--draft-model"):
+        Conversation(builtin_model).generate([1, 2], method)
+
+
+def test_a_draft_model_is_loaded_when_the_first_method_needs_it(builtin_model: Model, draft_model: Model) -> None:
+    loads: list[int] = []
+
+    def load() -> Model:
+        loads.append(1)
+        return draft_model
+
+    conversation = Conversation(builtin_model, draft_model=load)
+    generation = conversation.generate(encode_prompt(builtin_model, COPY), "lookup", max_tokens=TOKENS)
+    next(generation)
+    assert not loads
+    generation.switch("draft")
+    generation.switch("tree")
+    assert len(loads) == 1
+    assert sum(len(step.tokens) for step in generation) > 5
+
+
+def test_another_tokenizer_is_refused_with_the_reason_or_drafts_through_text(builtin_model: Model) -> None:
+    other = tiny_model("llama")
+    for method in ("draft", "tree"):
+        with pytest.raises(UserError, match="another tokenizer"):
+            run(builtin_model, other, COPY, method)
+    generation, _ = run(builtin_model, other, COPY, "draft", {"reencode": True})
+    assert generation.answer == plain(builtin_model, COPY)
+
+
+def test_a_draft_through_text_is_right_when_the_draft_model_is(builtin_model: Model) -> None:
+    generation, _ = run(builtin_model, builtin_model, COPY, "greedy", max_tokens=10)
+    drafter = Reencoded(builtin_model, builtin_model, 512)
+    line = drafter.line(generation._context(), 6)
+    drafter.close()
+    expected = plain(builtin_model, COPY, max_tokens=16)[10:]
+    assert line
+    assert line == expected[: len(line)]
+
+
+def test_at_the_end_of_the_draft_models_context_it_decodes_plainly(builtin_model: Model, draft_model: Model) -> None:
+    conversation = Conversation(builtin_model, draft_model=draft_model)
+    prompt = encode_prompt(builtin_model, COPY)
+    generation = conversation.generate(prompt, "draft", max_tokens=TOKENS)
+    drafter: Any = generation.drafter
+    drafter._proposer, drafter._model = DraftModel(draft_model, len(prompt) + 10), draft_model
+    drafted = [step.drafted for step in generation]
+    assert generation.answer == plain(builtin_model, COPY)
+    assert drafted[0] > 0
+    assert drafted[-1] == 0
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("early-exit", {"layers": 8}, "below the model's 8 layers"),
+    ("early-exit", {"layers": 4, "inner": 4}, r"inner \(4\) must be below the number of layers that draft \(4\)"),
+    ("early-exit", {"inner": 8}, r"inner \(8\) must be below the number of layers that draft \(6\)"),
+    ("early-exit", {"skip": "2-9"}, "names layers of 0 to 7"),
+    ("early-exit", {"skip": "middle"}, "list of layers"),
+    ("tree", {"expansion": "1,0,2"}, "numbers from 1 to 64"),
+    ("tree", {"merge": "lookup,beam"}, "tree.merge takes"),
+]
+
+
+@pytest.mark.parametrize(("method", "settings", "words"), BAD)
+def test_bad_settings_are_told(
+    builtin_model: Model, draft_model: Model, method: str, settings: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        run(builtin_model, draft_model, COPY, method, settings)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("draft", {"tokens": 0, "schedule": "constant"}),
+        ("early-exit", {"tokens": 0, "layers": 1, "schedule": "constant"}),
+        ("tree", {"nodes": 1}),
+        ("tree", {"width": 1, "grow": 1}),
+    ],
+)
+def test_settings_that_leave_nothing_to_draft_decode_plainly(
+    builtin_model: Model, draft_model: Model, method: str, settings: dict[str, Any]
+) -> None:
+    generation, _ = run(builtin_model, draft_model, COPY, method, settings, max_tokens=12)
+    assert generation.answer == plain(builtin_model, COPY, max_tokens=12)
+
+
+def test_merged_drafters_need_no_draft_model() -> None:
+    model = ToyModel(3)
+    generation = Conversation(model, draft_model=model).generate([1, 2, 3], "tree", settings={"merge": "lookup"}, max_tokens=60)
+    assert sum(len(step.tokens) for step in generation) == 60
+    assert generation.totals.tokens_per_step > 1.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "settings"), [("draft", {"tokens": 2, "schedule": "constant"}), ("tree", {"nodes": 8, "depth": 2})]
+)
+def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: str, settings: dict[str, Any]) -> None:
+    """Through the whole loop, on a model whose five likeliest tokens have most of the probability."""
+    target, draft = tiny_model("llama"), tiny_model("qwen3")
+    filters = {"temperature": 1.0, "top_k": 3}
+    prompt = [0, 2, 70, 71, 3]
+    conversation, draws = Conversation(target, draft_model=draft), 3000 if FULL else 750
+    seen: dict[tuple[int, ...], int] = {}
+    accepted = 0
+    for seed in range(draws):
+        sampling = Sampling(**filters, seed=seed)  # type: ignore[arg-type]
+        generation = conversation.generate(
+            prompt, method, settings=settings, sampling=sampling, acceptance=Acceptance("rejection"), max_tokens=2
+        )
+        for _ in generation:
+            pass
+        accepted += generation.totals.accepted
+        pair = tuple(generation.answer)
+        seen[pair] = seen.get(pair, 0) + 1
+    session = target.open_session()
+    session.prefill(prompt[:-1])
+    p = session.evaluate(prompt[-1:], [-1]).probs(0, Sampling(**filters))  # type: ignore[arg-type]
+    pairs: list[tuple[int, ...]] = []
+    expected: list[float] = []
+    for first in np.flatnonzero(p):
+        session.rewind(len(prompt) - 1)
+        scores = session.evaluate([prompt[-1], int(first)], [-1, 0])
+        after = scores.probs(1, Sampling(**filters))  # type: ignore[arg-type]
+        if int(first) in target.info.eos_ids:
+            pairs.append((int(first),))
+            expected.append(float(p[first]))
+            continue
+        for second in np.flatnonzero(after):
+            pairs.append((int(first), int(second)))
+            expected.append(float(p[first] * after[second]))
+    assert set(seen) <= set(pairs)
+    counts = np.array([seen.get(pair, 0) for pair in pairs])
+    wanted = np.array(expected) / sum(expected) * draws
+    assert chisquare(counts, wanted).pvalue > 1e-3
+    assert accepted > draws / 30
+    conversation.close()
+
+
+def test_a_label_follows_the_rule(builtin_model: Model, draft_model: Model) -> None:
+    assert Acceptance("rejection").label == "same distribution"
+    assert Acceptance("soft").label == Acceptance("typical").label == "lossy"
+    sampling, story = Sampling(temperature=1.3, seed=5), "Tell me a story about a dog."
+    texts = [
+        run(builtin_model, draft_model, story, "draft", sampling=sampling, acceptance=acceptance)[0].answer
+        for acceptance in (Acceptance(), Acceptance("rejection"), Acceptance("soft", beta=1.0), Acceptance("typical"))
+    ]
+    assert texts[0] == plain(builtin_model, story, sampling=sampling)
+    assert all(text != texts[0] for text in texts[1:])
+
+
+def test_a_folder_is_a_draft_model_too(builtin_model: Model) -> None:
+    tiny = load_model(str(tiny_folder("llama")), LoadOptions(device="cpu"))
+    conversation = Conversation(tiny, draft_model=tiny)
+    generation = conversation.generate([0, 2, 80, 3], "draft", max_tokens=30)
+    assert sum(len(step.tokens) for step in generation) <= 30
+    assert generation.totals.acceptance_rate == 1.0
+    tiny.close()

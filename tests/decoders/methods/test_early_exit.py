@@ -1,0 +1,103 @@
+"""Early exit with single attention and MLP blocks left out: the plain method's tokens, and drafts that are worth something."""
+
+from __future__ import annotations
+
+import pytest
+
+from specchat.backends import Model, Sampling, UserError
+from specchat.backends.base import Block
+from specchat.decoders import Conversation, Generation, encode_prompt
+from specchat.decoders.methods.early_exit import what_is_left
+
+from ...cases import FULL
+from ...fakes.prompts import TEXTS
+from ...fakes.tiny import tiny_model
+from .test_families import FAMILIES, SETTINGS, TOKENS, endless, explained, plain, prompts, through
+
+LISTS = ("1a", "1m", "2", "0m,2a", "1a,2m", "1-2a", "0,2m")
+"""Of the tiny models' three layers."""
+COPY = f"Repeat this text exactly: {TEXTS[0]}"
+KINDS = ("llama", *FAMILIES, "gpt-neox")
+BUILT_IN = ("3a,4-6", "2a,3m,5-6m,7", "4-7m", "2-7a", "1m,4-7")
+
+
+@pytest.mark.parametrize("sampling", SETTINGS, ids=("greedy", "sampled"))
+@pytest.mark.parametrize("kind", KINDS)
+def test_tokens_are_the_plain_methods(kind: str, sampling: Sampling) -> None:
+    conversation = Conversation(endless(kind))
+    drafted, lists = 0, list(LISTS[::2] if sampling.greedy else LISTS[1::2])
+    if not FULL:  # each list on one kind or more
+        lists = [lists[KINDS.index(kind) % len(lists)]]
+    for number, skip in enumerate(lists):
+        prompt = prompts(kind)[number % len(prompts(kind))]
+        wanted = plain(kind, sampling)[number % len(prompts(kind))]
+        settings = {"skip": skip, "threshold": 0.05}
+        found = through(conversation.generate(prompt, "early-exit", settings=settings, sampling=sampling, max_tokens=TOKENS))
+        assert found.answer == wanted, explained(kind, prompt, found.answer, wanted)
+        drafted += found.totals.drafted
+    assert drafted > TOKENS * len(lists) // 4
+    conversation.close()
+
+
+@pytest.mark.parametrize("sampling", SETTINGS, ids=("greedy", "sampled"))
+def test_on_the_built_in_model_drafts_are_accepted(builtin_model: Model, sampling: Sampling) -> None:
+    conversation = Conversation(builtin_model)
+    prompt = encode_prompt(builtin_model, COPY)
+    wanted = through(conversation.generate(prompt, sampling=sampling, max_tokens=48)).answer
+    accepted = {}
+    for skip in BUILT_IN:
+        settings = {"skip": skip, "tokens": 3, "schedule": "constant"}
+        found = through(conversation.generate(prompt, "early-exit", settings=settings, sampling=sampling, max_tokens=48))
+        assert found.answer == wanted
+        assert found.totals.drafted > 20
+        accepted[skip] = found.totals.accepted
+    assert sum(bool(count) for count in accepted.values()) >= 3, accepted
+    conversation.close()
+
+
+def test_the_list_changes_between_steps(builtin_model: Model) -> None:
+    conversation = Conversation(builtin_model)
+    prompt = encode_prompt(builtin_model, COPY)
+    wanted = through(conversation.generate(prompt, max_tokens=40)).answer
+    generation: Generation = conversation.generate(prompt, "early-exit", settings={"skip": "4a"}, max_tokens=40)
+    for number, _ in enumerate(generation):
+        generation.switch("early-exit", {"skip": BUILT_IN[number % len(BUILT_IN)], "threshold": 0.1})
+    assert generation.answer == wanted
+    conversation.close()
+
+
+def test_lists() -> None:
+    a2, m2 = Block(2, "attention"), Block(2, "mlp")
+    assert what_is_left("2", 4) == what_is_left("2a,2m", 4) == what_is_left(" 2 , 2A ", 4) == (0, 1, 3)
+    assert what_is_left("2a", 4) == (0, 1, m2, 3)
+    assert what_is_left("2m,0", 4) == (1, a2, 3)
+    assert what_is_left("1-2m,3", 4) == (0, Block(1, "attention"), a2)
+    assert what_is_left("1 - 3", 4) == (0,)
+
+
+@pytest.mark.parametrize("skip", ["", ",", "3,", "a", "3b", "a3", "3-", "-3", "3-4-5", "3 a m", "²", "1" * 5000, "3am", "drei"])
+def test_what_is_no_list_is_told_how_to_write_one(skip: str) -> None:
+    with pytest.raises(UserError, match=r"^early-exit\.skip is a list of layers and blocks such as 3a,4-6,7m .*\.$"):
+        what_is_left(skip, 8)
+
+
+@pytest.mark.parametrize("skip", ["8", "8a", "3-8", "0-99999", "5-3", "5-3m"])
+def test_layers_that_are_not_there_are_named(skip: str) -> None:
+    with pytest.raises(UserError, match=rf"^early-exit\.skip names layers of 0 to 7 in rising order: '{skip}' does not\.$"):
+        what_is_left(skip, 8)
+
+
+def test_something_has_to_be_left() -> None:
+    with pytest.raises(UserError, match="leaves nothing to run"):
+        what_is_left("0-7a,0-7m", 8)
+
+
+def test_a_model_whose_blocks_cannot_be_told_apart_says_so_and_goes_on() -> None:
+    conversation = Conversation(tiny_model("bloom"))
+    with pytest.raises(UserError, match="whole layers only"):
+        through(conversation.generate([5, 6, 7], "early-exit", settings={"skip": "1a"}, max_tokens=8))
+    wanted = through(conversation.generate([5, 6, 7], max_tokens=8)).answer
+    for skip in ("1", "1-2"):
+        found = through(conversation.generate([5, 6, 7], "early-exit", settings={"skip": skip}, max_tokens=8))
+        assert found.answer == wanted
+    conversation.close()

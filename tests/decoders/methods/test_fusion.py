@@ -1,0 +1,402 @@
+"""Fusion: the tree's probabilities, where its tokens come from, growing against starting afresh, the floor that lookup sets."""
+
+from __future__ import annotations
+
+import math
+import random
+import tracemalloc
+from collections.abc import Sequence
+from statistics import mean
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.backends.base import ROOT, Sampling, Scores, UserError
+from specchat.backends.recorded import RecordedModel
+from specchat.decoders.base import Context, Drafter, Tree, Verified, parse_params
+from specchat.decoders.conversation import Conversation
+from specchat.decoders.methods.fusion import Fusion, FusionParams
+from specchat.decoders.methods.lookup import Lookup, LookupParams
+from specchat.decoders.parts.evidence import Evidence, Recycled
+from specchat.decoders.parts.ngram_index import ORDERS
+from specchat.decoders.parts.ppm import EVIDENCE_LIMIT, FREQUENT, KIND, KINDS, SUREST, ContextModel, Weights, prior
+from specchat.decoders.replay import replay
+
+from ...cases import cases
+
+EOS = 99
+FEW = st.lists(st.integers(0, 2), min_size=1, max_size=60)  # few tokens, so that n-grams repeat
+MORE = st.lists(st.integers(0, 30), min_size=1, max_size=80)
+SESSION = RecordedModel([([1], [2])]).open_session()
+
+
+def context(tokens: list[int], room: int = 1000, branching: bool = True, eos: int = EOS) -> Context:
+    return Context(tokens, SESSION, Sampling(), room, frozenset({eos}), branching)
+
+
+def fusion(**params: Any) -> Fusion:
+    return Fusion(FusionParams(**params))
+
+
+def check_tree(drafter: Fusion, tree: Tree, nodes: int, room: int) -> None:
+    """Within its bounds, no equal siblings, and probabilities that are probabilities, in falling order."""
+    assert len(tree) <= nodes
+    assert max(tree.depths()) <= room
+    assert all(parent < node for node, parent in enumerate(tree.parents))
+    assert tree.parents.count(ROOT) == 1
+    siblings = list(zip(tree.parents, tree.tokens, strict=True))
+    assert len(set(siblings)) == len(siblings)
+    reached = drafter.probabilities
+    assert len(reached) == len(tree)
+    assert reached == sorted(reached, reverse=True)
+    assert reached[-1] > 0
+    below = [0.0] * len(tree)
+    for node in range(1, len(tree)):
+        below[tree.parents[node]] += reached[node]
+    assert all(children <= parent + 1e-12 for children, parent in zip(below, reached, strict=True))
+
+
+@cases(300)
+@given(st.one_of(FEW, MORE), st.integers(1, 24), st.integers(0, 20), st.booleans(), st.integers(0, FREQUENT))
+def test_the_tree_keeps_its_bounds(text: list[int], nodes: int, room: int, branching: bool, frequent: int) -> None:
+    drafter = fusion(nodes=nodes, frequent=frequent)
+    tree = drafter.draft(context(text, room, branching, eos=2))
+    assert tree.tokens[0] == text[-1]
+    check_tree(drafter, tree, nodes, room)
+    assert all(parent <= 0 or tree.tokens[parent] != 2 for parent in tree.parents)  # nothing after EOS
+    if not branching:
+        assert tree.parents == list(range(ROOT, len(tree) - 1))
+
+
+@cases(300)
+@given(st.one_of(FEW, MORE), st.integers(2, 24))
+def test_what_is_drafted_has_followed(text: list[int], nodes: int) -> None:
+    drafter = fusion(nodes=nodes, frequent=0)
+    tree = drafter.draft(context(text))
+    # A copy that reaches the end of the text goes on with itself: the guesses of its own path follow it.
+    for node in range(1, len(tree)):
+        line = [tree.tokens[i] for i in tree.path(node)]
+        whole = [*text[:-1], *line[:-1]]  # a copy that reaches the end of the text goes on copying what it drafted
+        assert any(whole[i : i + 2] == line[-2:] for i in range(len(whole) - 1))
+    assert (len(tree) > 1) == (text[-1] in text[:-1])
+    # Every vote is cast by an occurrence of as much of the tail as it says.
+    for node, known in drafter._expansions.items():
+        tail = [*text[:-1], *(tree.tokens[i] for i in tree.path(node))]
+        for follows, match, start in known.votes:
+            assert 0 < follows < len(text)
+            if start < 0 or node == 0:
+                assert text[follows - match : follows] == tail[-match:]
+            elif start + len(tail) - len(text) < len(text):  # it has not come to the end
+                assert follows == start + len(tail) - len(text)
+            # What it copies is what it has drafted.
+            drafted = tail[len(text) :]
+            if start >= 0:
+                line = text[start:]
+                assert (line * len(tail))[: len(drafted)] == drafted
+                assert text[follows] == (line * len(tail))[len(drafted)]
+            else:
+                assert text[follows - 1] == tail[-1]
+
+
+@cases(300)
+@given(FEW, st.lists(st.integers(0, 2), min_size=1, max_size=4), st.integers(1, 30))
+def test_occurrences_of_a_guessed_tail(text: list[int], guessed: list[int], limit: int) -> None:
+    model = ContextModel()
+    model.follow(text)
+    tail = [*text, *guessed][-ORDERS:]
+    out: list[tuple[int, int, int]] = []
+    model.after(tail, out, limit)
+    assert len(out) <= limit
+    assert len({follows for follows, _, _ in out}) == len(out)
+    assert [match for _, match, _ in out] == sorted((match for _, match, _ in out), reverse=True)
+    for follows, match, start in out:
+        assert start == -1
+        assert text[follows - match : follows] == tail[-match:]
+    assert bool(out) == (tail[-1] in text[:-1]) or limit < 4
+    before = out[: len(out) // 2]
+    again = list(before)
+    model.after(tail, again, limit)
+    assert again[: len(before)] == before
+    assert len(set(again)) == len(again)
+
+
+@cases(150)
+@given(MORE, st.integers(0, FREQUENT))
+def test_frequent_tokens(text: list[int], most: int) -> None:
+    model = ContextModel()
+    model.follow(text)
+    found = model.frequent(most)
+    counts = sorted((text.count(token) for token in set(text)), reverse=True)
+    assert [text.count(token) for token, _ in found] == counts[:most]
+    assert sum(share for _, share in found) < 1
+
+
+@cases(150)
+@given(st.one_of(FEW, MORE), st.booleans())
+def test_growing_is_the_same_as_starting_afresh(text: list[int], branching: bool) -> None:
+    drafter, growing = fusion(), list[int]()
+    for token in text:
+        growing.append(token)
+        tree = drafter.draft(context(growing, branching=branching))
+    fresh = fusion()
+    assert tree == fresh.draft(context(list(text), branching=branching))
+    assert drafter.probabilities == fresh.probabilities
+
+
+@cases(150)
+@given(st.lists(FEW, min_size=2, max_size=4), st.integers(0, 60))
+def test_another_text_is_noticed(turns: list[list[int]], shared: int) -> None:
+    drafter = fusion()
+    text: list[int] = []
+    for turn in turns:
+        text = text[:shared] + turn  # a new turn keeps only a prefix
+        assert drafter.draft(context(text)) == fusion().draft(context(list(text)))
+    del text[len(text) // 2 :]  # the same list, shorter
+    if text:
+        assert drafter.draft(context(text)) == fusion().draft(context(list(text)))
+
+
+def test_agreement_and_length_raise_a_probability() -> None:
+    def first(text: list[int]) -> dict[int, float]:
+        drafter = fusion(frequent=0)
+        tree = drafter.draft(context(text))
+        return {tree.tokens[n]: drafter.probabilities[n] for n in range(1, len(tree)) if tree.parents[n] == 0}
+
+    once = first([1, 5, 8, 9, 1])
+    twice = first([1, 5, 8, 1, 5, 9, 1])
+    longer = first([4, 1, 5, 8, 9, 4, 1])
+    split = first([1, 5, 8, 1, 6, 9, 1])
+    assert split[5] < split[6] < once[5] < twice[5]
+    assert once[5] < longer[5]
+
+
+def test_a_copy_is_drafted_far_and_free_text_wide() -> None:
+    rng = random.Random(0)
+    text = [rng.randrange(3, 90) for _ in range(200)]
+    copy = fusion().draft(context([*text, *text[100:130]]))
+    assert copy.tokens[:12] == text[129:141]
+    often = [token for other in range(10, 30) for token in (1, other)]
+    assert max(fusion().draft(context([*often, 1])).depths()) <= 4
+    # The end of the text is no obstacle: a loop is drafted as a loop.
+    loop = [5, 6, 7, 8] * 6
+    assert fusion(nodes=9, frequent=0).draft(context(loop)).tokens == [8, 5, 6, 7, 8, 5, 6, 7, 8]
+
+
+def pieces(rng: random.Random, edits: float, words: int = 4000) -> tuple[list[int], list[int]]:
+    """A text with a language's skew, and an answer that copies parts of it, some tokens replaced, left out or put in."""
+
+    def word() -> int:
+        return int(words * rng.random() ** 4) + 100
+
+    prompt = [word() for _ in range(400)]
+    answer: list[int] = []
+    while len(answer) < 250:
+        start = rng.randrange(350)
+        for token in prompt[start : start + rng.randrange(8, 50)]:
+            draw = rng.random()
+            if draw < edits:
+                answer.append(word())
+            if not edits / 3 < draw < edits:
+                answer.append(token)
+        answer.extend(word() for _ in range(rng.randrange(4)))
+    return prompt, answer
+
+
+@pytest.mark.parametrize("nodes", [16, 64])
+@pytest.mark.parametrize("edits", [0.0, 0.05, 0.15, 0.4])
+def test_at_least_as_good_as_lookup(edits: float, nodes: int) -> None:
+    rng = random.Random(4)
+    records = [pieces(rng, edits) for _ in range(8)]
+
+    def score(make: Any) -> float:
+        return mean(replay(*record, make()).tokens_per_step for record in records)
+
+    ours = score(lambda: fusion(nodes=nodes, recycle=0))
+    assert ours >= score(lambda: Lookup(LookupParams(nodes=nodes)))
+    assert ours >= score(lambda: Lookup(LookupParams(variant="reference")))
+
+
+@pytest.mark.parametrize("params", [{}, {"recycle": 0}, {"nodes": 64, "learn": False}, {"floor": 0.02}])
+@pytest.mark.parametrize("trees", [True, False])
+def test_the_loop_gives_the_recorded_tokens(params: dict[str, Any], trees: bool) -> None:
+    prompt, answer = pieces(random.Random(1), 0.05)
+    model = RecordedModel([(prompt, answer)])
+    conversation = Conversation(model)
+    generation = conversation.generate(prompt, "fusion", settings=params)
+    generation._branching = trees
+    for _ in generation:
+        pass
+    assert generation.answer[:-1] == answer
+    assert generation.finish_reason == "eos"
+    assert generation.totals.tokens_per_step >= 2.0
+
+
+def test_probabilities_tell_how_much_is_accepted() -> None:
+    rng = random.Random(2)
+    expected = accepted = 0.0
+
+    class Counting(Fusion):
+        def learn(self, verified: Verified) -> None:
+            nonlocal expected, accepted
+            expected += sum(self.probabilities) - 1
+            accepted += len(verified.path) - 1
+            super().learn(verified)
+
+    for edits in (0.03, 0.1, 0.3):
+        for _ in range(4):
+            replay(*pieces(rng, edits), Counting(FusionParams(recycle=0)))
+    assert 0.75 <= expected / accepted <= 1.33
+
+
+def test_settings_change_between_steps() -> None:
+    text = [1, 2, 3, 4, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, 1, 2]
+    drafter = fusion()
+    first = drafter.draft(context(text))
+    for params in ({"nodes": 64}, {"nodes": 1}, {"floor": 0.05}, {"frequent": 0}, {"recycle": 0}, {}):
+        drafter.params = FusionParams(**params)
+        assert drafter.draft(context(text)) == Fusion(drafter.params).draft(context(text))
+    assert drafter.draft(context(text)) == first
+    drafter.params = FusionParams(floor=1.0)
+    assert len(drafter.draft(context(text))) == 1
+
+
+def test_no_more_nodes_than_the_context_holds() -> None:
+    session = RecordedModel([([1] * 20, [2])], context=24).open_session()
+    session.prefill([1] * 19)
+    tree = fusion().draft(Context([1] * 20, session, Sampling(), 4, frozenset()))
+    assert len(tree) <= 5
+
+
+@pytest.mark.parametrize(("name", "value"), [("nodes", 0), ("floor", 2), ("frequent", FREQUENT + 1), ("recycle", -1)])
+def test_bad_settings_say_why(name: str, value: object) -> None:
+    with pytest.raises(UserError, match=name):
+        parse_params(Fusion, {name: value})
+
+
+@pytest.mark.parametrize("text", ["twice", "random", "one token"])
+def test_memory_stays_under_a_kilobyte_per_token(text: str) -> None:
+    rng = random.Random(0)
+    tokens = [rng.randrange(32_000) for _ in range(8000)]
+    tokens = {"twice": tokens[:4000] * 2, "random": tokens, "one token": [7] * 8000}[text]
+    tracemalloc.start()
+    drafter = fusion()
+    drafter.draft(context(tokens))
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert used / len(tokens) <= 1024
+
+
+class Told(Scores):
+    """Successors that are told, the same for every row of a token."""
+
+    def __init__(self, rows: Sequence[list[tuple[int, float]]]) -> None:
+        self.rows = rows
+        self.nodes = self.positions = tuple(range(len(rows)))
+
+    def choose(self, sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[int]:
+        return [row[0][0] for row in self.rows]
+
+    def top(self, k: int) -> list[list[tuple[int, float]]]:
+        return [row[:k] for row in self.rows]
+
+    def candidates(
+        self,
+        count: int,
+        sampling: Sampling,
+        histories: Sequence[Sequence[int]] | None = None,
+        *,
+        independent: bool = False,
+    ) -> list[list[tuple[int, float]]]:
+        raise NotImplementedError
+
+    def probs(self, row: int, sampling: Sampling | None = None, history: Sequence[int] | None = None) -> Any:
+        raise NotImplementedError
+
+    def gap(self, row: int, token: int) -> float:
+        raise NotImplementedError
+
+
+def verified(tree: Tree, rows: Sequence[list[tuple[int, float]]], path: Sequence[int]) -> Verified:
+    scores = Told(rows)
+    return Verified(tree, scores.choose(Sampling()), path, scores)
+
+
+def test_recycled_successors_are_drafted() -> None:
+    text = [1, 2, 3]
+    drafter = fusion(nodes=5, frequent=0)
+    tree = drafter.draft(context(text))
+    assert tree.tokens == [3]
+    drafter.learn(verified(tree, [[(7, math.log(0.6)), (8, math.log(0.3))]], [0]))
+    text.append(3)
+    tree = drafter.draft(context(text))
+    assert tree.tokens[:3] == [3, 3, 7] or tree.tokens[1] == 7
+    assert {7, 8} <= set(tree.tokens)
+    check_tree(drafter, tree, 5, 1000)
+    drafter.params = FusionParams(nodes=5, frequent=0, recycle=0)
+    assert not {7, 8} & set(drafter.draft(context(text)).tokens)
+
+
+def test_of_a_token_seen_twice_the_accepted_place_counts() -> None:
+    recycled = Recycled(2)
+    tree = Tree([4, 5, 5], [ROOT, 0, 1])
+    recycled.learn(verified(tree, [[(5, -0.1)], [(6, -0.1)], [(7, -0.1)]], [0, 1]))
+    assert [token for token, _ in recycled.guess([4, 5])] == [6]
+    assert recycled.guess([6]) == ()
+
+
+def test_recycled_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Recycled, "KEPT", 10)
+    recycled = Recycled(1)
+    for token in range(30):
+        recycled.learn(verified(Tree.root(token), [[(1, 0.0)]], [0]))
+    assert [token for token in range(30) if recycled.guess([token])] == list(range(20, 30))
+
+
+def test_other_evidence_votes_and_its_worth_is_learned() -> None:
+    class Oracle(Evidence):
+        """Says that each token is followed by the next number."""
+
+        followed = learned = 0
+
+        def follow(self, context: Context) -> None:
+            self.followed += 1
+
+        def guess(self, tail: Sequence[int]) -> list[tuple[int, float]]:
+            return [(tail[-1] + 1, 1.0)]
+
+        def learn(self, verified: Verified) -> None:
+            self.learned += 1
+
+    def worth(answer: list[int]) -> tuple[float, float]:
+        oracle = Oracle()
+        drafter = Fusion(FusionParams(recycle=0), evidence=[oracle])
+        totals = replay([500], answer, drafter)
+        assert oracle.followed == oracle.learned == totals.steps - 1
+        return totals.tokens_per_step, drafter.weights.other
+
+    right, high = worth(list(range(1, 80)))
+    assert right > 4
+    rng = random.Random(0)
+    wrong, low = worth([rng.randrange(10_000) for _ in range(80)])
+    assert wrong < 1.2
+    assert low < 1 < high
+
+
+def test_weights_stay_within_their_limits() -> None:
+    weights = Weights()
+    assert weights.match == [0.0, *(prior(match) for match in range(1, SUREST + 1))]
+    right, total = [0.0] * KINDS, [0.0] * KINDS
+    total[KIND[1]] = 1.0
+    for _ in range(500):
+        weights.learn(right, total, 1.5, 0.1)
+    weights.refresh()
+    assert weights.match[1] == pytest.approx(prior(1) / EVIDENCE_LIMIT)
+    assert weights.match[2] == prior(2)
+
+
+def test_a_drafter_like_any_other() -> None:
+    assert issubclass(Fusion, Drafter)
+    assert Fusion.label == "identical"
+    assert not Fusion.needs_tree

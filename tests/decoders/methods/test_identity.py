@@ -1,0 +1,129 @@
+"""Methods labelled identical give the plain method's tokens: transformers' own `generate`, and each other when sampling."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from specchat.backends import Model, Sampling
+from specchat.decoders import Conversation, encode_prompt, methods
+
+from ...cases import FULL
+from ...fakes.prompts import TEXTS, mixed_prompts
+
+TOKENS = 128 if FULL else 48
+PROMPTS = 50 if FULL else 3
+RECOMPUTE_PROMPTS = PROMPTS if FULL else 1
+"""Without a KV cache each token costs a pass over everything."""
+IDENTICAL = [name for name, method in methods().items() if method.label == "identical"]
+
+
+@pytest.fixture(scope="module")
+def endless(builtin_model: Model) -> Model:
+    """The built-in model without an end token: every answer has all its tokens."""
+    model = copy(builtin_model)
+    model.info = replace(model.info, eos_ids=())
+    return model
+
+
+def answer(model: Model, draft: Model, prompt: Sequence[int], method: str, sampling: Sampling | None = None) -> list[int]:
+    """TOKENS tokens of one method in a conversation of its own."""
+    conversation = Conversation(model, draft_model=draft)
+    generation = conversation.generate(prompt, method, sampling=sampling, max_tokens=TOKENS)
+    for _ in generation:
+        pass
+    assert generation.finish_reason == "length"
+    conversation.close()
+    return generation.answer
+
+
+@pytest.fixture(scope="module")
+def reference(endless: Model, reference_network: Any) -> list[tuple[list[int], list[int]]]:
+    """(prompt, greedy answer by transformers' generate) for every prompt."""
+    import torch
+
+    reference_network.generation_config.eos_token_id = None
+    out = []
+    for text in mixed_prompts(PROMPTS):
+        prompt = encode_prompt(endless, text)
+        ids = torch.tensor([prompt])
+        full = reference_network.generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=TOKENS, pad_token_id=0
+        )
+        out.append((prompt, full[0, len(prompt) :].tolist()))
+    return out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", IDENTICAL)
+def test_greedy_tokens_are_those_of_transformers_generate(
+    endless: Model, draft_model: Model, reference: list[tuple[list[int], list[int]]], method: str
+) -> None:
+    for prompt, expected in reference[: RECOMPUTE_PROMPTS if method == "recompute" else None]:
+        assert answer(endless, draft_model, prompt, method) == expected
+
+
+@pytest.mark.slow
+def test_one_seed_gives_one_text_whatever_the_method(endless: Model, draft_model: Model) -> None:
+    sampling = Sampling(temperature=0.8, seed=20)
+    differing, prompts = 0, mixed_prompts(12 if FULL else 2, seed=3)
+    for i, text in enumerate(prompts):
+        prompt = encode_prompt(endless, text)
+        plain = answer(endless, draft_model, prompt, "greedy", sampling)
+        for method in IDENTICAL[1:]:
+            if method == "recompute" and i >= max(1, len(prompts) // 3):
+                continue
+            assert answer(endless, draft_model, prompt, method, sampling) == plain, method
+        differing += answer(endless, draft_model, prompt, "greedy", replace(sampling, seed=21)) != plain
+    assert differing >= max(1, len(prompts) - 2), "another seed must give another text"
+
+
+@pytest.mark.slow
+def test_switching_at_random_steps_changes_no_token(
+    endless: Model, draft_model: Model, reference: list[tuple[list[int], list[int]]]
+) -> None:
+    rng = random.Random(5)
+    for prompt, expected in reference[:: 4 if FULL else 2]:
+        generation = Conversation(endless, draft_model=draft_model).generate(prompt, "greedy", max_tokens=TOKENS)
+        for _ in generation:
+            if rng.random() < 0.2:
+                generation.switch(rng.choice(IDENTICAL))
+        assert generation.answer == expected
+
+
+def test_a_switch_changes_tokens_per_step_within_two_steps(builtin_model: Model) -> None:
+    prompt = encode_prompt(builtin_model, f"Repeat this text exactly: {TEXTS[1]}")
+    plain = [token for step in Conversation(builtin_model).generate(prompt) for token in step.tokens]
+    assert builtin_model.decode(plain) == TEXTS[1]
+    generation = Conversation(builtin_model).generate(prompt, "greedy")
+    lengths: list[tuple[str, int]] = []
+    for step in generation:
+        lengths.append((step.method, len(step.tokens)))
+        match len(lengths):
+            case 10:
+                generation.switch("lookup")
+            case 12:
+                generation.switch("greedy")
+            case 20:
+                generation.switch("lookup")
+    assert generation.answer == plain
+    assert all(n == 1 for _, n in lengths[:10])
+    assert max(n for _, n in lengths[10:12]) > 1, "lookup drafts within two steps"
+    assert all(n == 1 for _, n in lengths[12:20]), "greedy at once"
+    assert max(n for _, n in lengths[20:22]) > 1
+
+
+@pytest.mark.parametrize(("method", "settings"), [("lookup", {}), ("lookup", {"variant": "reference"})])
+@pytest.mark.parametrize("text", TEXTS)
+def test_lookup_has_a_floor_on_copy_prompts(builtin_model: Model, text: str, method: str, settings: dict[str, Any]) -> None:
+    prompt = encode_prompt(builtin_model, f"Repeat this text exactly: {text}")
+    generation = Conversation(builtin_model).generate(prompt, method, settings=settings, max_tokens=128)
+    for _ in generation:
+        pass
+    assert builtin_model.decode(generation.answer) == text
+    assert generation.totals.tokens_per_step >= 2.0

@@ -1,0 +1,116 @@
+"""Jacobi iterations: the guesses, their refreshing, and that they end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.backends import Model
+from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders.base import Verified
+from specchat.decoders.methods.jacobi import Jacobi, JacobiParams
+from specchat.decoders.verify import walk
+
+from ...cases import FULL, cases
+from ...fakes.prompts import copy_prompts
+from ...fakes.toy import ToyModel, drafting, plain
+
+
+def jacobi(**params: Any) -> Jacobi:
+    return Jacobi(JacobiParams(**params))
+
+
+def step(drafter: Jacobi, model: ToyModel, tokens: list[int]) -> list[int]:
+    """One pass over the drafter's block: extends `tokens`, returns the block."""
+    tree = drafter.draft(drafting(tokens))
+    path = [*tokens[:-1]]
+    chosen = []
+    for token in tree.tokens:
+        path.append(token)
+        chosen.append(model.ranked(path)[0])
+    accepted = walk(tree, chosen)
+    session = model.open_session()
+    drafter.learn(Verified(tree, chosen, accepted, session.evaluate(tree.tokens, tree.parents)))
+    tokens += [tree.tokens[node] for node in accepted[1:]] + [chosen[accepted[-1]]]
+    return tree.tokens[1:]
+
+
+@cases(80)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(2, 9), st.integers(1, 9), st.sampled_from(["text", "repeat"]))
+def test_a_block_of_k_takes_at_most_k_passes(seed: int, memory: int, vocabulary: int, k: int, start: str) -> None:
+    model = ToyModel(seed, memory=memory, vocabulary=vocabulary)
+    drafter, tokens = jacobi(tokens=k, slide=False, start=start), [0, 1, 0, 1, 1]
+    blocks: list[int] = []  # passes of each
+    ends = 0
+    for _ in range(40):
+        length = len(tokens)
+        block = step(drafter, model, tokens)
+        if length > ends - 1:  # no guess of the last block is left: a new one, K places behind the pending token
+            blocks.append(0)
+            ends = length + k
+        assert len(block) == ends - length, "the block ends where it ended"
+        blocks[-1] += 1
+    assert max(blocks) <= k
+    assert tokens[5:] == plain(model, [0, 1, 0, 1, 1], len(tokens) - 5)
+
+
+def test_the_next_guesses_are_the_choices() -> None:
+    model, drafter, tokens = ToyModel(2, memory=3, vocabulary=50), jacobi(tokens=5), [1, 2, 3]
+    block = step(drafter, model, tokens)
+    assert len(tokens) == 4, "with 50 tokens no first guess is right"
+    path = [1, 2, 3, *block]
+    choices = [model.ranked(path[: i + 4])[0] for i in range(5)]
+    assert drafter.draft(drafting(tokens)).tokens[: 1 + 5] == [tokens[-1], *choices]
+
+
+def test_a_right_block_is_taken_whole() -> None:
+    model, tokens = ToyModel(2, memory=3, vocabulary=50), [1, 2, 3]
+    answer = plain(model, tokens, 12)
+    drafter = jacobi(tokens=5)
+    step(drafter, model, tokens)
+    drafter._guesses = answer[1:6]
+    step(drafter, model, tokens)
+    assert tokens == [1, 2, 3, *answer[:7]], "K guesses and one"
+
+
+def test_first_guesses() -> None:
+    text = [4, 5, 6, 99, 7]
+    assert jacobi(tokens=3, start="repeat").draft(drafting(text)).tokens == [7, 7, 7, 7]
+    drawn = jacobi(tokens=30).draft(drafting(text, eos=[99]))
+    assert drawn == jacobi(tokens=30).draft(drafting(text, eos=[99]))
+    assert set(drawn.tokens) == {4, 5, 6, 7}
+    assert drawn != jacobi(tokens=30, seed=1).draft(drafting(text, eos=[99]))
+
+
+def test_guesses_are_for_their_place_only() -> None:
+    model, tokens = ToyModel(2, memory=3, vocabulary=50), [1, 2, 3]
+    drafter = jacobi(tokens=4)
+    step(drafter, model, tokens)
+    assert drafter.draft(drafting(tokens)) != jacobi(tokens=4).draft(drafting(tokens)), "refreshed"
+    step(drafter, model, tokens)
+    tokens.append(9)  # another method's token
+    assert drafter.draft(drafting(tokens)) == jacobi(tokens=4).draft(drafting(tokens)), "begun afresh"
+
+
+def test_settings_may_change_between_steps() -> None:
+    model, tokens, drafter = ToyModel(4, vocabulary=40), [1, 2, 3], jacobi(tokens=6)
+    for k in (6, 2, 9, 1):
+        drafter.params = JacobiParams(tokens=k)
+        assert len(step(drafter, model, tokens)) == k
+    assert tokens[3:] == plain(model, [1, 2, 3], len(tokens) - 3)
+
+
+@pytest.mark.parametrize("slide", [True, False])
+def test_floor_on_copy_prompts(builtin_model: Model, slide: bool) -> None:
+    steps = tokens = 0
+    for text in copy_prompts(3 if FULL else 1, seed=1):
+        prompt = encode_prompt(builtin_model, text)
+        reference = Conversation(builtin_model).generate(prompt, max_tokens=60)
+        generation = Conversation(builtin_model).generate(prompt, "jacobi", settings={"slide": slide}, max_tokens=60)
+        assert [token for step in generation for token in step.tokens] == [t for step in reference for t in step.tokens]
+        steps += generation.totals.steps
+        tokens += generation.totals.tokens
+    assert tokens / steps >= (1.05 if slide else 1.0)

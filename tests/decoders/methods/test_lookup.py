@@ -1,0 +1,293 @@
+"""Prompt lookup: the published method against its published code, ours against what it promises, the index against lists."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.backends.base import ROOT, Sampling, UserError
+from specchat.backends.recorded import RecordedModel
+from specchat.decoders.base import Context, Tree, Verified, parse_params
+from specchat.decoders.conversation import Conversation
+from specchat.decoders.methods.lookup import Lookup, LookupParams
+from specchat.decoders.parts.ngram_index import LONGEST, ORDERS, STRIDE, NgramIndex
+
+from ...cases import cases
+
+EOS = 99
+FEW = st.lists(st.integers(0, 2), min_size=1, max_size=60)  # few tokens, so that n-grams repeat
+SESSION = RecordedModel([([1], [2])]).open_session()
+
+
+def context(tokens: list[int], room: int = 1000, branching: bool = True, eos: int = EOS) -> Context:
+    return Context(tokens, SESSION, Sampling(), room, frozenset({eos}), branching)
+
+
+def lookup(**params: Any) -> Lookup:
+    return Lookup(LookupParams(**params))
+
+
+def published(ids: list[int], max_ngram_size: int, num_pred_tokens: int) -> list[int]:
+    """`find_candidate_pred_tokens` of the prompt lookup repository, on lists."""
+    for size in range(max_ngram_size, 0, -1):
+        ngram = ids[-size:]
+        for i in range(len(ids) - size + 1):
+            if ids[i : i + size] == ngram:
+                start, end = i + size, i + size + num_pred_tokens
+                if end <= len(ids) and start < len(ids) - size:
+                    return ids[start:end]
+    return []
+
+
+def paths(tree: Tree) -> list[list[int]]:
+    """The draft tokens of each leaf's line."""
+    leaves = set(range(len(tree))) - set(tree.parents)
+    return [[tree.tokens[node] for node in tree.path(leaf)][1:] for leaf in leaves]
+
+
+def naive_matches(text: list[int], longest: int = ORDERS, shortest: int = 1) -> list[tuple[int, int]]:
+    """Every earlier occurrence of a suffix: (index after it, length up to `longest`), longest first, then latest."""
+    out = []
+    for follows in range(len(text) - 1, 0, -1):
+        length = 0
+        while length < min(follows, longest) and text[follows - 1 - length] == text[-1 - length]:
+            length += 1
+        if length >= shortest:
+            out.append((follows, length))
+    return sorted(out, key=lambda match: -match[1])
+
+
+@cases(300)
+@given(FEW, st.integers(1, 5), st.integers(1, 12), st.integers(0, 12))
+def test_reference_is_the_published_code(text: list[int], ngram: int, k: int, room: int) -> None:
+    drafter = lookup(variant="reference", max_ngram=ngram, tokens=k)
+    growing: list[int] = []
+    for token in text:
+        growing.append(token)
+        tree = drafter.draft(context(growing, room))
+        expected = published(growing, ngram, k)[:room]
+        assert tree.tokens == [token, *expected]
+        assert tree.parents == list(range(-1, len(expected)))
+    assert lookup(variant="reference", max_ngram=ngram, tokens=k).draft(context(text, room)) == tree
+
+
+@cases(300)
+@given(FEW, st.integers(1, 4), st.integers(1, 20))
+def test_index_finds_every_occurrence(text: list[int], shortest: int, limit: int) -> None:
+    index = NgramIndex()
+    for i, token in enumerate(text):
+        index.append(token)
+        found = index.matches(10_000, shortest=shortest)
+        clipped = sorted(((at, min(length, ORDERS)) for at, length in found), key=lambda m: (-m[1], -m[0]))
+        assert clipped == naive_matches(text[: i + 1], shortest=shortest)
+        true = dict(naive_matches(text[: i + 1], LONGEST))
+        for at, length in found:
+            assert length == (true[at] if length < ORDERS else true[at] // STRIDE * STRIDE)
+        assert [length for _, length in found] == sorted((length for _, length in found), reverse=True)
+        some = index.matches(limit, longest=3)
+        assert some == naive_matches(text[: i + 1], 3)[:limit]
+
+
+@pytest.mark.parametrize(("copied", "measured"), [(7, 7), (8, 8), (15, 8), (16, 16), (31, 24), (40, 32)])
+def test_long_matches_are_measured_in_strides(copied: int, measured: int) -> None:
+    index = NgramIndex()
+    index.follow([*range(100), *range(50 - copied, 50)])
+    assert index.matches(8) == [(50, measured)]
+
+
+@cases(300)
+@given(FEW, st.integers(1, 20), st.integers(0, 20), st.integers(1, 3), st.booleans())
+def test_ours_drafts_what_followed_a_match(text: list[int], nodes: int, room: int, shortest: int, branching: bool) -> None:
+    drafter = lookup(nodes=nodes, min_ngram=shortest)
+    tree = drafter.draft(context(text, room, branching, eos=2))
+    assert tree.tokens[0] == text[-1]
+    assert len(tree) <= nodes
+    assert max(tree.depths()) <= room
+    siblings = list(zip(tree.parents, tree.tokens, strict=True))
+    assert len(set(siblings)) == len(siblings)
+    lines = paths(tree)
+    if not branching:
+        assert len(lines) == 1
+    for line in lines:
+        assert 2 not in line[:-1]  # nothing after EOS
+        if line:
+            assert any(follow(text, at, len(line)) == line for at, _ in naive_matches(text, shortest=shortest))
+    # Nothing is left out that could have been drafted.
+    assert (len(tree) > 1) == bool(naive_matches(text, shortest=shortest) and nodes > 1 and room > 0)
+
+
+def follow(text: list[int], at: int, n: int) -> list[int]:
+    """n tokens from `at` on; past the end of the text the copy goes on from itself."""
+    line = text[at:]
+    return (line * n)[:n]
+
+
+@cases(100)
+@given(FEW)
+def test_growing_is_the_same_as_starting_afresh(text: list[int]) -> None:
+    drafter, growing = lookup(), list[int]()
+    for token in text:
+        growing.append(token)
+        tree = drafter.draft(context(growing))
+    assert tree == lookup().draft(context(list(text)))
+
+
+@cases(150)
+@given(st.lists(FEW, min_size=2, max_size=4), st.sampled_from(["ours", "reference"]), st.integers(0, 60))
+def test_another_text_is_noticed(turns: list[list[int]], variant: str, shared: int) -> None:
+    drafter = lookup(variant=variant)
+    text: list[int] = []
+    for turn in turns:
+        text = text[:shared] + turn  # a new turn keeps only a prefix
+        assert drafter.draft(context(text)) == lookup(variant=variant).draft(context(list(text)))
+    del text[len(text) // 2 :]  # the same list, shorter
+    if text:
+        assert drafter.draft(context(text)) == lookup(variant=variant).draft(context(list(text)))
+
+
+def test_a_long_match_drafts_far_and_a_short_one_does_not() -> None:
+    rng = random.Random(0)
+    text = [rng.randrange(3, 90) for _ in range(200)]
+    known = lookup().draft(context([*text, *text[100:130]]))
+    assert known.tokens[:9] == text[129:138]
+    assert max(known.depths()) >= 8
+    # One common token with many successors: the budget goes into breadth.
+    often = [token for other in range(10, 30) for token in (1, other)]
+    assert max(lookup().draft(context([*often, 1])).depths()) <= max(known.depths()) // 2
+
+
+@cases(150)
+@given(FEW)
+def test_the_latest_place_of_the_longest_run_is_told_without_a_tree(text: list[int]) -> None:
+    index = NgramIndex()
+    index.follow(text)
+    found = naive_matches(text)
+    assert index.latest()[1] == max((min(match, ORDERS) for _, match in found), default=0)
+    assert lookup().match(text) == index.latest()[1]
+    if found:
+        place, match = index.latest()
+        assert place == max(place for place, length in found if min(length, ORDERS) == match)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_matches_are_learned_about_whoever_drafts(right: bool) -> None:
+    """A step without a draft tells as much: only the next token counts."""
+    drafter = lookup()
+    before = drafter.chance(2)
+    text = [5, 6, 7, 8, 9, 5, 6]
+    scores = context(text).session.evaluate([6], [ROOT])
+    for _ in range(4):
+        assert drafter.match(text) == 2
+        chosen = [7 if right else 3]
+        drafter.learn(Verified(Tree.root(6), chosen, [0], scores))
+    assert (drafter.chance(2) > before) is right
+    known = drafter.chance(2)
+    drafter.learn(Verified(Tree.root(6), [3], [0], scores))  # no match was asked for: nothing to learn
+    assert drafter.chance(2) == known
+
+
+def test_the_accepted_path_tells_of_the_match_up_to_its_first_mistake() -> None:
+    text = [5, 6, 7, 8, 9, 5, 6]
+    scores = context(text).session.evaluate([6], [ROOT])
+
+    def after(chosen: list[int], path: list[int], tokens: list[int]) -> float:
+        drafter = lookup()
+        drafter.draft(context(text))
+        tree = Tree.chain(6, tokens)
+        drafter.learn(Verified(tree, chosen, path, scores))
+        return drafter.chance(4)
+
+    nothing = lookup().chance(4)
+    one = after([7, 1, 1], [0], [7, 8])
+    three = after([7, 8, 9], [0, 1, 2], [7, 8])
+    assert three > one > nothing
+    # What came after the first mistake says nothing of this match: the rest of the path is another's.
+    assert after([3, 8, 9], [0, 1, 2], [3, 8]) == after([3, 1, 1], [0], [7, 8]) < nothing
+
+
+def test_a_late_match_is_held_against_its_own_repetition() -> None:
+    text = [4, 4]
+    scores = context(text).session.evaluate([4], [ROOT])
+    drafter = lookup()
+    drafter.draft(context(text))
+    before = drafter.chance(4)
+    drafter.learn(Verified(Tree.chain(4, [4, 4, 4]), [4, 4, 4, 4], [0, 1, 2, 3], scores))
+    assert drafter.chance(4) > before
+
+
+def test_after_many_mistakes_a_copy_is_drafted_again() -> None:
+    rng = random.Random(1)
+    drafter = lookup(floor=0.28)
+    text = [rng.randrange(3, 60) for _ in range(120)]
+    scores = context(text).session.evaluate([6], [ROOT])
+    for _ in range(40):
+        drafter.draft(context([*text, *text[10:20]]))
+        drafter.learn(Verified(Tree.root(text[19]), [2], [0], scores))
+    assert len(drafter.draft(context([*text, *text[10:20]]))) == 1
+    sizes = []
+    for end in range(40, 80):
+        sizes.append(len(drafter.draft(context([*text, *text[30:end]]))))
+        drafter.learn(Verified(Tree.root(text[end - 1]), [text[end]], [0], scores))
+    assert max(sizes) > 4
+
+
+def test_late_matches_and_loops() -> None:
+    # The only match is two tokens from the end: the published method has no K tokens to draft, ours drafts the loop.
+    text = [5, 6, 7, 8, 6, 7]
+    assert lookup(variant="reference").draft(context(text)).tokens == [7]
+    assert lookup(nodes=6).draft(context(text)).tokens == [7, 8, 6, 7, 8, 6]
+
+
+def test_settings_change_between_steps() -> None:
+    text = [1, 2, 3, 4, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, 1, 2]
+    drafter = lookup()
+    both = drafter.draft(context(text))
+    assert {line[0] for line in paths(both)} == {3, 5}
+    for params in ({"variant": "reference", "tokens": 4}, {"variant": "reference", "max_ngram": 5}, {"nodes": 3}, {}):
+        drafter.params = LookupParams(**params)
+        assert drafter.draft(context(text)) == Lookup(drafter.params).draft(context(text))
+    assert drafter.draft(context(text)) == both
+    drafter.params = LookupParams(floor=1.0)
+    assert len(drafter.draft(context(text))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("tokens", 0), ("nodes", 0), ("max_ngram", ORDERS + 1), ("variant", "theirs"), ("min_ngram", 9)]
+)
+def test_bad_settings_say_why(name: str, value: object) -> None:
+    with pytest.raises(UserError, match=name):
+        parse_params(Lookup, {name: value})
+    with pytest.raises(UserError, match="at most max_ngram"):
+        parse_params(Lookup, {"min_ngram": 4, "variant": "reference"})
+
+
+@pytest.mark.parametrize("text", ["twice", "random", "one token"])
+@pytest.mark.parametrize("variant", ["ours", "reference"])
+def test_memory_stays_under_a_kilobyte_per_token(text: str, variant: str) -> None:
+    rng = random.Random(0)
+    tokens = [rng.randrange(32_000) for _ in range(8000)]
+    tokens = {"twice": tokens[:4000] * 2, "random": tokens, "one token": [7] * 8000}[text]
+    tracemalloc.start()
+    drafter = lookup(variant=variant)
+    drafter.draft(context(tokens))
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert used / len(tokens) <= 1024
+
+
+@pytest.mark.parametrize(("params", "least"), [({}, 4.0), ({"variant": "reference"}, 3.0)])
+def test_a_copy_takes_few_steps_and_the_tokens_stay(params: dict[str, Any], least: float) -> None:
+    rng = random.Random(0)
+    prompt = [rng.randrange(1000) for _ in range(200)]
+    answer = prompt[20:150]
+    conversation = Conversation(RecordedModel([(prompt, answer)]))
+    generation = conversation.generate(prompt, "lookup", settings=params)
+    assert sum(step.accepted > 0 for step in generation) > 3
+    assert generation.answer[:-1] == answer
+    assert generation.finish_reason == "eos"
+    assert generation.totals.tokens_per_step >= least

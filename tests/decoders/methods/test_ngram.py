@@ -1,0 +1,128 @@
+"""The online n-gram model: what it stores, what it drafts, and that it remembers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.backends import Model
+from specchat.backends.base import Sampling
+from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders.base import Tree
+from specchat.decoders.methods.ngram import Ngram, NgramParams
+from specchat.decoders.parts.ngram_pool import NgramPool, TextNgrams
+
+from ...cases import FULL, cases
+from ...fakes.prompts import copy_prompts
+from ...fakes.toy import ToyModel, drafting, plain, run
+
+FEW = st.lists(st.integers(0, 3), min_size=1, max_size=60)
+
+
+def ngram(**params: Any) -> Ngram:
+    return Ngram(NgramParams(**params))
+
+
+def lines(tree: Tree) -> list[list[int]]:
+    """The draft tokens of each leaf's line."""
+    leaves = set(range(len(tree))) - set(tree.parents)
+    return [[tree.tokens[node] for node in tree.path(leaf)][1:] for leaf in sorted(leaves)]
+
+
+@cases(200)
+@given(FEW, st.integers(2, 5), st.integers(1, 3), st.integers(1, 4))
+def test_the_pool_holds_the_latest_completions_of_each_key(text: list[int], n: int, key: int, most: int) -> None:
+    followed = TextNgrams(NgramPool(), n, min(key, n - 1), most)
+    followed.follow(text)
+    for length in range(1, min(key, n - 1) + 1):
+        for wanted in {tuple(text[i : i + length]) for i in range(len(text) - length + 1)}:
+            expected: list[tuple[int, ...]] = []
+            for i in range(len(text) - n, -1, -1):
+                completion = tuple(text[i + length : i + n])
+                if tuple(text[i : i + length]) == wanted and completion not in expected:
+                    expected.append(completion)
+            assert followed.pool.get(wanted, most) == expected[:most]
+
+
+@cases(200)
+@given(FEW, st.integers(2, 6), st.integers(1, 3), st.integers(1, 12), st.integers(0, 8))
+def test_every_draft_is_a_verified_ngram(text: list[int], n: int, key: int, nodes: int, room: int) -> None:
+    tree = ngram(n=n, key=key, nodes=nodes).draft(drafting(text, room=room, eos=[3]))
+    assert len(tree) <= nodes
+    joined = ",".join(map(str, text)) + ","
+    for line in lines(tree):
+        assert len(line) <= min(n - 1, room)
+        assert ",".join(map(str, [text[-1], *line])) + "," in joined
+        assert 3 not in line[:-1], "nothing after EOS"
+
+
+def test_the_longest_key_comes_first() -> None:
+    text = [1, 2, 3, 4, 9, 2, 3, 5, 9, 1, 2, 3]
+    assert lines(ngram(n=4, key=3, completions=1).draft(drafting(text))) == [[4], [5, 9, 1]]
+    assert lines(ngram(n=4, key=1, completions=1).draft(drafting(text))) == [[5, 9, 1]]
+    assert lines(ngram(n=4, key=3).draft(drafting(text, branching=False))) == [[4]]
+
+
+def test_a_miss_drafts_nothing_unless_random_fill_is_on() -> None:
+    text = [1, 2, 3, 4]
+    assert len(ngram(n=3).draft(drafting(text))) == 1
+    filled = ngram(n=3, fill="random").draft(drafting(text, eos=[2]))
+    assert len(filled) == 3
+    assert set(filled.tokens) <= {1, 3, 4}
+    assert filled == ngram(n=3, fill="random").draft(drafting(text, eos=[2]))
+    assert len(ngram(n=9, fill="random").draft(drafting(text, room=0))) == 1
+
+
+def test_another_text_adds_to_what_is_known() -> None:
+    drafter = ngram(n=3, key=1)
+    drafter.draft(drafting([1, 2, 3, 4]))
+    assert lines(drafter.draft(drafting([7, 8, 1]))) == [[2, 3]], "the first text was forgotten"
+    assert lines(drafter.draft(drafting([1, 2, 5, 1]))) == [[2, 5], [2, 3]]
+
+
+def test_settings_may_change_between_steps() -> None:
+    drafter, text = ngram(n=3, key=1), [1, 2, 3, 4, 1]
+    assert lines(drafter.draft(drafting(text))) == [[2, 3]]
+    drafter.params = NgramParams(n=4, key=1)
+    assert lines(drafter.draft(drafting(text))) == [[2, 3, 4]]
+    drafter.params = NgramParams(n=64)
+    assert len(drafter.draft(drafting(text))) == 1, "an n-gram longer than the text"
+
+
+def test_the_pool_is_bounded() -> None:
+    pool = NgramPool(keys=10)
+    for token in range(100):
+        pool.add((token,), (token + 1,), 2)
+        pool.get((90,), 2)
+    assert len(pool) == 10
+    assert set(pool) >= {(90, 91), (99, 100)}
+    for token in range(100):
+        pool.add((0,), (1,), 2)  # the same again keeps it young
+        pool.add((token + 200,), (1,), 2)
+    assert (0, 1) in set(pool)
+    for token in range(100):
+        pool.add((0,), (token,), 2)
+    assert pool.get((0,), 5) == [(99,), (98,)]
+
+
+def test_a_later_turn_drafts_from_the_turn_before() -> None:
+    model = ToyModel(3, vocabulary=12, memory=3)
+    conversation = Conversation(model)
+    sampling = Sampling()
+    first = run(conversation.generate([1, 2, 3], "ngram", max_tokens=40)).totals.tokens_per_step
+    again = run(conversation.generate([5, 1, 2, 3], "ngram", max_tokens=40, sampling=sampling))
+    assert again.answer == plain(model, [5, 1, 2, 3], 40)
+    assert again.totals.tokens_per_step > max(2, first)
+
+
+@pytest.mark.parametrize("drafted", [{}, {"n": 5, "key": 1}])
+def test_floor_on_copy_prompts(builtin_model: Model, drafted: dict[str, Any]) -> None:
+    for text in copy_prompts(3 if FULL else 1, seed=1):
+        prompt = encode_prompt(builtin_model, text)
+        reference = Conversation(builtin_model).generate(prompt, max_tokens=80)
+        generation = Conversation(builtin_model).generate(prompt, "ngram", settings=drafted, max_tokens=80)
+        assert [token for step in generation for token in step.tokens] == [t for step in reference for t in step.tokens]
+        assert generation.totals.tokens_per_step >= 1.5

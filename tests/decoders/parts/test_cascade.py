@@ -1,0 +1,206 @@
+"""Prompt lookup that drafts for a draft model: the same chains, in fewer passes of the draft."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.backends import LoadOptions, Model, Sampling, Session, load_model
+from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders.base import Acceptance, Context
+from specchat.decoders.parts.cascade import Copies, Worth, grow_chain
+from specchat.decoders.parts.ppm import ContextModel
+from specchat.decoders.parts.proposers import DraftModel, FirstLayers, Proposer
+
+from ...cases import FULL, cases
+from ...fakes.llama_tiny import needs_llama
+from ...fakes.prompts import TEXTS
+
+COPY = f"Repeat this text exactly: {TEXTS[0]}"
+STORY = "Tell me a story about a dog."
+
+
+def context_of(model: Model, session: Session, tokens: Sequence[int], sampling: Sampling, acceptance: Acceptance) -> Context:
+    eos = frozenset(model.info.eos_ids)
+    return Context(tokens, session, sampling, 60, eos, model=model, acceptance=acceptance)
+
+
+def chains(model: Model, make: Any, prompt: str, copies: Copies | None, **more: Any) -> tuple[list[list[int]], int]:
+    """Chains of 12 at eight places of an answer, and the draft's passes."""
+    sampling = more.get("sampling", Sampling())
+    conversation = Conversation(model)
+    tokens = encode_prompt(model, prompt)
+    answer = conversation.generate(tokens, max_tokens=60, sampling=sampling)
+    list(answer)
+    text = answer.tokens
+    proposer: Proposer = make()
+    out, passes = [], 0
+    for end in range(len(tokens) + 1, len(text), max(1, (len(text) - len(tokens)) // 8)):
+        conversation.session.rewind(0)
+        conversation.session.prefill(text[: end - 1])
+        context = context_of(model, conversation.session, text[:end], sampling, more.get("acceptance", Acceptance()))
+        tree = grow_chain(proposer, context, 12, copies=copies)
+        assert tree.parents == list(range(-1, len(tree) - 1))
+        out.append(tree.tokens)
+        passes += len(proposer.seconds)
+        if isinstance(proposer, FirstLayers):
+            # What was foreseen in vain is gone: a full pass completes just the chain.
+            assert tree.alive == proposer.evaluated <= len(tree)
+            scores = conversation.session.evaluate(tree.tokens[tree.alive :], tree.parents[tree.alive :], range(len(tree)))
+            assert len(scores.choose(Sampling())) == len(tree)
+        proposer.settle(range(min(2, proposer.evaluated)))
+    proposer.close()
+    conversation.close()
+    return out, passes
+
+
+SAMPLED = Sampling(temperature=0.8, seed=3)
+WAYS: list[dict[str, Any]] = [
+    {},
+    {"sampling": SAMPLED},
+    {"sampling": SAMPLED, "acceptance": Acceptance("rejection")},
+    {"sampling": Sampling(temperature=0.8, seed=3, repetition_penalty=1.3)},
+]
+
+
+@pytest.mark.parametrize("layers", [0, 4], ids=["draft", "first layers"])
+@pytest.mark.parametrize("way", range(len(WAYS)))
+def test_a_copy_is_drafted_in_fewer_passes(builtin_model: Model, draft_model: Model, layers: int, way: int) -> None:
+    def make() -> Proposer:
+        return FirstLayers(layers) if layers else DraftModel(draft_model, 2048)
+
+    alone, passes = chains(builtin_model, make, COPY, None, **WAYS[way])
+    helped, fewer = chains(builtin_model, make, COPY, Copies(ContextModel(), Worth()), **WAYS[way])
+    assert helped == alone, "another's guesses change nothing about a draft's own choices"
+    assert passes == sum(len(chain) - 1 for chain in alone)
+    assert fewer < passes / (2 if way else 3)
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)))
+def test_inner_layers_change_nothing_about_a_draft(builtin_model: Model, way: int) -> None:
+    for prompt in (COPY, STORY) if FULL else (STORY,):
+        alone, passes = chains(builtin_model, lambda: FirstLayers(4), prompt, None, **WAYS[way])
+        staged, fewer = chains(builtin_model, lambda: FirstLayers(4, inner=2), prompt, None, **WAYS[way])
+        assert staged == alone
+        # Under a repetition penalty they do not draft.
+        assert fewer == passes if WAYS[way].get("sampling", Sampling()).uses_history else fewer < passes
+        both, least = chains(
+            builtin_model, lambda: FirstLayers(4, inner=2), prompt, Copies(ContextModel(), Worth()), **WAYS[way]
+        )
+        assert both == alone
+        assert least <= passes
+
+
+@needs_llama
+def test_on_llama_cpp_too() -> None:
+    options = LoadOptions(backend="llama.cpp", device="cpu", threads=1)
+    target, draft = load_model("builtin", options), load_model("builtin-draft", options)
+    alone, passes = chains(target, lambda: DraftModel(draft, 2048), COPY, None)
+    helped, fewer = chains(target, lambda: DraftModel(draft, 2048), COPY, Copies(ContextModel(), Worth()))
+    draft.close()
+    target.close()
+    assert helped == alone
+    assert fewer < passes / 3
+
+
+@pytest.mark.parametrize("method", ["draft", "early-exit"])
+def test_answers_are_the_plain_methods(builtin_model: Model, draft_model: Model, method: str) -> None:
+    for prompt in (COPY, STORY):
+        ids = encode_prompt(builtin_model, prompt)
+        answers = {}
+        for cascade in (False, True):
+            conversation = Conversation(builtin_model, draft_model=draft_model)
+            generation = conversation.generate(ids, method, settings={"cascade": cascade}, max_tokens=80)
+            list(generation)
+            answers[cascade] = generation.answer
+            conversation.close()
+        conversation = Conversation(builtin_model)
+        plain = conversation.generate(ids, max_tokens=80)
+        list(plain)
+        conversation.close()
+        assert answers == {False: plain.answer, True: plain.answer}
+
+
+def test_the_draft_passes_of_an_answer_fall(builtin_model: Model, draft_model: Model) -> None:
+    """Through the whole loop, where the draft model's cache follows the answer."""
+    passes = {}
+    for cascade in (False, True):
+        conversation = Conversation(builtin_model, draft_model=draft_model)
+        generation = conversation.generate(
+            encode_prompt(builtin_model, COPY), "draft", settings={"cascade": cascade}, max_tokens=80
+        )
+        proposer: Any = None
+        passes[cascade] = 0
+        for _ in generation:
+            proposer = generation.drafter._proposer  # type: ignore[attr-defined]
+            passes[cascade] += len(proposer.seconds)
+        assert generation.totals.acceptance_rate > 0.8
+        conversation.close()
+    assert passes[True] < passes[False] / 2
+
+
+def test_nothing_is_foreseen_where_nothing_was_seen_before() -> None:
+    copies = Copies(ContextModel(), Worth())
+    copies.follow(list(range(100)))
+    assert copies.after((), 8, frozenset()) == ([], [])
+    assert copies.after([200], 8, frozenset()) == ([], [])
+
+
+def test_what_followed_is_foreseen_up_to_the_end_of_an_answer() -> None:
+    text = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 50, 51, 1, 2, 3]
+    copies = Copies(ContextModel(), Worth())
+    copies.follow(text)
+    line, chances = copies.after((), 20, frozenset())
+    assert len(line) > 3
+    assert line == text[3 : 3 + len(line)]
+    assert chances == sorted(chances, reverse=True)
+    assert 1 >= chances[0] >= chances[-1] > 0
+    assert copies.after((), 2, frozenset())[0] == [4, 5]
+    assert copies.after((), 20, frozenset([5]))[0] == [4, 5], "nothing follows an EOS token"
+    assert copies.after([4, 5], 3, frozenset())[0] == [6, 7, 8], "behind drafted tokens as well"
+    assert copies.after([4, 5], 3, frozenset([5])) == ([], [])
+    assert copies.after([], 0, frozenset()) == ([], [])
+
+
+def test_a_draft_that_goes_its_own_way_is_no_longer_helped() -> None:
+    text = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 50, 51, 1, 2, 3]
+    copies = Copies(ContextModel(), Worth())
+    copies.follow(text)
+    first = len(copies.after((), 20, frozenset())[0])
+    for _ in range(60):
+        _, chances = copies.after((), 20, frozenset())
+        # Each token more takes a tenth of what a pass takes.
+        copies.learn(chances, 0, 1.0 + 0.1 * len(chances))
+        copies.learn([], 0, 1.0)
+    after = len(copies.after((), 20, frozenset())[0])
+    assert after < first / 2
+
+
+@cases(200)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.lists(st.integers(0, 3), max_size=6), st.integers(0, 12))
+def test_a_line_always_stood_behind_the_last_tokens(text: list[int], drafted: list[int], most: int) -> None:
+    copies = Copies(ContextModel(), Worth())
+    copies.follow(text)
+    line, chances = copies.after(drafted, most, frozenset([3]))
+    assert len(line) == len(chances) <= most
+    last = [*text, *drafted][-1]
+    places = [i for i in range(len(text)) if text[i] == last and text[i + 1 : i + 1 + len(line)] == line]
+    assert not line or places
+    assert 3 not in line[:-1]
+
+
+def test_at_the_end_of_the_draft_models_context_it_foresees_only_what_fits(builtin_model: Model, draft_model: Model) -> None:
+    text = encode_prompt(builtin_model, COPY)
+    text += text[: len(text) // 2]  # goes on as it began
+    session = builtin_model.open_session()
+    session.prefill(text[:-1])
+    proposer = DraftModel(draft_model, len(text) + 3)
+    context = context_of(builtin_model, session, text, Sampling(), Acceptance())
+    tree = grow_chain(proposer, context, 12, copies=Copies(ContextModel(), Worth()))
+    alone = grow_chain(DraftModel(draft_model, len(text) + 3), context, 12)
+    assert tree.tokens == alone.tokens
+    assert len(tree) > 2

@@ -1,0 +1,156 @@
+"""Draft lengths, and the costs they are chosen from."""
+
+from __future__ import annotations
+
+import pytest
+
+from specchat.decoders.parts.costs import PassCosts, bucket
+from specchat.decoders.parts.schedules import Rates, Schedule, best_length
+
+
+def costs(one: float, per_node: float, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32)) -> PassCosts:
+    """What a target teaches whose passes cost `one` and a constant more per further node."""
+    out = PassCosts()
+    for _ in range(30):
+        for size in sizes:
+            out.learn(size, one + per_node * (size - 1))
+    return out
+
+
+def test_buckets_grow_with_their_size_and_hold_near_sizes_only() -> None:
+    sizes = [bucket(n) for n in range(1, 300)]
+    assert sizes == sorted(sizes)
+    assert sizes[:4] == [1, 2, 3, 4]
+    assert all(n <= size <= n * 1.25 for n, size in enumerate(sizes, 1))
+
+
+def test_costs_between_and_beyond_what_was_measured_lie_on_a_line() -> None:
+    known = costs(10.0, 1.0, (1, 8, 16))
+    assert known.seconds(1) == pytest.approx(10, rel=0.02)
+    assert known.seconds(4) == pytest.approx(13, rel=0.02)
+    assert known.seconds(16) == pytest.approx(25, rel=0.02)
+    assert known.seconds(32) == pytest.approx(41, rel=0.02)
+    assert known.upto(8) == [0.0, *(known.seconds(n) for n in range(1, 9))]
+
+
+def test_costs_never_fall_as_nodes_grow() -> None:
+    known = PassCosts()
+    for size, seconds in ((1, 5.0), (4, 3.0), (8, 9.0), (16, 8.0)):
+        known.learn(size, seconds)
+    values = [known.seconds(n) for n in range(1, 64)]
+    assert values == sorted(values)
+
+
+def test_one_interrupted_pass_does_not_change_the_picture() -> None:
+    known = costs(10.0, 1.0)
+    known.learn(1, 5000.0)
+    assert known.seconds(1) < 11
+    assert PassCosts().seconds(5) == 0
+    assert not PassCosts().known
+
+
+def test_rates_are_conditional_by_position() -> None:
+    rates = Rates()
+    for _ in range(400):
+        rates.learn(3, 2)  # the first two are always accepted, the third never
+    assert rates.at(0) > 0.99
+    assert rates.at(1) > 0.99
+    assert rates.at(2) < 0.01
+    assert rates.expected(3) == pytest.approx([1, 2, 3, 3], abs=0.05)
+    assert rates.at(9) == rates.at(2)
+
+
+@pytest.mark.parametrize(
+    ("accept", "draft", "per_node", "expected"),
+    [
+        (1.0, 0.01, 0.0, (14, 16)),  # always right and nearly free: as long as it may be
+        (0.0, 0.5, 0.5, (1, 1)),  # never right and dear: the least
+        (1.0, 1.0, 0.0, (1, 16)),
+    ],
+)
+def test_the_cost_schedule_weighs_acceptance_against_seconds(
+    accept: float, draft: float, per_node: float, expected: tuple[int, int]
+) -> None:
+    rates = Rates()
+    for _ in range(300):
+        rates.learn(16, round(16 * accept))
+    low, high = expected
+    assert low <= best_length(rates, costs(1.0, per_node), draft, 16) <= high
+
+
+def test_the_cost_schedule_finds_the_optimum_of_its_formula() -> None:
+    rates = Rates()
+    for i in range(3000):
+        rates.learn(8, min(8, i % 5))
+    known, draft = costs(10.0, 0.4), 1.5
+    speeds = {k: rates.expected(8)[k] / (k * draft + known.seconds(k + 1)) for k in range(1, 9)}
+    best = best_length(rates, known, draft, 8)
+    assert best == max(speeds, key=lambda k: speeds[k])
+    assert 1 < best < 8
+
+
+def lengths(name: str, outcomes: list[bool]) -> list[int]:
+    """K of each round, where a round is accepted whole or not at all."""
+    schedule = Schedule(name)
+    out = []
+    for whole in outcomes:
+        k = schedule.length(4, 6)
+        out.append(k)
+        schedule.learn(k, k if whole else 0, k + 1, 1.0, [0.1] * k)
+    return out
+
+
+def test_the_published_schedules_step_as_published() -> None:
+    outcomes = [True, True, False, True, True, True, True, False, False]
+    assert lengths("constant", outcomes) == [4] * 9
+    assert lengths("plus-minus-one", outcomes) == [1, 2, 3, 2, 3, 4, 5, 6, 5]
+    assert lengths("heuristic", outcomes) == [4, 6, 6, 5, 6, 6, 6, 6, 5]
+    assert lengths("confidence", outcomes) == [6] * 9
+    assert lengths("plus-minus-one", [False] * 4) == [1, 1, 1, 1]
+
+
+def test_no_pass_is_thought_dearer_than_one_over_more_nodes_was() -> None:
+    known = PassCosts()
+    for _ in range(12):
+        known.learn(1, 5.0)  # on a busy machine
+    for _ in range(12):
+        known.learn(8, 2.8)
+    assert known.seconds(1) == known.seconds(4) == known.seconds(8) < 3.2
+
+
+def test_a_size_seen_on_a_busy_machine_gets_back_its_good_name() -> None:
+    known = costs(1.0, 0.1, (1, 2, 4, 8, 16))
+    for _ in range(15):
+        known.learn(8, 5 * 1.7)
+    assert known.seconds(8) > 2.5
+    for _ in range(150):
+        for size in (1, 2, 4):
+            known.learn(size, 1 + 0.1 * (size - 1))
+    assert known.seconds(8) < 2
+
+
+def test_a_pass_that_is_far_quicker_tells_that_the_others_were_not_alone() -> None:
+    known = costs(1.0, 1.0, (1, 4, 8, 16))
+    known.learn(8, 1.2)
+    assert known.seconds(1) == pytest.approx(1.0, rel=0.1)
+    assert known.seconds(8) < 1.5
+    assert known.seconds(16) < 2.5
+
+
+def test_a_machine_that_gets_slower_does_so_for_sizes_that_are_not_seen() -> None:
+    known = costs(1.0, 0.1, (1, 2, 4, 8))
+    for _ in range(120):
+        for size in (1, 2, 4):
+            known.learn(size, 2 * (1 + 0.1 * (size - 1)))
+    assert known.seconds(8) == pytest.approx(2 * 1.7, rel=0.15)
+
+
+def test_sizes_off_the_line_are_learned() -> None:
+    """A kernel that takes tiles of four nodes."""
+    known = PassCosts()
+    for _ in range(40):
+        for size in (1, 4, 5, 8, 16):
+            known.learn(size, 1.0 + 0.5 * ((size - 1) // 4))
+    assert known.seconds(4) == pytest.approx(1.0, rel=0.12)
+    assert known.seconds(5) == pytest.approx(1.5, rel=0.12)
+    assert known.seconds(16) == pytest.approx(2.5, rel=0.05)

@@ -1,0 +1,228 @@
+"""The search for the blocks that early exit leaves out: the walk on made-up scores, scores on real models, the whole task."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+from specchat.app.cli.bench.items import read_items
+from specchat.backends import ROOT, Model, Sampling, UserError
+from specchat.backends.base import Cancelled
+from specchat.backends.hf.session import TransformersSession
+from specchat.decoders.methods.early_exit import skip_text, what_is_left
+from specchat.engine.tasks import block_search
+from specchat.engine.tasks.block_search import Counted, Found, Scorer, Seconds, Spent, Text, Walk, find_blocks
+from specchat.engine.tasks.work import TASKS, Job
+
+from ...cases import FULL
+from ...fakes.tiny import tiny_model
+
+LAYERS = 8
+UNITS = [frozenset({(layer, kind)}) for layer in range(LAYERS) for kind in "am"]
+
+
+def job_of(model: Model, reports: list[dict[str, Any]] | None = None, after: int = 10**9) -> Job:
+    """A job that is cancelled at the check with that number."""
+    checks = itertools.count()
+    return Job(model, None, (reports if reports is not None else []).append, lambda: next(checks) >= after)
+
+
+def walking(damage: dict[Any, float], most: int = 10**9) -> tuple[Walk, list[Any]]:
+    """A walk where each block that is left out costs its own part of the agreement, and what it looked at."""
+    seen: list[Any] = []
+
+    def score(left_out: Any) -> tuple[float, float]:
+        if len(seen) >= most:
+            raise Spent
+        seen.append(left_out)
+        lost = sum(damage[next(iter(unit))] for unit in UNITS if unit <= left_out)
+        return max(0.0, 1 - lost), -lost
+
+    return Walk(score), seen
+
+
+def made_up(seed: int) -> dict[Any, float]:
+    rng = random.Random(seed)
+    return {next(iter(unit)): rng.random() * 0.2 for unit in UNITS}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_blocks_that_cost_least_go_first(seed: int) -> None:
+    damage = made_up(seed)
+    walk, seen = walking(damage)
+    walk.go(frozenset(), UNITS)
+    order = sorted(damage, key=damage.__getitem__)
+    for count, found in enumerate(walk.path.values(), 1):
+        assert found.left_out == frozenset(order[:count])
+        assert found.agreement == pytest.approx(max(0.0, 1 - sum(damage[block] for block in order[:count])))
+    assert len(walk.path) < len(UNITS), "something is left"
+    last = list(walk.path.values())[-1]
+    assert last.agreement < block_search.LEAST or len(walk.path) == len(UNITS) - 1
+    # All once, then a few at each step; never the same set twice.
+    assert len(seen) == len(set(seen)) <= len(UNITS) + block_search.NEAR * len(walk.path)
+
+
+def test_a_walk_from_a_depth_leaves_out_what_is_below_it() -> None:
+    walk, seen = walking(made_up(1))
+    tail = frozenset((layer, kind) for layer in (4, 5, 6, 7) for kind in "am")
+    walk.known[tail] = Found(tail, 1.0, 0.0)
+    walk.go(tail, UNITS)
+    assert walk.path
+    assert all(tail < left_out for left_out in (*walk.path, *seen))
+
+
+def test_a_walk_that_runs_out_of_passes_keeps_what_it_has() -> None:
+    whole, _ = walking(made_up(2))
+    whole.go(frozenset(), UNITS)
+    part, seen = walking(made_up(2), most=24)
+    with pytest.raises(Spent):
+        part.go(frozenset(), UNITS)
+    assert len(seen) == 24
+    assert 1 <= len(part.path) < len(whole.path)
+    assert list(part.path) == list(whole.path)[: len(part.path)]
+
+
+def test_expected_speedups() -> None:
+    costs = Seconds(full=16.0, node=0.0, attention=1.0, mlp=1.0)
+    half = frozenset((layer, kind) for layer in range(4, 8) for kind in "am")
+    most = half | {(0, "m"), (1, "a"), (1, "m"), (2, "a"), (2, "m")}
+    assert costs.draft(half) == 8
+    speedup, tokens = costs.best(Found(half, 0.0, 0.0), 8)
+    assert (round(speedup, 6), tokens) == (round(16 / 24, 6), 1)
+    speedup, tokens = costs.best(Found(most, 1.0, 0.0), 8)
+    assert tokens == block_search.LONGEST
+    assert speedup == pytest.approx(9 * 16 / (8 * 3 + 16), rel=0.05)
+    # A cheaper draft that is right as often is better, and so is one that is right more often at the same price.
+    assert speedup > costs.best(Found(half, 1.0, 0.0), 8)[0] > costs.best(Found(half, 0.8, 0.0), 8)[0]
+    # Where further nodes cost, drafts are shorter.
+    dear = Seconds(full=16.0, node=4.0, attention=1.0, mlp=1.0)
+    assert dear.best(Found(half, 0.8, 0.0), 8)[1] < costs.best(Found(half, 0.8, 0.0), 8)[1]
+
+
+@pytest.mark.parametrize("kind", ["llama", "mistral", "gpt2", "bloom"])
+def test_a_score_is_how_often_a_first_draft_token_is_right(kind: str) -> None:
+    model = tiny_model(kind)
+    tree = model.info.capabilities.tree
+    rng = random.Random(kind)
+    start = [rng.randrange(4, 200) for _ in range(5)]
+    texts = []
+    for length in (12, 40):
+        ids = start + [rng.randrange(4, 200) for _ in range(length)]
+        session: Any = model.open_session()
+        session.prefill(ids[:-1])
+        for _ in range(20):
+            ids.append(session.evaluate(ids[-1:], (ROOT,)).choose(Sampling())[0])
+            session.commit((0,))
+        texts.append(Text(ids, 5 + length))
+    scorer = Scorer(Counted(job_of(model), model.open_session(), 99, float("inf")), texts, tree)
+    assert scorer.positions == (40 if tree else 20)
+    for skip in ("1", "1-2") if kind == "bloom" else ("1m", "2a", "0a,2", "1-2"):
+        run = what_is_left(skip, 3)
+        right: list[bool] = []
+        for text in texts if tree else texts[:1]:
+            session = model.open_session()
+            session.prefill(text.ids[: text.prompt - 1])
+            chain = text.ids[text.prompt - 1 : -1]
+            if not tree:
+                chosen = session.evaluate(chain, range(ROOT, len(chain) - 1), layers=run).choose(Sampling())
+                right += [token == wanted for token, wanted in zip(chosen, text.ids[text.prompt :], strict=True)]
+                continue
+            for token, wanted in zip(chain, text.ids[text.prompt :], strict=True):
+                right.append(session.evaluate([token], [ROOT], layers=run).choose(Sampling()) == [wanted])
+                session.drop((0,))
+                session.commit(())
+                session.evaluate([token], [ROOT], rows=())
+                session.commit((0,))
+        # Twice: a pass leaves nothing behind.
+        assert scorer.score(run)[0] == scorer.score(run)[0] == pytest.approx(sum(right) / len(right))
+
+
+def prompts(count: int = 4) -> list[dict[str, Any]]:
+    items = read_items(None, count, ("copy",)).items
+    return [{"messages": list(item.messages) or [{"role": "user", "content": item.turns[0]}]} for item in items]
+
+
+def test_on_the_built_in_model_it_finds_what_agrees_and_costs_less(
+    builtin_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+    evaluate = TransformersSession.evaluate
+
+    def counting(self: Any, tokens: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += bool(len(tokens))
+        return evaluate(self, tokens, *args, **kwargs)
+
+    monkeypatch.setattr(TransformersSession, "evaluate", counting)
+    reports: list[dict[str, Any]] = []
+    result = find_blocks(job_of(builtin_model, reports), prompts(), most=220, answer_tokens=24)
+    assert 100 < result["passes"] <= 220
+    # Every pass is counted, a prompt's prefill as the first step of its answer.
+    assert calls == result["passes"]
+    assert result["positions"] > 40
+    assert reports[-1]["passes"] <= reports[-1]["most"] == 220
+    found = result["found"]
+    assert [row["speedup"] for row in found] == sorted((row["speedup"] for row in found), reverse=True)
+    depths = {row["layers"]: row for row in found if "layers" in row}
+    assert set(depths) == set(range(1, LAYERS))
+    assert any("a" in row["skip"] or "m" in row["skip"] for row in found if "skip" in row)
+    for row in found:
+        assert 1 <= row["blocks"] < 2 * LAYERS
+        assert 0 <= row["agreement"] <= 1
+        assert 0 < row["cost"] < 1
+        assert 1 <= row["tokens"] <= block_search.LONGEST
+        if "skip" in row:
+            assert len(what_is_left(row["skip"], LAYERS)) <= LAYERS
+    # Leaving out one well chosen block does next to no harm; half of the model's trained exit, much.
+    assert max(row["agreement"] for row in found if row["blocks"] == 2 * LAYERS - 1) > 0.9
+    assert min(row["agreement"] for row in found) < 0.7
+
+
+def test_it_keeps_to_its_passes_and_its_time(builtin_model: Model) -> None:
+    for most in (1, 10, 40, 100) if FULL else (1, 40):
+        assert find_blocks(job_of(builtin_model), prompts(), most=most)["passes"] <= most
+    assert find_blocks(job_of(builtin_model), prompts(), seconds=0)["found"] == []
+    assert find_blocks(job_of(builtin_model), [])["found"] == []
+
+
+def test_it_is_cancelled_between_passes(builtin_model: Model) -> None:
+    for after in (0, 5, 40, 90) if FULL else (0, 40):
+        with pytest.raises(Cancelled):
+            find_blocks(job_of(builtin_model, after=after), prompts())
+
+
+def test_models_whose_blocks_cannot_be_told_apart_leave_out_whole_layers() -> None:
+    asked = [{"messages": [{"role": "user", "content": "the quick brown fox"}]}]
+    result = find_blocks(job_of(tiny_model("bloom")), asked, most=200)
+    assert {row.get("skip", "") for row in result["found"]} <= {"", "0", "1", "0,2", "0-1"}
+    assert {row["layers"] for row in result["found"] if "layers" in row} == {1, 2}
+    with pytest.raises(UserError, match="recurrent"):
+        find_blocks(job_of(tiny_model("mamba")), asked)
+
+
+def test_prompts_that_do_not_fit_are_left_out() -> None:
+    long = {"messages": [{"role": "user", "content": "word " * 300}]}
+    asked = [long, {"messages": [{"role": "user", "content": "the quick brown fox"}]}, long]
+    result = find_blocks(job_of(tiny_model("llama")), asked, most=200, answer_tokens=24)
+    assert result["answers"] == 1
+    assert result["found"]
+
+
+def test_the_engine_knows_the_task() -> None:
+    assert TASKS["blocks"] == "block_search:find_blocks"
+
+
+def test_lists_are_written_as_they_are_read() -> None:
+    rng = random.Random(3)
+    for _ in range(200):
+        layers = rng.randint(1, 12)
+        blocks = [(layer, kind) for layer in range(layers) for kind in "am"]
+        left_out = frozenset(rng.sample(blocks, rng.randint(1, len(blocks) - 1)))
+        run = what_is_left(skip_text(left_out), layers)
+        kept = {(part, kind) for part in run if isinstance(part, int) for kind in "am"}
+        kept |= {(part.layer, part.kind[0]) for part in run if not isinstance(part, int)}
+        assert kept == set(blocks) - left_out
+    assert skip_text({(3, "a"), (4, "a"), (4, "m"), (5, "m"), (5, "a"), (7, "m")}) == "3a,4-5,7m"

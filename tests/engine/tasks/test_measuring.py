@@ -1,0 +1,138 @@
+"""The engine's measurements: an answer's figures, other implementations beside ours, and the costs of passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.backends import Model, load_model
+from specchat.backends.base import Cancelled, UserError
+from specchat.backends.loading import builtin_path
+from specchat.engine.client import EngineClient
+from specchat.engine.messages import Event, Failed, Worked, Working
+from specchat.engine.tasks.measuring import measure_answer
+from specchat.engine.tasks.pass_costs import measure_costs
+from specchat.engine.tasks.work import Job
+
+from ...fakes.engines import recorded
+
+PROMPT = "Repeat this text exactly: The quick brown fox jumps over the lazy dog near the river."
+
+
+def job(model: Model, told: list[dict[str, Any]] | None = None) -> Job:
+    return Job(model, None, (told if told is not None else []).append, lambda: False)
+
+
+def work(client: EngineClient, task: str, **options: Any) -> list[Event]:
+    return list(client.stream(client.work(task, **options)))
+
+
+@pytest.mark.parametrize("kind", ["greedy", "lookup", "early-exit"])
+def test_transformers_own_methods_give_plain_decodings_tokens(builtin_model: Model, kind: str) -> None:
+    plain = measure_answer(job(builtin_model), "greedy", prompt=PROMPT, max_tokens=40)
+    theirs = measure_answer(job(builtin_model), f"transformers/{kind}", prompt=PROMPT, max_tokens=40)
+    assert theirs["tokens"] == plain["tokens"]
+    assert theirs["prompt_tokens"] == plain["prompt_tokens"]
+    if kind == "greedy":
+        assert theirs["steps"] == theirs["nodes"] == len(plain["tokens"]) == plain["steps"]
+    else:
+        assert theirs["steps"] < plain["steps"]
+        assert theirs["accepted"] == len(plain["tokens"]) - theirs["steps"]
+
+
+def test_their_beams_and_settings(builtin_model: Model) -> None:
+    found = measure_answer(job(builtin_model), "transformers/beam", {"beams": "2"}, prompt=PROMPT, max_tokens=10)
+    assert 1 <= len(found["tokens"]) <= 10
+    for method, settings, says in (
+        ("transformers/beam", {"width": 2}, "no setting 'width'"),
+        ("transformers/beam", {"beams": "two"}, "whole numbers"),
+        ("transformers/magic", {}, "There is no 'transformers/magic'"),
+        ("transformers/early-exit", {"layers": 99}, "layers of this model, not 99"),
+        ("transformers/draft", {}, "load one with --draft-model"),
+        ("llama-cpp/greedy", {}, "GGUF files"),
+    ):
+        with pytest.raises(UserError, match=says):
+            measure_answer(job(builtin_model), method, settings, prompt=PROMPT, max_tokens=10)
+
+
+@pytest.fixture(scope="module")
+def gguf_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    """The built-in model on llama.cpp."""
+    pytest.importorskip("llama_cpp")
+    pytest.importorskip("gguf")
+    from specchat.builtin.gguf_export import export
+
+    file = tmp_path_factory.mktemp("gguf") / "builtin.gguf"
+    export(builtin_path(), file, "F32")
+    model = load_model(str(file))
+    yield model
+    model.close()
+
+
+@pytest.mark.parametrize("kind", ["greedy", "lookup"])
+def test_llama_cpp_pythons_own_methods_give_plain_decodings_tokens(gguf_model: Model, kind: str) -> None:
+    plain = measure_answer(job(gguf_model), "greedy", prompt=PROMPT, max_tokens=40)
+    for _ in range(2):  # the second answer finds the first one's cache
+        theirs = measure_answer(job(gguf_model), f"llama-cpp/{kind}", prompt=PROMPT, max_tokens=40)
+        assert theirs["tokens"] == plain["tokens"]
+        assert (theirs["steps"] == plain["steps"]) == (kind == "greedy")
+
+
+def test_an_answer_starts_from_nothing(builtin_model: Model) -> None:
+    first = measure_answer(job(builtin_model), "ngram", prompt=PROMPT, max_tokens=30)
+    again = measure_answer(job(builtin_model), "ngram", prompt=PROMPT, max_tokens=30)
+    for key in ("tokens", "steps", "nodes", "runs", "drafted", "accepted"):
+        assert again[key] == first[key]
+    assert first["seconds"] >= first["forward_seconds"] > 0
+    assert sum(int(n) * count for n, count in first["runs"].items()) == len(first["tokens"])
+
+
+def test_costs_are_measured_for_every_size(builtin_model: Model) -> None:
+    told: list[dict[str, Any]] = []
+    found = measure_costs(job(builtin_model, told), nodes=(1, 4, 16), rounds=2)
+    assert [nodes for nodes, _ in found["passes"]] == [1, 4, 16]
+    assert all(seconds > 0 for _, seconds in found["passes"])
+    assert [part["done"] for part in told] == [0, 1, 2]
+
+
+def test_a_measurement_can_be_cancelled(builtin_model: Model) -> None:
+    with pytest.raises(Cancelled):
+        measure_answer(Job(builtin_model, None, print, lambda: True), prompt=PROMPT)
+
+
+def test_a_task_reports_and_ends_over_the_pipe(client: EngineClient, tmp_path: Path) -> None:
+    name = recorded(tmp_path)
+    events = work(client, "replay", file=name.removeprefix("recorded:").partition("?")[0], methods=[["x", "lookup", {}]])
+    rows = [event.data for event in events if isinstance(event, Working)]
+    assert [row["method"] for row in rows] == ["x"] * 3
+    assert isinstance(events[-1], Worked)
+    assert events[-1].result == {"problems": [], "records": 3}
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "cause", "says"),
+    [
+        ("nonsense", {}, "user", "no task 'nonsense'"),
+        ("answer", {"prompt": "x"}, "user", "No model is loaded"),
+        ("answer", {"nonsense": 1}, "bug", "log"),
+    ],
+)
+def test_a_task_that_cannot_run_fails_with_a_sentence(
+    client: EngineClient, task: str, options: dict[str, Any], cause: str, says: str
+) -> None:
+    failed = work(client, task, **options)[-1]
+    assert isinstance(failed, Failed)
+    assert failed.cause == cause
+    assert says in failed.sentence
+
+
+def test_a_running_task_ends_soon_after_its_cancel(client: EngineClient, tmp_path: Path) -> None:
+    list(client.stream(client.load(recorded(tmp_path, pace=0.05))))
+    id = client.work("answer", prompt="long", max_tokens=4000)
+    client.cancel(id)
+    failed = list(client.stream(id))[-1]
+    assert isinstance(failed, Failed)
+    assert failed.cause == "cancelled"

@@ -1,0 +1,219 @@
+"""A Hub on this machine, with the faults that a real one has: cut, slow, stalled, gated, damaged, busy, deaf to ranges."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@dataclass
+class Hub:
+    """What the server holds, how it misbehaves, and what it was asked for."""
+
+    repositories: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    """Name → file → bytes. Safetensors and GGUF files are in large file storage (SHA-256), others in git (SHA-1)."""
+    info: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Name → what the API tells besides."""
+    refuse: tuple[int, str] | None = None
+    """Status and error code for everything."""
+    refuse_files: tuple[int, str] | None = None
+    """The same for files alone, as a gated repository does."""
+    cut_after: list[int] = field(default_factory=list)
+    """For each of the next answers with a large file: close the connection after so many bytes."""
+    busy: list[int] = field(default_factory=list)
+    """Statuses of the next answers to a request for a large file."""
+    stall_after: int | None = None
+    """Send no more after so many bytes of a large file."""
+    seconds_a_block: float = 0.0
+    """Rest after every 16 kB."""
+    ranges: bool = True
+    damaged: bool = False
+    """Large files arrive with another byte than they should have."""
+    hostile: Callable[[Handler, str], bool] | None = None
+    """Called first with each request and its path; answers it itself if it returns True."""
+    tokens: list[str] = field(default_factory=list)
+    """The Authorization header of each request, empty if it had none."""
+    asked: list[tuple[str, str, str]] = field(default_factory=list)
+    """Method, path and range of each request."""
+    address: str = ""
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def bodies(self, ending: str = ".safetensors") -> list[str]:
+        """The ranges of the requests for the bodies of files of this ending; empty for a whole one."""
+        return [span for method, path, span in self.asked if method == "GET" and path.endswith(ending)]
+
+
+def large(name: str) -> bool:
+    """Whether a file is in large file storage."""
+    return name.endswith((".safetensors", ".gguf"))
+
+
+def etag(name: str, data: bytes) -> str:
+    """A file's id."""
+    return hashlib.sha256(data).hexdigest() if large(name) else hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """As much of the Hub as looking up and fetching need."""
+
+    hub: Hub
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        """Silent."""
+
+    def answer(self, status: int, body: bytes = b"{}", **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        path = self.path.split("?")[0]
+        self.hub.asked.append((self.command, path, self.headers.get("Range", "")))
+        self.hub.tokens.append(self.headers.get("Authorization", ""))
+        if self.hub.hostile is not None and self.misbehaves(path):
+            return None
+        if self.hub.refuse is not None:
+            status, code = self.hub.refuse
+            return self.answer(status, X_Error_Code=code)
+        for name, files in self.hub.repositories.items():
+            if path.startswith(f"/api/models/{name}/tree/"):
+                return self.answer(200, json.dumps([self.entry(*file) for file in files.items()]).encode())
+            if path == f"/api/models/{name}" or path.startswith(f"/api/models/{name}/revision/"):
+                return self.answer(200, json.dumps(self.told(name, files)).encode())
+            for start in (f"/{name}/resolve/{COMMIT}/", f"/{name}/resolve/main/"):
+                if path.startswith(start):
+                    return self.file(path.removeprefix(start), files)
+        return self.answer(404, X_Error_Code="RepoNotFound")
+
+    do_HEAD = do_GET
+
+    def misbehaves(self, path: str) -> bool:
+        with suppress(ConnectionError):  # a client that has had enough
+            return self.hub.hostile is not None and self.hub.hostile(self, path)
+        self.close_connection = True
+        return True
+
+    def raw(self, data: bytes) -> None:
+        """Bytes on the line, a whole answer or not."""
+        self.wfile.write(data)
+        self.wfile.flush()
+        self.close_connection = True
+
+    def drip(self, first: bytes, each: bytes, seconds: float = 0.02) -> None:
+        """A beginning, then a little at a time for as long as anyone listens."""
+        self.raw(first)
+        while not self.hub.stop.wait(seconds):
+            self.raw(each)
+
+    def entry(self, name: str, data: bytes) -> dict[str, Any]:
+        oid = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+        lfs = {"lfs": {"oid": etag(name, data), "size": len(data), "pointerSize": 130}} if large(name) else {}
+        return {"type": "file", "path": name, "size": len(data), "oid": oid} | lfs
+
+    def told(self, name: str, files: dict[str, bytes]) -> dict[str, Any]:
+        siblings: list[dict[str, Any]] = []
+        for file, data in files.items():
+            lfs = {"lfs": {"sha256": etag(file, data), "size": len(data), "pointerSize": 130}} if large(file) else {}
+            siblings.append({"rfilename": file, "size": len(data), "blobId": etag(file, data)} | lfs)
+        plain = {"id": name, "modelId": name, "sha": COMMIT, "siblings": siblings, "tags": [], "downloads": 0}
+        return plain | self.hub.info.get(name, {})
+
+    def file(self, name: str, files: dict[str, bytes]) -> None:
+        hub = self.hub
+        if hub.refuse_files is not None:
+            status, code = hub.refuse_files
+            return self.answer(status, X_Error_Code=code)
+        if name not in files:
+            return self.answer(404, X_Error_Code="EntryNotFound")
+        data = files[name]
+        names = {"ETag": f'"{etag(name, data)}"', "X_Repo_Commit": COMMIT}
+        if self.command == "HEAD" or not large(name):
+            return self.answer(200, data, **names)
+        if hub.busy:
+            return self.answer(hub.busy.pop(0))
+        return self.body(data, names)
+
+    def body(self, data: bytes, names: dict[str, str]) -> None:
+        """A large file, or the asked part of it, as far as the faults let it through."""
+        with suppress(ConnectionError):  # a client that has been stopped
+            self.send(data, names)
+
+    def send(self, data: bytes, names: dict[str, str]) -> None:
+        hub, begin, end = self.hub, 0, len(data)
+        span = self.headers.get("Range", "")
+        if span and hub.ranges:
+            first, _, last = span.removeprefix("bytes=").partition("-")
+            begin, end = int(first), min(end, int(last) + 1 if last else end)
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(data)}")
+        else:
+            self.send_response(200)
+        for name, value in names.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(end - begin))
+        self.end_headers()
+        data = data[:-1] + b"!" if hub.damaged else data
+        most = hub.cut_after.pop(0) if hub.cut_after else end
+        sent = 0
+        for at in range(begin, end, 16_384):
+            block = data[at : min(at + 16_384, end)][: most - sent]
+            self.wfile.write(block)
+            self.wfile.flush()
+            sent += len(block)
+            if hub.stall_after is not None and sent >= hub.stall_after:
+                hub.stop.wait(300)
+                break
+            if sent >= most:
+                break
+            if hub.seconds_a_block:
+                time.sleep(hub.seconds_a_block)
+        if sent < end - begin:
+            self.close_connection = True
+
+
+@contextmanager
+def serving(cache: Path, monkeypatch: Any) -> Iterator[Hub]:
+    """A running Hub, and an empty cache."""
+    from huggingface_hub import constants
+
+    hub = Hub()
+
+    class Here(Handler):
+        pass
+
+    Here.hub = hub
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Here)
+    server.daemon_threads = True
+    server.block_on_close = False
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    hub.address = address = f"http://127.0.0.1:{server.server_address[1]}"
+    # What HF_ENDPOINT and HF_HUB_CACHE set when the library is imported.
+    for name, value in (("ENDPOINT", address), ("HF_HUB_CACHE", str(cache)), ("HF_HUB_DISABLE_XET", True)):
+        monkeypatch.setattr(constants, name, value)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address + "/{repo_id}/resolve/{revision}/{filename}")
+    monkeypatch.setenv("HF_HUB_CACHE", str(cache))
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    monkeypatch.setenv("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")
+    monkeypatch.setattr("huggingface_hub.hf_api.api.endpoint", address)
+    monkeypatch.setattr("specchat.backends.files.hub_transfer.REST_SECONDS", 0.01)
+    try:
+        yield hub
+    finally:
+        hub.stop.set()
+        server.shutdown()
+        server.server_close()

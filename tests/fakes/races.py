@@ -1,0 +1,61 @@
+"""Races without an engine: what the tests of races share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from specchat.app.race.race import Race
+from specchat.engine.messages import Finished, Generate, Started, StepRecord, Steps
+
+LABELS = {"soft": "lossy"}
+
+
+def asked(engine: Any, index: int) -> Generate:
+    """The last answer asked for in a lane, counted from 0 in the order in which they were asked for."""
+    latest = {command.lane: command for command in engine.sent if isinstance(command, Generate) and command.lane != "main"}
+    found: Generate = latest[sorted(latest)[index]]
+    return found
+
+
+def records(method: str, tokens: Sequence[int], size: int = 1, seconds: float = 0.01) -> list[StepRecord]:
+    """Steps of `size` tokens; a token's text is its number."""
+    return [
+        StepRecord(
+            method,
+            list(tokens[i : i + size]),
+            "".join(f"{token} " for token in tokens[i : i + size]),
+            *((size - 1, len(tokens[i : i + size]) - 1, size) if size > 1 else (0, 0, 1)),
+            forward_seconds=seconds,
+        )
+        for i in range(0, len(tokens), size)
+    ]
+
+
+def begin(engine: Any, index: int) -> int:
+    """A lane's answer begins; its id."""
+    command = asked(engine, index)
+    label = LABELS.get(command.method, "identical")
+    engine.events.append(Started(command.id, command.lane, command.method, label, 31, 0))
+    return command.id
+
+
+def write(engine: Any, index: int, steps: list[StepRecord]) -> None:
+    """A lane writes."""
+    engine.events.append(Steps(asked(engine, index).id, steps))
+
+
+def finish(engine: Any, index: int, busy: float, prefill: float = 0.1, reason: str = "eos") -> None:
+    """A lane comes to its end."""
+    engine.events.append(Finished(asked(engine, index).id, reason, "", prefill, busy))
+
+
+def run(engine: Any, race: Race, lanes: Sequence[tuple[Sequence[int], int, float]]) -> None:
+    """All lanes write their tokens, so many a step, and finish after so many seconds."""
+    for i, (tokens, size, _) in enumerate(lanes):
+        begin(engine, i)
+        write(engine, i, records(race.racers[i].entry.method, tokens, size))
+    race.dialogue.drain()
+    for i, (_, _, busy) in enumerate(lanes):
+        finish(engine, i, busy)
+    race.dialogue.drain()

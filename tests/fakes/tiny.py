@@ -1,0 +1,178 @@
+"""Tiny models with random weights, made on the spot: every architecture family that the session treats differently."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from specchat.backends.hf.model import TransformersModel, load_transformers
+from specchat.backends.loading import LoadOptions
+
+VOCAB = 256
+WINDOW = 32
+CONTEXT = 256
+SPECIAL = ("<s>", "</s>", "<|user|>", "<|assistant|>")
+TEMPLATE = (
+    "<s>{% for m in messages %}{% if m.role == 'assistant' %}<|assistant|>{{ m.content | trim }}</s>"
+    "{% else %}<|user|>{{ m.content | trim }}{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+_SIZES: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": CONTEXT,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "pad_token_id": None,
+    # Tied, Gemma's scaled embeddings make every token predict itself.
+    "tie_word_embeddings": False,
+}
+
+
+def _config(kind: str) -> Any:
+    """The configuration of one tiny model."""
+    import transformers
+
+    t: Any = transformers
+
+    match kind:
+        case "llama":
+            return t.LlamaConfig(**_SIZES)
+        case "qwen2":
+            return t.Qwen2Config(**_SIZES, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1)
+        case "qwen3":
+            return t.Qwen3Config(**_SIZES, head_dim=8)
+        case "qwen3-moe":
+            return t.Qwen3MoeConfig(**_SIZES, head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24)
+        case "gpt2":
+            return t.GPT2Config(
+                vocab_size=VOCAB, n_embd=32, n_layer=3, n_head=4, n_positions=CONTEXT, bos_token_id=0, eos_token_id=1
+            )
+        case "gemma2":
+            return t.Gemma2Config(
+                **_SIZES, head_dim=8, sliding_window=WINDOW, query_pre_attn_scalar=8, attn_logit_softcapping=20.0
+            )
+        case "gemma3":
+            layers = ["sliding_attention", "full_attention", "sliding_attention"]
+            return t.Gemma3TextConfig(**_SIZES, head_dim=8, sliding_window=WINDOW, query_pre_attn_scalar=8, layer_types=layers)
+        case "mistral":
+            return t.MistralConfig(**_SIZES, sliding_window=WINDOW)
+        case "mixtral":
+            return t.MixtralConfig(**_SIZES, num_local_experts=4, num_experts_per_tok=2)
+        case "gpt-neox":
+            sizes = {k: v for k, v in _SIZES.items() if k != "num_key_value_heads"}
+            return t.GPTNeoXConfig(**sizes)
+        case "bloom":
+            return t.BloomConfig(vocab_size=VOCAB, hidden_size=32, n_layer=3, n_head=4, bos_token_id=0, eos_token_id=1)
+        case "mamba":
+            return t.MambaConfig(
+                vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, state_size=4, bos_token_id=0, eos_token_id=1
+            )
+    raise ValueError(kind)
+
+
+TREES = ("llama", "qwen2", "qwen3", "qwen3-moe", "gpt2", "gemma2", "gemma3", "mistral", "mixtral", "gpt-neox")
+"""Kinds that evaluate branching trees."""
+WINDOWED = ("qwen2", "gemma2", "gemma3", "mistral")
+"""Those of them with sliding windows of WINDOW."""
+
+
+def write_tokenizer(folder: Path) -> None:
+    """A byte-level tokenizer: SPECIAL, then the printable bytes' letters up to VOCAB; no merges."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    # The last letters are those of bytes that UTF-8 hardly uses; VOCAB leaves no room for them beside the special tokens.
+    vocab = {name: i for i, name in enumerate((*SPECIAL, *letters[: VOCAB - len(SPECIAL)]))}
+    core = Tokenizer(models.BPE(vocab=vocab, merges=[], unk_token=None))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    core.decoder = decoders.ByteLevel()
+    fast: Any = PreTrainedTokenizerFast
+    tokenizer = fast(tokenizer_object=core, bos_token="<s>", eos_token="</s>", additional_special_tokens=list(SPECIAL[2:]))
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(folder)
+
+
+def write_model(kind: str, folder: Path, *, std: float = 0.4, seed: int = 0) -> Path:
+    """Write a tiny model of this kind with its tokenizer. A large spread of weights keeps greedy answers from looping."""
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(seed)
+    auto: Any = AutoModelForCausalLM
+    model = auto.from_config(_config(kind))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.ndim > 1 and not name.endswith(("A_log", "conv1d.weight")):
+                weight.normal_(0, std)
+    model.save_pretrained(folder)
+    write_tokenizer(folder)
+    return folder
+
+
+@functools.cache
+def _room() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="specchat-tiny-")
+
+
+@functools.cache
+def tiny_folder(kind: str) -> Path:
+    """The folder of a tiny model, written once per process."""
+    return write_model(kind, Path(_room().name) / kind)
+
+
+@functools.cache
+def tiny_model(kind: str) -> TransformersModel:
+    """A loaded tiny model, shared by the tests of a process (sessions are independent; do not close it)."""
+    return load_transformers(tiny_folder(kind), kind, LoadOptions(device="cpu"))
+
+
+@functools.cache
+def reference(kind: str) -> Any:
+    """The same weights as transformers loads them, with its own attention: what a session is compared with."""
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(tiny_folder(kind), dtype=torch.float32)
+    return model.eval()
+
+
+@functools.cache
+def cut(kind: str, run: tuple[int, ...]) -> Any:
+    """A model of the same class and weights that has only some of the layers."""
+    from transformers import AutoModelForCausalLM
+
+    whole = reference(kind)
+    config = copy.deepcopy(whole.config)
+    config.num_hidden_layers = len(run)
+    if getattr(config, "layer_types", None):
+        config.layer_types = [config.layer_types[i] for i in run]
+    auto: Any = AutoModelForCausalLM
+    model = auto.from_config(config)
+    state = {}
+    for name, weight in whole.state_dict().items():
+        found = re.search(r"\.(layers|h)\.(\d+)\.", name)
+        if found is None:
+            state[name] = weight
+        elif int(found[2]) in run:
+            state[f"{name[: found.start(2)]}{run.index(int(found[2]))}{name[found.end(2) :]}"] = weight
+    model.load_state_dict(state)
+    return model.eval()
+
+
+@functools.cache
+def smaller_model(kind: str) -> TransformersModel:
+    """A draft model for the tiny model of this kind: its own first two layers, so that it is right now and then."""
+    folder = Path(_room().name) / f"{kind}-smaller"
+    cut(kind, (0, 1)).save_pretrained(folder)
+    write_tokenizer(folder)
+    return load_transformers(folder, f"{kind}-smaller", LoadOptions(device="cpu"))

@@ -1,0 +1,87 @@
+"""Files that others wrote: only ordinary ones are read, and never more than a limit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from specchat import plain_file
+from specchat.backends import UserError, load_model
+
+
+def test_an_ordinary_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a\xffb")
+    assert plain_file.read_bytes(tmp_path / "a", 3) == b"a\xffb"
+    assert plain_file.read_text(tmp_path / "a") == "a\ufffdb"
+
+
+def test_what_is_no_ordinary_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("link")
+    for path, said in (
+        (tmp_path / "fifo", "no ordinary file"),
+        (Path("/dev/zero"), "no ordinary file"),
+        (tmp_path, "Is a directory"),
+        (tmp_path / "link", "Too many levels"),
+        (tmp_path / "none", "No such file"),
+        (Path("a\0b"), "No such file"),
+    ):
+        with pytest.raises(OSError, match=said):
+            plain_file.read_bytes(path)
+
+
+def test_a_pipe_put_there_meanwhile_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("text")
+    os.mkfifo(tmp_path / "fifo")
+    ordinary, look = os.stat(tmp_path / "file"), os.stat
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", lambda path, **given: ordinary if path == tmp_path / "fifo" else look(path, **given))
+        with pytest.raises(OSError, match="no ordinary file"):
+            plain_file.read_bytes(tmp_path / "fifo")
+
+
+def test_no_more_than_the_limit_is_read(tmp_path: Path) -> None:
+    (tmp_path / "long").write_bytes(b"1234")
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(10**12)
+    for path in (tmp_path / "long", tmp_path / "sparse", Path("/proc/self/maps")):
+        with pytest.raises(OSError, match="more than"):
+            plain_file.read_bytes(path, 3)
+
+
+def test_json_that_is_nested_too_deep_is_no_json(tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "good.json").write_text('{"a": [1]}')
+    with pytest.raises(ValueError, match="deep"):
+        plain_file.read_json(tmp_path / "deep.json")
+    assert plain_file.read_json(tmp_path / "good.json") == {"a": [1]}
+
+
+@pytest.mark.parametrize(
+    "spec", ["~nobody-of-this-name/model", "~nobody-of-this-name/model.gguf", "x" * 5000, "./" + "x" * 5000]
+)
+def test_names_that_lead_nowhere(spec: str) -> None:
+    with pytest.raises(UserError, match=r"There is no (folder|file|model)"):
+        load_model(spec)
+
+
+def test_a_home_is_a_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert plain_file.user_path("~/a") == tmp_path / "a"
+    assert plain_file.user_path("~nobody-of-this-name/a") == Path("~nobody-of-this-name/a")
+
+
+def test_an_ordinary_file_with_nothing_to_read_yet_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As /proc/kmsg: `stat` calls it an ordinary file, and a reader of it waits for the next message.
+    (tmp_path / "file").write_text("text")
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    ordinary = os.stat(tmp_path / "file")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", lambda *_: reading)
+        patch.setattr(os, "fstat", lambda _: ordinary)
+        with pytest.raises(OSError, match="no ordinary file"):
+            plain_file.read_bytes(tmp_path / "file")
+    os.close(writing)
