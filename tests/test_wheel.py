@@ -17,7 +17,7 @@ PACKAGES = [
     package.replace("specchat", ".", 1).lstrip(".").replace(".", "/") or "."
     for package in PROJECT["tool"]["setuptools"]["packages"]
 ]
-DATA = ("themes/*.toml", "app/*.tcss", "builtin/weights/**/*", "builtin/*.md", "builtin/*.jsonl", "py.typed")
+DATA = ("themes/*.toml", "app/tui/*.tcss", "builtin/weights/**/*", "builtin/*.md", "builtin/*.jsonl", "py.typed")
 
 
 @pytest.fixture(scope="module")

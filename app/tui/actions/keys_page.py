@@ -1,4 +1,5 @@
-"""docs/keys.md, made of the tables of keys and commands: `python -m specchat.app.tui.actions.keys_page` writes it, a test compares it."""
+"""docs/keys.md, made of the tables of keys and commands: `python -m specchat.app.tui.actions.keys_page` writes it, a test
+compares it."""
 
 from __future__ import annotations
 

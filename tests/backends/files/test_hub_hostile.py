@@ -416,7 +416,9 @@ def test_the_program_says_it(hub: Hub, tmp_path: Path, command: list[str], fault
     ],
 )
 def test_variables_that_cannot_be_used(tmp_path: Path, variable: str, value: str, sentence: str) -> None:
-    code = "from specchat.backends.files.hub_listing import look_up\ntry: look_up('me/tiny')\nexcept Exception as e: print(repr(e))"
+    code = (
+        "from specchat.backends.files.hub_listing import look_up as f\ntry: f('me/tiny')\nexcept Exception as e: print(repr(e))"
+    )
     environment = {**os.environ, "HF_ENDPOINT": "https://127.0.0.1:9", "HF_HUB_CACHE": str(tmp_path), variable: value}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=SECONDS, check=True

@@ -67,10 +67,8 @@ def drive(
 def auto(monkeypatch: pytest.MonkeyPatch) -> Auto:
     """One that knows nothing yet, and whose own work takes no time."""
     fresh: dict[int, Experience] = {}
-    monkeypatch.setattr(
-        "specchat.decoders.methods.auto.auto.experience",
-        lambda context: fresh.setdefault(id(context.draft_model), Experience()),
-    )
+    of = "specchat.decoders.methods.auto.auto.experience"
+    monkeypatch.setattr(of, lambda context: fresh.setdefault(id(context.draft_model), Experience()))
     monkeypatch.setattr("specchat.decoders.methods.auto.text_drafters.time.perf_counter", lambda: 0.0)
     return Auto()
 
