@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from .base import (
-    ROOT,
-    Cancelled,
-    Capabilities,
-    ContextFull,
-    Message,
-    Model,
-    ModelInfo,
-    Sampling,
-    Scores,
-    Session,
-    UserError,
-)
-from .loading import LoadOptions, load_model
+from ..errors import Cancelled, ContextFull, UserError
+from .base import ROOT, Capabilities, Message, Model, ModelInfo, Sampling, Scores, Session
+from .loading import load_model
+from .options import LoadOptions
 
 __all__ = [
     "ROOT",

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..errors import Cancelled, ContextFull, UserError
+
 if TYPE_CHECKING:
     from .infill import Gap
 
@@ -39,18 +41,6 @@ class Block:
 
 Layers = int | Sequence[int | Block]
 """What an early pass runs: the first N layers, or a list with an index for a whole layer and a Block for half of one."""
-
-
-class UserError(Exception):
-    """What a user can mend. Its text is one clear sentence that says what happened and what to do; no traceback is shown."""
-
-
-class Cancelled(Exception):
-    """Raised out of long work (a load, a prefill) when its `cancelled` callback answers True."""
-
-
-class ContextFull(UserError):
-    """The tokens asked for do not fit in the model's context."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .base import Cancelled, Message, UserError
+from ..errors import Cancelled, UserError
+from .base import Message
 
 MOST_SECONDS = 10.0
 """A template usually takes a millisecond; one that takes longer than this is stopped."""

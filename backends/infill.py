@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .base import UserError
+from ..errors import UserError
 
 BEFORE_SHARE = 0.75
 """Of the context goes to the text before the gap where both are too long, as in llama.cpp's own server: what comes next depends

@@ -14,20 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from .base import (
-    ROOT,
-    Capabilities,
-    ContextFull,
-    Layers,
-    Message,
-    Model,
-    ModelInfo,
-    Sampling,
-    Scores,
-    Session,
-    Stopwatch,
-    UserError,
-)
+from ..errors import ContextFull, UserError
+from .base import ROOT, Capabilities, Layers, Message, Model, ModelInfo, Sampling, Scores, Session, Stopwatch
 from .transcripts import FileTokenizer, TextTokenizer, Transcript, WordTokenizer, encode_transcript, read_transcripts
 
 CONTEXT = 131_072

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..errors import UserError
 from ..plain_file import read_bytes, read_json
-from .base import UserError
 
 MOST_BYTES = 500_000_000
 """Of a file of records, or of a tokenizer."""

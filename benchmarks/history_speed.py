@@ -24,8 +24,9 @@ from time import perf_counter
 from typing import Any
 
 from specchat.app.chat.dialogue import Dialogue
-from specchat.app.chat.entries import Answer, Prompt, Transcript
+from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.chat.pieces import Pieces
+from specchat.app.chat.transcript import Transcript
 from specchat.app.history.chats import Chats
 from specchat.app.history.schema import loaded, searchable
 from specchat.app.history.store import NAME, Store

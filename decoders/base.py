@@ -11,7 +11,8 @@ from difflib import get_close_matches
 from math import isfinite
 from typing import Any, ClassVar, Literal
 
-from ..backends.base import ROOT, Capabilities, Label, Model, Sampling, Scores, Session, UserError
+from ..backends.base import ROOT, Capabilities, Label, Model, Sampling, Scores, Session
+from ..errors import UserError
 
 Rule = Literal["exact", "rejection", "soft", "typical"]
 

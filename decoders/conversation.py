@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..backends.base import Model, UserError
+from ..backends.base import Model
+from ..errors import UserError
 from . import registry
 from .base import Drafter, parse_params
 

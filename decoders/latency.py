@@ -21,7 +21,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from ..backends.base import UserError
+from ..errors import UserError
 
 ROUNDS = 30
 """Of re-weighting in a fit; it settles in about ten."""

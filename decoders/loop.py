@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..backends.base import PREFILL_CHUNK, ROOT, ContextFull, Message, Model, Sampling, Scores, UserError
+from ..backends.base import PREFILL_CHUNK, ROOT, Message, Model, Sampling, Scores
+from ..errors import ContextFull, UserError
 from .accept import accept
 from .base import Acceptance, Context, Drafter, Outcome, Tree, Verified
 from .conversation import Conversation

@@ -10,7 +10,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from ..backends.base import Capabilities, UserError
+from ..backends.base import Capabilities
+from ..errors import UserError
 from .base import KINDS, Drafter, describe_params, setting_type
 
 BUILT_IN = {

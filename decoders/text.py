@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import regex
 
-from ..backends.base import UserError
+from ..errors import UserError
 from .detokenize import Decode, Detokenizer
 
 CLUSTER = 64

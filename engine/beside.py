@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from ..backends.base import Cancelled, Model
-from ..backends.loading import LoadOptions, find_model
+from ..backends.base import Model
+from ..backends.loading import find_model
+from ..backends.options import LoadOptions
+from ..errors import Cancelled
 from .beside_messages import LoadBeside, LoadedBeside
 from .drafts import Drafts, options_of, refusals
 from .failures import failure

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, replace
 
-from ..backends.base import Model, UserError
-from ..backends.loading import BUILTIN, BUILTIN_DRAFT, Loader, LoadOptions, StageProgress, builtin_path, find_model
+from ..backends.base import Model
+from ..backends.loading import Loader, builtin_path, find_model
+from ..backends.options import BUILTIN, BUILTIN_DRAFT, LoadOptions, StageProgress
 from ..decoders import registry
+from ..errors import UserError
 from .messages import Load
 
 

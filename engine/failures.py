@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ..backends.base import Cancelled, UserError
+from ..errors import Cancelled, UserError
 from .logfile import log_path, log_traceback
 from .messages import Failed
 

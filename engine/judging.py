@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from ..backends.base import ROOT, Model, UserError
+from ..backends.base import ROOT, Model
 from ..backends.noise import gumbel_of
 from ..decoders.loop import Generation
+from ..errors import UserError
 from .messages import Judge, Judged
 
 

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from ..backends.base import Model, UserError
+from ..backends.base import Model
 from ..decoders.base import Acceptance, label_of
 from ..decoders.conversation import Conversation
 from ..decoders.loop import Generation, Step
+from ..errors import UserError
 from .failures import failure
 from .judging import judged
 from .messages import (

@@ -166,8 +166,8 @@ class Unload:
 
 @dataclass(slots=True)
 class Work:
-    """A measurement: `task` names it (engine/tasks/work.py lists them). Answered by Working…, then Worked or Failed. Cancel ends
-    it; what it had reported by then stays."""
+    """A measurement: `task` names it (engine/tasks/work.py lists them). Answered by Working…, then Worked or Failed. Cancel
+    ends it; what it had reported by then stays."""
 
     id: int
     task: str

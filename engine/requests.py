@@ -7,10 +7,11 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
-from ..backends.base import Cancelled, Model, Sampling, UserError
+from ..backends.base import Model, Sampling
 from ..backends.infill import Gap
 from ..decoders.loop import encode_prompt
 from ..decoders.text import Stops
+from ..errors import Cancelled, UserError
 from .messages import Count, Counted, Generate
 
 

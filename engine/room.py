@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..backends.base import UserError
 from ..backends.files.gguf_file import read_header
 from ..backends.files.model_card import Card, read_card
-from ..backends.loading import LoadOptions
+from ..backends.options import LoadOptions
+from ..errors import UserError
 
 GROWN = 4096
 """Tokens in a KV cache that takes its memory as it fills: a long prompt and its answer."""

@@ -5,20 +5,19 @@ A message is kept as it was sent, contents and all, so a saved chat lacks nothin
 
 from __future__ import annotations
 
-import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from time import monotonic
 
 from ... import plain_file
-from ...backends.base import UserError
+from ...errors import UserError
 from ...plain_file import user_path
 from ..text.cells import one_line
-from . import documents, ignore_rules
+from . import documents
+from .files import GivenUp, walk
 
 MOST_BYTES = 2_000_000
 """Of one file. Far more than a local model's context holds; a file above it was hardly meant."""
@@ -26,8 +25,6 @@ MOST_BYTES = 2_000_000
 MOST_FILES = 200
 """Of one folder."""
 
-MOST_ENTRIES = 20_000
-"""Of one folder, without what is in its folders: more are not looked at."""
 
 WALK_SECONDS = 10.0
 """The longest look through a folder."""
@@ -39,9 +36,6 @@ _HEADER = re.compile(r"^Attached (?:file|text): ([^\n]{1,300}) \(([\d,.]+ [kM]?B
 _TICKS = re.compile(r"`+")
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
-
-GivenUp = Callable[[], bool]
-"""Asked now and then while a document is read; True ends that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,72 +297,3 @@ def with_pastes(message: str, pastes: Mapping[str, str]) -> tuple[str, list[Atta
 
 
 # Completion
-
-
-def walk(folder: Path, hidden: bool = False, given_up: GivenUp = lambda: False) -> Iterator[Path]:
-    """The files below a folder, in order; what git would ignore is left out, and hidden files too unless asked for.
-
-    Args:
-        folder: where to begin; that it is ignored itself does not matter.
-        hidden: hidden files too.
-        given_up: as GivenUp; what was found until then is all there is.
-    """
-    stack = [(folder, ignore_rules.above(folder))]
-    while stack:
-        at, rules = stack.pop()
-        try:
-            with os.scandir(at) as found:
-                entries = sorted(islice(found, MOST_ENTRIES), key=lambda entry: entry.name)
-        except OSError:
-            continue
-        own = ignore_rules.read(at)
-        rules = [*rules, own] if own else rules
-        deeper = []
-        for entry in entries:
-            if given_up():
-                return
-            if entry.name == ".git" or (not hidden and entry.name.startswith(".")):
-                continue
-            path = at / entry.name
-            try:
-                inner = entry.is_dir(follow_symlinks=False)  # a link to a folder may lead round in a circle
-                plain = entry.is_file()
-            except OSError:
-                continue
-            if ignore_rules.ignored(path, inner, rules):
-                continue
-            if inner:
-                deeper.append((path, rules))
-            elif plain:
-                yield path
-        stack += reversed(deeper)
-
-
-def score(query: str, name: str) -> float | None:
-    """How well a name answers what was typed, higher is better; None if it lacks a letter of it.
-
-    Letters count in their order; those that follow each other, begin a word or belong to the last part count more.
-    """
-    wanted, text = query.casefold(), name.casefold()
-    if not wanted:
-        return -float(name.count("/")) - len(name) / 1000
-    last = text.rfind("/") + 1
-    at = text.find(wanted, last)
-    at = text.find(wanted) if at < 0 else at
-    if at >= 0:  # as one piece
-        begins = at == 0 or text[at - 1] in "/._- "
-        return 1000.0 + 200 * (at >= last) + 100 * begins + 50 * (at == last) - len(text) / 10
-    total, at, before = 0.0, -1, -2
-    for letter in wanted:
-        at = text.find(letter, at + 1)
-        if at < 0:
-            return None
-        total += 3 * (at == before + 1) + 2 * (at == 0 or text[at - 1] in "/._- ") + (at >= last)
-        before = at
-    return total - len(text) / 100
-
-
-def ranked(query: str, names: Iterable[str], most: int = 6) -> list[str]:
-    """The names that answer best what was typed."""
-    scored = [(value, name) for name in names if (value := score(query, name)) is not None]
-    return [name for _, name in sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:most]]

@@ -1,5 +1,5 @@
-"""The process that reads a document: `python -m specchat.app.attach.document_text FILE MOST SECONDS` prints an object with `text`
-and `notice`, or with `problem`."""
+"""The process that reads a document: `python -m specchat.app.attach.document_text FILE MOST SECONDS` prints an object with
+`text` and `notice`, or with `problem`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from shlex import quote
 from time import monotonic
 
-from ...backends.base import UserError
+from ...errors import UserError
 
 KINDS = {
     ".pdf": "PDF",

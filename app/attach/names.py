@@ -10,7 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from ...plain_file import user_path
-from .attachments import ranked, until, walk
+from .attachments import until
+from .files import ranked, walk
 
 MOST_NAMES = 10_000
 """Files that are offered: a look at all of them at each key must not be felt."""

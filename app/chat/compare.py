@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from ..race.record import SIGNS, Mark
 from ..text.cells import fit, one_line, width
 from .entries import Answer
+
+Mark = Literal["reference", "identical", "near tie", "lossy", "another model", "unknown"]
+"""How a lane's tokens compare with those of the first lane of its model. `unknown`: not both have got as far as that. `another
+model`: the first lane of a model that is not the first lane's, compared with nobody."""
+SIGNS: dict[Mark, str] = {
+    "reference": "·",
+    "identical": "≡",
+    "near tie": "≈",
+    "lossy": "≠",
+    "another model": "○",
+    "unknown": "?",
+}
+"""What a mark is shown as."""
+
 
 THROUGH = ("eos", "length", "stop", "context")
 """Reasons with which an answer has reached its end."""

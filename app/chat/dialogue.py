@@ -32,8 +32,10 @@ from ...engine.messages import (
     Watch,
 )
 from ..text.cells import one_line
-from .entries import Answer, Notice, Prompt, Transcript
+from .entries import Answer, Notice, Prompt
+from .methods import Method
 from .pieces import Pieces
+from .transcript import Transcript
 
 Phase = Literal["loading", "unloaded", "ready", "prefill", "writing", "stopping"]
 
@@ -52,18 +54,6 @@ class Engine(Protocol):
 
     def load(self, model: str, **options: Any) -> int:
         """Load a model; returns the command's id."""
-
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """A decoding method as the interface knows it."""
-
-    name: str
-    label: str = "identical"
-    summary: str = ""
-    pays: str = ""
-    paper: str = ""
-    params: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .dialogue import Dialogue, Method
+from .dialogue import Dialogue
+from .methods import Method
 
 SETTINGS: Mapping[str, str] = {
     "lookup": "nodes",

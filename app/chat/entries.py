@@ -10,7 +10,14 @@ from ...engine.messages import StepRecord
 from .pieces import Pieces
 from .steplog import StepLog
 from .totals import Totals, counted
-from .variants import Variants
+
+COUNTED_AT_ONCE = 4000
+"""Steps that one look at an answer's totals takes in (some 30 ms): the figures of a very long one must not stall the screen."""
+
+
+THROUGH = ("eos", "length", "stop", "context")
+"""Reasons with which an answer has reached its end."""
+
 
 SHADES = 6
 """Colours that runs cycle through; neighbours differ with any number from two."""
@@ -34,9 +41,6 @@ class Shades:
         self._plain = -3 - self._plain
         return self._plain
 
-
-COUNTED_AT_ONCE = 4000
-"""Steps that one look at an answer's totals takes in (some 30 ms): the figures of a very long one must not stall the screen."""
 
 WINDOW_SECONDS = 1.0
 """The live tokens/s looks back this far, so that a method switch shows at once."""
@@ -244,34 +248,3 @@ class Answer:
 
 
 Entry = Prompt | Answer | Notice
-
-
-@dataclass(slots=True)
-class Transcript:
-    """A chat, oldest entry first."""
-
-    entries: list[Entry] = field(default_factory=list)
-    system: str | None = None
-    start: int = 0
-    """The first entry that the model is told of."""
-    track: Any = field(default=None, repr=False, compare=False)
-    """What the history knows of it."""
-    variants: Variants = field(default_factory=Variants, repr=False, compare=False)
-    """The other ways that it went on."""
-
-    def answers(self) -> list[Answer]:
-        return [entry for entry in self.entries if isinstance(entry, Answer)]
-
-    def messages(self) -> list[dict[str, str]]:
-        """The chat as the model is told it. A prompt that got no text in answer is left out, unless it is the last."""
-        out = [{"role": "system", "content": self.system}] if self.system else []
-        talk = [entry for entry in self.entries[self.start :] if not isinstance(entry, Notice)]
-        for i, entry in enumerate(talk):
-            match entry:
-                case Prompt(text):
-                    follower = talk[i + 1] if i + 1 < len(talk) else None
-                    if follower is None or (isinstance(follower, Answer) and follower.text):
-                        out.append({"role": "user", "content": text})
-                case Answer() if entry.text:
-                    out.append({"role": "assistant", "content": entry.text})
-        return out

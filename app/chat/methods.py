@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from .dialogue import Method
+from dataclasses import dataclass
+from typing import Any
 
 
 def known_methods() -> Mapping[str, Method]:
@@ -17,3 +17,15 @@ def known_methods() -> Mapping[str, Method]:
         )
         for entry in describe()
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A decoding method as the interface knows it."""
+
+    name: str
+    label: str = "identical"
+    summary: str = ""
+    pays: str = ""
+    paper: str = ""
+    params: tuple[Mapping[str, Any], ...] = ()

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...backends.base import UserError
+from ..history.resume import one_chat
 from . import complete as completion_shell
 from .importing import import_chats
 from .options import AsJson, flag, option
 
 if TYPE_CHECKING:
-    from ..history.chats import ChatRow, Chats, OpenedChat
+    from ..history.chats import ChatRow, OpenedChat
 
 history = typer.Typer(
     name="history", help="List, search, show, delete, export and import the chats that were kept.", no_args_is_help=True
@@ -144,32 +144,10 @@ def export(
     if json:
         _print_json({"file": str(place)})
     else:
-        from ..tui.actions.export import shown
+        from ..text.amounts import shown
 
         other = f" ({path.name} was there already; --force replaces it)" if place.name != path.name else ""
         typer.echo(f"Saved as {shown(place)}{other}.")
-
-
-def one_chat(chats: Chats, text: str, deleted: bool = False) -> ChatRow:
-    """The chat that is meant.
-
-    Raises:
-        UserError: there is none, or there are several.
-    """
-    from ..text.cells import one_line
-
-    if text.isascii() and text.isdigit() and len(text) < 16:
-        return chats.row(int(text))
-    wanted = one_line(text).casefold()
-    some = [row for row in chats.deleted() if wanted in row.title.casefold()] if deleted else chats.titled(text)
-    if not some:
-        raise UserError(f"No chat is called {one_line(text)!r}: `specchat history list` shows their numbers and titles.")
-    if len(some) > 1:
-        numbers = ", ".join(str(row.id) for row in some[:8]) + (", …" if len(some) > 8 else "")
-        raise UserError(
-            f"{len(some)} chats have {one_line(text)!r} in their title: give the number of one of them ({numbers})."
-        )
-    return some[0]
 
 
 def _line(row: ChatRow) -> str:
@@ -204,7 +182,7 @@ def _print_json(body: dict[str, Any]) -> None:
 
 
 def _warn(opened: OpenedChat) -> None:
-    from ..tui.actions.history import damage
+    from ..history.resume import damage
 
     if opened.damaged:
         typer.echo(f"specchat: {damage(opened)}", err=True)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...backends.base import UserError
+from ...errors import UserError
+from ..settings.rows import _word, shown
 from . import complete as completion_shell
 from .options import AsJson, flag, option
 
@@ -125,7 +126,7 @@ def edit() -> None:
     from ..settings import locations
     from ..settings.file import read, settings_of
     from ..settings.toml import write
-    from ..tui.composer.editor import editor_command
+    from ..terminal.editor import editor_command
 
     found = read()
     command = editor_command(settings_of(found).editor)
@@ -146,7 +147,7 @@ def edit() -> None:
 def _layers(given: dict[str, Any], preset: str | None) -> Layers:
     from ..settings.file import load_settings
     from ..settings.precedence import with_given
-    from .main import OPTIONS
+    from .options import OPTIONS
 
     named = preset or given.get("preset")
     options = {key: value for key, value in given.items() if key != "preset"}
@@ -186,21 +187,6 @@ def _row(layers: Layers, key: str) -> dict[str, Any]:
         "source": origin.kind,
         "where": origin.said,
     }
-
-
-def shown(value: Any) -> str:
-    """A value on a line, as people read it."""
-    from ..text.cells import one_line
-
-    if value in (None, "", [], ()):
-        return "–"
-    if isinstance(value, list | tuple):
-        return one_line(", ".join(json_module.dumps(each, ensure_ascii=False) for each in value))
-    return one_line(_word(value))
-
-
-def _word(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _tell(key: str) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
 
-from ...backends.base import UserError
 from ...decoders.registry import broken, describe
+from ...errors import UserError
 from ..settings import locations
 
 

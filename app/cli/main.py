@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ...backends.base import UserError
+from ...errors import UserError
 from ..settings.file import Settings, load_settings, read_settings
 from ..settings.precedence import with_given
 from ..terminal import encoding
@@ -23,6 +23,7 @@ from .config import config
 from .measure import register
 from .models import models
 from .options import (
+    OPTIONS,
     AsJson,
     Backend,
     ContextSize,
@@ -54,38 +55,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="A chat in the terminal that shows how a local language model decodes. Without a command it opens the chat.",
 )
-
-OPTIONS = {
-    "model": "--model",
-    "draft_model": "--draft-model",
-    "device": "--device",
-    "dtype": "--dtype",
-    "context": "--context",
-    "threads": "--threads",
-    "revision": "--revision",
-    "backend": "--backend",
-    "exact": "--exact",
-    "guard": "--guard",
-    "gpu_layers": "--gpu-layers",
-    "split_mode": "--split-mode",
-    "flash_attention": "--flash-attention",
-    "kv_type": "--kv-type",
-    "rpc": "--rpc",
-    "method": "--method",
-    "theme": "--theme",
-    "system": "--system",
-    "history": "--no-history",
-    "accept": "--accept",
-    "max_tokens": "--max-tokens",
-    "stop": "--stop",
-    "sampling.temperature": "--temperature",
-    "sampling.top_k": "--top-k",
-    "sampling.top_p": "--top-p",
-    "sampling.min_p": "--min-p",
-    "sampling.repetition_penalty": "--repetition-penalty",
-    "sampling.seed": "--seed",
-}
-"""Setting → the option that sets it for one run."""
 
 
 CLOSED = 141

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ...backends.base import UserError
+from ...errors import UserError
 from ..settings.file import Settings, changed, read_settings
 from .options import AsJson, ContextSize, Device, DraftModel, Dtype, Exact, Guard, Model, Threads, flag, option
 

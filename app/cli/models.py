@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...backends.base import Cancelled, UserError
+from ...errors import Cancelled, UserError
 from .options import AsJson, flag, option
 
 if TYPE_CHECKING:
     from ...backends.files.hub_listing import Offer, Repository
     from ..models.library import Found
     from ..models.memory import Room
+    from ..models.rows import Row
     from ..settings.file import Settings
-    from ..tui.pickers.model_list import Row
 
 NARROWEST, WIDEST = 60, 120
 """Cells of a printed row."""
@@ -184,8 +184,8 @@ def _told(found: Found) -> dict[str, Any]:
 
 
 def _print_rows(rows: Sequence[Row], notes: bool = False) -> None:
+    from ..models.rows import drawn
     from ..text.cells import fit
-    from ..tui.pickers.model_list import drawn
 
     cells = max(NARROWEST, min(shutil.get_terminal_size().columns, WIDEST))
     for i, row in enumerate(rows):

@@ -10,6 +10,38 @@ import typer
 from ..settings.checks import CHOICES, DTYPES
 from .complete import BY_OPTION
 
+OPTIONS = {
+    "model": "--model",
+    "draft_model": "--draft-model",
+    "device": "--device",
+    "dtype": "--dtype",
+    "context": "--context",
+    "threads": "--threads",
+    "revision": "--revision",
+    "backend": "--backend",
+    "exact": "--exact",
+    "guard": "--guard",
+    "gpu_layers": "--gpu-layers",
+    "split_mode": "--split-mode",
+    "flash_attention": "--flash-attention",
+    "kv_type": "--kv-type",
+    "rpc": "--rpc",
+    "method": "--method",
+    "theme": "--theme",
+    "system": "--system",
+    "history": "--no-history",
+    "accept": "--accept",
+    "max_tokens": "--max-tokens",
+    "stop": "--stop",
+    "sampling.temperature": "--temperature",
+    "sampling.top_k": "--top-k",
+    "sampling.top_p": "--top-p",
+    "sampling.min_p": "--min-p",
+    "sampling.repetition_penalty": "--repetition-penalty",
+    "sampling.seed": "--seed",
+}
+"""Setting → the option that sets it for one run."""
+
 
 def option(name: str, help_text: str, metavar: str) -> Any:
     """An option with a value."""

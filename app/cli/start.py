@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...backends.base import UserError
 from ...engine.client import EngineClient
+from ...errors import UserError
 from ...plain_file import user_path
 from ..settings.file import Settings
 from ..terminal import encoding, piped
@@ -50,8 +50,7 @@ def open_chat(
     found: OpenedChat | str | None = None
     fallback = None
     if last or resume is not None:
-        from ..history.resume import continued
-        from ..tui.actions.history import find, remarks
+        from ..history.resume import continued, find, remarks
 
         found = find(None if last else resume)
         if not isinstance(found, str):

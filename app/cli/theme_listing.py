@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
-from ...backends.base import UserError
+from ...errors import UserError
 from ...plain_file import user_path
 from ..chat.entries import SHADES
 from ..settings.locations import themes_folder

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
-from ...backends.base import UserError
+from ...errors import UserError
 from ...plain_file import user_path
 from ..text.cells import one_line
 

@@ -48,6 +48,7 @@ def export_race(record: RaceRecord, path: Path, palette: Palette, way: Way = "cy
 
 def race_chunks(record: RaceRecord, format: str, look: Look) -> Iterator[str]:
     """A race in one of FORMATS, piece by piece."""
+    from ..saved import race_json
     from . import race
 
     match format:
@@ -62,7 +63,7 @@ def race_chunks(record: RaceRecord, format: str, look: Look) -> Iterator[str]:
         case "md":
             return race.race_markdown(record)
         case _:
-            return race.race_json(record)
+            return race_json.race_json(record)
 
 
 def chat_chunks(chat: SavedChat, format: str, look: Look) -> Iterator[str]:

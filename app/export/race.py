@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
-from ...backends.base import UserError
-from ..chat.entries import Answer
+from ..chat.compare import SIGNS
+from ..chat.entries import THROUGH
 from ..race.clock import SHORT, Track, Unit, bars, in_words
 from ..race.guests import short_name
-from ..race.lane import THROUGH
-from ..race.record import SIGNS, Mark, RaceLane, RaceRecord
+from ..race.record import RaceLane, RaceRecord
 from ..render.blocks import figures_lines
-from ..saved.capture import frozen
-from ..saved.chat_json import answer_json, dump, read_answer
-from ..saved.reading import Table, Wrong, read
 from ..text.cells import one_line, sanitise
 from .markdown import closed, inert, plain, quoted
-
-FORMAT = "specchat race"
-VERSION = 2
-"""The newest that can be read. 2 has lanes of several models; a race of one is still written as 1, which older readers know."""
 
 CLOCK = "By each lane's own clock, the prompt's prefill included."
 
 ENDLESS = 1e9
 """A gap from here on stands for a token that could not have been chosen at all."""
 
-UNITS: tuple[Unit, ...] = get_args(Unit)
 
 _WIDE = 1 << 20
 
@@ -110,11 +99,6 @@ def remarks(record: RaceRecord) -> list[str]:
     return [*said, CLOCK]
 
 
-def frozen_race(record: RaceRecord) -> RaceRecord:
-    """The race as it is now, whatever its lanes write meanwhile."""
-    return replace(record, lanes=[replace(lane, answer=frozen(lane.answer)) for lane in record.lanes])
-
-
 def model_of(record: RaceRecord) -> dict[str, Any]:
     """The model, for the line at the top."""
     return {"asked": record.model, **record.info}
@@ -145,90 +129,3 @@ def race_markdown(record: RaceRecord) -> Iterator[str]:
         elif said := closed(inert(sanitise(lane.answer.text)).strip("\n")):
             yield f"\n{said}\n"
         yield f"\n`{one_line(' '.join(figures_lines(lane.answer, _WIDE, speeds=False))).replace('`', chr(39))}`\n"
-
-
-def race_json(record: RaceRecord) -> Iterator[str]:
-    """The file's text: a lane to a line, a run to a line."""
-    head = {
-        "format": FORMAT,
-        "version": VERSION if record.several else 1,
-        "specchat": record.version,
-        "saved": record.saved,
-        "model": record.model,
-        "info": record.info,
-        "sampling": record.sampling,
-        "prompt": record.prompt,
-        **({"unit": record.unit} if record.several else {}),
-    }
-    yield "{" + "".join(f"\n {dump(key)}: {dump(value)}," for key, value in head.items()) + '\n "lanes": ['
-    for i, lane in enumerate(record.lanes):
-        more = {
-            "lane": lane.method,
-            "settings": lane.settings,
-            "model": lane.model,
-            "mark": lane.mark,
-            "position": lane.position,
-            "gap": lane.gap,
-            **({"info": lane.info} if lane.info else {}),
-        }
-        yield ",\n  " if i else "\n  "
-        yield from answer_json(lane.answer, lane.answer.pieces if len(lane.answer.pieces) else record.pieces, more)
-    yield "\n ]\n}\n"
-
-
-def read_race(path: Path) -> RaceRecord:
-    """The race in a file.
-
-    Raises:
-        UserError: the file cannot be read or is no race; names what is wrong.
-    """
-    table = read(path, FORMAT, VERSION)
-    try:
-        return race_of(table)
-    except Wrong as error:
-        raise UserError(f"{one_line(path.name)} cannot be opened: {one_line(str(error))}.") from None
-
-
-def race_of(table: Table) -> RaceRecord:
-    """The race in an object.
-
-    Raises:
-        Wrong: something is missing or is not as it must be.
-    """
-    return RaceRecord(
-        table.text("prompt"),
-        table.text("model", ""),
-        [_read_lane(lane) for lane in table.tables("lanes")],
-        table.table("sampling", {}).data,
-        table.table("info", {}).data,
-        table.text("saved", ""),
-        table.text("specchat", ""),
-        unit=_unit(table),
-    )
-
-
-def _unit(table: Table) -> Unit:
-    unit = table.text("unit", "tokens")
-    found = next((each for each in UNITS if each == unit), None)
-    if found is None:
-        raise Wrong(f"unit is none of {', '.join(UNITS)}")
-    return found
-
-
-def _read_lane(table: Table) -> RaceLane:
-    mark = table.text("mark", "unknown")
-    known: tuple[Mark, ...] = get_args(Mark)
-    found = next((each for each in known if each == mark), None)
-    if found is None:
-        raise Wrong(f"{table.place}.mark is none of {', '.join(known)}")
-    answer: Answer = read_answer(table)
-    return RaceLane(
-        one_line(table.text("lane")),
-        table.table("settings", {}).data,
-        answer,
-        one_line(table.text("model", "")),
-        found,
-        None if table.data.get("position") is None else table.count("position"),
-        None if table.data.get("gap") is None else table.number("gap"),
-        table.table("info", {}).data,
-    )

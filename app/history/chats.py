@@ -13,8 +13,9 @@ from pathlib import Path
 from time import time
 from typing import Any
 
-from ...backends.base import UserError
-from ..chat.entries import Entry, Notice, Transcript
+from ...errors import UserError
+from ..chat.entries import Entry, Notice
+from ..chat.transcript import Transcript
 from ..chat.variants import Fork
 from ..saved.capture import SavedChat
 from ..text.cells import fit, one_line, sanitise

@@ -9,9 +9,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from ...backends.base import UserError
+from ...errors import UserError
 from ..chat.dialogue import Dialogue
-from ..chat.entries import Answer, Notice, Transcript
+from ..chat.entries import Answer, Notice
+from ..chat.transcript import Transcript
 from .store import Store, damaged, purge, trouble
 from .writing import Moment, Track, catch_up, moment, write
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ...backends.base import UserError
+from ...errors import UserError
 from .chats import OpenedChat, reading
 
 CUT = ("length", "context", "cancelled", "error", "died", "unfinished", "imported, cut off at its limit")
@@ -43,7 +43,7 @@ def recorded(wanted: Sequence[str] = ()) -> Iterator[Path]:
     Raises:
         UserError: there is no such chat, or none at all with an answer in it.
     """
-    from ..cli.chats import one_chat
+    from .resume import one_chat
 
     with TemporaryDirectory(prefix="specchat-") as folder:
         path = Path(folder) / "history.jsonl"

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...backends.base import UserError
+from ...errors import UserError
 from ..settings.file import Settings, checked
 from .writing import LOADED_WITH
 
 if TYPE_CHECKING:
-    from ..tui.app import SpecchatApp
-    from .chats import OpenedChat
+    from .chats import ChatRow, Chats, OpenedChat
 
 
 def own_values(opened: OpenedChat) -> dict[str, Any]:
@@ -67,21 +66,82 @@ def continued(settings: Settings, opened: OpenedChat, given: Mapping[str, Any] |
     return replace(found, model=model, **loading)
 
 
-def go_on(chat: SpecchatApp, opened: OpenedChat) -> None:
-    """Put a chat's method and settings in force, and load its model if another one is loaded. Where that cannot be loaded, the
-    one that is loaded stays, and a notice says why."""
-    dialogue, system = chat.dialogue, opened.transcript.system
-    settings = continued(chat.settings, opened)
-    chat.configuring.opening()
-    chat.settings = settings
-    chat.apply_settings()
-    dialogue.transcript.system = system  # its own, whatever a model's defaults say
-    dialogue.settings = {name: dict(table) for name, table in settings.methods.items()}
-    if settings.method in dialogue.methods:
-        dialogue.switch(settings.method)
-    model, options = own_model(opened)
-    if model and model != dialogue.model:
-        dialogue.load_model(model, **{name: options.get(name) or getattr(Settings(), name) for name in LOADED_WITH})
-        chat.stir()
-    else:
-        dialogue.settle_method()
+def welcome(opened: OpenedChat, loading: str) -> str:
+    """A sentence on a chat that was opened.
+
+    Args:
+        opened: the chat.
+        loading: its model, where that is being loaded.
+    """
+    from ...text.cells import one_line
+
+    said = f"Opened {opened.title}." + (f" Its model is loaded: {one_line(loading)}." if loading else "")
+    return said + (f" {damage(opened)}" if opened.damaged else "")
+
+
+def remarks(opened: OpenedChat, model: str) -> list[str]:
+    """What there is to say of a chat that specchat begins with.
+
+    Args:
+        opened: the chat.
+        model: what is being loaded, as the user named it.
+    """
+    from ...text.cells import one_line
+
+    out = [damage(opened)] if opened.damaged else []
+    asked = opened.model.get("asked")
+    if isinstance(asked, str) and asked and asked != model:
+        out.append(f"This chat was with {one_line(asked)}; {one_line(model)} goes on, unless you name the other with /model.")
+    return out
+
+
+def damage(opened: OpenedChat) -> str:
+    """A sentence on what is left of a chat whose steps are damaged."""
+    some = "one answer" if opened.damaged == 1 else f"{opened.damaged} answers"
+    return f"Only the text of {some} in this chat is left, without colours and figures: the history is damaged there."
+
+
+def find(text: str | None) -> OpenedChat | str:
+    """The chat that the command line asks for, or what the list of chats is to be searched for.
+
+    Args:
+        text: a title, a part of one, or a number; empty for the whole list, None for the last chat.
+
+    Raises:
+        UserError: there is no such chat, or the history cannot be read.
+    """
+    from ...history.chats import reading
+
+    with reading() as chats:
+        if text is None:
+            return chats.open(chats.latest().id)
+        if not text.strip():
+            chats.latest()  # raises if there is none
+            return ""
+        if not (some := chats.titled(text)):
+            if chats.search(text, 1):
+                return text
+            raise UserError(f"No chat has {text!r} in it: `specchat --resume` lists all of them.")
+        return chats.open(some[0].id) if len(some) == 1 else text
+
+
+def one_chat(chats: Chats, text: str, deleted: bool = False) -> ChatRow:
+    """The chat that is meant.
+
+    Raises:
+        UserError: there is none, or there are several.
+    """
+    from ..text.cells import one_line
+
+    if text.isascii() and text.isdigit() and len(text) < 16:
+        return chats.row(int(text))
+    wanted = one_line(text).casefold()
+    some = [row for row in chats.deleted() if wanted in row.title.casefold()] if deleted else chats.titled(text)
+    if not some:
+        raise UserError(f"No chat is called {one_line(text)!r}: `specchat history list` shows their numbers and titles.")
+    if len(some) > 1:
+        numbers = ", ".join(str(row.id) for row in some[:8]) + (", …" if len(some) > 8 else "")
+        raise UserError(
+            f"{len(some)} chats have {one_line(text)!r} in their title: give the number of one of them ({numbers})."
+        )
+    return some[0]

@@ -16,7 +16,7 @@ from time import monotonic, sleep, time
 from typing import TypeAlias
 
 from ... import plain_file
-from ...backends.base import UserError
+from ...errors import UserError
 from ..settings.locations import data_folder
 from .schema import MIGRATIONS, TABLES, VERSION
 
@@ -47,7 +47,7 @@ def history_file() -> Path:
 
 def short(path: Path) -> str:
     """A path for a sentence."""
-    from ..tui.actions.export import shown
+    from ..text.amounts import shown
 
     return shown(path)
 

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from ..attach.attachments import folded, parted
 from ..chat.dialogue import Dialogue
-from ..chat.entries import Answer, Entry, Figures, Notice, Prompt, Transcript
+from ..chat.entries import Answer, Entry, Figures, Notice, Prompt
 from ..chat.pieces import Pieces
+from ..chat.transcript import Transcript
 from ..chat.variants import Fork
 from ..saved.capture import model_body, settings_body
 from ..saved.chat_json import dump, figures_body

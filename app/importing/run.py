@@ -11,7 +11,7 @@ from threading import Event
 from time import monotonic
 from typing import Any
 
-from ...backends.base import UserError
+from ...errors import UserError
 from ..history.store import Store, history_file, trouble
 from ..text.cells import fit, one_line
 from .conversation import Bad

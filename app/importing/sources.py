@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ... import plain_file
-from ...backends.base import UserError
+from ...errors import UserError
 from ..text.cells import one_line
 from .conversation import Bad, Conversation, NoChat
 from .llm_logs import LlmLogs

@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from ...backends.files.hub_listing import Offer, Repository
-from ...backends.loading import BUILTIN
+from ...backends.options import BUILTIN
 from ..text.amounts import path_of, size_of
 from ..text.cells import fit, one_line
 from .downloads import Download

@@ -15,9 +15,9 @@ from time import monotonic
 from typing import Any, Literal
 
 from ... import plain_file
-from ...backends.base import Cancelled, UserError
 from ...backends.files.hub_listing import Offer
 from ...backends.files.hub_transfer import PART, Missing, forget
+from ...errors import Cancelled, UserError
 from ..settings.locations import cache_folder
 
 RATE_SECONDS = 5.0

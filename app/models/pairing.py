@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...backends.base import UserError
 from ...backends.files.vocabulary import difference
-from ...backends.loading import BUILTIN
+from ...backends.options import BUILTIN
+from ...errors import UserError
 from ..text.cells import fit, one_line
 from .library import Found, Library
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from ...backends.files import ollama
 from ...backends.files.gguf_hub import IGNORED, PART, files_of
 from ...backends.files.model_card import quantization_in
-from ...backends.loading import BUILTIN, BUILTIN_DRAFT, builtin_gguf, builtin_path
+from ...backends.loading import builtin_gguf, builtin_path
+from ...backends.options import BUILTIN, BUILTIN_DRAFT
 from ...plain_file import read_text, user_path
 from ..settings.locations import hub_cache
 

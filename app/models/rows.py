@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...backends.files.hub_listing import Offer, Repository
 from ...backends.files.model_card import Card
-from ...backends.loading import BUILTIN
+from ...backends.options import BUILTIN
 from ..text.amounts import count_of, size_of, time_of
-from ..text.cells import one_line
-from ..tui.pickers.model_list import Row
+from ..text.cells import fit, one_line, width
+from ..text.lines import Line, cut, length, line
 from .downloads import Download
 from .library import Found
 from .memory import Fit, Needs, Room, judge
 from .pairing import Pairing
 from .places import PLACES
+
+ARCHITECTURE, PARAMETERS, QUANTIZATION, SIZE, VERDICT = 12, 7, 8, 8, 12
+"""Cells of the columns."""
+WIDE, MIDDLE = 84, 58
+"""Cells from which the architecture is shown, and from which the parameters are and verdicts are told in words."""
+
 
 NO_DRAFT = "no draft model"
 """Key of the row that loads a target alone."""
@@ -216,3 +223,67 @@ def about(card: Card) -> str:
         f"{card.context:,} tokens of context" if card.context else "",
     ]
     return " · ".join(filter(None, parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row. Its texts are safe to draw already."""
+
+    key: object
+    """What it stands for; None for a heading, which the cursor passes over."""
+    title: str
+    mark: tuple[str, str] = ("", "")
+    """A sign before the title, and its style."""
+    architecture: str = ""
+    parameters: str = ""
+    quantization: str = ""
+    size: str = ""
+    verdict: tuple[str, str, str] = ("", "", "")
+    """A sign, the same in a word, and their style."""
+    note: str = ""
+    """In place of the columns but size and parameters: a sentence, cut where there is no room."""
+    faint: bool = False
+
+    @property
+    def heading(self) -> bool:
+        """Whether it is one."""
+        return self.key is None
+
+
+def drawn(row: Row, cells: int) -> Line:
+    """A row in some cells."""
+    if row.heading:
+        return ((fit(row.title, cells), "$quiet"),)
+    style = "$faint" if row.faint else ""
+    wide, middle = cells >= WIDE, cells >= MIDDLE
+    right: list[tuple[str, str]] = []
+    if row.note:
+        if middle:
+            right += [_right(row.parameters, PARAMETERS, style or "$quiet"), _right(row.size, SIZE + 1, style or "$quiet")]
+        room = max(12, int(cells * 0.42)) if middle else max(12, cells // 2)
+        note = fit(row.note, room)
+        right += [("  ", ""), (note + " " * (room - width(note)), style or row.verdict[2] or "$quiet")]
+    else:
+        if wide:
+            name = fit(row.architecture, ARCHITECTURE)
+            right.append((name + " " * (ARCHITECTURE - width(name)), style or "$quiet"))
+        if middle:
+            right.append(_right(row.parameters, PARAMETERS, style or "$quiet"))
+        kind = fit(row.quantization, QUANTIZATION)
+        right += [("  ", ""), (kind + " " * (QUANTIZATION - width(kind)), style or "$quiet")]
+        right.append(_right(row.size, SIZE, style or "$foreground"))
+        sign, word, colour = row.verdict
+        text = fit(f"{sign} {word}" if middle else sign, VERDICT if middle else 1)
+        right += [("  ", ""), (text + " " * ((VERDICT if middle else 1) - width(text)), style or colour)]
+    spare = cells - length(tuple(right)) - 1
+    sign, colour = row.mark
+    lead = line((sign + " " * (2 - width(sign)), colour))
+    title = fit(row.title, max(4, spare - 2))
+    left = line(*lead, (title, style or "bold"))
+    return cut((*left, (" " * max(1, cells - length(left) - length(tuple(right))), ""), *right), cells)
+
+
+def _right(text: str, cells: int, style: str) -> tuple[str, str]:
+    """A text at the right of its column."""
+    text = fit(text, cells)
+    return " " * (cells - width(text)) + text, style

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...backends.base import Cancelled, UserError
 from ...backends.files.hub_listing import Repository, look_up
+from ...errors import Cancelled, UserError
 from ..text.cells import one_line
 from .library import Found, in_order
 from .memory import Room

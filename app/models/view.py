@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from ...backends.files.hub_listing import Offer
 from ..text.cells import one_line
-from ..tui.pickers.model_list import Row
 from . import details as telling
 from .downloads import Download
 from .library import Found
-from .rows import all_rows, download_rows, draft_rows, matches, offer_rows
+from .rows import Row, all_rows, download_rows, draft_rows, matches, offer_rows
 from .search import Looking
 
 if TYPE_CHECKING:

@@ -45,7 +45,8 @@ def own_choice(chat: SpecchatApp) -> Choice:
 
 def look(chat: SpecchatApp, stopped: Callable[[], bool]) -> Iterator[Choice]:
     """Every other model on this machine, as it is found. Reads files, so call it in a thread."""
-    from ...backends.loading import BUILTIN, BUILTIN_DRAFT, builtin_gguf, builtin_path
+    from ...backends.loading import builtin_gguf, builtin_path
+    from ...backends.options import BUILTIN, BUILTIN_DRAFT
     from ..models.recent import recent
 
     dialogue, library = chat.dialogue, chat.models.library

@@ -7,12 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ...engine.messages import Finished, StepRecord
-from ..chat.entries import Answer
+from ..chat.entries import THROUGH, Answer
 from .clock import Track, Unit
 from .entry import Entry
-
-THROUGH = ("eos", "length", "stop", "context")
-"""Reasons with which an answer has reached its end."""
 
 TEXT_END = ("eos", "length", "stop")
 """Those after which the model would have written no more."""

@@ -25,13 +25,14 @@ from ...engine.messages import (
     Started,
     Steps,
 )
+from ..chat.compare import Mark
 from ..chat.dialogue import Dialogue
 from ..chat.entries import Answer
 from .clock import Unit, common
 from .entry import Entry
 from .guests import Guest, RaceModels
 from .lane import Racer
-from .record import Mark, RaceLane, RaceRecord
+from .record import RaceLane, RaceRecord
 
 FEWEST, MOST = 2, 4
 """Lanes of a race."""

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from ..chat.entries import Answer
+from ..chat.compare import Mark
+from ..chat.entries import THROUGH, Answer
 from ..chat.pieces import Pieces
 from .clock import Track, Unit, common
-from .lane import THROUGH
-
-Mark = Literal["reference", "identical", "near tie", "lossy", "another model", "unknown"]
-"""How a lane's tokens compare with those of the first lane of its model. `unknown`: not both have got as far as that. `another
-model`: the first lane of a model that is not the first lane's, compared with nobody."""
-
-SIGNS: dict[Mark, str] = {
-    "reference": "·",
-    "identical": "≡",
-    "near tie": "≈",
-    "lossy": "≠",
-    "another model": "○",
-    "unknown": "?",
-}
-"""What a mark is shown as."""
 
 
 @dataclass(slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..chat.dialogue import Dialogue
-from ..chat.entries import Prompt, Transcript
+from ..chat.entries import Prompt
+from ..chat.transcript import Transcript
 
 FAVOURITES = ("fusion", "lookup", "auto", "tree", "draft", "recycle", "ngram", "early-exit", "lookahead", "jacobi")
 """Who is asked to race first."""

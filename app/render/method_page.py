@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..chat.dialogue import Method
 from ..chat.draft_length import length_of, why_none
 from ..chat.explanations import EXPLAIN, LABELS
+from ..chat.methods import Method
 from ..chat.totals import Totals
 from ..text.cells import one_line
 from ..text.charts import percent
-from ..tui.chat.header import LABEL_STYLES
-from ..tui.transcript.line_view import Line, cut, ends, line, paragraph
-from ..tui.transcript.line_view import length as size
+from ..text.lines import Line, cut, ends, line, paragraph
+from ..text.lines import length as size
+from ..theming.colouring import LABEL_STYLES
 
 
 def method_lines(

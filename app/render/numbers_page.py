@@ -8,10 +8,10 @@ from ..chat.entries import Answer
 from ..chat.explanations import OTHER_NODES
 from ..chat.tally import Tally
 from ..chat.totals import Totals
+from ..text.amounts import milliseconds
 from ..text.cells import fit, one_line, width
 from ..text.charts import bar, columns, percent, portions, resampled
-from ..tui.transcript.line_view import Line, cut, ends, line, paragraph, track
-from .tree_page import milliseconds
+from ..text.lines import Line, cut, ends, line, paragraph, track
 
 LENGTHS = (1, 2, 3, 4, 6, 8)
 """K of the what-if table."""

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from ..chat.entries import Answer
 from ..chat.pieces import Pieces
+from ..text.amounts import milliseconds
 from ..text.cells import fit, one_line
 from ..text.charts import bar, percent
+from ..text.lines import Line, ends, length, line, paragraph, track
 from ..theming.colouring import Way, style_name
-from ..tui.transcript.line_view import Line, ends, length, line, paragraph, track
 from .inspection import gathered, inspect
 from .tree_rows import Role, StepTree, TreeRow, tree_rows
 
@@ -163,12 +164,6 @@ def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool
     if length(tuple(parts)) + 2 + length(times) <= cells:
         return [first, (*parts, ("  ", ""), *times)]
     return [first, tuple(parts)]
-
-
-def milliseconds(seconds: float) -> str:
-    """Seconds as milliseconds in three digits."""
-    value = seconds * 1e3
-    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def _side(tree: StepTree, cells: int) -> int:

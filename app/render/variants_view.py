@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..chat.compare import badge
-from ..chat.entries import Answer, Transcript
+from ..chat.entries import Answer
+from ..chat.transcript import Transcript
 from .blocks import Block
 
 

@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from ..chat.dialogue import Dialogue
-from ..chat.entries import Answer, Transcript
+from ..chat.entries import Answer
 from ..chat.pieces import Pieces
+from ..chat.transcript import Transcript
 
 
 @dataclass(slots=True)

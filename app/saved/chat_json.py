@@ -9,10 +9,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ...backends.base import UserError
 from ...engine.messages import StepRecord
-from ..chat.entries import SHADES, Answer, Figures, Notice, Prompt, Run, Transcript
+from ...errors import UserError
+from ..chat.entries import SHADES, Answer, Figures, Notice, Prompt, Run
 from ..chat.pieces import Pieces, SomePieces
+from ..chat.transcript import Transcript
 from ..text.cells import one_line
 from .capture import SavedChat
 from .reading import Table, Wrong, read

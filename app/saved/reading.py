@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import plain_file
-from ...backends.base import UserError
+from ...errors import UserError
 from ..text.cells import fit, one_line
 
 MOST_BYTES = 200_000_000

@@ -8,8 +8,9 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
-from ...backends.base import Sampling, UserError
-from ...backends.loading import BACKENDS
+from ...backends.base import Sampling
+from ...backends.options import BACKENDS
+from ...errors import UserError
 from . import locations
 from .keymap import ALL as KEYS
 

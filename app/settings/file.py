@@ -14,7 +14,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ...backends.base import UserError
+from ...errors import UserError
+from ..text.amounts import short
 from . import locations
 from .checks import (
     SAMPLING,
@@ -25,7 +26,7 @@ from .checks import (
 )
 from .fields import FIELDS, PLAIN, TABLES, Settings
 from .key_path import join, split
-from .toml import MOST_WRONG, leaves, line_numbers, line_of, parse, put, read_text, short, write
+from .toml import MOST_WRONG, leaves, line_numbers, line_of, parse, put, read_text, write
 
 __all__ = ["Read", "Settings", "changed", "load_settings", "read_settings", "save"]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import platformdirs
 
 from ...backends import cache
-from ...backends.base import UserError
 from ...backends.loading import builtin_path
 from ...engine.logfile import log_path
+from ...errors import UserError
 from ...plain_file import user_path
 
 APP = "specchat"

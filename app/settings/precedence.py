@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ...plain_file import user_path
+from ..text.amounts import short
 from . import locations
 from .checks import SAMPLING
 from .file import Read, Settings, checked, flat, is_chat_key, merged, variable
 from .key_path import join, split
-from .toml import short
 
 Kind = Literal["default", "file", "model", "environment", "command line", "preset", "chat"]
 

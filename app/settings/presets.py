@@ -9,12 +9,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ...backends.base import UserError
+from ...errors import UserError
+from ..text.amounts import short
 from ..text.cells import fit, one_line
 from . import locations
 from .file import chat_keys, checked, is_chat_key, mend, nearest
 from .key_path import join, split
-from .toml import MOST_WRONG, leaves, line_numbers, line_of, parse, put, read_text, short, write
+from .toml import MOST_WRONG, leaves, line_numbers, line_of, parse, put, read_text, write
 
 ABOUT = "about"
 """A line on what a preset is for; the only key that no setting has."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json as json_module
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..cli.config import shown
 from ..text.cells import one_line
 from .key_path import join, split
 from .keymap import spell
@@ -124,3 +124,18 @@ def typed_form(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(json.dumps(each, ensure_ascii=False) for each in value) + "]" if value else ""
     return one_line(str(value)) if not str(value).isprintable() else str(value)
+
+
+def shown(value: Any) -> str:
+    """A value on a line, as people read it."""
+    from ..text.cells import one_line
+
+    if value in (None, "", [], ()):
+        return "–"
+    if isinstance(value, list | tuple):
+        return one_line(", ".join(json_module.dumps(each, ensure_ascii=False) for each in value))
+    return one_line(_word(value))
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

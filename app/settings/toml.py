@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...backends.base import UserError
+from ...errors import UserError
 from ...plain_file import read_bytes
+from ..text.amounts import short
 from . import locations
 from .key_path import split
 
@@ -224,14 +225,6 @@ def write(path: Path, text: str) -> None:
             temporary.unlink(missing_ok=True)
         reason = getattr(error, "strerror", None) or "a character in it cannot be written as UTF-8"
         raise UserError(f"{short(path)} cannot be written ({reason}): make its folder writable.") from None
-
-
-def short(path: Path) -> str:
-    """A path as people write it."""
-    try:
-        return f"~/{path.relative_to(Path.home())}"
-    except (ValueError, RuntimeError):
-        return str(path)
 
 
 def _where(error: str, text: str) -> str:

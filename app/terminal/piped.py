@@ -9,11 +9,11 @@ import sys
 from threading import Timer
 from typing import TYPE_CHECKING, BinaryIO
 
-from ...backends.base import UserError
+from ...errors import UserError
 from ..attach.attachments import MOST_BYTES, decoded, size_of
 
 if TYPE_CHECKING:
-    from ..tui.composer.box import PromptInput
+    pass
 
 NAME = "standard input"
 """What the attachment is called."""
@@ -89,10 +89,3 @@ def take_over(terminal: int) -> None:
     os.dup2(terminal, 0)
     os.close(terminal)
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
-
-
-def put(box: PromptInput, text: str) -> None:
-    """Begin the draft with what was piped in, as one thing: tab shows the text, backspace takes it out."""
-    chip = f"[{NAME}]"
-    box.pastes[chip] = text
-    box.put(f"{chip} {box.text}")

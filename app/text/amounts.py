@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .cells import one_line
+
 
 def size_of(count: float) -> str:
     """Bytes: `4.1 GB`, `380 MB`."""
@@ -39,3 +41,25 @@ def time_of(seconds: float) -> str:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if minutes and hours < 24 else f"{hours} h"
+
+
+def short(path: Path) -> str:
+    """A path as people write it."""
+    try:
+        return f"~/{path.relative_to(Path.home())}"
+    except (ValueError, RuntimeError):
+        return str(path)
+
+
+def shown(path: Path) -> str:
+    """A path for reading: `~` for the home folder."""
+    try:
+        return one_line(f"~/{path.relative_to(Path.home())}")
+    except (ValueError, RuntimeError):
+        return one_line(str(path))
+
+
+def milliseconds(seconds: float) -> str:
+    """Seconds as milliseconds in three digits."""
+    value = seconds * 1e3
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"

@@ -6,6 +6,16 @@ from typing import Literal, get_args
 
 from .themes import LENGTHS, heat_step
 
+LABEL_STYLES = {
+    "identical": "$success",
+    "identical, near ties checked": "$success",
+    "identical but for near ties": "$warning",
+    "same distribution": "$warning",
+    "lossy": "$error",
+}
+"""Colour of a method's label: how far its text may be from the plain method's."""
+
+
 Way = Literal["cycle", "heat", "underline", "off"]
 """cycle: neighbouring runs differ; heat: by number of tokens; underline: lines and weight instead of colours; off: plain."""
 

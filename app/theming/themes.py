@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...backends.base import UserError
+from ...errors import UserError
 from ..chat.entries import SHADES
 from ..settings.toml import parse, read_text
 from ..text.cells import fit, one_line

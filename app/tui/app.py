@@ -21,9 +21,9 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.timer import Timer
 
-from ..chat.dialogue import Dialogue, Engine, Method
-from ..chat.entries import Transcript
-from ..chat.methods import known_methods
+from ..chat.dialogue import Dialogue, Engine
+from ..chat.methods import Method, known_methods
+from ..chat.transcript import Transcript
 from ..settings.file import Settings
 from ..settings.key_conflicts import conflicts
 from ..settings.keymap import ALL
@@ -273,7 +273,7 @@ class SpecchatApp(App[None]):
 
     def choose_method(self) -> None:
         """Open the menu of methods."""
-        from .chat.header import LABEL_STYLES
+        from ..theming.colouring import LABEL_STYLES
         from .pickers.menu import Item, Menu
 
         dialogue = self.dialogue

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...backends.base import UserError
+from ...errors import UserError
 from ..settings.file import Read, Settings, checked, from_text, read, save
 from ..settings.key_conflicts import conflicts
 from ..settings.key_path import join, split

@@ -12,9 +12,9 @@ from math import prod
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from ...errors import UserError
 from ...plain_file import opened
 from ...plain_file import read_json as read_any
-from ..base import UserError
 
 PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt", "consolidated*.pth")
 ITEM_BYTES = {

@@ -14,8 +14,8 @@ from math import inf, isnan
 from pathlib import Path
 from typing import Any
 
+from ...errors import UserError
 from ...plain_file import opened
-from ..base import UserError
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)

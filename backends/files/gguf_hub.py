@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from glob import escape
 from pathlib import Path
 
-from ..base import UserError
+from ...errors import UserError
 from ..llama.library import library
-from ..loading import LoadOptions, StageProgress
+from ..options import LoadOptions, StageProgress
 from .hub import cached_snapshot, fetch
 from .hub_client import Session
 from .hub_contents import contents

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ...errors import UserError
 from ...plain_file import user_path
-from ..base import UserError
-from ..loading import BUILTIN, LoadOptions, StageProgress
+from ..options import BUILTIN, LoadOptions, StageProgress
 from .hub_client import Session, one_line
 from .hub_contents import Contents, File, complete, contents, fit, matches
 from .hub_transfer import Missing, missing, repository_folder, transfer

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from ..base import Cancelled, UserError
+from ...errors import Cancelled, UserError
 
 POLL_SECONDS = 0.1
 """Between looks whether a request was cancelled while nothing comes."""
@@ -292,7 +292,7 @@ def fault(response: Any, what: str) -> UserError:
 
 def unreachable(spec: str, reason: object) -> UserError:
     """The sentence about a Hub that does not answer."""
-    from ..loading import BUILTIN
+    from ..options import BUILTIN
 
     return UserError(
         f"{spec} is not in the cache and the Hub cannot be reached ({one_line(reason)}): check the connection, or use "
@@ -302,7 +302,7 @@ def unreachable(spec: str, reason: object) -> UserError:
 
 def refusal(spec: str, revision: str | None, response: Any, file: str = "") -> UserError:
     """The sentence about a status that is not 200; the Hub's error codes are in a header."""
-    from ..loading import BUILTIN
+    from ..options import BUILTIN
 
     status, code = response.status_code, response.headers.get("X-Error-Code", "")
     if code == "GatedRepo":

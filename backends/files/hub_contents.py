@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from ..base import UserError
+from ...errors import UserError
 from .hub_client import Broken, Session, constants, endpoint, fault, refusal, unreachable
 
 MOST_SIZE = 10**15

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..base import UserError
+from ...errors import UserError
 from .gguf_hub import IGNORED, PART, files_of
 from .hub import UNWANTED, WANTED
 from .hub_client import Broken, Session, Stopped, constants, one_line

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ...errors import UserError
 from ...plain_file import user_path
-from ..base import UserError
-from ..loading import StageProgress
+from ..options import StageProgress
 from .hub_client import LEAST, POLL_SECONDS, Broken, Session, constants, refusal
 from .hub_contents import Contents, File
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ..base import UserError
+from ...errors import UserError
 from .checkpoint import ITEM_BYTES, check_folder, header, read_json
 from .checkpoint import MOST_CONFIG as MOST_CONFIG
 from .gguf_file import Header, Tensor, checked, read_layout

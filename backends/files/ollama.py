@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ...errors import UserError
 from ...plain_file import read_json, user_path
-from ..base import UserError
 
 PREFIX = "ollama:"
 HOST, NAMESPACE, TAG = "registry.ollama.ai", "library", "latest"

@@ -10,8 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ...errors import UserError
 from ...plain_file import read_bytes, read_json
-from ..base import UserError
 from .gguf_file import MOST_STRINGS, Layout
 
 MOST_BYTES = 200_000_000

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..base import Block, Layers, UserError
+from ...errors import UserError
+from ..base import Block, Layers
 
 ATTENTION = ("self_attn", "attn", "attention", "self_attention")
 """Names of a layer's attention block."""

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..base import Block, Layers, UserError
+from ...errors import UserError
+from ..base import Block, Layers
 from .blocks import HOOKED, Run, checked, half, number, prefix
 
 

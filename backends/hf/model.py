@@ -13,11 +13,12 @@ from typing import Any
 
 import torch
 
-from ..base import Cancelled, Message, Model, ModelInfo, Session, UserError
+from ...errors import Cancelled, UserError
+from ..base import Message, Model, ModelInfo, Session
 from ..devices import choose_device, choose_dtype, free_memory, set_threads
 from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
 from ..infill import Gap, gap
-from ..loading import LoadOptions, StageProgress
+from ..options import LoadOptions, StageProgress
 from .masks import native_plan
 from .plain import PlainSession
 from .proof import PASSES, prove, rounded

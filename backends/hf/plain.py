@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
-from ..base import ContextFull, Layers, Session, UserError
+from ...errors import ContextFull, UserError
+from ..base import Layers, Session
 from ..scores import TorchScores
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
-from ..base import ROOT, Cancelled, Capabilities, UserError
+from ...errors import Cancelled, UserError
+from ..base import ROOT, Capabilities
 from ..rounding import PASSES as ROUNDING_PASSES
 from ..rounding import TOKENS, movement
 from . import attention

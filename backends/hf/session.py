@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ..base import ROOT, ContextFull, Layers, Session, UserError
+from ...errors import ContextFull, UserError
+from ..base import ROOT, Layers, Session
 from ..rounding import straightest
 from ..scores import TorchScores
 from .attention import PAD_KEYS, PAD_ROWS, in_view, padded, parts_of

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..base import Message, UserError
+from ...errors import UserError
+from ..base import Message
 from ..chat_template import Template
 from ..infill import parted
 

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..base import PREFILL_CHUNK, UserError
+from ...errors import UserError
+from ..base import PREFILL_CHUNK
 from .library import Device, errors, last_error, library
 from .sequences import members
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..base import UserError
+from ...errors import UserError
 from ..cache import cache_folder
 from ..files.gguf_file import ARRAY, MAGIC, SCALARS, Layout, Tensor, read_layout
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from ..base import UserError
+from ...errors import UserError
 
 logger = logging.getLogger("specchat.llama.cpp")
 """Gets every line that llama.cpp prints; only its errors at a level that Python shows by default."""

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..base import Cancelled, Capabilities, Message, Model, ModelInfo, Session, UserError
+from ...errors import Cancelled, UserError
+from ..base import Capabilities, Message, Model, ModelInfo, Session
 from ..files.gguf_file import Header, read_header
 from ..infill import Gap, gap
-from ..loading import LoadOptions, StageProgress
+from ..options import LoadOptions, StageProgress
 from .context import Context, Runtime, Weights
 from .layers import first_layers
 from .library import devices, library, pip_command

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from ..base import UserError
+from ...errors import UserError
 from ..files.gguf_file import BLOCKS, Header
 from .context import PAD, Runtime
 from .library import Device, devices, library, rebuild_command
 from .rpc import rpc_devices
 
 if TYPE_CHECKING:
-    from ..loading import LoadOptions
+    from ..options import LoadOptions
 
 CACHE_TYPES = {"f32": 0, "f16": 1, "bf16": 30, "q8_0": 8, "q5_1": 7, "q5_0": 6, "q4_1": 3, "q4_0": 2}
 """Names of cache types → ggml_type."""

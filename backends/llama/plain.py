@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from ..base import PREFILL_CHUNK, ContextFull, Layers, Session, UserError
+from ...errors import ContextFull, UserError
+from ..base import PREFILL_CHUNK, Layers, Session
 from ..scores import TorchScores
 from .context import Context
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..base import ROOT, Cancelled, Capabilities
+from ...errors import Cancelled
+from ..base import ROOT, Capabilities
 from ..rounding import PASSES as ROUNDING_PASSES
 from ..rounding import TOKENS, movement
 from .session import LlamaSession

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from typing import Any
 
-from ..base import UserError
+from ...errors import UserError
 from .library import Device, describe_device, library, rebuild_command
 
 CONNECT_SECONDS = 5.0

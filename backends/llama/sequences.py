@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..base import ROOT, UserError
+from ...errors import UserError
+from ..base import ROOT
 
 ANY = -1
 """As a sequence id: all; as an end: no end."""

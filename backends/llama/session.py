@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from ..base import PREFILL_CHUNK, ROOT, ContextFull, Layers, Session, UserError
+from ...errors import ContextFull, UserError
+from ..base import PREFILL_CHUNK, ROOT, Layers, Session
 from ..rounding import straightest
 from ..scores import TorchScores
 from .context import Context

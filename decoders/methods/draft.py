@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from ...backends.base import Model, UserError
+from ...backends.base import Model
+from ...errors import UserError
 from ..base import Context, Drafter, Tree, Verified, param
 from ..parts.cascade import Copies, Worth, grow_chain
 from ..parts.ppm import ContextModel

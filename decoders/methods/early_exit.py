@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ...backends.base import Block, UserError
+from ...backends.base import Block
+from ...errors import UserError
 from ..base import Context, Drafter, Tree, Verified, param
 from ..parts.cascade import Copies, Worth, grow_chain
 from ..parts.costs import PassCosts

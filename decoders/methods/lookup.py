@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 
-from ...backends.base import UserError
+from ...errors import UserError
 from ..base import Context, Drafter, Tree, Verified, param
 from ..parts.drafting import worthwhile
 from ..parts.ngram_index import LONGEST, ORDERS, FirstOccurrences, NgramIndex

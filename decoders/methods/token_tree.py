@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
-from ...backends.base import ROOT, UserError
+from ...backends.base import ROOT
+from ...errors import UserError
 from ..base import Context, Drafter, Draws, Tree, Verified, param
 from ..parts.drafting import node_budget
 from ..parts.proposers import DraftModel, Guesses, Proposer, mismatch

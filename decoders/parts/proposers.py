@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from ...backends.base import PREFILL_CHUNK, ROOT, Layers, Model, Scores, UserError
+from ...backends.base import PREFILL_CHUNK, ROOT, Layers, Model, Scores
 from ...backends.files.vocabulary import difference
+from ...errors import UserError
 from ..base import Context
 
 Guesses = list[tuple[int, float]]

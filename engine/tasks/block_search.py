@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...backends.base import PREFILL_CHUNK, ROOT, Layers, Sampling, Session, UserError
+from ...backends.base import PREFILL_CHUNK, ROOT, Layers, Sampling, Session
 from ...decoders.conversation import Conversation
 from ...decoders.methods.early_exit import skip_text, what_is_left
+from ...errors import UserError
 from ..messages import Generate
 from ..requests import prompt_of
 from .work import Job

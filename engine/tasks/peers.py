@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ...backends.base import Model, UserError
+from ...backends.base import Model
+from ...errors import UserError
 from .work import Job
 
 TRANSFORMERS = ("greedy", "lookup", "draft", "early-exit", "beam")

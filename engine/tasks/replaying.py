@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...backends.base import Model, UserError
-from ...backends.loading import BUILTIN, builtin_path
+from ...backends.base import Model
+from ...backends.loading import builtin_path
+from ...backends.options import BUILTIN
 from ...backends.transcripts import FileTokenizer, Transcript, encode_transcript, scan_transcripts
 from ...decoders import registry
 from ...decoders.base import Drafter, parse_params
 from ...decoders.replay import replay, why_not
 from ...decoders.stats import Totals
+from ...errors import UserError
 from .work import Job
 
 WITHOUT_CHOICES = {"fusion": {"recycle": 0}}

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ...backends.base import Cancelled, Model, UserError
+from ...backends.base import Model
+from ...errors import Cancelled, UserError
 from ..failures import failure
 from ..messages import Event, Work, Worked, Working
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.dialogue import Dialogue, Method
+from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.methods import Method
 from specchat.engine.messages import Command, Event, Finished, Generate, Load, Loaded, PieceTable, Started, StepRecord, Steps
 
 from ..fakes.pilots import idle

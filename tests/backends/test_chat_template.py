@@ -9,8 +9,8 @@ import time
 import pytest
 
 from specchat.backends import chat_template
-from specchat.backends.base import Cancelled, UserError
 from specchat.backends.chat_template import Template
+from specchat.errors import Cancelled, UserError
 
 CHAT = [{"role": "user", "content": "hi \ud800 é"}]
 

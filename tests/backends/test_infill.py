@@ -15,7 +15,7 @@ from specchat.backends.base import Model
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.infill import Gap
 from specchat.backends.llama.model import load_llama
-from specchat.backends.loading import LoadOptions
+from specchat.backends.options import LoadOptions
 from specchat.decoders import Conversation
 
 from ..fakes.coders import BYTE_LEVEL, SENTENCEPIECE, coder, coder_gguf, processor

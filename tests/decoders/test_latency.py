@@ -9,8 +9,8 @@ from statistics import median
 
 import pytest
 
-from specchat.backends.base import UserError
 from specchat.decoders.latency import LatencyCurve, Observed, curve_of, fit_curve, read_curve
+from specchat.errors import UserError
 
 CURVE = LatencyCurve(((1, 0.03), (11, 0.032), (64, 0.05)), prefill_start=0.01, prefill_token=0.0001, step=0.002)
 

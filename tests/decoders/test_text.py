@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 
-from specchat.backends.base import UserError
 from specchat.backends.loading import builtin_path
 from specchat.decoders.detokenize import RUN, fusing_byte
 from specchat.decoders.text import CLUSTER, MOST_STOPS, STOP, Stops, TextStream
+from specchat.errors import UserError
 
 from ..cases import cases
 

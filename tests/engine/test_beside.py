@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from specchat.backends.base import UserError
-from specchat.backends.loading import LoadOptions, builtin_gguf, builtin_path
+from specchat.backends.loading import builtin_gguf, builtin_path
+from specchat.backends.options import LoadOptions
 from specchat.engine import room
 from specchat.engine.beside_messages import LoadBeside, LoadedBeside, UnloadBeside
 from specchat.engine.client import EngineClient
@@ -33,6 +33,7 @@ from specchat.engine.messages import (
     Started,
     Unloaded,
 )
+from specchat.errors import UserError
 
 from ..fakes.engines import ANSWER, LONG, BareEngine, recorded, steps_of, text_of, until
 from ..fakes.llama_tiny import needs_llama

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from specchat.backends import loading
-from specchat.backends.loading import LoadOptions
+from specchat.backends.options import LoadOptions
 from specchat.engine import drafts as module
 from specchat.engine.drafts import Drafts, options_of
 from specchat.engine.messages import Load

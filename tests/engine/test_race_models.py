@@ -12,8 +12,8 @@ import pytest
 
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.export.formats import export_race
-from specchat.app.export.race import read_race
 from specchat.app.race.entry import Entry
+from specchat.app.saved.race_json import read_race
 from specchat.app.theming.themes import load_themes
 from specchat.backends.loading import builtin_gguf, builtin_path
 

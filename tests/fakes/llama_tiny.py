@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from specchat.backends.llama.model import LlamaModel, load_llama
-from specchat.backends.loading import LoadOptions, builtin_path
+from specchat.backends.loading import builtin_path
+from specchat.backends.options import LoadOptions
 from specchat.builtin.gguf_export import export
 
 VOCAB = 2048

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from specchat.backends.hf.model import TransformersModel, load_transformers
-from specchat.backends.loading import LoadOptions
+from specchat.backends.options import LoadOptions
 
 VOCAB = 256
 WINDOW = 32

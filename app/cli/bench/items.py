@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ....backends.base import UserError
+from ....errors import UserError
 
 BUILTIN_FAMILIES = ("copy", "edit", "extract", "fact", "passage", "story")
 """Families of tasks in the built-in set."""

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from .... import plain_file
-from ....backends.base import UserError
 from ....decoders.latency import LatencyCurve, curve_of
 from ....engine.catalog import get, parse_params
 from ....engine.client import EngineClient
 from ....engine.messages import Event, Failed, Finished, Loaded, Loading, Worked, Working
+from ....errors import UserError
 from ...settings import locations
 from ...settings.file import Settings
 from ...terminal.output import Notes, stdout
 from ...text.cells import one_line, sanitise, width
-from ..oneshot.run import POLL_SECONDS, Interrupts
+from ..interrupts import POLL_SECONDS, Interrupts
 
 
 class Broken(Exception):

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ....backends.base import UserError
+from ....errors import UserError
 
 # Okabe and Ito's colours, which people with colour blindness tell apart.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8a7500", "#555555")

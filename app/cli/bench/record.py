@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ....backends.base import UserError
+from ....errors import UserError
 from ...settings import locations
 
 VERSION = 1

@@ -11,13 +11,14 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from ....backends.base import UserError
 from ....decoders.latency import LatencyCurve, Observed, fit_curve, read_curve
 from ....decoders.replay import model_free, why_not
 from ....engine.catalog import get
+from ....errors import UserError
 from ...settings.file import Settings
 from ...terminal.output import Notes
-from ..oneshot.run import ANSWERED, BROKEN, CANCELLED
+from ..interrupts import CANCELLED
+from ..oneshot.run import ANSWERED, BROKEN
 from .lab import Broken, Lab, Spec, Stopped, markdown, read_spec, read_specs, say, show_table
 
 REFERENCE = Spec("lookup:variant=reference", "lookup", {"variant": "reference"})

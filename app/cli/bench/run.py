@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ....backends.base import UserError
 from ....engine.catalog import get, methods
+from ....errors import UserError
 from ...settings import locations
 from ...settings.file import Settings
 from ...terminal.output import Notes
-from ..oneshot.run import ANSWERED, BROKEN, CANCELLED
+from ..interrupts import CANCELLED
+from ..oneshot.run import ANSWERED, BROKEN
 from .items import Item, PromptSet, read_items
 from .lab import Broken, Clock, Lab, Spec, Stopped, fingerprint, read_spec, read_specs
 from .record import Record

@@ -15,12 +15,13 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from ....backends.base import UserError
 from ....engine.catalog import get, parse_params
+from ....errors import UserError
 from ...settings.file import Settings
 from ...settings.key_path import join
 from ...terminal.output import Notes
-from ..oneshot.run import ANSWERED, BROKEN, CANCELLED, USER
+from ..interrupts import CANCELLED
+from ..oneshot.run import ANSWERED, BROKEN, USER
 from .items import Item, PromptSet, read_items
 from .lab import Broken, Lab, Spec, Stopped, read_spec, read_specs
 from .run import BASE, WARM_UP_TOKENS, Bench, BenchRequest, answer_one

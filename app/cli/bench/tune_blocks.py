@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....backends.base import UserError
+from ....errors import UserError
 from ...settings.file import Settings
 from .items import Item
 from .lab import Lab, Spec, read_specs, say, show_table

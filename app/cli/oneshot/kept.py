@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from ....backends.base import UserError
 from ....engine.messages import Command, Event, Failed, Finished, PieceTable, Started, Steps
+from ....errors import UserError
 from ...chat.dialogue import Dialogue
-from ...chat.entries import Answer, Prompt, Transcript
+from ...chat.entries import Answer, Prompt
 from ...chat.pieces import Pieces
+from ...chat.transcript import Transcript
 from ...settings.file import Settings
 
 if TYPE_CHECKING:
@@ -142,9 +143,7 @@ def opened(chat: str | None, settings: Settings, given: Collection[str]) -> tupl
         UserError: there is no such chat, there are several, or the history cannot be read.
     """
     from ...history.chats import reading
-    from ...history.resume import continued
-    from ...tui.actions.history import remarks
-    from ..chats import one_chat
+    from ...history.resume import continued, one_chat, remarks
 
     with reading() as chats:
         if chat is not None and not chat.strip():

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ....backends.base import UserError
 from ....engine.catalog import get, parse_params
+from ....errors import UserError
 from ....plain_file import user_path
 from ...attach.attachments import Attachment, attach, compose, decoded, read, read_all
 from ...settings.file import Settings

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ....engine.client import EngineClient
 from ....engine.messages import Event, Failed, Finished, Loaded, Loading, PiecesOf, Prefilling, Started, Steps
 from ...chat.answer import Answer
 from ...terminal.output import Notes, Output, stdout
+from ..interrupts import CLOSED, POLL_SECONDS, Interrupts
 from .request import Request, attached, check, prompt_of
 
 if TYPE_CHECKING:
@@ -22,42 +21,6 @@ if TYPE_CHECKING:
 
 ANSWERED, BROKEN, USER = 0, 1, 2
 """Exit codes. An answer that a signal ended has 128 and the signal's number, as shells give it."""
-
-CANCELLED, ENDED, CLOSED = 130, 143, 141
-"""Those for Ctrl-C (SIGINT), SIGTERM, and nobody reading our output any more (SIGPIPE)."""
-
-POLL_SECONDS = 0.1
-"""How often to look for Ctrl-C while no event comes."""
-
-
-class Interrupts:
-    """Ctrl-C and SIGTERM: the first asks for an end, the second takes it, the engine with it."""
-
-    def __init__(self, client: EngineClient) -> None:
-        self._client = client
-        self.asked = 0
-        """The signal; 0 while there was none."""
-
-    def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._press) for number in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
-
-    @property
-    def code(self) -> int:
-        """Exit code of what was ended so."""
-        return ENDED if self.asked == signal.SIGTERM else CANCELLED
-
-    def _press(self, number: int, frame: FrameType | None) -> None:
-        if not self.asked:
-            self.asked = number
-            return
-        if pid := self._client.pid:
-            os.kill(pid, signal.SIGKILL)
-        os._exit(128 + number)
 
 
 def run_once(request: Request) -> int:
@@ -114,7 +77,7 @@ def _chat(request: Request, notes: Notes) -> tuple[KeptRun | None, Request]:
     keep = request.go_on and request.settings.history if request.keep is None else request.keep
     if not (request.go_on or keep):
         return None, request
-    from ...chat.entries import Transcript
+    from ...chat.transcript import Transcript
     from .kept import KeptRun, opened
 
     settings = request.settings

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...attach.attachments import score
+from ...attach.files import score
 from ...attach.names import Offer, folder_of, offers
-from ...chat.dialogue import Method
+from ...chat.methods import Method
 from ...race.entry import RUNTIMES, split_prompt
 from ...theming.colouring import WAYS
 from .copy import WHAT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ....backends.base import UserError
+from ....errors import UserError
 from ...chat.entries import Answer, Notice, Prompt
 from ...terminal import clipboard
 from ...text.cells import fit, one_line, sanitise

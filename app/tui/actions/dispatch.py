@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ....backends.base import UserError
+from ....errors import UserError
 from .palette import more_entries
 from .table import pairs, parse, typed
 

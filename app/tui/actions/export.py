@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ....backends.base import UserError
+from ....errors import UserError
 from ....plain_file import user_path
+from ...text.amounts import shown
 from ...text.cells import one_line
 
 if TYPE_CHECKING:
-    from ...chat.entries import Transcript
+    from ...chat.transcript import Transcript
     from ...export.look import Look
     from ...race.record import RaceRecord
     from ..app import SpecchatApp
@@ -75,7 +76,7 @@ class Saving:
 
     def choose_race(self, record: RaceRecord) -> None:
         """Ask for the format of a race, and write it to a file in this folder."""
-        from ...export.race import frozen_race
+        from ...saved.race_json import frozen_race
 
         still = frozen_race(record)
         details = {
@@ -128,7 +129,7 @@ class Saving:
             UserError: it cannot be tried; what fails later is told beside the race.
         """
         from ...export.formats import export_race, target
-        from ...export.race import frozen_race
+        from ...saved.race_json import frozen_race
 
         path = target(text, format, "specchat-race")
         still, look = frozen_race(record), self.look
@@ -199,11 +200,3 @@ class Saving:
                 timer.stop()
 
         self.chat.run_worker(run(), group="files")
-
-
-def shown(path: Path) -> str:
-    """A path for reading: `~` for the home folder."""
-    try:
-        return one_line(f"~/{path.relative_to(Path.home())}")
-    except (ValueError, RuntimeError):
-        return one_line(str(path))

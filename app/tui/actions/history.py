@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....backends.base import UserError
-from ...chat.entries import Transcript
+from ....errors import UserError
+from ...chat.transcript import Transcript
+from ...history.resume import continued, own_model, welcome
+from ...history.writing import LOADED_WITH
+from ...settings.file import Settings
 
 if TYPE_CHECKING:
     from ...history.chats import OpenedChat
@@ -96,7 +99,6 @@ class Keeping:
             return
         if opened.id == self.current:
             return
-        from ...history.resume import go_on
 
         self.chat.show_chat(opened.transcript)
         go_on(self.chat, opened)
@@ -146,60 +148,21 @@ class Keeping:
             raise UserError(f"An answer is under way: stop it with esc, then {what}.")
 
 
-def welcome(opened: OpenedChat, loading: str) -> str:
-    """A sentence on a chat that was opened.
-
-    Args:
-        opened: the chat.
-        loading: its model, where that is being loaded.
-    """
-    from ...text.cells import one_line
-
-    said = f"Opened {opened.title}." + (f" Its model is loaded: {one_line(loading)}." if loading else "")
-    return said + (f" {damage(opened)}" if opened.damaged else "")
-
-
-def remarks(opened: OpenedChat, model: str) -> list[str]:
-    """What there is to say of a chat that specchat begins with.
-
-    Args:
-        opened: the chat.
-        model: what is being loaded, as the user named it.
-    """
-    from ...text.cells import one_line
-
-    out = [damage(opened)] if opened.damaged else []
-    asked = opened.model.get("asked")
-    if isinstance(asked, str) and asked and asked != model:
-        out.append(f"This chat was with {one_line(asked)}; {one_line(model)} goes on, unless you name the other with /model.")
-    return out
-
-
-def damage(opened: OpenedChat) -> str:
-    """A sentence on what is left of a chat whose steps are damaged."""
-    some = "one answer" if opened.damaged == 1 else f"{opened.damaged} answers"
-    return f"Only the text of {some} in this chat is left, without colours and figures: the history is damaged there."
-
-
-def find(text: str | None) -> OpenedChat | str:
-    """The chat that the command line asks for, or what the list of chats is to be searched for.
-
-    Args:
-        text: a title, a part of one, or a number; empty for the whole list, None for the last chat.
-
-    Raises:
-        UserError: there is no such chat, or the history cannot be read.
-    """
-    from ...history.chats import reading
-
-    with reading() as chats:
-        if text is None:
-            return chats.open(chats.latest().id)
-        if not text.strip():
-            chats.latest()  # raises if there is none
-            return ""
-        if not (some := chats.titled(text)):
-            if chats.search(text, 1):
-                return text
-            raise UserError(f"No chat has {text!r} in it: `specchat --resume` lists all of them.")
-        return chats.open(some[0].id) if len(some) == 1 else text
+def go_on(chat: SpecchatApp, opened: OpenedChat) -> None:
+    """Put a chat's method and settings in force, and load its model if another one is loaded. Where that cannot be loaded, the
+    one that is loaded stays, and a notice says why."""
+    dialogue, system = chat.dialogue, opened.transcript.system
+    settings = continued(chat.settings, opened)
+    chat.configuring.opening()
+    chat.settings = settings
+    chat.apply_settings()
+    dialogue.transcript.system = system  # its own, whatever a model's defaults say
+    dialogue.settings = {name: dict(table) for name, table in settings.methods.items()}
+    if settings.method in dialogue.methods:
+        dialogue.switch(settings.method)
+    model, options = own_model(opened)
+    if model and model != dialogue.model:
+        dialogue.load_model(model, **{name: options.get(name) or getattr(Settings(), name) for name in LOADED_WITH})
+        chat.stir()
+    else:
+        dialogue.settle_method()

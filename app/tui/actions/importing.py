@@ -9,7 +9,7 @@ from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from ....backends.base import UserError
+from ....errors import UserError
 from ....plain_file import user_path
 from ...text.cells import one_line
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from ....backends.base import UserError
-from ....backends.loading import BUILTIN, BUILTIN_DRAFT
+from ....backends.options import BUILTIN, BUILTIN_DRAFT
+from ....errors import UserError
 from ....plain_file import user_path
 from ...text.amounts import size_of
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ....backends.base import UserError
+from ....errors import UserError
 from ...settings.keymap import CHAT, spell
 from .table import COMMANDS, SlashCommand
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ....backends.base import UserError
+from ....errors import UserError
+from ...chat.entries import Notice
+from ...chat.transcript import Transcript
 from ...race.entry import Entry, split_model
-from ...race.kept import KeptRaces
+from ...race.kept import NAMED, KeptRace, sentence
 from ...race.race import FEWEST, MOST, Race
 from ...race.subject import suggested, talk
+from ...saved.race_json import pack, unpack
+from ...text.cells import fit
 from .table import is_command, pairs
 
 if TYPE_CHECKING:
@@ -48,7 +53,7 @@ class Racing:
 
     def items(self, unavailable: Mapping[str, str] | None = None) -> list[Item]:
         """The methods, for a menu; those that a model cannot run (None: the chat's) say why."""
-        from ..chat.header import LABEL_STYLES
+        from ...theming.colouring import LABEL_STYLES
         from ..pickers.menu import Item
 
         dialogue = self.chat.dialogue
@@ -200,3 +205,92 @@ class Racing:
 
         chat.dialogue.listener = race.handle
         chat.push_screen(screen, left)
+
+
+class KeptRaces:
+    """Keeps the races of a chat, and opens them again.
+
+    Args:
+        chat: the app.
+    """
+
+    def __init__(self, chat: SpecchatApp) -> None:
+        self.chat = chat
+
+    def left(self, race: Race) -> None:
+        """A race is no longer on the screen: it becomes a line of the chat, if it is a new one and a lane came through."""
+        known = isinstance(race, KeptRace) and race.kept is not None
+        if known or not any(racer.through and racer.tokens for racer in race.racers):
+            return
+        record, transcript = race.record(), self.chat.dialogue.transcript
+        entries, messages = [racer.entry for racer in race.racers], race.messages
+
+        async def keep() -> None:
+            data = await asyncio.to_thread(pack, record, messages, entries)
+            transcript.entries.append(Notice(sentence(record), race=data))
+            self.chat.changed()
+
+        self.chat.run_worker(keep(), group="races")
+
+    def of(self, transcript: Transcript) -> list[Notice]:
+        """The lines about races, oldest first."""
+        return [entry for entry in transcript.entries if isinstance(entry, Notice) and entry.race]
+
+    def command(self, arguments: list[str]) -> None:
+        """What /races does: open race number N, or choose.
+
+        Raises:
+            UserError: there is none.
+        """
+        races = self.of(self.chat.dialogue.transcript)
+        if not races:
+            raise UserError("No race was run in this chat yet: F5 or /race runs one.")
+        match arguments:
+            case []:
+                if len(races) == 1:
+                    self.open(races[0])
+                else:
+                    self._choose(races)
+            case [number] if number.isdecimal() and 0 < int(number[:9]) <= len(races):
+                self.open(races[int(number) - 1])
+            case _:
+                raise UserError(f"/races takes a number from 1 to {len(races)}; alone, it asks which.")
+
+    def attempt(self) -> None:
+        """For the palette: open or choose; what is in the way is told."""
+        try:
+            self.command([])
+        except UserError as error:
+            self.chat.tell(str(error), "warning")
+
+    def _choose(self, races: list[Notice]) -> None:
+        from ..tui.pickers.menu import Item, Menu
+
+        items = []
+        for number, race in enumerate(races):
+            title, _, detail = race.text.removesuffix(" /races opens it again.").partition("”: ")
+            items.append(Item(str(number), fit(title.removeprefix("Race on “"), NAMED), detail=detail))
+
+        def chosen(number: str | None) -> None:
+            if number is not None:
+                self._attempt(races[int(number)])
+
+        self.chat.push_screen(Menu("Races of this chat", items, str(len(races) - 1)), chosen)
+
+    def _attempt(self, race: Notice) -> None:
+        try:
+            self.open(race)
+        except UserError as error:
+            self.chat.tell(str(error), "warning")
+
+    def open(self, race: Notice) -> None:
+        """Show a race as it ended.
+
+        Raises:
+            UserError: it is damaged, or an answer is under way.
+        """
+        dialogue = self.chat.dialogue
+        if dialogue.busy or dialogue.queued is not None:
+            raise UserError("An answer is being written: stop it with esc, then open the race.")
+        record, messages, entries = unpack(race.race or b"")
+        self.chat.racing.show(KeptRace(dialogue, record, messages, entries, self.chat.racing.heard))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....backends.base import UserError
+from ....errors import UserError
 from ...attach.attachments import Attachment, escaped, parted, size_of
-from ...chat.entries import Prompt, Transcript
+from ...chat.entries import Prompt
+from ...chat.transcript import Transcript
 from ...text.cells import one_line
 from .table import is_command
 from .variants_shared import index_of, lay_aside, marked_prompt, prompts_of

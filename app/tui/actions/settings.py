@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ....backends.base import UserError
+from ....errors import UserError
 from ...text.cells import fit, one_line
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Prompting:
         from dataclasses import replace
 
         from ...settings.presets import clean_name, names, save_preset
-        from ...settings.toml import short
+        from ...text.amounts import short
 
         name = clean_name(name)
         if name in PRESET_WORDS:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from ....backends.base import UserError
+from ....errors import UserError
 from ...race.entry import split_prompt
 
 

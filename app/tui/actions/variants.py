@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
 
-from ....backends.base import Sampling, UserError
+from ....backends.base import Sampling
+from ....errors import UserError
 from ...chat.compare import name_of
 from ...chat.entries import Answer, Prompt
 from .rewrite import Rewriting

@@ -7,15 +7,7 @@ from textual.widget import Widget
 
 from ...chat.dialogue import Dialogue
 from ...text.cells import fit, one_line
-
-LABEL_STYLES = {
-    "identical": "$success",
-    "identical, near ties checked": "$success",
-    "identical but for near ties": "$warning",
-    "same distribution": "$warning",
-    "lossy": "$error",
-}
-"""Colour of a method's label: how far its text may be from the plain method's."""
+from ...theming.colouring import LABEL_STYLES
 
 
 class Header(Widget):

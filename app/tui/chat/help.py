@@ -13,12 +13,12 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from ...chat.dialogue import Method
 from ...chat.entries import SHADES
+from ...chat.methods import Method
 from ...settings.keymap import GROUPS, Key, spell
 from ...text.cells import width
+from ...theming.colouring import LABEL_STYLES
 from ..actions.table import COMMANDS
-from .header import LABEL_STYLES
 
 ABOUT = (
     "Every answer shows how it was decoded. Tokens that one forward pass of the model produced together share a colour: "

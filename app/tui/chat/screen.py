@@ -12,12 +12,11 @@ from textual.containers import Container, Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from ....backends.base import UserError
+from ....errors import UserError
 from ...chat.dialogue import Dialogue
 from ...chat.draft_length import lengthen
 from ...render.inspection_rows import strip_rows
 from ...settings.keymap import CHAT, display
-from ...terminal.piped import put
 from ...theming.colouring import WAYS, Way, effective, legend
 from ..actions.chat_actions import ChatActions
 from ..actions.table import is_command, matching
@@ -25,7 +24,7 @@ from ..composer.box import PromptInput
 from ..composer.completion import Completion
 from ..composer.context_ask import Fitting
 from ..composer.gathering import Gathering
-from ..composer.names import Attaching
+from ..composer.names import Attaching, put
 from ..composer.recalling import Recalling
 from ..transcript.inspector import Inspector
 from ..transcript.line_view import LineView

@@ -12,14 +12,16 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
 
-from ...chat.dialogue import Dialogue, Method
+from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer
+from ...chat.methods import Method
 from ...render.method_page import method_lines
 from ...render.numbers_page import Tallies, numbers_lines
 from ...render.tree_page import tree_lines
 from ...settings.keymap import shown_keys
+from ...text.lines import Line
 from ...theming.colouring import Way, effective
-from ..transcript.line_view import Line, LineView
+from ..transcript.line_view import LineView
 
 PAGES = ("numbers", "tree", "method")
 """In the order in which the key goes through them."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from threading import Event
 from typing import TYPE_CHECKING
 
-from ....backends.base import UserError
+from ....errors import UserError
 from ...attach.attachments import Attachment, attach, compose, slow
 
 if TYPE_CHECKING:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ...attach.attachments import Attachment, with_pastes
 from ...attach.names import Offer, folder_of, names_below, names_in, offers, spelled, typed
+from ...terminal.piped import NAME
 from ..actions.complete import Known, Line, completions, line, quoted
 from .completion import Completion
 
 if TYPE_CHECKING:
     from ..chat.screen import ChatScreen
+    from .box import PromptInput
 
 T = TypeVar("T")
 
@@ -165,7 +167,7 @@ class Attaching:
 
 def _titles() -> Mapping[str, str]:
     """The last chats' titles."""
-    from ....backends.base import UserError
+    from ....errors import UserError
     from ...history.chats import reading
     from ...history.store import history_file
 
@@ -194,3 +196,10 @@ def _models() -> Mapping[str, str]:
         return {spot.spec: spot.place for spot in spots(recent()) if not spot.remark and spot.spec.isprintable()}
     except OSError:  # the working folder is gone
         return {}
+
+
+def put(box: PromptInput, text: str) -> None:
+    """Begin the draft with what was piped in, as one thing: tab shows the text, backspace takes it out."""
+    chip = f"[{NAME}]"
+    box.pastes[chip] = text
+    box.put(f"{chip} {box.text}")

@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ....backends.base import UserError
+from ....errors import UserError
 from ...history.prompts import PromptHistory, Typed
+from ...text.amounts import shown
 from ...text.cells import sanitise
-from ..actions.export import shown
 from .box import PromptInput
 
 if TYPE_CHECKING:

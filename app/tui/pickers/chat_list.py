@@ -17,7 +17,7 @@ from textual.visual import RenderOptions
 
 from ...history.chats import ChatRow, Found
 from ...text.cells import fit, one_line, width
-from ..transcript.line_view import Line, cut, ends, line
+from ...text.lines import Line, cut, ends, line
 
 ROWS = 3
 """Of a chat: title, what there is to say, a blank one."""

@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from ....backends.base import UserError
+from ....errors import UserError
 from ...history.chats import ChatRow, Chats, Found, OpenedChat
 from ...history.store import Store, trouble
 from ...settings.keymap import CHATS, display

@@ -14,39 +14,9 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.visual import RenderOptions
 
-from ...text.cells import fit, width
-from ..transcript.line_view import Line, cut, length, line
-
-ARCHITECTURE, PARAMETERS, QUANTIZATION, SIZE, VERDICT = 12, 7, 8, 8, 12
-"""Cells of the columns."""
-
-WIDE, MIDDLE = 84, 58
-"""Cells from which the architecture is shown, and from which the parameters are and verdicts are told in words."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row. Its texts are safe to draw already."""
-
-    key: object
-    """What it stands for; None for a heading, which the cursor passes over."""
-    title: str
-    mark: tuple[str, str] = ("", "")
-    """A sign before the title, and its style."""
-    architecture: str = ""
-    parameters: str = ""
-    quantization: str = ""
-    size: str = ""
-    verdict: tuple[str, str, str] = ("", "", "")
-    """A sign, the same in a word, and their style."""
-    note: str = ""
-    """In place of the columns but size and parameters: a sentence, cut where there is no room."""
-    faint: bool = False
-
-    @property
-    def heading(self) -> bool:
-        """Whether it is one."""
-        return self.key is None
+from ...models.rows import Row, drawn
+from ...text.cells import fit
+from ...text.lines import Line
 
 
 class ModelList(ScrollView, can_focus=False):
@@ -160,42 +130,3 @@ class ModelList(ScrollView, can_focus=False):
         content = Content.assemble("  ", *parts).pad_right(max(0, cells)) if parts else Content(" " * cells)
         strips = content.render_strips(cells, 1, style, RenderOptions(self._get_style, {}))
         return (strips[0] if strips else Strip([])).crop(0, cells).extend_cell_length(cells, self.rich_style)
-
-
-def drawn(row: Row, cells: int) -> Line:
-    """A row in some cells."""
-    if row.heading:
-        return ((fit(row.title, cells), "$quiet"),)
-    style = "$faint" if row.faint else ""
-    wide, middle = cells >= WIDE, cells >= MIDDLE
-    right: list[tuple[str, str]] = []
-    if row.note:
-        if middle:
-            right += [_right(row.parameters, PARAMETERS, style or "$quiet"), _right(row.size, SIZE + 1, style or "$quiet")]
-        room = max(12, int(cells * 0.42)) if middle else max(12, cells // 2)
-        note = fit(row.note, room)
-        right += [("  ", ""), (note + " " * (room - width(note)), style or row.verdict[2] or "$quiet")]
-    else:
-        if wide:
-            name = fit(row.architecture, ARCHITECTURE)
-            right.append((name + " " * (ARCHITECTURE - width(name)), style or "$quiet"))
-        if middle:
-            right.append(_right(row.parameters, PARAMETERS, style or "$quiet"))
-        kind = fit(row.quantization, QUANTIZATION)
-        right += [("  ", ""), (kind + " " * (QUANTIZATION - width(kind)), style or "$quiet")]
-        right.append(_right(row.size, SIZE, style or "$foreground"))
-        sign, word, colour = row.verdict
-        text = fit(f"{sign} {word}" if middle else sign, VERDICT if middle else 1)
-        right += [("  ", ""), (text + " " * ((VERDICT if middle else 1) - width(text)), style or colour)]
-    spare = cells - length(tuple(right)) - 1
-    sign, colour = row.mark
-    lead = line((sign + " " * (2 - width(sign)), colour))
-    title = fit(row.title, max(4, spare - 2))
-    left = line(*lead, (title, style or "bold"))
-    return cut((*left, (" " * max(1, cells - length(left) - length(tuple(right))), ""), *right), cells)
-
-
-def _right(text: str, cells: int, style: str) -> tuple[str, str]:
-    """A text at the right of its column."""
-    text = fit(text, cells)
-    return " " * (cells - width(text)) + text, style

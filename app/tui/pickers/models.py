@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from ....backends.base import UserError
+from ....errors import UserError
 from ...models import details as telling
 from ...models.rows import NO_DRAFT, spaced
 from ...models.search import Looking

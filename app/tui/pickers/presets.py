@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from ....backends.base import UserError
+from ....errors import UserError
 from ...settings.key_path import split
 from ...settings.keymap import PRESETS, display
 from ...settings.presets import MOST_CELLS, Preset, delete_preset, last_deleted, presets, rename_preset, restore_preset

@@ -16,7 +16,7 @@ from textual.visual import RenderOptions
 
 from ...settings.rows import Row
 from ...text.cells import fit, one_line, width
-from ..transcript.line_view import Line, ends, line
+from ...text.lines import Line, ends, line
 
 NAME_CELLS = 34
 """Of a setting's name, where there is room."""

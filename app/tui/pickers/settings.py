@@ -14,14 +14,14 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from ....backends.base import UserError
+from ....errors import UserError
 from ...settings.file import from_text, takes_many, variable
 from ...settings.key_path import join, split
 from ...settings.keymap import SETTINGS, display
 from ...settings.precedence import default_of
 from ...settings.rows import Row, detail, rows_of, typed_form
 from ...settings.table import NEXT_LOAD, Entry, entries
-from ...settings.toml import short
+from ...text.amounts import short
 from ...text.cells import fit, one_line
 from .setting_list import SettingList
 

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
-from ....backends.base import UserError
+from ....errors import UserError
 from ...settings.keymap import TEXT, display
 from ...text.cells import sanitise
 

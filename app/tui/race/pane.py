@@ -12,7 +12,7 @@ from textual.widget import Widget
 from ...chat.entries import Answer
 from ...race.clock import SHORT, Unit, in_words
 from ...text.cells import fit, one_line, width
-from ..chat.header import LABEL_STYLES
+from ...theming.colouring import LABEL_STYLES
 from ..transcript.run_text import RunText
 
 ROOMY, SNUG = 11, 7

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from textual.content import Content
 from textual.widget import Widget
 
+from ...chat.compare import SIGNS
 from ...chat.entries import REASONS
 from ...race.clock import SHORT, Unit, bars, in_words
 from ...race.lane import Racer
 from ...race.race import Race
-from ...race.record import SIGNS
 from ...text.cells import fit, width
 from ...text.charts import percent
 from .pane import PLACES, eighths, lane_colour

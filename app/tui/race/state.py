@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ...chat.compare import SIGNS
 from ...chat.entries import REASONS
 from ...race.clock import common
 from ...race.guests import Guest
 from ...race.lane import Racer
 from ...race.race import Race
-from ...race.record import SIGNS
 from ...race.replay import Replay
 from ..chat.status import STAGES
 from .pane import PaneState

@@ -9,7 +9,8 @@ from ...chat.pieces import Pieces
 from ...render.inspection import Parts, Role, inspect
 from ...render.inspection_rows import inspection_rows, strip_rows
 from ...settings.keymap import shown_keys
-from .line_view import PAD, Line, LineView
+from ...text.lines import PAD, Line
+from .line_view import LineView
 
 STYLES: dict[Role, str] = {
     "method": "bold $primary",

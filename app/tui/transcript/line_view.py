@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import wrap
 from typing import ClassVar
 
 from textual.cache import LRUCache
@@ -12,15 +11,8 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.visual import RenderOptions
 
-from ...text.cells import fit, width
-from ...text.charts import WHOLE
+from ...text.lines import PAD, Line
 from .quick_rows import QuickRows
-
-Line = tuple[tuple[str, str], ...]
-"""One row: texts, each with its style ("bold $primary")."""
-
-PAD = 1
-"""Blank cells on the left; on the right there is one more, which a scrollbar may take."""
 
 
 class LineView(QuickRows, can_focus=True):
@@ -73,42 +65,3 @@ class LineView(QuickRows, can_focus=True):
             strip = (strips[0] if strips else Strip([])).crop(0, size).extend_cell_length(size, self.rich_style)
             self._strips[line] = strip
         return strip
-
-
-def track(drawn: str, cells: int, style: str) -> Line:
-    """A bar on its track."""
-    return (drawn, style), (WHOLE * (cells - len(drawn)), "$line")
-
-
-def line(*parts: tuple[str, str] | str) -> Line:
-    """A line out of texts and (text, style) pairs."""
-    return tuple((part, "") if isinstance(part, str) else part for part in parts)
-
-
-def length(row: Line) -> int:
-    """Cells of a line."""
-    return sum(width(text) for text, _ in row)
-
-
-def ends(left: Line, right: Line, cells: int) -> Line:
-    """A line with something at each end; where both do not fit, the left alone, cut."""
-    gap = cells - length(left) - length(right)
-    return (*left, (" " * gap, ""), *right) if gap >= 1 else cut(left, cells)
-
-
-def cut(row: Line, cells: int) -> Line:
-    """A line cut to some cells."""
-    out: list[tuple[str, str]] = []
-    for text, style in row:
-        if width(text) > cells:
-            out.append((fit(text, cells), style))
-            break
-        out.append((text, style))
-        cells -= width(text)
-    return tuple(out)
-
-
-def paragraph(text: str, cells: int, style: str = "", *, first: str = "", indent: str = "") -> list[Line]:
-    """Text on as many lines as it takes; `first` stands before the first of them, `indent` before the others."""
-    lines = wrap(text, max(8, cells), initial_indent=first, subsequent_indent=indent) or [first]
-    return [((fit(part, cells), style),) for part in lines]

@@ -19,7 +19,8 @@ from textual.reactive import reactive
 from textual.selection import Selection
 from textual.strip import Strip
 
-from ...chat.entries import Answer, Transcript
+from ...chat.entries import Answer
+from ...chat.transcript import Transcript
 from ...render.blocks import MARK, Block
 from ...render.variants_view import block_of, step_at
 from ...settings.keymap import INSPECT

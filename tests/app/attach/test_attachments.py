@@ -19,11 +19,9 @@ from specchat.app.attach.attachments import (
     folded,
     mentioned,
     pasted,
-    ranked,
-    score,
-    walk,
 )
-from specchat.backends.base import UserError
+from specchat.app.attach.files import ranked, score, walk
+from specchat.errors import UserError
 
 hostile = st.text(st.sampled_from("`\n\r ~a[]@\x1b\u202e\u2028")) | st.text()
 

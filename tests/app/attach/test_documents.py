@@ -15,7 +15,7 @@ import pytest
 
 from specchat.app.attach import document_text, documents
 from specchat.app.attach.attachments import attach, read, slow
-from specchat.backends.base import UserError
+from specchat.errors import UserError
 
 from ...fakes import office
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from specchat.app.attach import attachments, ignore_rules
-from specchat.app.attach.attachments import walk
+from specchat.app.attach.files import walk
 from specchat.app.attach.ignore_rules import rule
-from specchat.backends.base import UserError
+from specchat.errors import UserError
 
 RULES = r"""
 a

@@ -55,7 +55,7 @@ def test_an_answer(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
 
 
 def test_what_is_typed_while_loading_goes_out_when_loaded(engine: Any) -> None:
-    from specchat.app.chat.dialogue import Method
+    from specchat.app.chat.methods import Method
 
     dialogue = Dialogue(engine, "builtin", {"greedy": Method("greedy")}, "greedy")
     engine.events = [Loading(1, "weights", 3, 9)]

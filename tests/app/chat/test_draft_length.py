@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.dialogue import Method
 from specchat.app.chat.draft_length import BUDGETS, LENGTHS, NONE, SETTINGS, UNDER, Length, length_of, why_none
-from specchat.app.chat.methods import known_methods
+from specchat.app.chat.methods import Method, known_methods
 from specchat.engine.catalog import get, parse_params
 from specchat.engine.messages import Switch, Switched
 

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from specchat.app.chat.entries import SHADES, Answer, Figures, Notice, Prompt, Transcript
+from specchat.app.chat.entries import SHADES, Answer, Figures, Notice, Prompt
+from specchat.app.chat.transcript import Transcript
 from specchat.app.render.blocks import MARK, Block, figures_lines
 from specchat.engine.messages import StepRecord
 

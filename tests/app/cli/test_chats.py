@@ -18,12 +18,11 @@ from specchat.app.export.formats import read_chat
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.records import recorded
-from specchat.app.history.resume import continued
+from specchat.app.history.resume import continued, find, remarks
 from specchat.app.history.store import Store, history_file
 from specchat.app.settings.file import Settings, changed
 from specchat.app.tui import app as chat_module
-from specchat.app.tui.actions.history import find, remarks
-from specchat.backends.base import UserError
+from specchat.errors import UserError
 
 Call = Callable[..., tuple[int, str, str]]
 

@@ -92,7 +92,7 @@ def test_the_build_of_llama_cpp_is_told(probe: SimpleNamespace, monkeypatch: pyt
     text = doctor.as_text(doctor.examine())
     assert re.search(r"built for +CPU, RPC\n +built without +CUDA, Vulkan\n +CPU +A processor, 2.0 GB, 1.0 GB free", text)
     assert re.search(r'to add Vulkan +CMAKE_ARGS="-DGGML_VULKAN=on" .* -m pip install llama-cpp-python --force', text)
-    probe.llama.returncode, probe.llama.stderr = 1, "Traceback …\nspecchat.backends.base.UserError: It is broken: mend it\n"
+    probe.llama.returncode, probe.llama.stderr = 1, "Traceback …\nspecchat.errors.UserError: It is broken: mend it\n"
     (problem,) = doctor.examine().problems
     assert problem.what == "llama.cpp is installed but cannot be used: It is broken: mend it"
     assert not problem.serious

@@ -11,7 +11,7 @@ import pytest
 from specchat.app.cli import theme_listing
 from specchat.app.cli.theme_listing import print_theme, print_themes
 from specchat.app.theming.themes import SHIPPED, load_themes
-from specchat.backends.base import UserError
+from specchat.errors import UserError
 
 
 @pytest.fixture(autouse=True)

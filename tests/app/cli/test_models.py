@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from specchat.app.cli.main import app
 from specchat.app.models.memory import Room
-from specchat.backends.base import UserError
+from specchat.errors import UserError
 
 from ...fakes.hub_server import Hub, serving
 from ...fakes.model_folders import make_home

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.entries import Answer, Prompt, Transcript
+from specchat.app.chat.entries import Answer, Prompt
+from specchat.app.chat.transcript import Transcript
 from specchat.app.export.files import write
 from specchat.app.export.formats import Look, SavedChat, export_chat, read_chat, target
-from specchat.app.export.race import read_race
+from specchat.app.saved.race_json import read_race
 from specchat.app.theming.themes import load_themes
-from specchat.backends.base import UserError
 from specchat.engine.messages import StepRecord
+from specchat.errors import UserError
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from specchat.app.chat.entries import Answer, Notice, Prompt, Transcript
+from specchat.app.chat.entries import Answer, Notice, Prompt
+from specchat.app.chat.transcript import Transcript
 from specchat.app.export.formats import Look, SavedChat, chat_chunks, read_chat
 from specchat.app.export.look import visible
 from specchat.app.render.blocks import Block

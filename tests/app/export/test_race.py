@@ -14,19 +14,21 @@ from xml.etree import ElementTree
 import pytest
 from markdown_it import MarkdownIt
 
+from specchat.app.chat.compare import Mark
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer
 from specchat.app.chat.pieces import SomePieces
 from specchat.app.export.formats import FORMATS, Look, export_race, race_chunks
-from specchat.app.export.race import photo_finish, read_race
+from specchat.app.export.race import photo_finish
 from specchat.app.race.entry import Entry
 from specchat.app.race.race import Race
-from specchat.app.race.record import Mark, RaceLane, RaceRecord
+from specchat.app.race.record import RaceLane, RaceRecord
+from specchat.app.saved.race_json import read_race
 from specchat.app.theming.themes import load_themes
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race.photo_finish import PhotoFinish, standings
-from specchat.backends.base import UserError
 from specchat.engine.messages import StepRecord
+from specchat.errors import UserError
 
 from ...fakes.pilots import until
 from ...fakes.races import run

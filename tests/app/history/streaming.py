@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from specchat.app.chat.dialogue import Dialogue, Method
+from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.methods import Method
 from specchat.app.history.recorder import Recorder
 from specchat.engine.messages import Finished, Generate, Loaded, Started, StepRecord, Steps
 

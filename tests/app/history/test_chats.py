@@ -11,13 +11,14 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from specchat.app.chat.dialogue import Dialogue
-from specchat.app.chat.entries import Answer, Notice, Prompt, Transcript
+from specchat.app.chat.entries import Answer, Notice, Prompt
+from specchat.app.chat.transcript import Transcript
 from specchat.app.history.chats import AFTER, BEFORE, Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
 from specchat.app.history.writing import TITLE_CELLS, Track, moment, write
-from specchat.backends.base import UserError
 from specchat.engine.messages import StepRecord
+from specchat.errors import UserError
 
 from ...cases import cases
 

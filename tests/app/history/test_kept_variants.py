@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.dialogue import Dialogue
-from specchat.app.chat.entries import Answer, Transcript
+from specchat.app.chat.entries import Answer
+from specchat.app.chat.transcript import Transcript
 from specchat.app.history import schema
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder

@@ -10,7 +10,7 @@ import time
 from itertools import count
 from pathlib import Path
 
-from specchat.app.chat.entries import Transcript
+from specchat.app.chat.transcript import Transcript
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store

@@ -11,7 +11,8 @@ from typing import Any
 
 from specchat.app.attach.attachments import Attachment, compose
 from specchat.app.chat.dialogue import Dialogue
-from specchat.app.chat.entries import Answer, Notice, Prompt, Transcript
+from specchat.app.chat.entries import Answer, Notice, Prompt
+from specchat.app.chat.transcript import Transcript
 from specchat.app.history import recorder as recorder_module
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder

@@ -23,7 +23,7 @@ from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store, purge
 from specchat.app.history.writing import moment
-from specchat.backends.base import UserError
+from specchat.errors import UserError
 
 Say = Callable[..., None]
 

@@ -18,7 +18,7 @@ from specchat import plain_file
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
 from specchat.app.importing.sources import Batch, read_chats
-from specchat.backends.base import UserError
+from specchat.errors import UserError
 
 from ...cases import FULL
 from .windows import run

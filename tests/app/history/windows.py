@@ -6,8 +6,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from specchat.app.chat.dialogue import Dialogue, Method
+from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Prompt
+from specchat.app.chat.methods import Method
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store

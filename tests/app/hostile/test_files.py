@@ -15,7 +15,7 @@ from specchat.app.history.prompts import PromptHistory, Typed
 from specchat.app.settings import presets
 from specchat.app.settings.file import Settings, load_settings
 from specchat.app.theming.themes import read_theme
-from specchat.backends.base import UserError
+from specchat.errors import UserError
 
 from ...fakes.pilots import settle
 

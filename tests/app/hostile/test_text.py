@@ -21,7 +21,8 @@ from rich.segment import Segment
 from textual.color import Color
 
 from specchat.app.attach.attachments import Attachment, folded
-from specchat.app.chat.entries import Answer, Notice, Prompt, Transcript
+from specchat.app.chat.entries import Answer, Notice, Prompt
+from specchat.app.chat.transcript import Transcript
 from specchat.app.export.formats import Look
 from specchat.app.export.html import chat_html
 from specchat.app.export.markdown import chat_markdown
@@ -34,13 +35,13 @@ from specchat.app.saved.capture import SavedChat
 from specchat.app.saved.chat_json import chat_json, chat_of
 from specchat.app.saved.reading import Table
 from specchat.app.settings.presets import Preset
+from specchat.app.terminal.notify import sequence
 from specchat.app.terminal.output import Notes, Output
 from specchat.app.text.cells import fit, one_line, sanitise, width
+from specchat.app.text.lines import cut, ends, line, paragraph
 from specchat.app.theming.themes import load_themes
 from specchat.app.tui.harmless import Harmless, harmless
-from specchat.app.tui.notify import sequence
 from specchat.app.tui.pickers.chat_list import ChatList
-from specchat.app.tui.transcript.line_view import cut, ends, line, paragraph
 from specchat.app.tui.transcript.markdown_rows import markdown_rows
 from specchat.backends.files.hub_listing import Offer, Repository
 from specchat.engine.messages import StepRecord

@@ -251,8 +251,8 @@ async def test_a_run_of_an_imported_answer_says_that_its_steps_are_not_known(
     bring: Bring, history: Path, write: Write, make_chat: Any, engine: Any
 ) -> None:
     from specchat.app.export.look import told
+    from specchat.app.history.resume import find
     from specchat.app.render.inspection import inspect, verdict
-    from specchat.app.tui.actions.history import find
 
     bring(write("x", talk(1)))
     opened = find("Which lamp")

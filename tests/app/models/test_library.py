@@ -19,13 +19,12 @@ from specchat.app.models.memory import Needs, Room, judge
 from specchat.app.models.pairing import pair
 from specchat.app.models.places import Spot
 from specchat.app.models.recent import recent, remember
-from specchat.app.models.rows import about, all_rows, draft_rows, matches
-from specchat.app.tui.pickers.model_list import drawn
-from specchat.backends.base import UserError
+from specchat.app.models.rows import about, all_rows, draft_rows, drawn, matches
 from specchat.backends.files.model_card import Card, quantization_in, read_card
 from specchat.backends.files.ollama import locate_ollama
 from specchat.backends.files.vocabulary import difference, folder_vocabulary
 from specchat.backends.loading import builtin_gguf, builtin_path
+from specchat.errors import UserError
 
 from ...cases import cases
 from ...fakes.model_folders import COMMIT, make_home, write_folder, write_gguf, write_ollama

@@ -8,16 +8,16 @@ import pytest
 
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.export.formats import export_race
-from specchat.app.export.race import photo_finish, read_race, remarks
+from specchat.app.export.race import photo_finish, remarks
 from specchat.app.race.entry import Entry, split_model, split_prompt
 from specchat.app.race.guests import short_name
 from specchat.app.race.race import Race
 from specchat.app.race.replay import Replay
+from specchat.app.saved.race_json import read_race
 from specchat.app.theming.themes import load_themes
 from specchat.app.tui.actions.complete import Known, completions, line
 from specchat.app.tui.race.photo_finish import headline, mark_words, standings
 from specchat.app.tui.race.state import doing_of, live_state, replay_state
-from specchat.backends.base import UserError
 from specchat.engine.beside_messages import LoadBeside, LoadedBeside, UnloadBeside
 from specchat.engine.messages import (
     Cancel,
@@ -29,6 +29,7 @@ from specchat.engine.messages import (
     PiecesOf,
     PieceTable,
 )
+from specchat.errors import UserError
 
 from ...fakes.races import asked, begin, finish, records, run, write
 from ..conftest import INFO, METHODS, FakeEngine

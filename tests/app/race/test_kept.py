@@ -12,11 +12,11 @@ from specchat.app.chat.entries import Notice
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
-from specchat.app.race.kept import pack, unpack
+from specchat.app.saved.race_json import pack, unpack
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race.screen import RaceScreen
-from specchat.backends.base import UserError
 from specchat.engine.messages import Generate
+from specchat.errors import UserError
 
 from ...fakes.races import begin, finish, records, run, write
 

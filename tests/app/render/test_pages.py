@@ -17,9 +17,9 @@ from specchat.app.render.method_page import method_lines
 from specchat.app.render.numbers_page import Tallies, best_length, numbers_lines
 from specchat.app.render.tree_page import tree_lines
 from specchat.app.text.cells import width
+from specchat.app.text.lines import Line, ends, length, line, paragraph
 from specchat.app.theming.colouring import Way
 from specchat.app.theming.themes import heat_step
-from specchat.app.tui.transcript.line_view import Line, ends, length, line, paragraph
 from specchat.engine.messages import StepRecord
 
 Make = Callable[..., Any]

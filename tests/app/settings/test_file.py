@@ -10,7 +10,7 @@ import pytest
 
 from specchat.app.settings import locations
 from specchat.app.settings.file import Settings, changed, load_settings, read_settings, save
-from specchat.backends.base import UserError
+from specchat.errors import UserError
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from specchat.app.settings.file import Settings, changed, load_settings, read, read_settings, save
 from specchat.app.settings.model_defaults import method_changes
 from specchat.app.settings.precedence import Layers, with_given
-from specchat.backends.base import UserError
+from specchat.errors import UserError
 
 NAME = "Qwen/Qwen3-0.6B"
 

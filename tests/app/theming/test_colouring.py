@@ -12,7 +12,7 @@ from rich.style import Style
 from specchat.app.chat.entries import SHADES
 from specchat.app.settings.file import Settings, changed, read_settings
 from specchat.app.theming.colouring import WAYS, effective, following, style_name
-from specchat.backends.base import UserError
+from specchat.errors import UserError
 
 Make = Callable[..., Any]
 

@@ -25,7 +25,7 @@ from specchat.app.theming.themes import (
     load_themes,
     read_theme,
 )
-from specchat.backends.base import UserError
+from specchat.errors import UserError
 
 FILES = sorted(SHIPPED.glob("*.toml"))
 SAFE = ("safe-dark", "safe-light")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from textual.events import AppBlur, AppFocus
 
+from specchat.app.terminal.notify import sequence, way_here
 from specchat.app.tui import notify
-from specchat.app.tui.notify import sequence, way_here
 from specchat.engine.messages import Failed, Loading
 
 from ...fakes.pilots import settle
@@ -66,7 +66,9 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if data.startswith("note "):  # Textual asks for the mouse pointer's shape as well
             out.append(data.removeprefix("note "))
 
-    monkeypatch.setattr("specchat.app.tui.notify.sequence", lambda way, text: "" if way == "off" else f"note {way}: {text}")
+    monkeypatch.setattr(
+        "specchat.app.terminal.notify.sequence", lambda way, text: "" if way == "off" else f"note {way}: {text}"
+    )
     monkeypatch.setattr("textual.drivers.headless_driver.HeadlessDriver.write", write)
     return out
 

@@ -13,7 +13,7 @@ from specchat.backends import ROOT, UserError
 from specchat.backends.base import Block
 from specchat.backends.hf.blocks import Run, shown
 from specchat.backends.hf.model import load_transformers
-from specchat.backends.loading import LoadOptions
+from specchat.backends.options import LoadOptions
 
 from ...fakes.mirror import linear
 from ...fakes.tiny import TREES, WINDOW, reference, tiny_folder, tiny_model

@@ -16,7 +16,7 @@ from specchat.backends.hf.blocks import Run, covers, prefix
 from specchat.backends.hf.early_layers import find_layers
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.session import TransformersSession
-from specchat.backends.loading import LoadOptions
+from specchat.backends.options import LoadOptions
 
 from ...cases import cases
 from ...fakes.mirror import Mirror, linear, tokens

@@ -14,7 +14,8 @@ from specchat.backends.hf.early_layers import LayerList
 from specchat.backends.hf.lean import MOST_CPU_BYTES, LeanModel, lean
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.hf.session import TransformersSession
-from specchat.backends.loading import LoadOptions, load_model
+from specchat.backends.loading import load_model
+from specchat.backends.options import LoadOptions
 
 from ...fakes.tiny import reference, tiny_folder, tiny_model
 

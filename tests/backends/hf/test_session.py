@@ -205,7 +205,7 @@ def test_layers_share_few_tensors_within_the_limit(monkeypatch: pytest.MonkeyPat
 
 def test_a_closed_model_opens_no_session() -> None:
     from specchat.backends.hf.model import load_transformers
-    from specchat.backends.loading import LoadOptions
+    from specchat.backends.options import LoadOptions
 
     from ...fakes.tiny import tiny_folder
 

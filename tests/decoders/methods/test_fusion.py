@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends.base import ROOT, Sampling, Scores, UserError
+from specchat.backends.base import ROOT, Sampling, Scores
 from specchat.backends.recorded import RecordedModel
 from specchat.decoders.base import Context, Drafter, Tree, Verified, parse_params
 from specchat.decoders.conversation import Conversation
@@ -23,6 +23,7 @@ from specchat.decoders.parts.evidence import Evidence, Recycled
 from specchat.decoders.parts.ngram_index import ORDERS
 from specchat.decoders.parts.ppm import EVIDENCE_LIMIT, FREQUENT, KIND, KINDS, SUREST, ContextModel, Weights, prior
 from specchat.decoders.replay import replay
+from specchat.errors import UserError
 
 from ...cases import cases
 

@@ -10,12 +10,12 @@ import pytest
 
 from specchat.app.cli.bench.items import read_items
 from specchat.backends import ROOT, Model, Sampling, UserError
-from specchat.backends.base import Cancelled
 from specchat.backends.hf.session import TransformersSession
 from specchat.decoders.methods.early_exit import skip_text, what_is_left
 from specchat.engine.tasks import block_search
 from specchat.engine.tasks.block_search import Counted, Found, Scorer, Seconds, Spent, Text, Walk, find_blocks
 from specchat.engine.tasks.work import TASKS, Job
+from specchat.errors import Cancelled
 
 from ...cases import FULL
 from ...fakes.tiny import tiny_model

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from specchat.backends import Model, load_model
-from specchat.backends.base import Cancelled, UserError
 from specchat.backends.loading import builtin_path
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Event, Failed, Worked, Working
 from specchat.engine.tasks.measuring import measure_answer
 from specchat.engine.tasks.pass_costs import measure_costs
 from specchat.engine.tasks.work import Job
+from specchat.errors import Cancelled, UserError
 
 from ...fakes.engines import recorded
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from specchat.app.cli.bench.items import BUILTIN_FAMILIES, read_items
-from specchat.backends.base import UserError
+from specchat.errors import UserError
 
 
 def file(folder: Path, text: str, name: str = "p.jsonl") -> Path:

@@ -13,9 +13,9 @@ import pytest
 from specchat.app.cli import main as cli
 from specchat.app.cli.bench.replay import REFERENCE, ReplayRequest, choose_specs, fit_rows
 from specchat.app.settings.file import Settings
-from specchat.backends.base import UserError
 from specchat.backends.transcripts import scan_transcripts
 from specchat.decoders.latency import LatencyCurve
+from specchat.errors import UserError
 
 TEXT = "The quick brown fox jumps over the lazy dog while the small cat sleeps near the old warm stove in the kitchen. "
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from specchat.app.chat.dialogue import Method
+from specchat.app.chat.methods import Method
 from specchat.app.history.chats import Chats
 from specchat.app.settings.keymap import CHAT
 from specchat.app.tui.actions.complete import PROVIDERS, Known, completions, line, quoted

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.entries import Answer, Prompt, Transcript
+from specchat.app.chat.entries import Answer, Prompt
+from specchat.app.chat.transcript import Transcript
 from specchat.app.export.formats import FORMATS, Look, SavedChat, capture, export_chat, read_chat
 from specchat.app.settings.keymap import CHAT
 from specchat.app.theming.themes import load_themes
 from specchat.app.tui.pickers.menu import Menu
-from specchat.backends.base import UserError
 from specchat.engine.messages import PieceTable, StepRecord, Steps
+from specchat.errors import UserError
 
 from ....fakes import pilots
 from ....fakes.pilots import settle, until

@@ -19,8 +19,8 @@ from specchat.app.history.store import Store
 from specchat.app.settings.keymap import CHATS
 from specchat.app.tui.pickers.chat_list import when
 from specchat.app.tui.pickers.chats import ChatsScreen
-from specchat.backends.base import UserError
 from specchat.engine.messages import Steps
+from specchat.errors import UserError
 
 from ....fakes.pilots import settle, until
 

@@ -10,7 +10,7 @@ import pytest
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.saved.capture import capture
 from specchat.app.saved.chat_json import asked_of, chat_json, read_chat
-from specchat.backends.base import UserError
+from specchat.errors import UserError
 
 from ....fakes.pilots import settle
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from specchat.app.chat.explanations import EXPLAIN
+from specchat.app.text.lines import line
 from specchat.app.tui.chat import side_panel
 from specchat.app.tui.chat.side_panel import PAGES
-from specchat.app.tui.transcript.line_view import LineView, line
+from specchat.app.tui.transcript.line_view import LineView
 from specchat.engine.messages import Finished, Paused, StepRecord, Steps, Switched, Watch
 
 from ....fakes.pilots import settle, until

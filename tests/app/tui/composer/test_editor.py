@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from specchat.app.tui.composer.editor import editor_command
-from specchat.backends.base import UserError
+from specchat.app.terminal.editor import editor_command
+from specchat.errors import UserError
 
 Make = Callable[..., Any]
 

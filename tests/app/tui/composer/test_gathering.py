@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from specchat.app.attach import documents
-from specchat.backends.base import UserError
 from specchat.engine.messages import Generate
+from specchat.errors import UserError
 
 from ....fakes import office, pilots
 from ....fakes.pilots import settle, until

@@ -29,7 +29,7 @@ from specchat.app.settings.presets import (
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.pickers.presets import PresetsScreen
 from specchat.app.tui.pickers.text import TextScreen
-from specchat.backends.base import UserError
+from specchat.errors import UserError
 
 HAIKU = """# for the evening
 about = "Short poems"

@@ -255,7 +255,7 @@ async def test_a_model_that_is_loaded_brings_its_own_method_and_sampling(start: 
 async def test_a_file_that_cannot_be_written_is_told_and_the_change_counts_until_the_end(
     start: Start, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from specchat.backends.base import UserError
+    from specchat.errors import UserError
 
     def refuse(*_: object) -> None:
         raise UserError("settings.toml cannot be written (Read-only file system): make its folder writable.")

@@ -1,0 +1,151 @@
+"""A race as JSON, written and read back checked."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+from ...errors import UserError
+from ..chat.compare import Mark
+from ..chat.entries import Answer
+from ..race.clock import Unit
+from ..race.entry import Entry
+from ..race.race import FEWEST, MOST
+from ..race.record import RaceLane, RaceRecord
+from ..text.cells import one_line
+from .capture import frozen
+from .chat_json import answer_json, dump, read_answer
+from .reading import Table, Wrong, read
+
+FORMAT = "specchat race"
+VERSION = 2
+"""The newest that can be read. 2 has lanes of several models; a race of one is still written as 1, which older readers know."""
+UNITS: tuple[Unit, ...] = get_args(Unit)
+
+
+def pack(record: RaceRecord, messages: list[dict[str, str]], entries: list[Entry]) -> bytes:
+    """A race for the database: zlib of JSON with `race` (as docs/export.md describes it), `messages` and `entries`."""
+
+    body = {
+        "race": json.loads("".join(race_json(record))),
+        "messages": messages,
+        "entries": [[entry.method, dict(entry.settings), entry.model, entry.backend] for entry in entries],
+    }
+    return zlib.compress(json.dumps(body).encode())
+
+
+def unpack(data: bytes) -> tuple[RaceRecord, list[dict[str, str]], list[Entry]]:
+    """What `pack` was given.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    from ..saved.reading import Table, Wrong
+
+    try:
+        body: Any = json.loads(zlib.decompress(data))
+        table = Table(body)
+        record = race_of(table.table("race"))
+        messages = [{key: message.text(key) for key in ("role", "content")} for message in table.tables("messages")]
+        entries = [Entry(str(method), dict(given), str(model), str(on)) for method, given, model, on in body["entries"]]
+    except (zlib.error, ValueError, KeyError, TypeError, RecursionError, Wrong):
+        raise UserError("This race is damaged in the history: it cannot be opened.") from None
+    if not FEWEST <= len(entries) == len(record.lanes) <= MOST:
+        raise UserError("This race is damaged in the history: it cannot be opened.")
+    return record, messages, entries
+
+
+def frozen_race(record: RaceRecord) -> RaceRecord:
+    """The race as it is now, whatever its lanes write meanwhile."""
+    return replace(record, lanes=[replace(lane, answer=frozen(lane.answer)) for lane in record.lanes])
+
+
+def race_json(record: RaceRecord) -> Iterator[str]:
+    """The file's text: a lane to a line, a run to a line."""
+    head = {
+        "format": FORMAT,
+        "version": VERSION if record.several else 1,
+        "specchat": record.version,
+        "saved": record.saved,
+        "model": record.model,
+        "info": record.info,
+        "sampling": record.sampling,
+        "prompt": record.prompt,
+        **({"unit": record.unit} if record.several else {}),
+    }
+    yield "{" + "".join(f"\n {dump(key)}: {dump(value)}," for key, value in head.items()) + '\n "lanes": ['
+    for i, lane in enumerate(record.lanes):
+        more = {
+            "lane": lane.method,
+            "settings": lane.settings,
+            "model": lane.model,
+            "mark": lane.mark,
+            "position": lane.position,
+            "gap": lane.gap,
+            **({"info": lane.info} if lane.info else {}),
+        }
+        yield ",\n  " if i else "\n  "
+        yield from answer_json(lane.answer, lane.answer.pieces if len(lane.answer.pieces) else record.pieces, more)
+    yield "\n ]\n}\n"
+
+
+def read_race(path: Path) -> RaceRecord:
+    """The race in a file.
+
+    Raises:
+        UserError: the file cannot be read or is no race; names what is wrong.
+    """
+    table = read(path, FORMAT, VERSION)
+    try:
+        return race_of(table)
+    except Wrong as error:
+        raise UserError(f"{one_line(path.name)} cannot be opened: {one_line(str(error))}.") from None
+
+
+def race_of(table: Table) -> RaceRecord:
+    """The race in an object.
+
+    Raises:
+        Wrong: something is missing or is not as it must be.
+    """
+    return RaceRecord(
+        table.text("prompt"),
+        table.text("model", ""),
+        [_read_lane(lane) for lane in table.tables("lanes")],
+        table.table("sampling", {}).data,
+        table.table("info", {}).data,
+        table.text("saved", ""),
+        table.text("specchat", ""),
+        unit=_unit(table),
+    )
+
+
+def _unit(table: Table) -> Unit:
+    unit = table.text("unit", "tokens")
+    found = next((each for each in UNITS if each == unit), None)
+    if found is None:
+        raise Wrong(f"unit is none of {', '.join(UNITS)}")
+    return found
+
+
+def _read_lane(table: Table) -> RaceLane:
+    mark = table.text("mark", "unknown")
+    known: tuple[Mark, ...] = get_args(Mark)
+    found = next((each for each in known if each == mark), None)
+    if found is None:
+        raise Wrong(f"{table.place}.mark is none of {', '.join(known)}")
+    answer: Answer = read_answer(table)
+    return RaceLane(
+        one_line(table.text("lane")),
+        table.table("settings", {}).data,
+        answer,
+        one_line(table.text("model", "")),
+        found,
+        None if table.data.get("position") is None else table.count("position"),
+        None if table.data.get("gap") is None else table.number("gap"),
+        table.table("info", {}).data,
+    )

@@ -1,0 +1,51 @@
+"""Which editor a person's settings and environment name."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from ...errors import UserError
+from ..text.cells import one_line
+
+FALLBACKS = ("nano", "vim", "vi", "emacs")
+"""Looked for where no editor is named; nano first, because it says how to leave it."""
+WAITING = {
+    **dict.fromkeys(("code", "codium", "cursor", "zed", "subl"), "--wait"),
+    **{"mate": "-w", "gvim": "-f"},
+}
+"""Editors with a window of their own, which end at once unless they are told to wait."""
+
+
+def editor_command(setting: str | None, environment: Mapping[str, str] | None = None) -> list[str]:
+    """The words of the command that opens an editor.
+
+    Args:
+        setting: the settings' own; goes before $VISUAL and $EDITOR.
+        environment: variables; those of this process if None.
+
+    Raises:
+        UserError: there is no such program, or none at all.
+    """
+    env = os.environ if environment is None else environment
+    for source, text in (("the setting editor", setting), ("$VISUAL", env.get("VISUAL")), ("$EDITOR", env.get("EDITOR"))):
+        if not text or not text.strip():
+            continue
+        try:
+            words = shlex.split(text)
+        except ValueError:
+            raise UserError(f"A quote is not closed in {source}: {one_line(text)}.") from None
+        words[0] = os.path.expanduser(words[0])
+        if shutil.which(words[0], path=env.get("PATH")) is None:
+            raise UserError(f"There is no program {one_line(words[0])}, which {source} names as the editor.")
+        name = Path(words[0]).name
+        if name in WAITING and len(words) == 1:
+            words.append(WAITING[name])
+        return words
+    found = next((name for name in FALLBACKS if shutil.which(name, path=env.get("PATH"))), None)
+    if found is None:
+        raise UserError('No editor is named: set EDITOR=nano in your shell, or editor = "nano" in the settings.')
+    return [found]
