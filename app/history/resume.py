@@ -73,7 +73,7 @@ def welcome(opened: OpenedChat, loading: str) -> str:
         opened: the chat.
         loading: its model, where that is being loaded.
     """
-    from ...text.cells import one_line
+    from ..text.cells import one_line
 
     said = f"Opened {opened.title}." + (f" Its model is loaded: {one_line(loading)}." if loading else "")
     return said + (f" {damage(opened)}" if opened.damaged else "")
@@ -86,7 +86,7 @@ def remarks(opened: OpenedChat, model: str) -> list[str]:
         opened: the chat.
         model: what is being loaded, as the user named it.
     """
-    from ...text.cells import one_line
+    from ..text.cells import one_line
 
     out = [damage(opened)] if opened.damaged else []
     asked = opened.model.get("asked")
@@ -110,7 +110,7 @@ def find(text: str | None) -> OpenedChat | str:
     Raises:
         UserError: there is no such chat, or the history cannot be read.
     """
-    from ...history.chats import reading
+    from .chats import reading
 
     with reading() as chats:
         if text is None:

@@ -44,7 +44,7 @@ def unpack(data: bytes) -> tuple[RaceRecord, list[dict[str, str]], list[Entry]]:
     Raises:
         UserError: it is damaged.
     """
-    from ..saved.reading import Table, Wrong
+    from .reading import Table, Wrong
 
     try:
         body: Any = json.loads(zlib.decompress(data))

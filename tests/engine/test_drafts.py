@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from specchat.backends import loading
-from specchat.backends.options import LoadOptions
+from specchat.backends.options import BUILTIN_DRAFT, LoadOptions
 from specchat.engine import drafts as module
 from specchat.engine.drafts import Drafts, options_of
 from specchat.engine.messages import Load
@@ -20,7 +20,7 @@ def shipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As if a draft model came with the built-in target."""
 
     def path(name: str = "builtin") -> Path:
-        return tiny_folder("llama") if name == loading.BUILTIN_DRAFT else tmp_path
+        return tiny_folder("llama") if name == BUILTIN_DRAFT else tmp_path
 
     monkeypatch.setattr(loading, "builtin_path", path)
     monkeypatch.setattr(module, "builtin_path", path)

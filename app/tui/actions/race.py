@@ -264,7 +264,7 @@ class KeptRaces:
             self.chat.tell(str(error), "warning")
 
     def _choose(self, races: list[Notice]) -> None:
-        from ..tui.pickers.menu import Item, Menu
+        from ..pickers.menu import Item, Menu
 
         items = []
         for number, race in enumerate(races):

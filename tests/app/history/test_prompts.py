@@ -102,10 +102,10 @@ def test_a_message_too_long_for_the_file_is_not_kept(file: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from specchat.app import prompt_history
-file, name, count, prompt_history.MOST_BYTES = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+from specchat.app.history import prompts
+file, name, count, prompts.MOST_BYTES = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 for number in range(count):
-    prompt_history.PromptHistory(file).add(prompt_history.Typed(f"{name} {number} {'x' * 60}"))
+    prompts.PromptHistory(file).add(prompts.Typed(f"{name} {number} {'x' * 60}"))
 """
 
 

@@ -245,12 +245,13 @@ def test_a_read_only_folder(file: Path, dialogue: Dialogue, say: Say) -> None:
 
 
 MOUNTED = """
-import os, random, sys
+import os, random, sys, time
 sys.path.insert(0, {here!r})
 from pathlib import Path
 import subprocess
 from streaming import Engine
-from specchat.app.chat.dialogue import Dialogue, Method
+from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.methods import Method
 from specchat.app.history.recorder import Recorder
 from specchat.app.history import recorder as module
 from specchat.app.history.store import Store
@@ -281,8 +282,10 @@ except OSError:
     os.close(ballast)
 say("Second" + "".join(chr(random.randrange(33, 0x3000)) for _ in range(30000)))
 recorder.note(dialogue)
-assert not recorder.settle(1)
-print(recorder.sentences())
+until = time.monotonic() + 60
+while not (told := recorder.sentences()) and time.monotonic() < until:
+    assert not recorder.settle(0.1)
+print(told)
 (folder / "ballast").unlink()
 assert recorder.settle(), recorder.sentences()
 print(recorder.sentences())
@@ -297,7 +300,7 @@ assert recorder.settle()
 print(recorder.sentences())
 recorder.close(dialogue)
 from specchat.app.history.chats import reading
-from specchat.backends.base import UserError
+from specchat.errors import UserError
 with reading(folder / "history.db") as chats:
     print([row.answers for row in chats.newest()], len(chats.search("First")), len(chats.search("Fi")))
     print(len(chats.open(1).transcript.answers()))

@@ -14,7 +14,7 @@ Make = Callable[..., Any]
 HEADLESS = """
 import asyncio, sys
 from specchat.app.tui.app import SpecchatApp
-from specchat.app.settings.file import Settings
+from specchat.app.settings.fields import Settings
 
 class Engine:
     def drain(self): return []
