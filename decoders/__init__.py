@@ -20,7 +20,7 @@ from .base import (
 )
 from .conversation import Conversation
 from .loop import Generation, Step, encode_prompt, generate
-from .registry import describe, methods
+from .registry import describe
 from .text import Stops, TextStream
 
 __all__ = [
@@ -41,7 +41,6 @@ __all__ = [
     "describe_params",
     "encode_prompt",
     "generate",
-    "methods",
     "param",
     "parse_params",
 ]

@@ -26,11 +26,11 @@ BUILT_IN = {
     "lookahead": "lookahead:Lookahead",
     "draft": "draft:Draft",
     "early-exit": "early_exit:EarlyExit",
-    "tree": "tree:TokenTree",
+    "tree": "token_tree:TokenTree",
     "fusion": "fusion:Fusion",
-    "auto": "auto:Auto",
+    "auto": "auto.auto:Auto",
 }
-"""Method name → module and class in this package, in the order in which the interface shows them."""
+"""Method name → module in `methods` and class, in the order in which the interface shows them."""
 
 
 @cache
@@ -80,7 +80,7 @@ def broken() -> Mapping[str, str]:
 
 def _load_own(target: str) -> type[Drafter]:
     module, name = target.split(":")
-    drafter: type[Drafter] = getattr(import_module(f".{module}", __package__), name)
+    drafter: type[Drafter] = getattr(import_module(f".methods.{module}", __package__), name)
     return drafter
 
 

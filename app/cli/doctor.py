@@ -41,9 +41,9 @@ print(json.dumps({"cuda": [{"name": n, "memory": m} for n, m in zip(cuda, memory
 """
 
 
-_LLAMA_PROBE = f"""
+_LLAMA_PROBE = """
 import json
-from {__package__.rpartition(".")[0]}.backends.llama_library import build_report
+from specchat.backends.llama.library import build_report
 print(json.dumps(build_report()))
 """
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from specchat.backends import UserError
-from specchat.decoders import Conversation, methods, registry
+from specchat.decoders import Conversation, registry
+from specchat.decoders.registry import methods
 
 from ..fakes.toy import ToyModel, plain
 

@@ -17,7 +17,7 @@ from specchat.app.cli import complete as completion_shell
 from specchat.app.cli import main as cli
 from specchat.app.history.store import Store
 from specchat.app.settings.checks import theme_names
-from specchat.decoders import methods
+from specchat.decoders.registry import methods
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")
 

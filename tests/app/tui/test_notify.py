@@ -66,9 +66,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if data.startswith("note "):  # Textual asks for the mouse pointer's shape as well
             out.append(data.removeprefix("note "))
 
-    monkeypatch.setattr(
-        "specchat.app.terminal.notify.sequence", lambda way, text: "" if way == "off" else f"note {way}: {text}"
-    )
+    monkeypatch.setattr("specchat.app.tui.notify.sequence", lambda way, text: "" if way == "off" else f"note {way}: {text}")
     monkeypatch.setattr("textual.drivers.headless_driver.HeadlessDriver.write", write)
     return out
 

@@ -15,7 +15,8 @@ import torch
 from specchat.backends import LoadOptions, Model
 from specchat.backends.llama.model import load_llama
 from specchat.backends.loading import builtin_path
-from specchat.decoders import Conversation, encode_prompt, methods
+from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders.registry import methods
 
 from ...cases import FULL
 from ...fakes.llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder, tiny_llama

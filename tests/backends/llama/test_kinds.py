@@ -14,8 +14,8 @@ import torch
 
 from specchat.backends import ROOT, Model, UserError
 from specchat.backends.llama.model import load_llama
-from specchat.decoders import Conversation, methods
-from specchat.decoders.registry import unavailable
+from specchat.decoders import Conversation
+from specchat.decoders.registry import methods, unavailable
 
 from ...fakes.llama_tiny import FLOAT32, VOCAB, needs_llama, tiny_folder
 

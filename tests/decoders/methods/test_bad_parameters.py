@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from specchat.backends import ContextFull, Model, Sampling, UserError
-from specchat.decoders import Conversation, methods
+from specchat.decoders import Conversation
 from specchat.decoders.base import Drafter, parse_params
+from specchat.decoders.registry import methods
 
 from ...fakes.tiny import CONTEXT, VOCAB, smaller_model, tiny_model
 from ...fakes.toy import ToyModel

@@ -14,8 +14,8 @@ from dataclasses import replace
 import pytest
 
 from specchat.backends import ROOT, Model, Sampling
-from specchat.decoders import Conversation, Generation, methods
-from specchat.decoders.registry import unavailable
+from specchat.decoders import Conversation, Generation
+from specchat.decoders.registry import methods, unavailable
 
 from ...cases import FULL
 from ...fakes.tiny import VOCAB, WINDOW, smaller_model, tiny_model

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from specchat.backends import Model, Sampling
-from specchat.decoders import Conversation, encode_prompt, methods
+from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders.registry import methods
 
 from ...cases import FULL
 from ...fakes.prompts import TEXTS, mixed_prompts

@@ -11,7 +11,8 @@ import pytest
 
 from specchat.app.cli import main as cli
 from specchat.backends import LoadOptions, load_model
-from specchat.decoders import Conversation, methods
+from specchat.decoders import Conversation
+from specchat.decoders.registry import methods
 
 from ....cases import FULL
 from ....fakes.coders import coder, coder_gguf
