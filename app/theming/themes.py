@@ -1,4 +1,4 @@
-"""Colour themes: TOML files that ship in `themes/`, and the user's own in the config folder (docs/themes.md)."""
+"""Colour themes: TOML files that ship in `themes/`, and the user's own in the config folder (docs/settings.md)."""
 
 from __future__ import annotations
 
