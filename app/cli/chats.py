@@ -9,16 +9,14 @@ import typer
 
 from ..history.resume import one_chat
 from . import complete as completion_shell
-from .importing import import_chats
 from .options import AsJson, flag, option
 
 if TYPE_CHECKING:
     from ..history.chats import ChatRow, OpenedChat
 
 history = typer.Typer(
-    name="history", help="List, search, show, delete, export and import the chats that were kept.", no_args_is_help=True
+    name="history", help="List, search, show, delete and export the chats that were kept.", no_args_is_help=True
 )
-history.command("import")(import_chats)
 
 Which = Annotated[
     str,

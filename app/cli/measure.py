@@ -137,7 +137,7 @@ def replay(
     transcripts: Annotated[
         list[Path] | None, typer.Argument(help="JSONL files of recorded answers.", show_default=False)
     ] = None,
-    history: Annotated[bool, flag("--history", "Replay the chats of the history, imported ones among them.")] = False,
+    history: Annotated[bool, flag("--history", "Replay the chats of the history.")] = False,
     chat: Annotated[
         list[str] | None, option("--chat", "With --history: only this one, by number or title; may be given again.", "CHAT")
     ] = None,

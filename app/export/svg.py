@@ -17,7 +17,7 @@ from .look import Look, told
 CELLS = 88
 """Cells of a line of text."""
 
-_REASONS = {"eos": "quiet", "imported": "quiet", "died": "error", "error": "error"}
+_REASONS = {"eos": "quiet", "died": "error", "error": "error"}
 LEFT = 2
 """Cells left of the text, for the bar beside a prompt."""
 

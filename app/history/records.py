@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from ...errors import UserError
 from .chats import OpenedChat, reading
 
-CUT = ("length", "context", "cancelled", "error", "died", "unfinished", "imported, cut off at its limit")
+CUT = ("length", "context", "cancelled", "error", "died", "unfinished")
 """Reasons why an answer did not come to its own end."""
 
 MOST = 2**31
@@ -56,5 +56,5 @@ def recorded(wanted: Sequence[str] = ()) -> Iterator[Path]:
                     count += 1
         if not count:
             what = "in these chats" if wanted else "in the history"
-            raise UserError(f"There is no answer {what} yet: ask something with `specchat`, or import chats.")
+            raise UserError(f"There is no answer {what} yet: ask something with `specchat`.")
         yield path

@@ -36,7 +36,6 @@ from .actions.copy import Copying
 from .actions.dispatch import Commands
 from .actions.export import Saving
 from .actions.history import Keeping
-from .actions.importing import Importing
 from .actions.models import Models
 from .actions.palette import unmarked
 from .actions.race import Racing
@@ -117,7 +116,6 @@ class SpecchatApp(App[None]):
         self.saving = Saving(self)
         self.keeping = Keeping(self, keep)
         self._harmless = Harmless()
-        self.importing = Importing(self)
         self.models = Models(self)
         self.piped = ""
         """What was piped in, for the first message."""

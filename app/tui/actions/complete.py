@@ -261,7 +261,6 @@ PROVIDERS: dict[str, Callable[[Line, Known], list[Offer]]] = {
     "preset": _preset,
     "copy": _copy,
     "export": _export,
-    "import": lambda typed, known: _files(typed, known, (".json", ".jsonl", ".zip", ".db")),
     "models": _told(lambda known: known.models),
     "open": _open,
     "regenerate": _one(lambda known: (Offer("new", "with another seed"), Offer("seed=", "with this one"))),

@@ -99,8 +99,6 @@ class Commands:
                 self.chat.models.browse(" ".join(words))
             case "chats", words:
                 self.chat.keeping.browse(" ".join(words))
-            case "import", words:
-                self.chat.importing.command(words)
             case "rename", words:
                 self.chat.keeping.rename(" ".join(words))
             case "branch", words:

@@ -51,7 +51,6 @@ COMMANDS = (
     SlashCommand("export", "html|svg|md|json|FILE [!]", "save the chat; ! overwrites"),
     SlashCommand("open", "FILE.json", "open a chat that was saved as JSON"),
     SlashCommand("chats", "TEXT", "your chats: search, open, rename, delete; with a text, those that have it"),
-    SlashCommand("import", "FILE …", "bring in chats of llm, ChatGPT, Claude or JSONL; -n only counts, stop ends it"),
     SlashCommand("rename", "TITLE", "give this chat a title"),
     SlashCommand("branch", "TITLE", "go on in a new chat that shares this one's beginning"),
     SlashCommand("clear", "", "start a new chat"),

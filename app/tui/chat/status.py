@@ -153,9 +153,7 @@ class StatusLine(Widget):
             ready = Content.assemble(("● ", "$success"), ("ready", "$foreground"))
             return [ready, Content(f"{context:,} tokens of context")] if context else [ready]
         word = REASONS.get(last.reason or "", last.reason or "")
-        colour = {"finished": "$success", "imported": "$success", "engine stopped": "$error", "error": "$error"}.get(
-            word, "$warning"
-        )
+        colour = {"finished": "$success", "engine stopped": "$error", "error": "$error"}.get(word, "$warning")
         return [Content.assemble(("● ", colour), (word, "$foreground")), *figure_parts(last.figures, live=False)]
 
 

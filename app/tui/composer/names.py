@@ -80,7 +80,7 @@ class Attaching:
     def _look_for(self, command: Line) -> None:
         """Look for what the command may be about, beside the drawing."""
         match command.name:
-            case "open" | "export" | "import":
+            case "open" | "export":
                 self._look_for_files(command.word)
             case "chats":
                 self._look_for_all("chats", _titles)

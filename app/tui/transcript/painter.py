@@ -13,7 +13,7 @@ from ...render.blocks import MARK, Block, Row
 from ...text.cells import width
 from ...theming.colouring import Way, style_name
 
-REASON_STYLES = {"eos": "figures", "imported": "figures", "died": "error", "error": "error"}
+REASON_STYLES = {"eos": "figures", "died": "error", "error": "error"}
 """Finish reason → style; others are worth a warning's colour, since text is missing."""
 
 CHOSEN = Style(reverse=True, bold=True)

@@ -17,8 +17,6 @@ import pytest
 from specchat import plain_file
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
-from specchat.app.importing.sources import Batch, read_chats
-from specchat.errors import UserError
 
 from ...cases import FULL
 from .windows import run
@@ -264,8 +262,6 @@ def test_nothing_else_opens_the_database_beside_sqlite(file: Path) -> None:
         for path in (file, Path(f"{file}-wal"), Path(f"{file}-shm")):
             with pytest.raises(OSError, match="keeps its chats in it"):
                 plain_file.read_bytes(path)
-        with pytest.raises(UserError, match="a history of specchat's own"), Batch() as batch:
-            list(read_chats(file, batch, lambda done, total: None))
         window = opened()
         window.do("new", "Hello")
         window.quit()

@@ -14,6 +14,9 @@ import pytest
 from textual.strip import Strip
 
 from specchat.app.chat.entries import Answer, Notice, Prompt
+from specchat.app.chat.pieces import Pieces
+from specchat.app.history.store import Store
+from specchat.app.history.writing import Mark, Moment, Track, write
 from specchat.app.tui.app import SpecchatApp
 from specchat.engine.messages import Loaded, PieceTable, StepRecord
 
@@ -110,20 +113,27 @@ async def test_typed_and_pasted_text_is_shown_as_text(make_chat: Any, engine: An
 
 
 def hostile_history(folder: Path, seed: int = 5, count: int = 30) -> None:
-    """A history of imported chats that say it in their titles, models and messages."""
-    from specchat.app.importing.run import import_files
-
+    """A history of chats that say it in their titles, models and messages."""
     pick = iter(texts(seed, count * 4))
-    records = []
-    for number in range(count):
-        title, asked, said, model = (next(pick) for _ in range(4))
-        talk = [{"role": "user", "content": f"q {asked}"}, {"role": "tool", "name": said, "content": asked}]
-        talk.append({"role": "assistant", "content": f"lamp {said}", "model": model})
-        records.append({"id": f"h{number}", "title": f"t {title}", "model": model, "messages": talk})
-    path = folder / "x.jsonl"
-    path.write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
-    report = import_files([path], history=folder / "data" / "history.db")
-    assert (report.tally.chats, report.problems()) == (count, [])
+    with Store(folder / "data" / "history.db") as store:
+        for _ in range(count):
+            title, asked, said, model = (next(pick) for _ in range(4))
+            answer = Answer("lookup", "identical")
+            answer.add(StepRecord("lookup", [0], f"lamp {said}", note=said))
+            answer.finish("eos", said)
+            kept = Moment(
+                Track(title=title),
+                [Prompt(f"q {asked}"), Notice(said), answer],
+                [],
+                {id(answer): Mark(1, 1, answer.reason, answer.figures)},
+                f"t {title}",
+                model,
+                None,
+                {"model": {"name": model}},
+                Pieces(),
+            )
+            with store.transaction() as db:
+                write(db, kept, store.identity)
 
 
 async def test_the_list_of_chats_and_what_it_opens(make_chat: Any, engine: Any, monkeypatch: Any, tmp_path: Path) -> None:
@@ -208,7 +218,7 @@ def test_on_a_real_terminal_only_the_renderer_speaks(tmp_path: Path) -> None:
         terminal.send("\x1b[B\x1b[B")
         terminal.settle()
         terminal.send("\r")
-        terminal.wait_raw(b"Imported from")
+        terminal.wait_raw(b"tokens/s")
         terminal.settle()
         for keys in ("\x1b[5~", "\x1b[5~", "\x1b[6~", "\x1bh"):
             terminal.send(keys)
@@ -228,9 +238,7 @@ def test_on_a_real_terminal_only_the_renderer_speaks(tmp_path: Path) -> None:
 def test_the_commands_of_the_history_print_it_as_text_on_a_terminal(tmp_path: Path) -> None:
     hostile_history(tmp_path, count=12)
     env = {"SPECCHAT_DATA": str(tmp_path / "data"), "SPECCHAT_CONFIG": str(tmp_path)}
-    wrong = tmp_path / "wrong\x1b]0;PWNED\x07\u202e.json"
-    wrong.write_text(json.dumps([{"\x1b[2J": 1}]))
-    for arguments in (["list"], ["search", "lamp"], ["show", "3"], ["import", str(wrong)], ["show", "\x1b]0;PWNED\x07"]):
+    for arguments in (["list"], ["search", "lamp"], ["show", "3"], ["show", "\x1b]0;PWNED\x07"]):
         command = [sys.executable, "-m", "specchat", "history", *arguments]
         with Terminal(command, columns=90, lines=30, env=env) as terminal:
             terminal.exit_code()

@@ -72,7 +72,7 @@ def test_chat_is_what_transformers_makes_of_it() -> None:
 
 
 def test_lone_surrogates_are_question_marks() -> None:
-    """Kept and imported chats may have some; no tokenizer takes them."""
+    """Kept chats may have some; no tokenizer takes them."""
     model, file = tiny_model("llama"), FileTokenizer(tiny_folder("llama") / "tokenizer.json")
     for encode in (model.encode, file.encode, lambda text: model.encode_chat([{"role": "user", "content": text}])):
         assert encode("a \ud800b\udfff") == encode("a ?b?")

@@ -82,7 +82,6 @@ def offered(before: str) -> list[str]:
         ("/models own", ["owner/name"]),
         ("/regenerate n", ["new"]),
         ("/retry lookup nodes=8 v", ["variant="]),
-        ("/import a.j", ["a.json"]),
         ("/preset edit ", ["poet"]),
         ("/preset po", ["poet"]),
         ("/preset undo ", []),
