@@ -1,4 +1,4 @@
-"""docs/pipes.md says what the code does: fields, formats, exit codes."""
+"""docs/shell.md says what the code does: fields, formats, exit codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from specchat.app.cli import interrupts
 from specchat.app.cli.oneshot import run
 from specchat.backends.infill import FORMATS
 
-PAGE = (Path(__file__).parents[4] / "docs" / "pipes.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "shell.md").read_text(encoding="utf-8")
 
 
 def section(title: str) -> str:
