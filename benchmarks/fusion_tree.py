@@ -18,9 +18,9 @@ from statistics import mean, median, quantiles
 
 from specchat.backends.base import Sampling
 from specchat.backends.recorded import RecordedModel
+from specchat.decoders.acceptance import walk
 from specchat.decoders.base import Context, Verified
 from specchat.decoders.methods.fusion import Fusion, FusionParams
-from specchat.decoders.verify import walk
 
 from .lookup_index import VOCABULARY, binary, markov, one_token, random_text, twice
 

@@ -6,22 +6,13 @@
 from __future__ import annotations
 
 from ..backends.base import Label
-from .base import (
-    Acceptance,
-    Context,
-    Drafter,
-    NoParams,
-    Outcome,
-    Tree,
-    Verified,
-    describe_params,
-    param,
-    parse_params,
-)
+from .acceptance import Acceptance
+from .base import Context, Drafter, NoParams, Outcome, Verified, describe_params, param, parse_params
 from .conversation import Conversation
 from .loop import Generation, Step, encode_prompt, generate
 from .registry import describe
 from .text import Stops, TextStream
+from .tree import Tree
 
 __all__ = [
     "Acceptance",

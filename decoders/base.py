@@ -3,166 +3,17 @@ methods costs nothing."""
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from math import isfinite
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from ..backends.base import ROOT, Capabilities, Label, Model, Sampling, Scores, Session
+from ..backends.base import Capabilities, Label, Model, Sampling, Scores, Session
 from ..errors import UserError
-
-Rule = Literal["exact", "rejection", "soft", "typical"]
-
-
-@dataclass(frozen=True, slots=True)
-class Acceptance:
-    """When a draft token is accepted."""
-
-    rule: Rule = "exact"
-    """exact: it is the target's own choice; rejection: with min(1, p/q), else draw the residual; soft and typical are lossy."""
-    beta: float = 0.0
-    """soft: accept iff q ≤ p or 1 − p/q < beta; 0 accepts only q ≤ p, 1 all."""
-    epsilon: float = 0.3
-    """typical: accept iff p > min(epsilon, delta · exp(−entropy of p))."""
-    delta: float = 0.09
-    """See epsilon."""
-
-    @property
-    def label(self) -> Label:
-        """The best label that a method may bear under this rule."""
-        match self.rule:
-            case "exact":
-                return "identical"
-            case "rejection":
-                return "same distribution"
-            case _:
-                return "lossy"
-
-    def __str__(self) -> str:
-        """As `parse` takes it."""
-        match self.rule:
-            case "soft":
-                return f"soft:{self.beta:g}"
-            case "typical":
-                return f"typical:{self.epsilon:g},{self.delta:g}"
-            case rule:
-                return rule
-
-    @classmethod
-    def parse(cls, text: str) -> Acceptance:
-        """The rule that a text names: exact, rejection, soft:BETA, typical or typical:EPSILON,DELTA.
-
-        Raises:
-            UserError: another word, or a number that is none or out of its range.
-        """
-        rule, _, numbers = text.strip().lower().partition(":")
-        try:
-            values = [float(number) for number in numbers.split(",") if number.strip()]
-        except ValueError:
-            values = [math.nan]
-        match rule, values:
-            case "exact" | "rejection", []:
-                return cls("exact" if rule == "exact" else "rejection")
-            case "soft", [] | [_]:
-                beta = values[0] if values else 0.3
-                if 0 <= beta <= 1:
-                    return cls("soft", beta=beta)
-            case "typical", [] | [_, _]:
-                epsilon, delta = values or (0.3, 0.09)
-                if 0 <= epsilon <= 1 and delta >= 0:
-                    return cls("typical", epsilon=epsilon, delta=delta)
-        raise UserError(
-            "Accept is exact, rejection, soft:BETA with BETA from 0 to 1, or typical:EPSILON,DELTA such as typical:0.3,0.09: "
-            f"{text!r} is none of them."
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Draws:
-    """Children that were sampled, without replacement, from a draft's distribution."""
-
-    q: Any
-    """The draft's probabilities after the filters, before the first draw (numpy [vocab])."""
-    nodes: tuple[int, ...]
-    """The children in the order of drawing."""
-
-
-@dataclass(slots=True)
-class Tree:
-    """A token tree: `tokens[n]` and `parents[n]`. Node 0 is the pending token (chosen already, not yet evaluated)."""
-
-    tokens: list[int]
-    parents: list[int]
-    window: frozenset[int] = frozenset()
-    """Nodes that are no guesses of what comes next (a lookahead window's): not counted as drafted."""
-    probs: dict[int, Draws] | None = None
-    """By parent, where children were *sampled*. All other children count as drafted with certainty (q = 1). Only `rejection`
-    and `soft` acceptance read it."""
-    alive: int = 0
-    """The first nodes, if any, that the drafter has evaluated already, with some of the target's layers: in the session they
-    have the same numbers, and the verifying pass completes them."""
-    via: str = ""
-    """The method that drafted it, where the one in force hands over to others (`auto`)."""
-
-    @classmethod
-    def root(cls, pending: int) -> Tree:
-        """A tree of the pending token alone: plain decoding."""
-        return cls([pending], [ROOT])
-
-    @classmethod
-    def chain(cls, pending: int, draft: Sequence[int]) -> Tree:
-        """The pending token and one line of draft tokens."""
-        return cls([pending, *draft], list(range(ROOT, len(draft))))
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    def add(self, token: int, parent: int) -> int:
-        """Hang a node below `parent`; return its index."""
-        self.tokens.append(token)
-        self.parents.append(parent)
-        return len(self.tokens) - 1
-
-    def graft(self, line: Sequence[int], parent: int = 0, budget: int | None = None) -> int:
-        """Add a line of tokens below `parent`, sharing the nodes that are there already (the tree as a trie).
-
-        Args:
-            line: token ids [n].
-            parent: node to start from.
-            budget: most nodes the tree may have afterwards; the rest of the line is left out.
-
-        Returns:
-            how many nodes were new.
-        """
-        before = len(self.tokens)
-        for token in line:
-            child = next(
-                (i for i in range(parent + 1, len(self.tokens)) if self.parents[i] == parent and self.tokens[i] == token), None
-            )
-            if child is None:
-                if budget is not None and len(self.tokens) >= budget:
-                    break
-                child = self.add(token, parent)
-            parent = child
-        return len(self.tokens) - before
-
-    def depths(self) -> list[int]:
-        """Depth of each node; the pending token has 0."""
-        out: list[int] = []
-        for parent in self.parents:
-            out.append(0 if parent == ROOT else out[parent] + 1)
-        return out
-
-    def path(self, node: int) -> list[int]:
-        """Node indices from the pending token down to `node`."""
-        out = []
-        while node != ROOT:
-            out.append(node)
-            node = self.parents[node]
-        return out[::-1]
+from .acceptance import EXACT, Acceptance
+from .tree import Tree
 
 
 @dataclass(slots=True)
@@ -184,7 +35,7 @@ class Context:
     """The draft model that was loaded beside the target."""
     model: Model | None = None
     """The target."""
-    acceptance: Acceptance = Acceptance()
+    acceptance: Acceptance = EXACT
     """The rule in force. Under `exact` a drafter that samples should share the target's noise (the same Sampling and
     position give the same pick); under the others its draws must be independent of it."""
     drafter: Callable[[str], Drafter] | None = None

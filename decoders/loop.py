@@ -13,13 +13,13 @@ from typing import Any, Literal
 
 from ..backends.base import PREFILL_CHUNK, ROOT, Message, Model, Sampling, Scores
 from ..errors import ContextFull, UserError
-from .accept import accept
-from .base import Acceptance, Context, Drafter, Outcome, Tree, Verified
+from .acceptance import EXACT, Acceptance, accept, probabilities, walk
+from .base import Context, Drafter, Outcome, Verified
 from .conversation import Conversation
 from .detokenize import behind
 from .stats import Totals
 from .text import Stops, TextStream
-from .verify import probabilities, walk
+from .tree import Tree
 
 FinishReason = Literal["eos", "length", "context", "stop", "cancelled", "error"]
 """eos: the model ended its answer; length: the token limit; context: the context is full; stop: a stop string or regex."""
@@ -115,7 +115,7 @@ class Generation(Iterator[Step]):
             )
         self.conversation = conversation
         self.sampling = sampling or Sampling()
-        self.acceptance = acceptance or Acceptance()
+        self.acceptance = acceptance or EXACT
         self.drafter = conversation.drafter(method, settings)
         self.tokens = list(prompt)
         """Prompt and answer."""

@@ -15,9 +15,9 @@ from ..errors import UserError
 from .base import KINDS, Drafter, describe_params, setting_type
 
 BUILT_IN = {
-    "greedy": "greedy:Greedy",
-    "sample": "sample:Sample",
-    "recompute": "recompute:Recompute",
+    "greedy": "plain:Greedy",
+    "sample": "plain:Sample",
+    "recompute": "plain:Recompute",
     "beam": "beam:Beam",
     "lookup": "lookup:Lookup",
     "ngram": "ngram:Ngram",

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from ..backends.base import ROOT, Model, Sampling, Session
 from ..backends.recorded import RecordedModel
-from .base import Context, Drafter, Tree, Verified
+from .acceptance import walk
+from .base import Context, Drafter, Verified
 from .registry import methods
 from .stats import Totals
-from .verify import walk
+from .tree import Tree
 
 SLACK = 1024
 """Room for draft tokens, always the same: a drafter must not see where the record ends."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from .base import Tree
+from .tree import Tree
 
 
 class StepLike(Protocol):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..backends.base import Capabilities
-from ..decoders.base import Acceptance, label_of, parse_params
+from ..decoders.acceptance import Acceptance
+from ..decoders.base import label_of, parse_params
 from ..decoders.registry import broken, describe, get, methods
 
 __all__ = ["Acceptance", "Capabilities", "broken", "describe", "get", "label_of", "methods", "parse_params"]

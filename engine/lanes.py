@@ -8,7 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ..backends.base import Model
-from ..decoders.base import Acceptance, label_of
+from ..decoders.acceptance import Acceptance
+from ..decoders.base import label_of
 from ..decoders.conversation import Conversation
 from ..decoders.loop import Generation, Step
 from ..errors import UserError

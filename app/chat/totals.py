@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...decoders.base import Tree
 from ...decoders.stats import Totals
+from ...decoders.tree import Tree
 from ...engine.messages import StepRecord
 
 __all__ = ["Totals", "counted"]

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...backends.base import ROOT, Scores, Session
-from ..base import Context, Drafter, Outcome, Tree, param
+from ..base import Context, Drafter, Outcome, param
+from ..tree import Tree
 
 EARLY = ("guess", "full", "never")
 

@@ -13,11 +13,12 @@ from weakref import WeakKeyDictionary
 
 from ...backends.base import Model
 from ...errors import UserError
-from ..base import Context, Drafter, Tree, Verified, param
+from ..base import Context, Drafter, Verified, param
 from ..parts.cascade import Copies, Worth, grow_chain
 from ..parts.ppm import ContextModel
 from ..parts.proposers import DraftModel, Reencoded, mismatch, need_draft_model
 from ..parts.schedules import SCHEDULES, Schedule
+from ..tree import Tree
 
 _worth: WeakKeyDictionary[Model, Worth] = WeakKeyDictionary()
 """Of each draft model."""

@@ -16,12 +16,13 @@ from weakref import WeakKeyDictionary
 
 from ...backends.base import Block
 from ...errors import UserError
-from ..base import Context, Drafter, Tree, Verified, param
+from ..base import Context, Drafter, Verified, param
 from ..parts.cascade import Copies, Worth, grow_chain
 from ..parts.costs import PassCosts
 from ..parts.ppm import ContextModel
 from ..parts.proposers import DraftModel, FirstLayers, Proposer
 from ..parts.schedules import SCHEDULES, Schedule
+from ..tree import Tree
 
 TRIALS = 3
 """Rounds that each depth gets before the fastest is taken."""

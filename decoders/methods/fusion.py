@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from heapq import heappop, heappush, heapreplace
 from operator import itemgetter
 
-from ..base import Context, Drafter, Tree, Verified, param
-from ..parts.calibration import Calibration
+from ..base import Context, Drafter, Verified, param
 from ..parts.drafting import node_budget, worthwhile
 from ..parts.evidence import Evidence, Recycled
+from ..parts.learned import Calibration
 from ..parts.ngram_index import ORDERS
 from ..parts.ppm import ESCAPE, FREQUENT, KIND, KINDS, RANKS, SUREST, ContextModel, Occurrence, Weights
+from ..tree import Tree
 
 OCCURRENCES = 32
 """Most occurrences that vote on the first draft token."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..base import Context, Drafter, Tree, Verified, param
+from ..base import Context, Drafter, Verified, param
 from ..parts.drafting import drawn, node_budget, until_eos
+from ..tree import Tree
 
 
 @dataclass(frozen=True, slots=True)

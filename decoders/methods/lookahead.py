@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..base import Context, Drafter, Tree, Verified, param
+from ..base import Context, Drafter, Verified, param
 from ..parts.drafting import Trie, drawn, node_budget, until_eos
 from ..parts.ngram_pool import NgramPool, TextNgrams
+from ..tree import Tree
 
 
 @dataclass(frozen=True, slots=True)

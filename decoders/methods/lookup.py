@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 
 from ...errors import UserError
-from ..base import Context, Drafter, Tree, Verified, param
+from ..base import Context, Drafter, Verified, param
 from ..parts.drafting import worthwhile
+from ..parts.learned import USUAL, Reliability
 from ..parts.ngram_index import LONGEST, ORDERS, FirstOccurrences, NgramIndex
-from ..parts.reliability import USUAL, Reliability
+from ..tree import Tree
 
 REFERENCE_NGRAM = 3
 """Longest n-gram of the published method."""

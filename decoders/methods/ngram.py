@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..base import Context, Drafter, Tree, param
+from ..base import Context, Drafter, param
 from ..parts.drafting import Trie, drawn, node_budget, until_eos
 from ..parts.ngram_pool import NgramPool, TextNgrams
+from ..tree import Tree
 
 
 @dataclass(frozen=True, slots=True)

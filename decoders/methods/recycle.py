@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from ..base import Context, Drafter, Tree, Verified, param
+from ..base import Context, Drafter, Verified, param
 from ..parts.drafting import node_budget
 from ..parts.ngram_index import TokenIndex
+from ..tree import Tree
 
 ROWS = 65_536
 """Rows of the table, some 30 MB with 8 successors each; a larger vocabulary loses the rows least recently written."""

@@ -14,9 +14,10 @@ from heapq import nlargest
 
 from ...backends.base import ROOT
 from ...errors import UserError
-from ..base import Context, Drafter, Draws, Tree, Verified, param
+from ..base import Context, Drafter, Verified, param
 from ..parts.drafting import node_budget
 from ..parts.proposers import DraftModel, Guesses, Proposer, mismatch
+from ..tree import Draws, Tree
 
 MERGED = ("lookup", "ngram", "recycle", "fusion")
 """Drafters that may be merged: they cost next to nothing."""

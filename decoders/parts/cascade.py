@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..base import Context, Draws, Tree
+from ..base import Context
+from ..tree import Draws, Tree
 from .costs import SLOPE, PassCosts
+from .learned import Reliability
 from .ngram_index import LONGEST, ORDERS
 from .ppm import ContextModel, Occurrence
 from .proposers import FirstLayers, Proposer
-from .reliability import Reliability
 
 CANDIDATES = 4
 """Places that are looked at for one that something follows."""

@@ -6,7 +6,8 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Sequence
 
-from ..base import Context, Tree
+from ..base import Context
+from ..tree import Tree
 
 SEED_BITS = 64
 """A seed and a length of the text make one key of the random generator."""

@@ -15,9 +15,10 @@ from specchat.backends.hf.attention import in_view, padded, parts_of, tree_atten
 from specchat.backends.loading import builtin_gguf
 from specchat.backends.rounding import straightest
 from specchat.decoders import Conversation
-from specchat.decoders.base import Acceptance, label_of
+from specchat.decoders.acceptance import Acceptance
+from specchat.decoders.base import label_of
 from specchat.decoders.methods.draft import Draft
-from specchat.decoders.methods.greedy import Greedy
+from specchat.decoders.methods.plain import Greedy
 
 TEXT = [(7919 * (i + 1)) % 2047 for i in range(420)]
 STEPS = 14

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from specchat.backends import Sampling, UserError
-from specchat.decoders.base import Acceptance, label_of
+from specchat.decoders.acceptance import Acceptance
+from specchat.decoders.base import label_of
 from specchat.decoders.registry import get
 
 HOT = Sampling(temperature=1.0)

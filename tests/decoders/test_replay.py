@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from specchat.decoders.base import Context, Drafter, Tree
-from specchat.decoders.methods.greedy import Greedy
+from specchat.decoders.base import Context, Drafter
 from specchat.decoders.methods.lookup import Lookup, LookupParams
+from specchat.decoders.methods.plain import Greedy
 from specchat.decoders.replay import replay
+from specchat.decoders.tree import Tree
 
 EOS = 2
 

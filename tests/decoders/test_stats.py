@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 
 import pytest
 
-from specchat.decoders.base import Tree
 from specchat.decoders.stats import Totals
+from specchat.decoders.tree import Tree
 
 
 @dataclass(frozen=True)

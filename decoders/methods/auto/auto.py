@@ -20,8 +20,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ....backends.base import Model
-from ...base import Context, Drafter, Tree, Verified, param
+from ...base import Context, Drafter, Verified, param
 from ...parts.proposers import mismatch
+from ...tree import Tree
 from ..draft import Draft
 from ..early_exit import EarlyExit
 from .experience import CAUGHT_UP, EXPLORING, REST, WARM_UP, Experience, Rival, experience

@@ -8,8 +8,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ...base import Context
-from ...parts.calibration import Calibration
 from ...parts.costs import PassCosts, Recent
+from ...parts.learned import Calibration
 
 FIRST_TRIAL = 16
 """Rounds that a rival gets when it is first tried, after the one that pays for reading the text: how many of a few drafts are

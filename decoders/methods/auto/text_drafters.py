@@ -11,9 +11,10 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...base import Context, Tree, Verified
-from ...parts.calibration import Calibration
+from ...base import Context, Verified
+from ...parts.learned import Calibration
 from ...parts.ngram_index import ORDERS
+from ...tree import Tree
 from ..fusion import Fusion
 from ..lookup import Lookup
 from .experience import Experience

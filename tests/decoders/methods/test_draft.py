@@ -16,7 +16,7 @@ from scipy.stats import chisquare
 from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
 from specchat.backends.hf.session import TransformersSession
 from specchat.decoders import Conversation, Generation, encode_prompt
-from specchat.decoders.base import Acceptance
+from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
 from specchat.decoders.parts.proposers import DraftModel, Reencoded
 from specchat.decoders.parts.schedules import SCHEDULES

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from specchat.backends.base import ROOT, Sampling, Scores
 from specchat.backends.recorded import RecordedModel
-from specchat.decoders.base import Context, Drafter, Tree, Verified, parse_params
+from specchat.decoders.base import Context, Drafter, Verified, parse_params
 from specchat.decoders.conversation import Conversation
 from specchat.decoders.methods.fusion import Fusion, FusionParams
 from specchat.decoders.methods.lookup import Lookup, LookupParams
@@ -23,6 +23,7 @@ from specchat.decoders.parts.evidence import Evidence, Recycled
 from specchat.decoders.parts.ngram_index import ORDERS
 from specchat.decoders.parts.ppm import EVIDENCE_LIMIT, FREQUENT, KIND, KINDS, SUREST, ContextModel, Weights, prior
 from specchat.decoders.replay import replay
+from specchat.decoders.tree import Tree
 from specchat.errors import UserError
 
 from ...cases import cases

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from specchat.backends import Model
 from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders.acceptance import walk
 from specchat.decoders.base import Verified
 from specchat.decoders.methods.jacobi import Jacobi, JacobiParams
-from specchat.decoders.verify import walk
 
 from ...cases import FULL, cases
 from ...fakes.prompts import copy_prompts

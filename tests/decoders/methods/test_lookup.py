@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from specchat.backends.base import ROOT, Sampling
 from specchat.backends.recorded import RecordedModel
-from specchat.decoders.base import Context, Tree, Verified, parse_params
+from specchat.decoders.base import Context, Verified, parse_params
 from specchat.decoders.conversation import Conversation
 from specchat.decoders.methods.lookup import Lookup, LookupParams
 from specchat.decoders.parts.ngram_index import LONGEST, ORDERS, STRIDE, NgramIndex
+from specchat.decoders.tree import Tree
 from specchat.errors import UserError
 
 from ...cases import cases

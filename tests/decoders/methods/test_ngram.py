@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from specchat.backends import Model
 from specchat.backends.base import Sampling
 from specchat.decoders import Conversation, encode_prompt
-from specchat.decoders.base import Tree
 from specchat.decoders.methods.ngram import Ngram, NgramParams
 from specchat.decoders.parts.ngram_pool import NgramPool, TextNgrams
+from specchat.decoders.tree import Tree
 
 from ...cases import FULL, cases
 from ...fakes.prompts import copy_prompts

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from specchat.backends import Model
 from specchat.decoders import Conversation, encode_prompt
-from specchat.decoders.base import Tree, Verified
+from specchat.decoders.base import Verified
 from specchat.decoders.methods.recycle import SHARES, Recycle, RecycleParams, SuccessorTable
+from specchat.decoders.tree import Tree
 
 from ...cases import FULL, cases
 from ...fakes.prompts import copy_prompts

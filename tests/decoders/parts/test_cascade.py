@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from specchat.backends import LoadOptions, Model, Sampling, Session, load_model
 from specchat.decoders import Conversation, encode_prompt
-from specchat.decoders.base import Acceptance, Context
+from specchat.decoders.acceptance import Acceptance
+from specchat.decoders.base import Context
 from specchat.decoders.parts.cascade import Copies, Worth, grow_chain
 from specchat.decoders.parts.ppm import ContextModel
 from specchat.decoders.parts.proposers import DraftModel, FirstLayers, Proposer

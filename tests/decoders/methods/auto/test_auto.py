@@ -10,12 +10,12 @@ import pytest
 
 from specchat.backends import Model, Sampling
 from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders.acceptance import walk
 from specchat.decoders.base import Context, Verified
 from specchat.decoders.methods.auto.auto import Auto, AutoParams
 from specchat.decoders.methods.auto.experience import Experience, Rival
 from specchat.decoders.methods.auto.text_drafters import LONGEST_NAP
-from specchat.decoders.parts.calibration import Calibration
-from specchat.decoders.verify import walk
+from specchat.decoders.parts.learned import Calibration
 
 from ....fakes.prompts import TEXTS
 from ....fakes.toy import ToyModel, plain

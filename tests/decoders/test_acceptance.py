@@ -13,9 +13,9 @@ from scipy.stats import chisquare
 
 from specchat.backends.base import ROOT, Sampling
 from specchat.backends.scores import TorchScores
-from specchat.decoders import accept as module
-from specchat.decoders.accept import accept, passes
-from specchat.decoders.base import Acceptance, Draws, Tree
+from specchat.decoders import acceptance as module
+from specchat.decoders.acceptance import Acceptance, accept, passes
+from specchat.decoders.tree import Draws, Tree
 
 from ..cases import FULL
 

@@ -1,5 +1,6 @@
-"""When a draft token is accepted, where that is not exact match: rejection sampling, soft and typical acceptance.
+"""Which draft tokens are accepted: exact match, rejection sampling, soft and typical acceptance.
 
+Exact match holds for greedy and for sampling alike, for a chain and for a tree: the target's own choice decides.
 Rejection sampling: Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative Decoding" (2023),
 arXiv:2211.17192; Chen et al., "Accelerating Large Language Model Decoding with Speculative Sampling" (2023), arXiv:2302.01318.
 On a tree: Miao et al., "SpecInfer" (2023), arXiv:2305.09781, and, for siblings sampled without replacement, Jeon et al.,
@@ -12,14 +13,105 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from ..backends.base import Sampling, Scores
+from ..backends.base import Label, Sampling, Scores
 from ..backends.noise import Purpose, uniform
-from .base import Acceptance, Tree
+from ..errors import UserError
+from .tree import Tree
+
+Rule = Literal["exact", "rejection", "soft", "typical"]
 
 Histories = Callable[[int], Sequence[int]]
 """All tokens up to and including a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """When a draft token is accepted."""
+
+    rule: Rule = "exact"
+    """exact: it is the target's own choice; rejection: with min(1, p/q), else draw the residual; soft and typical are lossy."""
+    beta: float = 0.0
+    """soft: accept iff q ≤ p or 1 − p/q < beta; 0 accepts only q ≤ p, 1 all."""
+    epsilon: float = 0.3
+    """typical: accept iff p > min(epsilon, delta · exp(−entropy of p))."""
+    delta: float = 0.09
+    """See epsilon."""
+
+    @property
+    def label(self) -> Label:
+        """The best label that a method may bear under this rule."""
+        match self.rule:
+            case "exact":
+                return "identical"
+            case "rejection":
+                return "same distribution"
+            case _:
+                return "lossy"
+
+    def __str__(self) -> str:
+        """As `parse` takes it."""
+        match self.rule:
+            case "soft":
+                return f"soft:{self.beta:g}"
+            case "typical":
+                return f"typical:{self.epsilon:g},{self.delta:g}"
+            case rule:
+                return rule
+
+    @classmethod
+    def parse(cls, text: str) -> Acceptance:
+        """The rule that a text names: exact, rejection, soft:BETA, typical or typical:EPSILON,DELTA.
+
+        Raises:
+            UserError: another word, or a number that is none or out of its range.
+        """
+        rule, _, numbers = text.strip().lower().partition(":")
+        try:
+            values = [float(number) for number in numbers.split(",") if number.strip()]
+        except ValueError:
+            values = [math.nan]
+        match rule, values:
+            case "exact" | "rejection", []:
+                return cls("exact" if rule == "exact" else "rejection")
+            case "soft", [] | [_]:
+                beta = values[0] if values else 0.3
+                if 0 <= beta <= 1:
+                    return cls("soft", beta=beta)
+            case "typical", [] | [_, _]:
+                epsilon, delta = values or (0.3, 0.09)
+                if 0 <= epsilon <= 1 and delta >= 0:
+                    return cls("typical", epsilon=epsilon, delta=delta)
+        raise UserError(
+            "Accept is exact, rejection, soft:BETA with BETA from 0 to 1, or typical:EPSILON,DELTA such as typical:0.3,0.09: "
+            f"{text!r} is none of them."
+        )
+
+
+EXACT = Acceptance()
+"""The usual rule: a draft token is accepted where it is the target's own choice."""
+
+
+def walk(tree: Tree, chosen: Sequence[int]) -> list[int]:
+    """The accepted path: from node 0 to a child that carries what the target chose, as long as there is one.
+
+    Args:
+        tree: tokens and parents [n]; of two equal siblings the first counts.
+        chosen: the target's choice after each node [n].
+
+    Returns:
+        indices of the accepted nodes, node 0 first. The choice after the last of them is the next pending token, so a step
+        produces as many tokens as this has entries.
+    """
+    path = [0]
+    # Parents precede children, so one pass in index order finds the whole path.
+    for node in range(1, len(tree.tokens)):
+        last = path[-1]
+        if tree.parents[node] == last and tree.tokens[node] == chosen[last]:
+            path.append(node)
+    return path
 
 
 def accept(
@@ -151,3 +243,22 @@ def _log(p: Any) -> Any:
     import numpy as np  # here alone: exact match, the usual rule, needs no arrays
 
     return np.log(p)
+
+
+def probabilities(tree: Tree, scores: Scores, end: int, last: int) -> tuple[float, ...]:
+    """The target's probability (plain softmax) of every token after node 0, in node order, then of `last` after node `end`.
+
+    Args:
+        tree: what was verified [n].
+        scores: row i is node i's.
+        end: the last accepted node.
+        last: the token chosen after it.
+    """
+    rows: dict[int, Any] = {}
+
+    def prob(node: int, token: int) -> float:
+        if node not in rows:
+            rows[node] = scores.probs(node)
+        return float(rows[node][token])
+
+    return (*(prob(tree.parents[node], tree.tokens[node]) for node in range(1, len(tree))), prob(end, last))

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from specchat.decoders.parts.reliability import LONGEST, Reliability
+from specchat.decoders.parts.learned import LONGEST, Reliability
 
 
 def test_longer_matches_are_surer() -> None:

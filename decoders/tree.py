@@ -1,0 +1,94 @@
+"""The token tree: what a drafter grows and one forward pass of the target verifies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..backends.base import ROOT
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """Children that were sampled, without replacement, from a draft's distribution."""
+
+    q: Any
+    """The draft's probabilities after the filters, before the first draw (numpy [vocab])."""
+    nodes: tuple[int, ...]
+    """The children in the order of drawing."""
+
+
+@dataclass(slots=True)
+class Tree:
+    """A token tree: `tokens[n]` and `parents[n]`. Node 0 is the pending token (chosen already, not yet evaluated)."""
+
+    tokens: list[int]
+    parents: list[int]
+    window: frozenset[int] = frozenset()
+    """Nodes that are no guesses of what comes next (a lookahead window's): not counted as drafted."""
+    probs: dict[int, Draws] | None = None
+    """By parent, where children were *sampled*. All other children count as drafted with certainty (q = 1). Only `rejection`
+    and `soft` acceptance read it."""
+    alive: int = 0
+    """The first nodes, if any, that the drafter has evaluated already, with some of the target's layers: in the session they
+    have the same numbers, and the verifying pass completes them."""
+    via: str = ""
+    """The method that drafted it, where the one in force hands over to others (`auto`)."""
+
+    @classmethod
+    def root(cls, pending: int) -> Tree:
+        """A tree of the pending token alone: plain decoding."""
+        return cls([pending], [ROOT])
+
+    @classmethod
+    def chain(cls, pending: int, draft: Sequence[int]) -> Tree:
+        """The pending token and one line of draft tokens."""
+        return cls([pending, *draft], list(range(ROOT, len(draft))))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def add(self, token: int, parent: int) -> int:
+        """Hang a node below `parent`; return its index."""
+        self.tokens.append(token)
+        self.parents.append(parent)
+        return len(self.tokens) - 1
+
+    def graft(self, line: Sequence[int], parent: int = 0, budget: int | None = None) -> int:
+        """Add a line of tokens below `parent`, sharing the nodes that are there already (the tree as a trie).
+
+        Args:
+            line: token ids [n].
+            parent: node to start from.
+            budget: most nodes the tree may have afterwards; the rest of the line is left out.
+
+        Returns:
+            how many nodes were new.
+        """
+        before = len(self.tokens)
+        for token in line:
+            child = next(
+                (i for i in range(parent + 1, len(self.tokens)) if self.parents[i] == parent and self.tokens[i] == token), None
+            )
+            if child is None:
+                if budget is not None and len(self.tokens) >= budget:
+                    break
+                child = self.add(token, parent)
+            parent = child
+        return len(self.tokens) - before
+
+    def depths(self) -> list[int]:
+        """Depth of each node; the pending token has 0."""
+        out: list[int] = []
+        for parent in self.parents:
+            out.append(0 if parent == ROOT else out[parent] + 1)
+        return out
+
+    def path(self, node: int) -> list[int]:
+        """Node indices from the pending token down to `node`."""
+        out = []
+        while node != ROOT:
+            out.append(node)
+            node = self.parents[node]
+        return out[::-1]
