@@ -1,4 +1,4 @@
-"""Chats and races as files: a picture, a web page, Markdown, or JSON that can be opened again. docs/export.md tells more."""
+"""Chats and races as files: a picture, a web page, Markdown, or JSON that can be opened again. docs/files.md tells more."""
 
 from __future__ import annotations
 

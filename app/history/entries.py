@@ -1,4 +1,4 @@
-"""What was said, as rows, and back. Runs are those of the JSON format (docs/export.md), in compressed parts."""
+"""What was said, as rows, and back. Runs are those of the JSON format (docs/files.md), in compressed parts."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
     forks    after which entries a chat went on in several ways, and which of them is on the screen
     ends     the entries of the other ways, in order
     entries  prompts, answers and notices; an answer's text is there when it is finished
-    steps    the runs of an answer in parts, each as it was flushed: zlib of JSON as docs/export.md describes it
+    steps    the runs of an answer in parts, each as it was flushed: zlib of JSON as docs/files.md describes it
     races    races that were run in a chat, by the notice that tells of them: zlib of JSON
     words    the full-text index of entries, by id
 

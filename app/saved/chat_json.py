@@ -1,4 +1,4 @@
-"""A chat as JSON, with everything: it can be opened again. docs/export.md describes the format."""
+"""A chat as JSON, with everything: it can be opened again. docs/files.md describes the format."""
 
 from __future__ import annotations
 

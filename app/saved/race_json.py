@@ -28,7 +28,7 @@ UNITS: tuple[Unit, ...] = get_args(Unit)
 
 
 def pack(record: RaceRecord, messages: list[dict[str, str]], entries: list[Entry]) -> bytes:
-    """A race for the database: zlib of JSON with `race` (as docs/export.md describes it), `messages` and `entries`."""
+    """A race for the database: zlib of JSON with `race` (as docs/files.md describes it), `messages` and `entries`."""
 
     body = {
         "race": json.loads("".join(race_json(record))),
