@@ -7,29 +7,28 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from ...backends.files.hub_listing import Repository, look_up
 from ...errors import Cancelled, UserError
 from ..text.cells import one_line
-from .library import Found, in_order
+from .library import Found, Library, in_order
 from .memory import Room
 from .pairing import Pairing, pair
-
-if TYPE_CHECKING:
-    from ..tui.app import SpecchatApp
+from .recent import recent
 
 
 class Looking:
     """Looks for models for one opening of the list.
 
     Args:
-        chat: the app.
+        library: what earlier openings found.
+        folders: the user's own folders of models.
+        measure: what is free for another model; called in a thread.
     """
 
-    def __init__(self, chat: SpecchatApp) -> None:
-        self.chat = chat
+    def __init__(self, library: Library, folders: Sequence[str], measure: Callable[[], Room]) -> None:
+        self._library, self._folders, self._measure = library, folders, measure
         self.room: Room | None = None
         """None until it is known."""
         self.found: dict[object, Found] = {}
@@ -72,17 +71,14 @@ class Looking:
             self._start(self._scan)
 
     def _scan(self) -> None:
-        from .recent import recent
-
-        models, settings, put = self.chat.models, self.chat.settings, self._inbox.put
-        room = models.room()
+        put, room = self._inbox.put, self._measure()
         put(lambda: setattr(self, "room", room))
         seen: set[object] = set()
 
         def take(found: Found) -> Callable[[], None]:
             return lambda: self.found.update({found.key: found})
 
-        for found in models.library.look(recent(), settings.model_folders, stopped=self._gone.is_set):
+        for found in self._library.look(recent(), self._folders, stopped=self._gone.is_set):
             seen.add(found.key)
             put(take(found))
 
@@ -97,7 +93,6 @@ class Looking:
         known = self.pairings(target)
         waiting = [each for each in self.models() if (target.key, each.key) not in self._judged]
         self._judged.update((target.key, each.key) for each in waiting)
-        library = self.chat.models.library
 
         def take(key: object, pairing: Pairing) -> Callable[[], None]:
             return lambda: known.update({key: pairing})
@@ -106,7 +101,7 @@ class Looking:
             for each in waiting:
                 if self._gone.is_set():
                     return
-                self._inbox.put(take(each.key, pair(library, target, each)))
+                self._inbox.put(take(each.key, pair(self._library, target, each)))
 
         if waiting:
             self._start(work)

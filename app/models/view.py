@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ...backends.files.hub_listing import Offer
+from ..chat.dialogue import Dialogue
 from ..text.cells import one_line
 from . import details as telling
-from .downloads import Download
+from .downloads import Download, Downloads
 from .library import Found
 from .rows import Row, all_rows, download_rows, draft_rows, matches, offer_rows
 from .search import Looking
-
-if TYPE_CHECKING:
-    from ..tui.app import SpecchatApp
 
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]*)?", re.ASCII)
 """A name on the Hub."""
@@ -36,25 +35,27 @@ class View:
     """Reads what was found out, for drawing.
 
     Args:
-        chat: the app.
         looking: what has been found out so far.
+        downloads: under way or over.
+        dialogue: whose model is marked.
+        options: what a model would be loaded with.
     """
 
-    def __init__(self, chat: SpecchatApp, looking: Looking) -> None:
-        self.chat, self.looking = chat, looking
+    def __init__(self, looking: Looking, downloads: Downloads, dialogue: Dialogue, options: Mapping[str, Any]) -> None:
+        self.looking, self.downloads, self.options = looking, downloads, options
+        self._dialogue = dialogue
         self.look = EVERYTHING
 
     def rows(self, text: str) -> list[Row]:
         """The rows, narrowed by what is searched for."""
-        looking, look = self.looking, self.look
-        options, downloads = self.chat.settings.load_options(), self.chat.models.downloads.all
+        looking, look, downloads = self.looking, self.look, self.downloads.all
         if look.repository:
             told = looking.repository
-            return offer_rows(told, looking.room, options, downloads) if told is not None else []
+            return offer_rows(told, looking.room, self.options, downloads) if told is not None else []
         shown = [each for each in looking.models() if matches(each, text)]
         if look.target is not None:
             return draft_rows(look.target, shown, looking.pairings(look.target), self.marks())
-        rows = [*download_rows(downloads.values()), *all_rows(shown, looking.room, options, self.marks())]
+        rows = [*download_rows(downloads.values()), *all_rows(shown, looking.room, self.options, self.marks())]
         if REPOSITORY.fullmatch(text):
             name = one_line(text.partition(":")[0])
             rows.append(Row(("look", name), f"Look up {name} on the Hub", ("↵", "$accent")))
@@ -62,14 +63,23 @@ class View:
 
     def marks(self) -> dict[object, tuple[str, str]]:
         """The target and the draft model that are loaded."""
-        draft = self.chat.dialogue.load.get("draft_model")
+        draft = self._dialogue.load.get("draft_model")
         marks: dict[object, tuple[str, str]] = {}
         for key, found in self.looking.found.items():
-            if self.chat.models.is_loaded(found):
+            if self.is_loaded(found):
                 marks[key] = ("●", "$primary")
             elif draft and found.spot.spec == draft:
                 marks[key] = ("◇", "$accent")
         return marks
+
+    def is_loaded(self, found: Found) -> bool:
+        """Whether this is the model in the engine, or the one that is being loaded."""
+        dialogue = self._dialogue
+        if found.spot.spec != dialogue.model:
+            path = dialogue.info.get("path")
+            return bool(path) and str(found.spot.path) == path and found.spot.place != "Built in"
+        asked = str(dialogue.info.get("backend") or dialogue.load.get("backend") or "auto")
+        return found.spot.backend in ("auto", asked) or asked == "auto"
 
     def loaded(self) -> object:
         """Key of the target that is loaded, if it is in the list."""
@@ -91,13 +101,13 @@ class View:
         """The download that is not over in a row."""
         match row.key if row is not None else None:
             case ("download" | "offer", spec):
-                download = self.chat.models.downloads.all.get(str(spec))
+                download = self.downloads.all.get(str(spec))
                 return download if download is not None and download.state != "done" else None
         return None
 
     def here(self, offer: Offer) -> bool:
         """Whether all of an offer is here, fetched before or since."""
-        download = self.chat.models.downloads.all.get(offer.spec)
+        download = self.downloads.all.get(offer.spec)
         return offer.here or (download is not None and download.state == "done")
 
     def verb(self, row: Row | None) -> str:
@@ -119,7 +129,7 @@ class View:
             return []
         if (download := self.download(row)) is not None:
             return telling.of_download(download)
-        looking, target, options = self.looking, self.look.target, self.chat.settings.load_options()
+        looking, target, options = self.looking, self.look.target, self.options
         if looking.repository is not None and (offer := self.offer(row)) is not None:
             return telling.of_offer(looking.repository, offer, looking.room, options)
         found = self.found(row)

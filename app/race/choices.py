@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..chat.dialogue import Dialogue
 from ..text.amounts import count_of, size_of
 from ..text.cells import one_line
 from .guests import short_name
 
 if TYPE_CHECKING:
     from ...backends.files.model_card import Card
-    from ..tui.app import SpecchatApp
+    from ..models.library import Library
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,29 +35,35 @@ class Choice:
         return f"{self.model} on {self.backend}" if self.backend else self.model
 
 
-def own_choice(chat: SpecchatApp) -> Choice:
+def own_choice(dialogue: Dialogue) -> Choice:
     """The chat's model as it is loaded."""
-    info = chat.dialogue.info
+    info = dialogue.info
     what = [str(info.get("backend", "")), str(info.get("dtype", ""))]
     if info.get("parameters"):
         what.append(count_of(info["parameters"]))
-    return Choice("", "", short_name(chat.dialogue.model), " · ".join(filter(None, map(one_line, what))), "this chat")
+    return Choice("", "", short_name(dialogue.model), " · ".join(filter(None, map(one_line, what))), "this chat")
 
 
-def look(chat: SpecchatApp, stopped: Callable[[], bool]) -> Iterator[Choice]:
-    """Every other model on this machine, as it is found. Reads files, so call it in a thread."""
+def look(dialogue: Dialogue, library: Library, folders: Sequence[str], stopped: Callable[[], bool]) -> Iterator[Choice]:
+    """Every other model on this machine, as it is found. Reads files, so call it in a thread.
+
+    Args:
+        dialogue: whose model is left out.
+        library: what was found before.
+        folders: the user's own folders of models.
+        stopped: whether nobody waits any more.
+    """
     from ...backends.loading import builtin_gguf, builtin_path
     from ...backends.options import BUILTIN, BUILTIN_DRAFT
     from ..models.recent import recent
 
-    dialogue, library = chat.dialogue, chat.models.library
     shipped = {builtin_gguf(), builtin_path()}
     # Those in other quantizations have no names of their own.
     named = {builtin_gguf(BUILTIN), builtin_gguf(BUILTIN_DRAFT)}
     for file in sorted(set(builtin_path().parent.glob("*.gguf")) - named):
         title = file.stem.replace("target", BUILTIN).replace("draft", BUILTIN_DRAFT)
         yield Choice(str(file), "", title, _what(library.card(file)), "Built in")
-    for found in library.look(recent(), chat.settings.model_folders, stopped=stopped):
+    for found in library.look(recent(), folders, stopped=stopped):
         spot = found.spot
         backend = spot.backend if spot.path in shipped else ""
         if backend == "auto":  # a file of the built-in model once more, as one of this folder

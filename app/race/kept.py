@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from ..chat.compare import SIGNS, Mark
 from ..chat.dialogue import Dialogue
@@ -14,9 +13,6 @@ from .entry import Entry
 from .lane import Racer
 from .race import Race
 from .record import RaceRecord
-
-if TYPE_CHECKING:
-    pass
 
 NAMED = 40
 """Cells of a prompt in the line about its race."""

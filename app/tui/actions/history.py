@@ -88,7 +88,7 @@ class Keeping:
             if opened is not None:
                 self.resume(opened)
 
-        self.chat.push_screen(ChatsScreen(query), chosen)
+        self.chat.push_screen(ChatsScreen(self.chat.dialogue, self.chat.settings.keymap, query), chosen)
 
     def resume(self, opened: OpenedChat) -> None:
         """Put a chat out of the history on the screen; what is said next goes on with it."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from ...models.downloads import Downloads
-    from ...models.library import Found, Library
+    from ...models.library import Library
     from ...models.memory import Room
     from ..app import SpecchatApp
 
@@ -61,9 +61,18 @@ class Models:
         Args:
             query: what to search for to begin with; `owner/name` is looked up on the Hub.
         """
+        from ...models.search import Looking
+        from ...models.view import View
         from ..pickers.models import ModelsScreen
 
-        self.chat.push_screen(ModelsScreen(self.chat, query))
+        dialogue, settings = self.chat.dialogue, self.chat.settings
+        if dialogue.info:
+            self.remember(dialogue.model)
+        if self.downloads.active:
+            self.watch_downloads()
+        looking = Looking(self.library, settings.model_folders, self.room)
+        view = View(looking, self.downloads, dialogue, settings.load_options())
+        self.chat.push_screen(ModelsScreen(view, self.load, self.watch_downloads, settings.keymap, query))
 
     def load(self, spec: str, *, backend: str = "auto", revision: str | None = None, draft: str | None = None) -> None:
         """Load a model, and a draft model with it.
@@ -97,15 +106,6 @@ class Models:
 
         settings = self.chat.settings
         return room(settings.device, settings.gpu_layers, _held(getattr(self.chat.dialogue.engine, "pid", None)))
-
-    def is_loaded(self, found: Found) -> bool:
-        """Whether this is the model in the engine, or the one that is being loaded."""
-        dialogue = self.chat.dialogue
-        if found.spot.spec != dialogue.model:
-            path = dialogue.info.get("path")
-            return bool(path) and str(found.spot.path) == path and found.spot.place != "Built in"
-        asked = str(dialogue.info.get("backend") or dialogue.load.get("backend") or "auto")
-        return found.spot.backend in ("auto", asked) or asked == "auto"
 
     def watch_downloads(self) -> None:
         """Tell how downloads end, from now on."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ....errors import UserError
@@ -93,7 +94,23 @@ class Racing:
             if lanes:
                 self.open([self.entry(method, choice) for method, choice in lanes], text, messages)
 
-        self.chat.push_screen(RaceSetup(self.items(), suggested(dialogue), text, source), chosen)
+        self.chat.push_screen(RaceSetup(self.items(), suggested(dialogue), text, source, self.ask_model), chosen)
+
+    def ask_model(self, title: str, taken: Collection[str], note: str, then: Callable[[Choice | None], None]) -> None:
+        """Ask for a model of this machine, or a name.
+
+        Args:
+            title: what is asked.
+            taken: keys of models that are in already.
+            note: what is said of those.
+            then: called with the answer, None if there is none.
+        """
+        from ...race.choices import look, own_choice
+        from ..race.model import RaceModel
+
+        chat = self.chat
+        others = partial(look, chat.dialogue, chat.models.library, chat.settings.model_folders)
+        chat.push_screen(RaceModel(title, taken, note, own_choice(chat.dialogue), others), then)
 
     def command(self, arguments: list[str]) -> None:
         """What /race does: `METHOD key=value … METHOD@MODEL … : PROMPT`, all of it optional.

@@ -35,7 +35,7 @@ class Prompting:
         """
         from ..pickers.settings import SettingsScreen
 
-        self.chat.push_screen(SettingsScreen(query))
+        self.chat.push_screen(SettingsScreen(self.chat.configuring, self.chat.dialogue, self.chat.changed, query))
 
     # System prompts
 
@@ -64,7 +64,7 @@ class Prompting:
             if text is not None and text.rstrip() != before:
                 self.set_system(text.rstrip())
 
-        self.chat.push_screen(TextScreen("System prompt", before, SYSTEM_ABOUT), written)
+        self.chat.push_screen(TextScreen("System prompt", before, SYSTEM_ABOUT, self.chat.settings.keymap), written)
 
     # Presets
 
@@ -101,7 +101,7 @@ class Prompting:
         """Show the presets."""
         from ..pickers.presets import PresetsScreen
 
-        self.chat.push_screen(PresetsScreen())
+        self.chat.push_screen(PresetsScreen(self.chat.configuring, self.use, self.save, self.edit))
 
     def use(self, name: str) -> None:
         """Use a preset.
@@ -214,4 +214,4 @@ class Prompting:
             then()
 
         about = "As in the settings file: system, method, max_tokens, stop, [sampling], [methods.NAME]; about says what for."
-        self.chat.push_screen(TextScreen(f"Preset {path.stem}", before or "", about, check), written)
+        self.chat.push_screen(TextScreen(f"Preset {path.stem}", before or "", about, self.chat.settings.keymap, check), written)

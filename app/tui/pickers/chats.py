@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import time
-from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
+from typing import ClassVar, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -17,14 +17,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from ....errors import UserError
+from ...chat.dialogue import Dialogue
 from ...history.chats import ChatRow, Chats, Found, OpenedChat
 from ...history.store import Store, trouble
 from ...settings.keymap import CHATS, display
 from ...text.cells import fit
 from .chat_list import ChatList
-
-if TYPE_CHECKING:
-    from ..app import SpecchatApp
 
 PAUSE_SECONDS = 0.08
 """After a letter before the search begins: most letters are followed by another."""
@@ -45,6 +43,8 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
     """The list of chats; answers with the one that was opened, None if none was.
 
     Args:
+        dialogue: whose chat is on the screen below.
+        keymap: binding id → keys, where not the default.
         query: what to search for to begin with.
     """
 
@@ -76,9 +76,9 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
         for key in CHATS
     ]
 
-    def __init__(self, query: str = "") -> None:
+    def __init__(self, dialogue: Dialogue, keymap: Mapping[str, str], query: str = "") -> None:
         super().__init__()
-        self._query = query
+        self._dialogue, self._keymap, self._query = dialogue, keymap, query
         self._chats: Chats | None = None
         self._rows: list[ChatRow] = []
         self._asked = 0  # searches that were asked for
@@ -88,9 +88,10 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
         self._gone: list[ChatRow] = []
 
     @property
-    def chat(self) -> SpecchatApp:
-        """The app, by its own type."""
-        return cast("SpecchatApp", self.app)
+    def _current(self) -> int | None:
+        """Number of the chat on the screen below, if the history has it."""
+        track = self._dialogue.transcript.track
+        return track.chat if track is not None else None
 
     @property
     def list(self) -> ChatList:
@@ -117,7 +118,7 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
     def on_mount(self) -> None:
         """Read the chats."""
         self.list.now = time()
-        self.list.current = self.chat.keeping.current
+        self.list.current = self._current
         self._keys()
         self.run_worker(self._begin(), group="chats")
 
@@ -187,8 +188,7 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
 
     def _keys(self) -> None:
         """The keys that count now, as they are mapped."""
-        keymap = self.chat.settings.keymap
-        keys = {key.id: display(keymap.get(key.id, key.keys)) for key in CHATS}
+        keys = {key.id: display(self._keymap.get(key.id, key.keys)) for key in CHATS}
         if self._renaming is not None:
             parts = ["enter rename", f"{keys['chats_leave']} leave it as it is"]
         else:
@@ -286,7 +286,7 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
         row = self.list.chat
         if row is None or self._renaming is not None:
             return
-        if row.id == self.chat.keeping.current and self.chat.dialogue.busy:
+        if row.id == self._current and self._dialogue.busy:
             self._say("An answer is being written in this chat: stop it first.", wrong=True)
             return
         self.run_worker(self._delete(row), group="chats")
@@ -334,8 +334,8 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
         if not await self._done(lambda chats: chats.rename(row.id, title)):
             return
         renamed = await self._do(lambda chats: chats.row(row.id)) or row
-        track = self.chat.dialogue.transcript.track
-        if row.id == self.chat.keeping.current and track is not None:
+        track = self._dialogue.transcript.track
+        if row.id == self._current and track is not None:
             track.title = track.known_title = renamed.title
         self._replace(renamed)
         self._end_renaming()
@@ -362,7 +362,7 @@ class ChatsScreen(ModalScreen[OpenedChat | None]):
         self._gone.append(row)
         self._rows = [other for other in self._rows if other.id != row.id]
         self._show([item for item in self.list.items if _id(item) != row.id], self.list.cursor)
-        undo = display(self.chat.settings.keymap.get("chats_undo", "ctrl+z"))
+        undo = display(self._keymap.get("chats_undo", "ctrl+z"))
         self._say(f"“{fit(row.title, 40)}” is deleted: {undo} brings it back, for 30 days.")
         self._count()
         self._keys()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,7 +17,6 @@ from textual.widgets import Input, Static
 from ....errors import UserError
 from ...models import details as telling
 from ...models.rows import NO_DRAFT, spaced
-from ...models.search import Looking
 from ...models.view import EVERYTHING, REPOSITORY, Look, View
 from ...settings.keymap import MODELS, display
 from ...text.amounts import size_of
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from ....backends.files.hub_listing import Offer
     from ...models.downloads import Download
     from ...models.library import Found
-    from ..app import SpecchatApp
 
 POLL_SECONDS = 0.1
 """Between looks at what threads have found."""
@@ -44,7 +42,10 @@ class ModelsScreen(ModalScreen[None]):
     """The picker of models. What is chosen is loaded, or fetched.
 
     Args:
-        chat: the app.
+        view: what there is to show.
+        load: loads a model.
+        watch_downloads: called when one is begun.
+        keymap: binding id → keys, where not the default.
         query: what to search for to begin with; a name on the Hub is looked up.
     """
 
@@ -78,11 +79,17 @@ class ModelsScreen(ModalScreen[None]):
         for key in MODELS
     ]
 
-    def __init__(self, chat: SpecchatApp, query: str = "") -> None:
+    def __init__(
+        self,
+        view: View,
+        load: Callable[..., None],
+        watch_downloads: Callable[[], None],
+        keymap: Mapping[str, str],
+        query: str = "",
+    ) -> None:
         super().__init__()
-        self.chat, self._query = chat, query
-        self.looking = Looking(chat)
-        self._view = View(chat, self.looking)
+        self._view, self.looking, self._downloads = view, view.looking, view.downloads
+        self._load_model, self._watch_downloads, self._keymap, self._query = load, watch_downloads, keymap, query
         self._drawn = 0.0
         self._states: dict[str, str] = {}
         self._sure: Download | None = None
@@ -115,11 +122,7 @@ class ModelsScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         """Look for models."""
         self.set_interval(POLL_SECONDS, self._poll)
-        if self.chat.dialogue.info:
-            self.chat.models.remember(self.chat.dialogue.model)
         self.action_again()
-        if self.chat.models.downloads.active:
-            self.chat.models.watch_downloads()
         if REPOSITORY.fullmatch(self._query):
             self._ask_hub(self._query)
         self._show()
@@ -130,7 +133,7 @@ class ModelsScreen(ModalScreen[None]):
 
     def _poll(self) -> None:
         """Take in what threads have found; draw a download's progress."""
-        changed, downloads = self.looking.poll(), self.chat.models.downloads
+        changed, downloads = self.looking.poll(), self._downloads
         states: dict[str, str] = {spec: download.state for spec, download in downloads.all.items()}
         if states != self._states:
             if any(state == "done" and self._states.get(spec, "done") != "done" for spec, state in states.items()):
@@ -171,8 +174,7 @@ class ModelsScreen(ModalScreen[None]):
         frame = self.query_one(Vertical)
         count = f" · {len(self.looking.found)}{' …' if self.looking.scanning else ''}" if self.looking.found else ""
         frame.border_title = "Draft models" if self._view.look.target else "Models" + count
-        keymap = self.chat.settings.keymap
-        keys = {key.id: display(keymap.get(key.id, key.keys)) for key in MODELS}
+        keys = {key.id: display(self._keymap.get(key.id, key.keys)) for key in MODELS}
         row, view = self.listing.row, self._view
         verb, found = view.verb(row), view.found(row)
         parts = [f"enter {verb}"] if verb else []
@@ -277,12 +279,12 @@ class ModelsScreen(ModalScreen[None]):
         download = self._view.download(self.listing.row)
         if download is None:
             return
-        downloads = self.chat.models.downloads
+        downloads = self._downloads
         if download.active:
             downloads.pause(download)
         else:
             downloads.go_on(download)
-            self.chat.models.watch_downloads()
+            self._watch_downloads()
         self._show()
 
     def action_cancel(self) -> None:
@@ -292,11 +294,11 @@ class ModelsScreen(ModalScreen[None]):
             return
         if download.done and self._sure is not download:
             self._sure = download
-            key = display(self.chat.settings.keymap.get("models_cancel", "ctrl+x"))
+            key = display(self._keymap.get("models_cancel", "ctrl+x"))
             self._say(f"{key} once more throws away the {size_of(download.done)} that came of {one_line(download.spec)}.", True)
             return
         self._sure = None
-        self.chat.models.downloads.cancel(download)
+        self._downloads.cancel(download)
         self._say(f"{one_line(download.spec)} is not fetched any more.")
         self._show()
 
@@ -337,20 +339,20 @@ class ModelsScreen(ModalScreen[None]):
     def _take(self, offer: Offer) -> None:
         """Load what the Hub offers if it is here, else fetch it."""
         if not self._view.here(offer):
-            self.chat.models.downloads.start(offer)
-            self.chat.models.watch_downloads()
+            self._downloads.start(offer)
+            self._watch_downloads()
             self._say(f"{one_line(offer.spec)} goes on being fetched when this list is closed.")
             self._show(("download", offer.spec))
             return
         repository = self.looking.repository
         commit = repository.commit if repository is not None else None
-        self._attempt(lambda: self.chat.models.load(offer.spec, revision=commit))
+        self._attempt(lambda: self._load_model(offer.spec, revision=commit))
 
     def _load(self, target: Found, draft: Found | None) -> None:
         spot = target.spot
         backend = spot.backend if spot.place == "Built in" else "auto"
         name = draft.spot.spec if draft is not None else None
-        self._attempt(lambda: self.chat.models.load(spot.spec, backend=backend, revision=spot.revision, draft=name))
+        self._attempt(lambda: self._load_model(spot.spec, backend=backend, revision=spot.revision, draft=name))
 
     def _attempt(self, load: Callable[[], None]) -> None:
         try:

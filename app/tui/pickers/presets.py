@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, ClassVar, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -21,7 +22,7 @@ from ...settings.presets import MOST_CELLS, Preset, delete_preset, last_deleted,
 from ...text.cells import fit, one_line, sanitise, width
 
 if TYPE_CHECKING:
-    from ..app import SpecchatApp
+    from ..live_settings import Configuring
 
 NAME_CELLS = 22
 """Of a preset's name in the list."""
@@ -30,7 +31,14 @@ PREVIEW_ROWS = 6
 
 
 class PresetsScreen(ModalScreen[None]):
-    """The presets."""
+    """The presets.
+
+    Args:
+        live: the settings in force.
+        use: uses the preset of this name.
+        save: makes a preset of this chat; `again`: also where there is one of that name.
+        edit: edits the preset of this name; calls what is given once it is kept.
+    """
 
     DEFAULT_CSS = """
     PresetsScreen {
@@ -64,17 +72,19 @@ class PresetsScreen(ModalScreen[None]):
         for key in PRESETS
     ]
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        live: Configuring,
+        use: Callable[[str], None],
+        save: Callable[..., None],
+        edit: Callable[[str, Callable[[], object]], None],
+    ) -> None:
         super().__init__()
+        self._live, self._use, self._save, self._edit = live, use, save, edit
         self._all: list[Preset] = []
         self._shown: list[Preset] = []
         self._asking = ""
         """`save` or the name of the preset that is renamed while a name is typed."""
-
-    @property
-    def chat(self) -> SpecchatApp:
-        """The app, by its own type."""
-        return cast("SpecchatApp", self.app)
 
     @property
     def box(self) -> Input:
@@ -105,7 +115,7 @@ class PresetsScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         """Read the files."""
         self._keys()
-        self._load(self.chat.configuring.layers.preset_name)
+        self._load(self._live.layers.preset_name)
 
     def on_resize(self) -> None:
         """Names and summaries take the room there is."""
@@ -138,7 +148,7 @@ class PresetsScreen(ModalScreen[None]):
 
     def _row(self, preset: Preset) -> Content:
         cells = max(20, min(88, self.app.size.width * 96 // 100) - 8)
-        used = preset.name == self.chat.configuring.layers.preset_name
+        used = preset.name == self._live.layers.preset_name
         name = fit(one_line(preset.name), NAME_CELLS)
         gap = " " * (NAME_CELLS + 2 - width(name))
         wrong = bool(preset.problems)
@@ -176,8 +186,7 @@ class PresetsScreen(ModalScreen[None]):
         preview.update(Content("\n").join(lines[:PREVIEW_ROWS]))
 
     def _names(self) -> dict[str, str]:
-        keymap = self.chat.settings.keymap
-        return {key.id: display(keymap.get(key.id, key.keys)) for key in PRESETS}
+        return {key.id: display(self._live.keymap.get(key.id, key.keys)) for key in PRESETS}
 
     def _keys(self) -> None:
         keys = self._names()
@@ -259,16 +268,16 @@ class PresetsScreen(ModalScreen[None]):
         try:
             if self._asking == "save":
                 # The name of one that is there already, typed in full, means that one: its comments stay.
-                self.chat.prompting.save(self.box.value, again=self._asked_again())
+                self._save(self.box.value, again=self._asked_again())
                 self._done(" ".join(self.box.value.split()))
             elif self._asking:
                 new = rename_preset(self._asking, self.box.value)
-                layers = self.chat.configuring.layers
+                layers = self._live.layers
                 if layers.preset_name == self._asking:
-                    self.chat.configuring.rename(new)
+                    self._live.rename(new)
                 self._done(new)
             elif preset is not None:
-                self.chat.prompting.use(preset.name)
+                self._use(preset.name)
                 self.dismiss(None)
         except UserError as error:
             self._say(str(error))
@@ -288,7 +297,7 @@ class PresetsScreen(ModalScreen[None]):
         """Ask for the name under which this chat's settings are saved."""
         if not self._asking:
             self._refused = ""
-            self._ask("save", "Save as: ", self.chat.configuring.layers.preset_name)
+            self._ask("save", "Save as: ", self._live.layers.preset_name)
 
     def action_rename(self) -> None:
         """Ask for another name."""
@@ -301,7 +310,7 @@ class PresetsScreen(ModalScreen[None]):
             return
         name = self.preset.name
         try:
-            self.chat.prompting.edit(name, lambda: self._load(name))
+            self._edit(name, lambda: self._load(name))
         except UserError as error:
             self._say(str(error))
 

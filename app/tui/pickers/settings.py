@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -15,6 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from ....errors import UserError
+from ...chat.dialogue import Dialogue
 from ...settings.file import from_text, takes_many, variable
 from ...settings.key_path import join, split
 from ...settings.keymap import SETTINGS, display
@@ -26,13 +27,16 @@ from ...text.cells import fit, one_line
 from .setting_list import SettingList
 
 if TYPE_CHECKING:
-    from ..app import SpecchatApp
+    from ..live_settings import Configuring
 
 
 class SettingsScreen(ModalScreen[None]):
     """Every setting.
 
     Args:
+        live: the settings in force.
+        dialogue: whose methods and model they are for.
+        changed: called when one was changed.
         query: what to search for to begin with.
     """
 
@@ -65,17 +69,12 @@ class SettingsScreen(ModalScreen[None]):
         for key in SETTINGS
     ]
 
-    def __init__(self, query: str = "") -> None:
+    def __init__(self, live: Configuring, dialogue: Dialogue, changed: Callable[[], None], query: str = "") -> None:
         super().__init__()
-        self._query = query
+        self._live, self._dialogue, self._changed, self._query = live, dialogue, changed, query
         self._entries: list[Entry] = []
         self._model_only = False
         self._changing: Row | None = None
-
-    @property
-    def chat(self) -> SpecchatApp:
-        """The app, by its own type."""
-        return cast("SpecchatApp", self.app)
 
     @property
     def list(self) -> SettingList:
@@ -101,25 +100,25 @@ class SettingsScreen(ModalScreen[None]):
 
     def on_mount(self) -> None:
         """List the settings."""
-        self._entries = entries(self.chat.dialogue.methods)
+        self._entries = entries(self._dialogue.methods)
         self._show()
-        if problems := self.chat.configuring.layers.read.problems:
+        if problems := self._live.layers.read.problems:
             self._say(problems[0], wrong=True)
 
     def settings_changed(self) -> None:
         """The file says something else now."""
         self._show(self.list.row.title if self.list.row is not None else "")
-        if problems := self.chat.configuring.layers.read.problems:
+        if problems := self._live.layers.read.problems:
             self._say(problems[0], wrong=True)
 
     @property
     def _model(self) -> str | None:
-        return self.chat.dialogue.model if self._model_only else None
+        return self._dialogue.model if self._model_only else None
 
     def _show(self, key: str = "") -> None:
         query = self._query if self._changing is not None else self.box.value
-        self.list.show(rows_of(self.chat.configuring.layers, self._entries, query, self._model), key)
-        scope = f"only {one_line(self.chat.dialogue.model)}" if self._model_only else "every model"
+        self.list.show(rows_of(self._live.layers, self._entries, query, self._model), key)
+        scope = f"only {one_line(self._dialogue.model)}" if self._model_only else "every model"
         self.query_one(Vertical).border_title = Content(f"Settings · {fit(scope, 40)}")
         self._keys()
         self._tell()
@@ -138,15 +137,14 @@ class SettingsScreen(ModalScreen[None]):
 
     def _keys(self) -> None:
         """The keys that count now, as they are mapped."""
-        keymap = self.chat.settings.keymap
-        keys = {key.id: display(keymap.get(key.id, key.keys)) for key in SETTINGS}
+        keys = {key.id: display(self._live.keymap.get(key.id, key.keys)) for key in SETTINGS}
         if self._changing is not None:
             parts = ["enter keep", f"{keys['settings_leave']} leave it as it is"]
         else:
             wide = self.app.size.width >= 84
             scope = "every model" if self._model_only else "this model"
             parts = ["enter change", f"{keys['settings_scope']} {scope}", f"{keys['settings_default']} default"]
-            parts += [f"{keys['settings_undo']} undo"] if self.chat.configuring.undo else []
+            parts += [f"{keys['settings_undo']} undo"] if self._live.undo else []
             parts += [keys["settings_leave"]] if wide else []
         self.query_one(Vertical).border_subtitle = " · ".join(parts)
 
@@ -229,7 +227,7 @@ class SettingsScreen(ModalScreen[None]):
         row = self.list.row
         if row is None or self._changing is not None:
             return
-        read, parts = self.chat.configuring.layers.read.values, split(row.key)
+        read, parts = self._live.layers.read.values, split(row.key)
         # An earlier version's way of saying a model's method goes with it.
         old = join(("tuned", parts[1])) if parts[0] == "models" and parts[2] in ("method", "methods") else row.key
         keys = [key for key in dict.fromkeys((row.key, old)) if key in read]
@@ -240,11 +238,11 @@ class SettingsScreen(ModalScreen[None]):
 
     def action_undo(self) -> None:
         """Take the last change back."""
-        undo = self.chat.configuring.undo
+        undo = self._live.undo
         if not undo or self._changing is not None:
             return
         changes = undo.pop()
-        self.chat.configuring.keep(changes)
+        self._live.keep(changes)
         self._show(_name(next(iter(changes))))
         self._say("The last change is taken back.")
 
@@ -255,7 +253,6 @@ class SettingsScreen(ModalScreen[None]):
         from .menu import Item, Menu
         from .text import TextScreen
 
-        chat = self.chat
         head = split(entry.key)[0]
         if head == "keymap":
 
@@ -263,7 +260,7 @@ class SettingsScreen(ModalScreen[None]):
                 if changes is not None:
                     self._keep({join(("keymap", id)): keys for id, keys in changes.items()}, row.title)
 
-            chat.push_screen(KeyScreen(split(entry.key)[1], chat.settings.keymap), pressed)
+            self.app.push_screen(KeyScreen(split(entry.key)[1], self._live.keymap), pressed)
         elif entry.key == "system":
 
             def written(text: str | None) -> None:
@@ -271,7 +268,7 @@ class SettingsScreen(ModalScreen[None]):
                     self._keep({row.key: text.rstrip() or None}, row.title)
 
             about = "The system prompt that a chat starts with: the model reads it before everything else."
-            chat.push_screen(TextScreen("System prompt", str(row.value or ""), about), written)
+            self.app.push_screen(TextScreen("System prompt", str(row.value or ""), about, self._live.keymap), written)
         elif entry.choices:
 
             def chosen(word: str | None) -> None:
@@ -280,7 +277,7 @@ class SettingsScreen(ModalScreen[None]):
 
             default = typed_form(default_of(entry.key))
             items = [Item(word, word, "default" if word == default else "") for word in entry.choices]
-            chat.push_screen(Menu(_title(entry), items, typed_form(row.value)), chosen)
+            self.app.push_screen(Menu(_title(entry), items, typed_form(row.value)), chosen)
         else:
             self._changing, self._query = row, self.box.value
             self.query_one("#settings-glyph", Static).update(f"{fit(one_line(_title(entry)), 40)}: ")
@@ -320,26 +317,25 @@ class SettingsScreen(ModalScreen[None]):
         Raises:
             UserError: only while a value is typed; else it is said.
         """
-        chat = self.chat
         try:
-            chat.configuring.keep(changes, undoable=True)
+            self._live.keep(changes, undoable=True)
         except UserError as error:
             if self._changing is not None:
                 raise
             self._say(str(error), wrong=True)
             return
-        chat.changed()
+        self._changed()
         if self._changing is None:
             self._show(title)
         first = next(iter(changes))
         entry = next(entry for entry in self._entries if entry.key == _name(first))
-        layers = chat.configuring.layers
+        layers = self._live.layers
         said = f"Kept in {short(layers.read.path)}; it {entry.when}."
         warn = ""
         if _in_environment(entry.key):
             warn = f" ${variable(entry.key)} goes before the file from the next start on."
         elif split(first)[0] != "models" and layers.origin(entry.key).kind == "model":
-            warn = f" {one_line(chat.dialogue.model)} has its own, which goes before it: tab shows that."
+            warn = f" {one_line(self._dialogue.model)} has its own, which goes before it: tab shows that."
         elif entry.when == NEXT_LOAD and entry.key == "model":
             said = f"Kept in {short(layers.read.path)}; it counts from the next start on, /model loads one now."
         self._say(f"{said}{warn}", wrong=bool(warn))

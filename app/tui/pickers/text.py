@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, cast
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -16,9 +16,6 @@ from ....errors import UserError
 from ...settings.keymap import TEXT, display
 from ...text.cells import sanitise
 
-if TYPE_CHECKING:
-    from ..app import SpecchatApp
-
 
 class TextScreen(ModalScreen[str | None]):
     """Asks for a text; answers with it, None if it is left as it was.
@@ -27,6 +24,7 @@ class TextScreen(ModalScreen[str | None]):
         title: what is written.
         text: as it is.
         about: a line on what it is for.
+        keymap: binding id → keys, where not the default.
         check: raises a `UserError` for a text that cannot be kept.
     """
 
@@ -57,8 +55,11 @@ class TextScreen(ModalScreen[str | None]):
         for key in TEXT
     ]
 
-    def __init__(self, title: str, text: str, about: str, check: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, title: str, text: str, about: str, keymap: Mapping[str, str], check: Callable[[str], None] | None = None
+    ) -> None:
         super().__init__()
+        self._keys = {key.id: display(keymap.get(key.id, key.keys)) for key in TEXT}
         self._title, self._about, self._check = title, about, check
         self._text = sanitise(text)  # of a chat that came from elsewhere it may be anything
         self._warned = False
@@ -78,8 +79,7 @@ class TextScreen(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         """The cursor goes to the end."""
-        keymap = cast("SpecchatApp", self.app).settings.keymap
-        keys = {key.id: display(keymap.get(key.id, key.keys)) for key in TEXT}
+        keys = self._keys
         self.query_one(Vertical).border_subtitle = f"{keys['text_keep']} keep · {keys['text_leave']} leave as it was"
         area = self.query_one(TextArea)
         area.move_cursor(area.document.end)
@@ -118,6 +118,5 @@ class TextScreen(ModalScreen[str | None]):
             self.dismiss(None)
             return
         self._warned = True
-        keymap = cast("SpecchatApp", self.app).settings.keymap
-        keys = {key.id: display(keymap.get(key.id, key.keys)) for key in TEXT}
+        keys = self._keys
         self._say(f"This is not kept yet: {keys['text_keep']} keeps it, {keys['text_leave']} once more throws it away.")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -16,11 +16,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from ...race.choices import Choice, look, own_choice
+from ...race.choices import Choice
 from ...text.cells import fit, one_line, width
-
-if TYPE_CHECKING:
-    from ..app import SpecchatApp
 
 WIDEST = 84
 AROUND = 9
@@ -39,6 +36,8 @@ class RaceModel(ModalScreen[Choice | None]):
         title: what is asked.
         taken: keys of models that are in already.
         note: what is said of those.
+        own: the chat's model.
+        look: finds the others, as long as what it is given is false; called in a thread.
     """
 
     DEFAULT_CSS = """
@@ -73,18 +72,15 @@ class RaceModel(ModalScreen[Choice | None]):
         Binding("down", "move(1)", "Down", priority=True, show=False, id="race_model.down", tooltip="The model below"),
     ]
 
-    def __init__(self, title: str, taken: Collection[str], note: str) -> None:
+    def __init__(
+        self, title: str, taken: Collection[str], note: str, own: Choice, look: Callable[[Callable[[], bool]], Iterable[Choice]]
+    ) -> None:
         super().__init__()
-        self._title, self._taken, self._note = title, taken, note
-        self._choices: list[Choice] = []
+        self._title, self._taken, self._note, self._look = title, taken, note, look
+        self._choices = [own]
         self._shown: list[Choice] = []
         self._gone = threading.Event()
         self._looking = True
-
-    @property
-    def chat(self) -> SpecchatApp:
-        """The app, by its own type."""
-        return cast("SpecchatApp", self.app)
 
     def compose(self) -> ComposeResult:
         """A box to search or name in, the models, a line about the one under the cursor."""
@@ -103,7 +99,6 @@ class RaceModel(ModalScreen[Choice | None]):
 
     def on_mount(self) -> None:
         """Begin to look for models."""
-        self._choices.append(own_choice(self.chat))
         self._fill()
         self.run_worker(self._find, thread=True, group="race-models")
 
@@ -118,7 +113,7 @@ class RaceModel(ModalScreen[Choice | None]):
     def _find(self) -> None:
         waiting: list[Choice] = []
         told = monotonic()
-        for choice in look(self.chat, self._gone.is_set):
+        for choice in self._look(self._gone.is_set):
             waiting.append(choice)
             if monotonic() - told > NEWS_SECONDS and not self._gone.is_set():
                 self.app.call_from_thread(self._found, waiting, False)

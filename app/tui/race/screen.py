@@ -23,7 +23,6 @@ from ...race.replay import Replay
 from ...settings.keymap import RACE
 from ..pickers.menu import Item, Menu
 from .around import RaceHeader, RaceKeys
-from .model import RaceModel
 from .pane import RacePane
 from .photo_finish import PhotoFinish, standings
 from .state import live_state, replay_state
@@ -334,7 +333,7 @@ class RaceScreen(Screen[None]):
                     self._swap(int(index) + 1, replace(entry, model=choice.model, backend=choice.backend))
 
             title = f"Model of pane {int(index) + 1}: {entry.name}"
-            self.app.push_screen(RaceModel(title, {entry.key}, "It is the one that runs in this pane."), chosen)
+            self.chat.racing.ask_model(title, {entry.key}, "It is the one that runs in this pane.", chosen)
 
         self.app.push_screen(Menu("Another model in which pane?", items, str(len(items) - 1)), asked)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from textwrap import wrap
 from typing import ClassVar, NamedTuple
 
@@ -20,11 +20,13 @@ from ...race.race import FEWEST, MOST
 from ...text.cells import fit, one_line
 from ..pickers.menu import PICKS as MENU_PICKS
 from ..pickers.menu import Item
-from .model import RaceModel
 from .pane import lane_colour
 
 PICKS = MENU_PICKS.replace("m", "")
 """Keys of the methods; m is for models."""
+
+AskModel = Callable[[str, Collection[str], str, Callable[[Choice | None], None]], None]
+"""Asks for a model: title, keys of those that are in already, what is said of them, what to call with the answer."""
 
 AROUND = 10
 """Rows that are not the list's: frame, padding, prompt and line-up."""
@@ -50,6 +52,7 @@ class RaceSetup(ModalScreen[list[Pick] | None]):
         chosen: those chosen to begin with.
         prompt: what they race on.
         source: where the prompt is from.
+        ask_model: asks for another model.
     """
 
     DEFAULT_CSS = """
@@ -84,8 +87,9 @@ class RaceSetup(ModalScreen[list[Pick] | None]):
         ),
     ]
 
-    def __init__(self, items: Sequence[Item], chosen: Sequence[str], prompt: str, source: str) -> None:
+    def __init__(self, items: Sequence[Item], chosen: Sequence[str], prompt: str, source: str, ask_model: AskModel) -> None:
         super().__init__()
+        self._ask_model = ask_model
         self._items, self._prompt, self._source = items, prompt, source
         self.lanes = [Pick(name) for name in chosen]
         """In the order of the panes."""
@@ -201,7 +205,7 @@ class RaceSetup(ModalScreen[list[Pick] | None]):
             self._layout()
 
         taken = {lane.choice.key if lane.choice is not None else "" for lane in self.lanes if lane.method == method}
-        self.app.push_screen(RaceModel(f"{method} on which model?", taken, "It is in already: enter leaves it out."), chosen)
+        self._ask_model(f"{method} on which model?", taken, "It is in already: enter leaves it out.", chosen)
 
     def action_pick(self, index: int) -> None:
         """Take a method in, or leave it out, by its key."""

@@ -12,7 +12,6 @@ from specchat.app.race.choices import Choice
 from specchat.app.race.entry import Entry
 from specchat.app.race.replay import Replay
 from specchat.app.tui.pickers.menu import Menu
-from specchat.app.tui.race import model as race_model
 from specchat.app.tui.race import screen as race_screen
 from specchat.app.tui.race.model import RaceModel
 from specchat.app.tui.race.photo_finish import PhotoFinish, standings
@@ -39,12 +38,15 @@ CHOICES = [
 ]
 
 
+LOOK = race_choices.look
+
+
 @pytest.fixture
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing pulses, figures are drawn with the text, and there are these models."""
     monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
     monkeypatch.setattr(race_screen, "FIGURES_SECONDS", 0.0)
-    monkeypatch.setattr(race_model, "look", lambda chat, stopped: list(CHOICES))
+    monkeypatch.setattr(race_choices, "look", lambda *given: list(CHOICES))
 
 
 def loads(engine: Any) -> list[LoadBeside]:
@@ -282,7 +284,7 @@ async def test_a_replay_is_in_characters_too(make_chat: Make, engine: Any) -> No
 
 
 async def test_the_models_of_this_machine_are_found(make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(race_model, "look", race_choices.look)
+    monkeypatch.setattr(race_choices, "look", LOOK)
     async with make_chat().run_test(size=(100, 30)) as pilot:
         await load(pilot, engine)
         await pilot.press("f5", "m")
