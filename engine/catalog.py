@@ -6,5 +6,6 @@ from ..backends.base import Capabilities
 from ..decoders.acceptance import Acceptance
 from ..decoders.base import label_of, parse_params
 from ..decoders.registry import broken, describe, get, methods
+from ..decoders.stats import Totals
 
-__all__ = ["Acceptance", "Capabilities", "broken", "describe", "get", "label_of", "methods", "parse_params"]
+__all__ = ["Acceptance", "Capabilities", "Totals", "broken", "describe", "get", "label_of", "methods", "parse_params"]
