@@ -26,6 +26,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	@# mypy finds the package under its own name whatever this folder is called.
 	@mkdir -p $(VENV)/src && ln -sfn "$(CURDIR)" $(VENV)/src/specchat
+	$(BIN)/lint-imports --no-logo
 	MYPYPATH=$(VENV)/src $(BIN)/mypy --strict -p specchat
 
 # Two processes per core (a gigabyte each), up to eight or one per core: with one a core idles 40% of the time, as tests wait for
@@ -57,4 +58,4 @@ $(VENV)/.dev: $(VENV)/.chat
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

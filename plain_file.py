@@ -1,5 +1,5 @@
-"""Reading files that others wrote: ordinary files only and never more than a limit, so that neither a pipe, a device nor a file
-without end can hold specchat up."""
+"""Paths, and reading files that others wrote: ordinary files only and never more than a limit, so that neither a pipe, a device
+nor a file without end can hold specchat up."""
 
 from __future__ import annotations
 
@@ -83,6 +83,15 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 def user_path(name: str | Path) -> Path:
     """A path that a user wrote, `~` being the home. Where nobody is called so, `~name` is a name as any other."""
     return Path(os.path.expanduser(name))
+
+
+def cache_folder() -> Path:
+    """Where specchat keeps what can be made again; SPECCHAT_CACHE names another."""
+    if named := os.environ.get("SPECCHAT_CACHE"):
+        return user_path(named).absolute()
+    import platformdirs  # most processes never ask
+
+    return platformdirs.user_cache_path("specchat", appauthor=False)
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:

@@ -1,9 +1,11 @@
-"""How a model is loaded: the options, and the names of the built-in models."""
+"""How a model is loaded: the options, the names of the built-in models, and the commands that install llama.cpp."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from shlex import quote
 
 BUILTIN = "builtin"
 """Name of the model that ships with specchat."""
@@ -49,3 +51,13 @@ class LoadOptions:
     """on, off: whether near ties are decided in a pass of their own where passes of many nodes round otherwise."""
     rpc: str = ""
     """GGUF only: `host:port,…` of llama.cpp's RPC servers, whose devices share the layers with those here."""
+
+
+def pip_command() -> str:
+    """What installs the bindings of llama.cpp into this Python."""
+    return f"{quote(sys.executable)} -m pip install llama-cpp-python"
+
+
+def rebuild_command(flag: str) -> str:
+    """What builds llama.cpp anew with a CMake option, such as -DGGML_CUDA=on."""
+    return f'CMAKE_ARGS="{flag}" {pip_command()} --force-reinstall --no-deps --no-cache-dir'

@@ -1,11 +1,10 @@
-"""The methods there are, for the process that draws: no runtime is imported, so asking costs milliseconds."""
+"""What the process that draws may know of decoding methods. No runtime is imported, so asking costs milliseconds."""
 
 from __future__ import annotations
 
-from ..backends.base import Capabilities
 from ..decoders.acceptance import Acceptance
 from ..decoders.base import label_of, parse_params
 from ..decoders.registry import broken, describe, get, methods
-from ..decoders.stats import Totals
+from ..decoders.text import Stops
 
-__all__ = ["Acceptance", "Capabilities", "Totals", "broken", "describe", "get", "label_of", "methods", "parse_params"]
+__all__ = ["Acceptance", "Stops", "broken", "describe", "get", "label_of", "methods", "parse_params"]

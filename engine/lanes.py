@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
 
 from ..backends.base import Model
 from ..decoders.acceptance import Acceptance
@@ -118,8 +120,7 @@ class Lanes:
                 lane = self._lanes[request.lane] = Lane(request.lane, model, draft_model)
             elif request.fresh:
                 lane.conversation.forget_drafters()
-            generation = Generation(
-                lane.conversation,
+            generation = lane.conversation.generate(
                 prompt,
                 request.method,
                 settings=request.settings,
@@ -295,6 +296,8 @@ def _finished(lane: Lane, generation: Generation) -> Finished:
         tail=tail,
         prefill_seconds=generation.prefill_seconds,
         busy_seconds=lane.busy_seconds,
+        totals=totals_of(generation),
+        by_method={name: asdict(totals) for name, totals in generation.by_method.items()},
     )
 
 
@@ -302,6 +305,11 @@ def _label(generation: Generation) -> str:
     """What holds of the tokens of the method in force."""
     capabilities = generation.conversation.model.info.capabilities
     return label_of(generation.drafter, generation.acceptance, generation.sampling, capabilities)
+
+
+def totals_of(generation: Generation) -> dict[str, Any]:
+    """The answer's totals as plain data."""
+    return asdict(generation.totals)
 
 
 def record(step: Step) -> StepRecord:

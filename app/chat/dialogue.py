@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
-from ...backends.base import Sampling
 from ...engine.messages import (
     Advance,
     Cancel,
@@ -31,6 +30,7 @@ from ...engine.messages import (
     Unloaded,
     Watch,
 )
+from ...engine.options import Capabilities, Sampling
 from ..text.cells import one_line
 from .entries import Answer, Notice, Prompt
 from .methods import Method
@@ -122,7 +122,7 @@ class Dialogue:
 
     def label_of(self, name: str) -> str:
         """Label of a method under the acceptance rule in force, on the loaded model."""
-        from ...engine.catalog import Acceptance, Capabilities, get, label_of
+        from ...engine.catalog import Acceptance, get, label_of
 
         if name not in self.methods:
             return ""

@@ -80,7 +80,7 @@ def models(typed: str) -> Offered:
 @_completing
 def methods(typed: str) -> Offered:
     """The decoding methods."""
-    from ...decoders.registry import describe
+    from ...engine.catalog import describe
 
     for method in describe():
         yield method["name"], method["summary"]
@@ -89,7 +89,7 @@ def methods(typed: str) -> Offered:
 @_completing
 def method_settings(typed: str) -> Offered:
     """`--set NAME=`: the settings of the methods."""
-    from ...decoders.registry import describe
+    from ...engine.catalog import describe
 
     owners: dict[str, list[str]] = {}
     for method in describe():
@@ -135,7 +135,7 @@ def setting_keys(typed: str) -> Offered:
     """Dotted keys of the settings."""
     from dataclasses import fields
 
-    from ...backends.base import Sampling
+    from ...engine.options import Sampling
     from ..settings.file import Settings
 
     names = [each.name for each in fields(Settings)]

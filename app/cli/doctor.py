@@ -16,9 +16,9 @@ from shlex import quote
 from typing import Any
 
 from ... import __version__
-from ...backends.llama.library import rebuild_command
-from ...backends.loading import builtin_path
 from ...engine.logfile import log_path
+from ...engine.options import builtin_path, rebuild_command
+from ...plain_file import cache_folder
 from ..settings import locations
 from ..settings.file import load_settings
 from ..terminal.ansi import colour_depth
@@ -307,7 +307,7 @@ def _writable(problems: list[Problem]) -> None:
     folders = {
         "settings": locations.config_folder(),
         "data": locations.data_folder(),
-        "cache": locations.cache_folder(),
+        "cache": cache_folder(),
         "log": log_path().parent,
     }
     for name, folder in folders.items():

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
 
-from ...decoders.registry import broken, describe
+from ...engine.catalog import broken, describe
 from ...errors import UserError
 from ..settings import locations
 

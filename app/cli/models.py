@@ -7,7 +7,6 @@ import shutil
 import signal
 from collections.abc import Sequence
 from dataclasses import asdict
-from glob import escape
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +15,7 @@ from ...errors import Cancelled, UserError
 from .options import AsJson, flag, option
 
 if TYPE_CHECKING:
-    from ...backends.files.hub_listing import Offer, Repository
+    from ..models.hub import Offer, Repository
     from ..models.library import Found
     from ..models.memory import Room
     from ..models.rows import Row
@@ -42,7 +41,7 @@ def models(
     Looked into: the built-in model, the current folder, folders of the setting model_folders, the caches of Hugging Face, LM
     Studio and Ollama. Exit codes: 0 found, 1 there is none, 2 something that the message says how to mend.
     """
-    from ...backends.loading import GGUF_ON_HUB
+    from ..models.hub import GGUF_ON_HUB, look_up
     from ..models.memory import room
     from ..settings.file import read_settings
 
@@ -54,7 +53,7 @@ def models(
             raise UserError("--fetch takes a name on the Hub: owner/name, or owner/name:Q4_K_M for a GGUF file there.")
         _fetch(text, as_json=json)
     elif on_hub and target is None:
-        repository = _look_up(text)
+        repository = look_up(text)
         if GGUF_ON_HUB.fullmatch(text):
             offers = [offer for offer in repository.offers if offer.spec.lower() == text.lower()]
             _print_offers(repository, offers, settings, free, json)
@@ -109,12 +108,6 @@ def _print_drafts(target: str, text: str, settings: Settings, as_json: bool) -> 
         _nothing(as_json, "None of the models here can draft for it.")
 
 
-def _look_up(name: str) -> Repository:
-    from ...backends.files.hub_listing import look_up
-
-    return look_up(name)
-
-
 def _print_offers(repository: Repository, offers: Sequence[Offer], settings: Settings, free: Room, as_json: bool) -> None:
     from dataclasses import replace
 
@@ -136,11 +129,11 @@ def _print_offers(repository: Repository, offers: Sequence[Offer], settings: Set
 
 def _fetch(spec: str, as_json: bool) -> None:
     """Fetch a model into huggingface_hub's cache, with a line of progress."""
-    from ...backends.files.hub import UNWANTED, WANTED, fetch
+    from ..models.hub import fetch, look_up
     from ..terminal.output import Notes
     from ..text.amounts import size_of
 
-    repository = _look_up(spec)
+    repository = look_up(spec)
     offer = next((each for each in repository.offers if each.spec.lower() == spec.lower()), None)
     if offer is None:
         names = ", ".join(each.spec for each in repository.offers)
@@ -150,10 +143,9 @@ def _fetch(spec: str, as_json: bool) -> None:
     def progress(_: str, done: int, total: int) -> None:
         notes.progress(f"{offer.spec}: {size_of(done)} of {size_of(total)} ({done / total:.0%})")
 
-    allow, ignore = (WANTED, UNWANTED) if offer.kind == "safetensors" else ([escape(file) for file in offer.files], ())
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what has come is said
     try:
-        folder = fetch(repository.name, None, progress, None, allow, ignore)
+        folder = fetch(offer.spec, offer.files if offer.kind == "gguf" else (), progress)
     except (KeyboardInterrupt, Cancelled):
         notes.sentence(f"What came of {offer.spec} stays: the same command goes on from there.")
         raise typer.Exit(130) from None

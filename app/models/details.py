@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from textwrap import wrap
 from typing import Any
 
-from ...backends.files.hub_listing import Offer, Repository
 from ...backends.options import BUILTIN
 from ..text.amounts import path_of, size_of
 from ..text.cells import fit, one_line
 from .downloads import Download
+from .hub import Offer, Repository
 from .library import Found
 from .memory import Fit, Room, judge
 from .pairing import Pairing

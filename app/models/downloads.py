@@ -9,16 +9,14 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from glob import escape
 from pathlib import Path
 from time import monotonic
 from typing import Any, Literal
 
 from ... import plain_file
-from ...backends.files.hub_listing import Offer
 from ...backends.files.hub_transfer import PART, Missing, forget
 from ...errors import Cancelled, UserError
-from ..settings.locations import cache_folder
+from .hub import Offer, fetch
 
 RATE_SECONDS = 5.0
 """Of the latest progress that the rate is taken from."""
@@ -72,7 +70,7 @@ class Downloads:
     """All downloads of this chat, and those that earlier ones left unfinished. For one thread to call; it never blocks."""
 
     def __init__(self, record: Path | None = None) -> None:
-        self._record = record or cache_folder() / "downloads.json"
+        self._record = record or plain_file.cache_folder() / "downloads.json"
         self.all: dict[str, Download] = {}
         """By spec, oldest first."""
         self.news: deque[Download] = deque()
@@ -138,8 +136,6 @@ class Downloads:
 
     def _fetch(self, download: Download, stop: threading.Event, before: threading.Thread | None) -> None:
         """In a thread of its own."""
-        from ...backends.files.hub import UNWANTED, WANTED, fetch
-
         if before is not None:
             before.join()
 
@@ -156,9 +152,8 @@ class Downloads:
             download.state, download.done, download.total = "running", done, total
             download._told.append((monotonic(), done))
 
-        allow, ignore = ([escape(file) for file in download.files], ()) if download.files else (WANTED, UNWANTED)
         try:
-            fetch(download.spec.partition(":")[0], None, progress, stop.is_set, allow, ignore, planned)
+            fetch(download.spec, download.files, progress, stop.is_set, planned)
         except Cancelled:
             self._write()
             return

@@ -15,7 +15,7 @@ from pathlib import Path
 from ...backends.files.gguf_file import read_layout
 from ...backends.files.model_card import Card, read_card
 from ...backends.files.vocabulary import folder_source, folder_vocabulary, gguf_source, gguf_vocabulary
-from ...backends.llama.library import pip_command
+from ...backends.options import pip_command
 from ...errors import UserError
 from .places import PLACES, Spot, spots
 

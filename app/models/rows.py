@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...backends.files.hub_listing import Offer, Repository
 from ...backends.files.model_card import Card
 from ...backends.options import BUILTIN
 from ..text.amounts import count_of, size_of, time_of
 from ..text.cells import fit, one_line, width
 from ..text.lines import Line, cut, length, line
 from .downloads import Download
+from .hub import Offer, Repository
 from .library import Found
 from .memory import Fit, Needs, Room, judge
 from .pairing import Pairing
@@ -56,6 +56,11 @@ def fit_of(found: Found, room: Room | None, options: Mapping[str, Any]) -> Fit:
     if room is None or found.problem:
         return Fit("unknown")
     return judge(needs_of(found.card), room, options)
+
+
+def runtime_and_size(card: Card) -> str:
+    """Runtime, quantization and size of a model, as many as are known."""
+    return " · ".join(filter(None, (card.backend, one_line(card.quantization), size_of(card.size) if card.size else "")))
 
 
 def matches(found: Found, text: str) -> bool:

@@ -9,9 +9,9 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 
-from ...backends.files.hub_listing import Repository, look_up
 from ...errors import Cancelled, UserError
 from ..text.cells import one_line
+from .hub import Repository, look_up
 from .library import Found, Library, in_order
 from .memory import Room
 from .pairing import Pairing, pair

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...backends.files.hub_listing import Offer
 from ..chat.dialogue import Dialogue
 from ..text.cells import one_line
 from . import details as telling
 from .downloads import Download, Downloads
+from .hub import Offer
 from .library import Found
 from .rows import Row, all_rows, download_rows, draft_rows, matches, offer_rows
 from .search import Looking

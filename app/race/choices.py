@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...engine.options import BUILTIN, BUILTIN_DRAFT, builtin_gguf, builtin_path
 from ..chat.dialogue import Dialogue
-from ..text.amounts import count_of, size_of
+from ..text.amounts import count_of
 from ..text.cells import one_line
 from .guests import short_name
 
 if TYPE_CHECKING:
-    from ...backends.files.model_card import Card
     from ..models.library import Library
 
 
@@ -53,24 +53,19 @@ def look(dialogue: Dialogue, library: Library, folders: Sequence[str], stopped: 
         folders: the user's own folders of models.
         stopped: whether nobody waits any more.
     """
-    from ...backends.loading import builtin_gguf, builtin_path
-    from ...backends.options import BUILTIN, BUILTIN_DRAFT
     from ..models.recent import recent
+    from ..models.rows import runtime_and_size
 
     shipped = {builtin_gguf(), builtin_path()}
     # Those in other quantizations have no names of their own.
     named = {builtin_gguf(BUILTIN), builtin_gguf(BUILTIN_DRAFT)}
     for file in sorted(set(builtin_path().parent.glob("*.gguf")) - named):
         title = file.stem.replace("target", BUILTIN).replace("draft", BUILTIN_DRAFT)
-        yield Choice(str(file), "", title, _what(library.card(file)), "Built in")
+        yield Choice(str(file), "", title, runtime_and_size(library.card(file)), "Built in")
     for found in library.look(recent(), folders, stopped=stopped):
         spot = found.spot
         backend = spot.backend if spot.path in shipped else ""
         if backend == "auto":  # a file of the built-in model once more, as one of this folder
             continue
         if not spot.remark and (spot.spec != dialogue.model or backend not in ("", dialogue.info.get("backend"))):
-            yield Choice(spot.spec, backend, one_line(spot.title), _what(found.card), spot.place, found.problem)
-
-
-def _what(card: Card) -> str:
-    return " · ".join(filter(None, (card.backend, one_line(card.quantization), size_of(card.size) if card.size else "")))
+            yield Choice(spot.spec, backend, one_line(spot.title), runtime_and_size(found.card), spot.place, found.problem)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...backends.options import BACKENDS
+from ...engine.options import BACKENDS
 from ..text.cells import one_line
 
 RUNTIMES = tuple(name for name in BACKENDS if name != "auto")

@@ -8,8 +8,7 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
-from ...backends.base import Sampling
-from ...backends.options import BACKENDS
+from ...engine.options import BACKENDS, Sampling
 from ...errors import UserError
 from . import locations
 from .keymap import ALL as KEYS
@@ -149,7 +148,7 @@ def check_stops(called: str, texts: Sequence[str]) -> None:
     Raises:
         UserError: they are too many or too long.
     """
-    from ...decoders.text import Stops  # as in `check_method`
+    from ...engine.catalog import Stops  # as in `check_method`
 
     try:
         Stops(texts)
@@ -163,8 +162,7 @@ def check_method(called: str, method: str, values: Mapping[str, Any]) -> None:
     Raises:
         UserError: says what there is.
     """
-    from ...decoders.base import parse_params  # 30 ms with what it needs, and most files name no method
-    from ...decoders.registry import get
+    from ...engine.catalog import get, parse_params  # 30 ms with what it needs, and most files name no method
 
     try:
         parse_params(get(method), dict(values))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ...backends.base import Sampling
+from ...engine.options import Sampling
 
 
 @dataclass(frozen=True, slots=True)

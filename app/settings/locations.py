@@ -8,11 +8,10 @@ from pathlib import Path
 
 import platformdirs
 
-from ...backends import cache
-from ...backends.loading import builtin_path
 from ...engine.logfile import log_path
+from ...engine.options import builtin_path
 from ...errors import UserError
-from ...plain_file import user_path
+from ...plain_file import cache_folder, user_path
 
 APP = "specchat"
 
@@ -42,11 +41,6 @@ def themes_folder() -> Path:
 def data_folder() -> Path:
     """Holds what must not be lost; SPECCHAT_DATA names another."""
     return _folder("SPECCHAT_DATA", platformdirs.user_data_path(APP, appauthor=False))
-
-
-def cache_folder() -> Path:
-    """Holds what can be made again; SPECCHAT_CACHE names another."""
-    return cache.cache_folder()
 
 
 def package_folder() -> Path:

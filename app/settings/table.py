@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ...backends.base import Sampling
+from ...engine.options import Sampling
 from .checks import CHOICES, SAMPLING, theme_names
 from .fields import FIELDS, LOADING, PLAIN, Settings
 from .file import is_chat_key

@@ -9,16 +9,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ...errors import UserError
 from ..chat.entries import SHADES
 from ..settings.toml import parse, read_text
 from ..text.cells import fit, one_line
 from .colours import blend, contrast, distance, with_contrast
-
-if TYPE_CHECKING:
-    from textual.theme import Theme
 
 SHIPPED = Path(__file__).resolve().parents[2] / "themes"
 
@@ -139,10 +136,8 @@ class Palette:
             share += 0.02
         return self.mix(ink, min(share, 1.0))
 
-    def theme(self) -> Theme:
-        """The theme as Textual takes it. Run colours become $run-0, $run-0-tint, …; by length, $heat-0, $heat-0-tint, …"""
-        from textual.theme import Theme
-
+    def variables(self) -> dict[str, str]:
+        """Variables of the style sheet. Run colours become $run-0, $run-0-tint, …; by length, $heat-0, $heat-0-tint, …"""
         page, ink = self.colours["background"], self.colours["foreground"]
         variables = {
             "quiet": self.quiet,
@@ -173,8 +168,7 @@ class Palette:
         for i in range(SHADES):
             variables[f"run-{i}"], variables[f"run-{i}-tint"] = self.run(i), self.behind(i)
             variables[f"heat-{i}"], variables[f"heat-{i}-tint"] = self.heat[i], self.behind_heat(i)
-        colours: dict[str, Any] = dict(self.colours)
-        return Theme(name=self.name, dark=self.dark, variables=variables, **colours)
+        return variables
 
     def pairs(self) -> Iterator[Pair]:
         """Every colour that is read, on everything that it is read on."""

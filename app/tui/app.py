@@ -48,6 +48,7 @@ from .garbage import Sweeper
 from .harmless import Harmless
 from .live_settings import Configuring
 from .notify import Notifying
+from .theme import textual_theme
 from .too_small import LEAST, fits, laid_out, refusal
 
 FRAME_SECONDS = 1 / 30
@@ -97,7 +98,7 @@ class SpecchatApp(App[None]):
         self.palettes, wrong = load_themes(config_folder() / "themes")
         self._worn: dict[str, Palette] = {}
         for palette in self.palettes.values():
-            self.register_theme(palette.theme())
+            self.register_theme(textual_theme(palette))
         self.wear(settings.theme if settings.theme in self.palettes else "dark")
         known = known_methods() if methods is None else methods
         self.dialogue = Dialogue(
@@ -335,7 +336,7 @@ class SpecchatApp(App[None]):
         """Draw everything in a theme's colours."""
         shown = self.as_shown(name)
         if shown is not self.palettes[name]:
-            self.register_theme(shown.theme())
+            self.register_theme(textual_theme(shown))
         self.theme = name
 
     def as_shown(self, name: str) -> Palette:

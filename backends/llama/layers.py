@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...errors import UserError
-from ..cache import cache_folder
+from ...plain_file import cache_folder
 from ..files.gguf_file import ARRAY, MAGIC, SCALARS, Layout, Tensor, read_layout
 
 ASK_ABOVE = 200_000_000

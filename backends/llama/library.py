@@ -6,15 +6,14 @@ import ctypes
 import importlib
 import logging
 import os
-import sys
 from collections import deque
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from ...errors import UserError
+from ..options import pip_command
 
 logger = logging.getLogger("specchat.llama.cpp")
 """Gets every line that llama.cpp prints; only its errors at a level that Python shows by default."""
@@ -27,16 +26,6 @@ LEVELS = {WARN: logging.INFO, ERROR: logging.ERROR}
 
 errors: deque[str] = deque(maxlen=8)
 """Its last error lines."""
-
-
-def pip_command() -> str:
-    """What installs the runtime into this Python."""
-    return f"{quote(sys.executable)} -m pip install llama-cpp-python"
-
-
-def rebuild_command(flag: str) -> str:
-    """What builds the runtime anew with a CMake option, such as -DGGML_CUDA=on."""
-    return f'CMAKE_ARGS="{flag}" {pip_command()} --force-reinstall --no-deps --no-cache-dir'
 
 
 @cache

@@ -11,10 +11,10 @@ from ...errors import Cancelled, UserError
 from ..base import Capabilities, Message, Model, ModelInfo, Session
 from ..files.gguf_file import Header, read_header
 from ..infill import Gap, gap
-from ..options import LoadOptions, StageProgress
+from ..options import LoadOptions, StageProgress, pip_command
 from .context import Context, Runtime, Weights
 from .layers import first_layers
-from .library import devices, library, pip_command
+from .library import devices, library
 from .options import CACHE_TYPES, FLASH, cache_bytes, check_memory, choose_runtime, exact_runtime, sequences
 from .plain import LlamaPlainSession
 from .proof import PASSES, RECURRENT, SIZE, prove, rounded

@@ -10,8 +10,9 @@ import psutil
 
 from ...errors import UserError
 from ..files.gguf_file import BLOCKS, Header
+from ..options import rebuild_command
 from .context import PAD, Runtime
-from .library import Device, devices, library, rebuild_command
+from .library import Device, devices, library
 from .rpc import rpc_devices
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import sys
 from typing import Any
 
 from ...errors import UserError
-from .library import Device, describe_device, library, rebuild_command
+from ..options import rebuild_command
+from .library import Device, describe_device, library
 
 CONNECT_SECONDS = 5.0
 """How long a server may take to accept a connection."""

@@ -10,7 +10,6 @@ from weakref import WeakKeyDictionary
 
 from ...backends.base import Model
 from ...decoders.conversation import Conversation
-from ...decoders.loop import Generation
 from ..messages import Generate
 from ..requests import prompt_of
 from .work import Job
@@ -84,7 +83,7 @@ def measure_answer(
     gc.collect()
     gc.disable()
     try:
-        generation = Generation(conversation, ids, method, settings=settings, max_tokens=max_tokens)
+        generation = conversation.generate(ids, method, settings=settings, max_tokens=max_tokens)
         cpu, start = time.process_time(), time.perf_counter()
         while generation.finish_reason is None:
             job.check()
@@ -107,7 +106,7 @@ def measure_answer(
         "draft_seconds": totals.draft_seconds,
         "forward_seconds": totals.forward_seconds,
         "other_seconds": totals.other_seconds,
-        "runs": dict(sorted(totals.histogram.items())),
+        "runs": totals.histogram,
         "offered": totals.offered,
         "taken": totals.taken,
     }

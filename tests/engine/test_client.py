@@ -50,7 +50,9 @@ def test_load_generate_finish(client: EngineClient, tmp_path: Path) -> None:
         assert text_of(events, id) == ANSWER
         assert isinstance(events[0], Started)
         assert events[0].method == method
-        assert isinstance(events[-1], Finished)
+        last = events[-1]
+        assert isinstance(last, Finished)
+        assert last.totals["tokens"] == sum(len(step.tokens) for step in steps_of(events, id))
     chat = [{"role": "user", "content": "long"}]
     id = client.generate(messages=chat, max_tokens=5)
     events = answer(client, id)

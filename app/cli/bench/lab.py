@@ -181,7 +181,7 @@ class Lab:
 
 def curve_file(info: Mapping[str, Any]) -> Path:
     """Where the latency curve of a model on a device is cached."""
-    return locations.cache_folder() / "curves" / f"{fingerprint([info.get(k) for k in _IDENTITY])}.json"
+    return plain_file.cache_folder() / "curves" / f"{fingerprint([info.get(k) for k in _IDENTITY])}.json"
 
 
 _IDENTITY = ("name", "path", "backend", "device", "dtype", "parameters")

@@ -11,7 +11,7 @@ from typing import Any
 
 from ....engine.catalog import get, methods
 from ....errors import UserError
-from ...settings import locations
+from ....plain_file import cache_folder
 from ...settings.file import Settings
 from ...terminal.output import Notes
 from ..interrupts import CANCELLED
@@ -205,7 +205,7 @@ def run_key(bench: Bench) -> str:
 def _measure(bench: Bench, lab: Lab) -> None:
     request, items = bench.request, bench.prompts.items
     key = run_key(bench)
-    bench.record = request.record or locations.cache_folder() / "bench" / f"{key}.jsonl"
+    bench.record = request.record or cache_folder() / "bench" / f"{key}.jsonl"
     record = Record(bench.record, key, resume=request.resume)
     steps = list(plan(items, bench.specs, request.rounds))
     todo = [(turn, item, spec) for turn, item, spec in steps if (item.id, spec.label, turn) not in record.rows]

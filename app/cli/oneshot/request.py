@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ....engine.catalog import get, parse_params
+from ....engine.catalog import Stops, get, parse_params
 from ....errors import UserError
 from ....plain_file import user_path
 from ...attach.attachments import Attachment, attach, compose, decoded, read, read_all
@@ -89,8 +89,6 @@ def check(request: Request) -> None:
     settings = request.settings
     parse_params(get(settings.method), dict(request.method_settings))
     if settings.stop or request.stop_regex:
-        from ....decoders.text import Stops
-
         Stops(settings.stop, request.stop_regex)
     if request.suffix is not None:
         if request.go_on or request.keep:

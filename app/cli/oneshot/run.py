@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ....engine.client import EngineClient
 from ....engine.messages import Event, Failed, Finished, Loaded, Loading, PiecesOf, Prefilling, Started, Steps
 from ...chat.answer import Answer
-from ...terminal.output import Notes, Output, stdout
+from ...terminal.output import Notes, stdout
 from ..interrupts import CLOSED, POLL_SECONDS, Interrupts
+from .output import Output
 from .request import Request, attached, check, prompt_of
 
 if TYPE_CHECKING:

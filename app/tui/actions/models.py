@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from ....backends.options import BUILTIN, BUILTIN_DRAFT
+from ....engine.options import BUILTIN, BUILTIN_DRAFT
 from ....errors import UserError
 from ....plain_file import user_path
 from ...text.amounts import size_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
 
-from ....backends.base import Sampling
+from ....engine.options import Sampling
 from ....errors import UserError
 from ...chat.compare import name_of
 from ...chat.entries import Answer, Prompt

@@ -24,8 +24,8 @@ from ...text.cells import one_line
 from .model_list import ModelList
 
 if TYPE_CHECKING:
-    from ....backends.files.hub_listing import Offer
     from ...models.downloads import Download
+    from ...models.hub import Offer
     from ...models.library import Found
 
 POLL_SECONDS = 0.1

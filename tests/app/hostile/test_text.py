@@ -23,6 +23,7 @@ from textual.color import Color
 from specchat.app.attach.attachments import Attachment, folded
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
+from specchat.app.cli.oneshot.output import Output
 from specchat.app.export.formats import Look
 from specchat.app.export.html import chat_html
 from specchat.app.export.markdown import chat_markdown
@@ -36,7 +37,7 @@ from specchat.app.saved.chat_json import chat_json, chat_of
 from specchat.app.saved.reading import Table
 from specchat.app.settings.presets import Preset
 from specchat.app.terminal.notify import sequence
-from specchat.app.terminal.output import Notes, Output
+from specchat.app.terminal.output import Notes
 from specchat.app.text.cells import fit, one_line, sanitise, width
 from specchat.app.text.lines import cut, ends, line, paragraph
 from specchat.app.theming.themes import load_themes
@@ -49,7 +50,7 @@ from specchat.engine.messages import StepRecord
 from ...fakes.hostile_text import CASES, CELLS, TEXTS, calm
 
 PALETTE = load_themes()[0]["dark"]
-COLOURS = {**PALETTE.colours, **PALETTE.theme().variables}
+COLOURS = {**PALETTE.colours, **PALETTE.variables()}
 
 
 def answer_of(text: str, method: str = "lookup") -> Answer:

@@ -28,7 +28,7 @@ def painted(colour: str) -> str:
 def test_themes_stay_readable_in_256_colours(name: str) -> None:
     palette = reduced(load_themes()[0][name])
     colours = {key: painted(colour) for key, colour in palette.colours.items()}
-    variables = {key: painted(value) for key, value in palette.theme().variables.items() if value.startswith("#")}
+    variables = {key: painted(value) for key, value in palette.variables().items() if value.startswith("#")}
     page = colours["background"]
     for key in ("foreground", "primary", "accent", "success", "warning", "error"):
         for behind in ("background", "surface", "panel"):

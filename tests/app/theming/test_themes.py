@@ -83,7 +83,7 @@ def test_a_shipped_theme_gives_everything_and_nothing_else(path: Path) -> None:
 def test_text_is_readable(path: Path) -> None:
     palette = read_theme(path)
     page = palette.colours["background"]
-    variables = palette.theme().variables
+    variables = palette.variables()
     least = STRONG if path.stem == "contrast" else READABLE
     for i in range(SHADES):
         assert contrast(variables[f"run-{i}"], page) >= least
@@ -159,7 +159,7 @@ def test_neighbours_differ_with_any_number_of_run_colours(tmp_path: Path, count:
     palette = read_theme(path)
     assert all(one != other for one, other in rounds(palette))
     assert len({palette.run(i) for i in range(SHADES)}) == min(count, SHADES)
-    variables = palette.theme().variables
+    variables = palette.variables()
     assert all(variables[f"run-{i}"] == palette.run(i) and f"run-{i}-tint" in variables for i in range(SHADES))
 
 

@@ -19,8 +19,8 @@ import pytest
 
 from specchat.app.chat.entries import Answer
 from specchat.app.cli import main as cli
+from specchat.app.cli.oneshot.output import Output
 from specchat.app.terminal.ansi import run_colour
-from specchat.app.terminal.output import Output
 from specchat.engine.messages import StepRecord
 
 ANSWER = "one two three one two three one two three \x1b[31mred [bold] 👩‍👩‍👧 end"

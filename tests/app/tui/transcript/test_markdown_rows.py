@@ -21,7 +21,7 @@ from ....cases import cases
 Make = Callable[..., Any]
 
 PALETTE = load_themes()[0]["dark"]
-COLOURS = {**PALETTE.colours, **PALETTE.theme().variables}
+COLOURS = {**PALETTE.colours, **PALETTE.variables()}
 
 TEXT = """# Prompt lookup
 

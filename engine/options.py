@@ -1,0 +1,18 @@
+"""What the process that draws may know of runtimes: options of a load and of sampling, and the models that ship."""
+
+from __future__ import annotations
+
+from ..backends.base import Capabilities, Sampling
+from ..backends.loading import builtin_gguf, builtin_path
+from ..backends.options import BACKENDS, BUILTIN, BUILTIN_DRAFT, rebuild_command
+
+__all__ = [
+    "BACKENDS",
+    "BUILTIN",
+    "BUILTIN_DRAFT",
+    "Capabilities",
+    "Sampling",
+    "builtin_gguf",
+    "builtin_path",
+    "rebuild_command",
+]
