@@ -1,4 +1,4 @@
-"""What is in the database, and how an older one becomes one of now.
+"""What is in the database.
 
     chats    one row a chat
     places   which entries are on a chat's screen, in order: a branch shares those of its beginning
@@ -16,7 +16,6 @@ words only. It keeps neither texts nor positions (a sixth of the size): a candid
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from typing import TypeAlias
 
 VERSION = 4
@@ -53,103 +52,72 @@ def _paired(data: bytes) -> bool:
 
 
 def searchable(text: str) -> str:
-    """What the index gets of a text. It must stay the same for ever (or come with a migration): an entry is taken out of the
-    index by telling it the text that went in."""
+    """What the index gets of a text. It must stay the same for as long as VERSION does: an entry is taken out of the index by
+    telling it the text that went in."""
     # The tokenizer stops at a nul byte. With the spaces every character begins a trigram, so that short words are found too.
     return text.replace("\0", " ").encode("utf-8", "replace").decode() + "  "
 
 
-def _first(db: sqlite3.Connection) -> None:
-    for statement in (
-        """CREATE TABLE chats (
-            id INTEGER PRIMARY KEY AUTOINCREMENT,
-            title TEXT NOT NULL,
-            created REAL NOT NULL,  -- seconds since 1970, like every time here
-            changed REAL NOT NULL,
-            model TEXT NOT NULL,  -- its name, for the list
-            system TEXT,
-            about TEXT NOT NULL,  -- JSON: model, settings, specchat (the version)
-            parent INTEGER REFERENCES chats (id) ON DELETE SET NULL,  -- the chat that it branched from
-            deleted_at REAL
-        )""",
-        "CREATE INDEX chats_by_change ON chats (changed DESC, id DESC) WHERE deleted_at IS NULL",
-        """CREATE TABLE entries (
-            id INTEGER PRIMARY KEY AUTOINCREMENT,
-            kind TEXT NOT NULL,  -- prompt, answer or notice
-            created REAL NOT NULL,
-            text TEXT,
-            severity TEXT,  -- of a notice
-            method TEXT,  -- of an answer, like all that follows
-            label TEXT,
-            reason TEXT,  -- NULL while it is being written, and for ever if specchat was killed meanwhile
-            figures TEXT  -- JSON
-        )""",
-        """CREATE TABLE places (
-            chat INTEGER NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
-            position INTEGER NOT NULL,
-            entry INTEGER NOT NULL REFERENCES entries (id),
-            PRIMARY KEY (chat, position)
-        ) WITHOUT ROWID""",
-        "CREATE INDEX places_by_entry ON places (entry)",
-        """CREATE TABLE steps (
-            entry INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
-            part INTEGER NOT NULL,
-            data BLOB NOT NULL,
-            PRIMARY KEY (entry, part)
-        )""",
-    ):
-        db.execute(statement)
-
-
-def _second(db: sqlite3.Connection) -> None:
-    """Titles that were given stay when the first prompt changes; answers are counted; texts are indexed."""
-    for statement in (
-        "ALTER TABLE chats ADD COLUMN named INTEGER NOT NULL DEFAULT 0",
-        "ALTER TABLE chats ADD COLUMN answers INTEGER NOT NULL DEFAULT 0",
-        """UPDATE chats SET answers = (SELECT count(*) FROM places JOIN entries ON entries.id = entry
-            WHERE chat = chats.id AND kind = 'answer')""",
-        # How many characters of the text the index knows: an answer's text only ever grows.
-        "ALTER TABLE entries ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0",
-        "CREATE INDEX entries_open ON entries (id) WHERE kind = 'answer' AND reason IS NULL",
-        "CREATE VIRTUAL TABLE words USING fts5 (text, content = '', tokenize = 'trigram', detail = 'none')",
-    ):
-        db.execute(statement)
-    ids = [id for (id,) in db.execute("SELECT id FROM entries WHERE text IS NOT NULL")]
-    for id in ids:
-        (text,) = db.execute("SELECT text FROM entries WHERE id = ?", (id,)).fetchone()
-        index(db, id, loaded(text))
-
-
-def _third(db: sqlite3.Connection) -> None:
-    """A chat goes on in several ways; an answer knows what it was asked with."""
-    for statement in (
-        """CREATE TABLE forks (
-            chat INTEGER NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
-            after INTEGER NOT NULL,  -- the entry before it; 0: the beginning
-            shown INTEGER NOT NULL,  -- number of the end on the screen, whose entries are in places (or with their own fork)
-            PRIMARY KEY (chat, after)
-        ) WITHOUT ROWID""",
-        """CREATE TABLE ends (
-            chat INTEGER NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
-            after INTEGER NOT NULL,
-            number INTEGER NOT NULL,  -- from 0, in the order in which they were written
-            position INTEGER NOT NULL,
-            entry INTEGER NOT NULL REFERENCES entries (id),
-            PRIMARY KEY (chat, after, number, position)
-        ) WITHOUT ROWID""",
-        "CREATE INDEX ends_by_entry ON ends (entry)",
-        "ALTER TABLE entries ADD COLUMN asked TEXT",  # JSON: model, method, settings, sampling, accept, max_tokens, stop
-    ):
-        db.execute(statement)
-
-
-def _fourth(db: sqlite3.Connection) -> None:
-    """Races are kept."""
-    db.execute("CREATE TABLE races (entry INTEGER PRIMARY KEY REFERENCES entries (id) ON DELETE CASCADE, data BLOB NOT NULL)")
-
-
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first, _second, _third, _fourth)
-"""What makes version n + 1 of version n; all of them make a new database."""
+SCHEMA = (
+    """CREATE TABLE chats (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        title TEXT NOT NULL,
+        created REAL NOT NULL,  -- seconds since 1970, like every time here
+        changed REAL NOT NULL,
+        model TEXT NOT NULL,  -- its name, for the list
+        system TEXT,
+        about TEXT NOT NULL,  -- JSON: model, settings, specchat (the version)
+        parent INTEGER REFERENCES chats (id) ON DELETE SET NULL,  -- the chat that it branched from
+        deleted_at REAL,
+        named INTEGER NOT NULL DEFAULT 0,  -- a title that was given stays when the first prompt changes
+        answers INTEGER NOT NULL DEFAULT 0  -- how many it has
+    )""",
+    "CREATE INDEX chats_by_change ON chats (changed DESC, id DESC) WHERE deleted_at IS NULL",
+    """CREATE TABLE entries (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        kind TEXT NOT NULL,  -- prompt, answer or notice
+        created REAL NOT NULL,
+        text TEXT,
+        severity TEXT,  -- of a notice
+        method TEXT,  -- of an answer, like all that follows
+        label TEXT,
+        reason TEXT,  -- NULL while it is being written, and for ever if specchat was killed meanwhile
+        figures TEXT,  -- JSON
+        indexed INTEGER NOT NULL DEFAULT 0,  -- characters of the text that the index knows: an answer's text only ever grows
+        asked TEXT  -- JSON: model, method, settings, sampling, accept, max_tokens, stop
+    )""",
+    "CREATE INDEX entries_open ON entries (id) WHERE kind = 'answer' AND reason IS NULL",
+    """CREATE TABLE places (
+        chat INTEGER NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+        position INTEGER NOT NULL,
+        entry INTEGER NOT NULL REFERENCES entries (id),
+        PRIMARY KEY (chat, position)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX places_by_entry ON places (entry)",
+    """CREATE TABLE forks (
+        chat INTEGER NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+        after INTEGER NOT NULL,  -- the entry before it; 0: the beginning
+        shown INTEGER NOT NULL,  -- number of the end on the screen, whose entries are in places (or with their own fork)
+        PRIMARY KEY (chat, after)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE ends (
+        chat INTEGER NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+        after INTEGER NOT NULL,
+        number INTEGER NOT NULL,  -- from 0, in the order in which they were written
+        position INTEGER NOT NULL,
+        entry INTEGER NOT NULL REFERENCES entries (id),
+        PRIMARY KEY (chat, after, number, position)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX ends_by_entry ON ends (entry)",
+    """CREATE TABLE steps (
+        entry INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE,
+        part INTEGER NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (entry, part)
+    )""",
+    "CREATE TABLE races (entry INTEGER PRIMARY KEY REFERENCES entries (id) ON DELETE CASCADE, data BLOB NOT NULL)",
+    "CREATE VIRTUAL TABLE words USING fts5 (text, content = '', tokenize = 'trigram', detail = 'none')",
+)
 
 
 def index(db: sqlite3.Connection, entry: int, text: str, known: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The database: opened, brought up to date, and put aside where it is damaged."""
+"""The database: opened, created where missing, and put aside where it is damaged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import TypeAlias
 from ... import plain_file
 from ...errors import UserError
 from ..settings.locations import data_folder
-from .schema import MIGRATIONS, TABLES, VERSION
+from .schema import SCHEMA, TABLES, VERSION
 
 NAME = "history.db"
 
@@ -156,11 +156,13 @@ class Store:
         db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         db.text_factory = _text
         try:
+            self._check(db)  # before anything is written
             _use_wal(db)
             # After a crash of the machine the last moments may be missing; after one of specchat nothing is.
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("PRAGMA foreign_keys = ON")
-            self._bring_up_to_date(db)
+            if not _version(db):
+                self._begin(db)
             db.execute(TRIGRAMS)
         except BaseException:
             db.close()
@@ -184,61 +186,49 @@ class Store:
         db.close()
         return None
 
-    def _bring_up_to_date(self, db: sqlite3.Connection) -> None:
+    def _check(self, db: sqlite3.Connection) -> None:
+        """Refuse what is no history of this version."""
         version = _version(db)
-        if version == VERSION:
-            if not _tables(db) >= TABLES:
-                raise _not_ours()
-            return
-        if not 0 <= version <= VERSION:
+        if version not in (0, VERSION):
             raise UserError(
-                f"{short(self.path)} was written by a newer specchat: update this one, or name another folder in SPECCHAT_DATA."
+                f"{short(self.path)} was written by another version of specchat: use that one, "
+                "or name another folder in SPECCHAT_DATA."
             )
-        if version:
-            self._copy(db, version)
+        if version and not _tables(db) >= TABLES:
+            raise _not_ours()
+
+    def _begin(self, db: sqlite3.Connection) -> None:
+        """Make the tables of a new database."""
         db.execute("BEGIN EXCLUSIVE")
         try:
-            version = _version(db)  # another specchat may have been faster
-            if version == 0 and _tables(db):
-                raise _not_ours()
-            for number in range(version, VERSION):
-                MIGRATIONS[number](db)
-            db.execute(f"PRAGMA user_version = {VERSION}")
+            if not _version(db):  # another specchat may have been faster
+                if _tables(db):
+                    raise _not_ours()
+                for statement in SCHEMA:
+                    db.execute(statement)
+                db.execute(f"PRAGMA user_version = {VERSION}")
             db.execute("COMMIT")
         except BaseException:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
 
-    def _copy(self, db: sqlite3.Connection, version: int) -> None:
-        """Keep the database as it was."""
-        copy = self._beside(f"version-{version}")
-        target = sqlite3.connect(copy)
-        try:
-            db.backup(target)
-        except sqlite3.Error:
-            copy.unlink(missing_ok=True)
-            raise
-        finally:
-            target.close()
-        self.told.append(f"The history was brought up to date; as it was before, it is kept as {short(copy)}.")
-
     def _put_aside(self) -> None:
         """Move a damaged database out of the way."""
         with _alone(self.path.parent):
             if self.moved:  # another specchat did it
                 return
-            aside = self._beside("damaged")
+            aside = self._aside()
             for suffix in ("-wal", "-shm", ""):
                 with suppress(FileNotFoundError):
                     Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
         self.told.append(f"The history was damaged: it was put aside as {short(aside)}, and a new one begins.")
 
-    def _beside(self, what: str) -> Path:
+    def _aside(self) -> Path:
         """An empty file beside the database, of a name that was free."""
         for number in count(1):
             again = f"-{number}" if number > 1 else ""
-            path = self.path.with_name(f"{self.path.stem}-{what}-{_now()}{again}{self.path.suffix}")
+            path = self.path.with_name(f"{self.path.stem}-damaged-{_now()}{again}{self.path.suffix}")
             with suppress(FileExistsError):
                 _create(path)
                 return path

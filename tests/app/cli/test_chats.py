@@ -218,14 +218,14 @@ def begun(monkeypatch: pytest.MonkeyPatch, engine: Any, kept: None) -> Begun:
     return Begun(monkeypatch, engine)
 
 
-@pytest.mark.parametrize("version", [-5, -1, 5, 2**31 - 1])
+@pytest.mark.parametrize("version", [-5, -1, 3, 5, 2**31 - 1])
 def test_a_history_of_an_unknown_version_is_refused(call: Call, begun: Begun, version: int) -> None:
     sqlite3.connect(history_file()).execute(f"PRAGMA user_version = {version}").close()
     for command in (("history", "list"), ("history", "show", "1"), ("run", "--continue", "Hello")):
         code, _, err = call(*command)
         assert code == 2
-        assert "was written by a newer specchat" in err
-    with pytest.raises(UserError, match="was written by a newer specchat"):
+        assert "was written by another version of specchat" in err
+    with pytest.raises(UserError, match="was written by another version of specchat"):
         begun(Settings(), last=True)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,9 @@ import pytest
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer
 from specchat.app.chat.transcript import Transcript
-from specchat.app.history import schema
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
-from specchat.app.history.store import Store, forget
+from specchat.app.history.store import forget
 from specchat.engine.messages import Steps
 
 Say = Callable[..., None]
@@ -230,22 +228,3 @@ def test_odd_rows_do_no_harm(chats: Chats, many: Dialogue) -> None:
     opened = chats.open(1).transcript
     assert texts(opened) == ["First!", "Anew."]
     assert [answer.asked for answer in opened.answers()] == [{}]
-
-
-def test_a_database_of_version_2_gains_the_tables(file: Path) -> None:
-    file.parent.mkdir(parents=True)
-    db = sqlite3.connect(file)
-    schema._first(db)
-    schema._second(db)
-    db.execute("PRAGMA user_version = 2")
-    db.execute("INSERT INTO chats (title, created, changed, model, about) VALUES ('Old', 1, 2, 'builtin', '{}')")
-    db.execute("INSERT INTO entries (kind, created, text) VALUES ('prompt', 1, 'Hello')")
-    db.execute("INSERT INTO places VALUES (1, 0, 1)")
-    db.commit()
-    db.close()
-    with Store(file) as store:
-        assert any("brought up to date" in sentence for sentence in store.told)
-        assert texts(Chats(store).open(1).transcript) == ["Hello"]
-        assert store.db.execute("SELECT count(*) FROM forks").fetchone() == (0,)
-    (copy,) = file.parent.glob("history-version-2-*.db")
-    assert sqlite3.connect(copy).execute("PRAGMA user_version").fetchone() == (2,)

@@ -17,13 +17,11 @@ import pytest
 
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.history import recorder as recorder_module
-from specchat.app.history import schema
-from specchat.app.history import store as store_module
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
+from specchat.app.history.schema import VERSION
 from specchat.app.history.store import Store, purge
 from specchat.app.history.writing import moment
-from specchat.errors import UserError
 
 Say = Callable[..., None]
 
@@ -41,70 +39,25 @@ def names(file: Path, part: str) -> list[str]:
     return sorted(name for name in os.listdir(file.parent) if part in name)
 
 
-def old_database(file: Path) -> None:
-    """One of version 1 with a prompt and an answer."""
-    file.parent.mkdir(parents=True)
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+def test_a_database_of_another_version_is_refused_unchanged_and_the_chat_goes_on(
+    file: Path, dialogue: Dialogue, say: Say, version: int
+) -> None:
+    file.parent.mkdir()
     db = sqlite3.connect(file)
-    schema._first(db)
-    db.execute("PRAGMA user_version = 1")
-    db.execute("INSERT INTO chats (title, created, changed, model, about) VALUES ('Old', 1, 2, 'builtin', '{}')")
-    db.execute("INSERT INTO entries (kind, created, text) VALUES ('prompt', 1, 'What burned on the rock?')")
-    db.execute(
-        "INSERT INTO entries (kind, created, text, method, label, reason, figures)"
-        " VALUES ('answer', 1, 'A lamp.', 'lookup', 'identical', 'eos', '{}')"
-    )
-    db.executemany("INSERT INTO places VALUES (1, ?, ?)", [(0, 1), (1, 2)])
-    db.commit()
+    db.execute("CREATE TABLE chats (id INTEGER)")
+    db.execute(f"PRAGMA user_version = {version}")
     db.close()
-
-
-def test_an_older_database_is_brought_up_to_date_and_kept(file: Path) -> None:
-    old_database(file)
-    with Store(file) as store:
-        chats = Chats(store)
-        assert chats.newest()[0].answers == 1
-        assert [found.excerpt[1] for found in chats.search("LAMP")] == ["lamp"]
-        assert [found.chat.title for found in chats.search("burned rock")] == ["Old"]
-        (sentence,) = store.told
-        assert "brought up to date" in sentence
-    (copy,) = names(file, "version-1")
-    assert copy in sentence
-    before = sqlite3.connect(file.parent / copy)
-    assert before.execute("PRAGMA user_version").fetchone() == (1,)
-    assert before.execute("SELECT title FROM chats").fetchone() == ("Old",)
-    with Store(file) as store:
-        assert store.told == []
-
-
-def test_a_migration_that_fails_leaves_the_database_as_it_was(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old_database(file)
-
-    def broken(db: sqlite3.Connection) -> None:
-        schema._second(db)
-        raise sqlite3.OperationalError("database or disk is full")
-
-    monkeypatch.setattr(store_module, "MIGRATIONS", (schema._first, broken))
-    with pytest.raises(UserError, match="is full: free some space"):
-        Store(file)
-    db = sqlite3.connect(file)
-    assert db.execute("PRAGMA user_version").fetchone() == (1,)
-    assert "words" not in {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
-
-
-def test_a_newer_database_is_refused_and_the_chat_goes_on(file: Path, dialogue: Dialogue, say: Say) -> None:
-    Store(file).close()
-    db = sqlite3.connect(file)
-    db.execute("PRAGMA user_version = 99")
-    db.close()
+    before = file.read_bytes()
     recorder = Recorder(file)
     say("Hello")
     keep(recorder, dialogue)
-    assert re.search(r"written by a newer specchat: update this one.*goes on without", told(recorder))
+    assert re.search(r"written by another version of specchat: use that one, or name another.*goes on without", told(recorder))
     assert recorder.off
     recorder.note(dialogue)
     recorder.close(dialogue)
-    assert sqlite3.connect(file).execute("PRAGMA user_version").fetchone() == (99,)
-    assert names(file, "damaged") == []
+    assert file.read_bytes() == before
+    assert os.listdir(file.parent) == [file.name]
 
 
 @pytest.mark.parametrize(

@@ -313,11 +313,11 @@ async def test_trouble_is_said_in_the_chat_which_goes_on(make_kept: Make, engine
         await settle(app, pilot)
         app.keeping.note()
         (told,) = [entry.text for entry in app.dialogue.transcript.entries if isinstance(entry, Notice)]
-        assert "newer specchat" in told
+        assert "another version of specchat" in told
         await say(app, pilot, engine, make_steps, "Still there?")
         assert len(app.dialogue.transcript.answers()) == 2
         screen = await browse(app, pilot)
-        assert "newer specchat" in note(screen)
+        assert "another version of specchat" in note(screen)
         await press(pilot, "escape")
         with pytest.raises(UserError, match="could not be opened"):
             app.commands.run("/rename x")
