@@ -1,4 +1,4 @@
-"""The pages for people: their links lead somewhere, and the commands and options they name exist."""
+"""The pages for people: their links lead somewhere, and the files, commands and options they name exist."""
 
 from __future__ import annotations
 
@@ -46,6 +46,14 @@ def test_links_lead_somewhere(page: Path) -> None:
         target = (page.parent / name).resolve() if name else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+@each_page
+def test_files_exist(page: Path) -> None:
+    named = re.findall(
+        r"(?<![\w/])(?:app|backends|benchmarks|builtin|decoders|engine|tests)/[\w/.]*\w", page.read_text(encoding="utf-8")
+    )
+    assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 @each_page
