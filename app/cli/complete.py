@@ -143,7 +143,7 @@ def setting_keys(typed: str) -> Offered:
     for name in names:
         if name in tables:
             yield from ((f"{name}.{inner}", "") for inner in tables[name])
-        elif name not in ("methods", "keymap", "tuned", "models", "presets"):
+        elif name not in ("methods", "keymap", "models"):
             yield name, ""
 
 

@@ -159,19 +159,15 @@ def _layers(given: dict[str, Any], preset: str | None) -> Layers:
 
 def rows_of(layers: Layers) -> Iterator[dict[str, Any]]:
     """Each setting as an object: key, value, default, source, where. Those of methods, models and keys where they are set."""
-    from ..settings.key_path import join, split
+    from ..settings.key_path import split
     from ..settings.table import listed
 
     plain = listed()
-    more = [key for key in layers.values() if key not in plain and split(key)[0] not in ("tuned",)]
+    more = [key for key in layers.values() if key not in plain]
     for table in ("methods", "models", "keymap"):
         plain += [key for key in more if split(key)[0] == table]
     for key in plain:
         yield _row(layers, key)
-    for key, text in layers.read.values.items():  # as earlier versions wrote it
-        if split(key)[0] == "tuned":
-            where = layers.place(layers.read.lines.get(key, 0))
-            yield {"key": join(split(key)), "value": text, "default": None, "source": "file", "where": where}
 
 
 def _row(layers: Layers, key: str) -> dict[str, Any]:

@@ -89,8 +89,7 @@ LOADING = (
 )
 """Settings that count when a model is loaded."""
 
-TABLES = ("methods", "sampling", "keymap", "models", "tuned")
-"""`tuned` is how earlier versions wrote a model's method (`builtin = "lookup:nodes=32"`); it is still read."""
+TABLES = ("methods", "sampling", "keymap", "models")
 
 FIELDS = {f.name: f for f in fields(Settings) if f.name != "layers"}
 PLAIN = tuple(name for name in FIELDS if name not in TABLES)

@@ -71,7 +71,6 @@ def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     methods = {name: dict(table) for name, table in settings.methods.items()}
     models = {name: dict(table) for name, table in settings.models.items()}
     keymap = dict(settings.keymap)
-    tuned: dict[str, str] = {}
     for key, value in changes.items():
         match split(key):
             case ("sampling", name):
@@ -82,14 +81,8 @@ def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
                 keymap[binding] = value
             case ("models", model, *inner):
                 models.setdefault(model, {})[join(inner)] = value
-            case ("tuned", model):
-                tuned[model] = value
             case (name,):
                 values[name] = value
-    for model, text in tuned.items():
-        if "method" not in models.setdefault(model, {}):
-            name, pairs = method_of(text)
-            models[model] = {**models[model], "method": name, **{f"methods.{name}.{k}": v for k, v in pairs.items()}}
     return replace(
         settings,
         **values,
@@ -119,8 +112,6 @@ def checked(key: str, value: Any, called: str) -> Any:
         case ("models", model, *inner) if model and inner:
             near = nearest(join(inner), chat_keys())
             raise UserError(f"a model has no setting {called}: {near or 'there are ' + ', '.join(chat_keys())}")
-        case ("tuned", _):
-            return _tuned(called, value)
         case (name,) if name in PLAIN:
             return check_value(called, name, FIELDS[name], value)
     raise UserError(_unknown(called, key))
@@ -139,8 +130,6 @@ def known(key: str) -> None:
             check_keys(key, binding, "f1")
         case ("models", model, *inner) if model and is_chat_key(tuple(inner)):
             known(join(inner))
-        case ("tuned", _):
-            return
         case ("sampling", name) if name in SAMPLING:
             return
         case (name,) if name in PLAIN:
@@ -196,20 +185,6 @@ def _unknown(called: str, key: str) -> str:
     known = [*PLAIN, *(f"sampling.{name}" for name in SAMPLING)]
     hint = nearest(key, known) or f"there are {', '.join(known)}, [methods.NAME], [models.NAME] and [keymap]"
     return f"there is no setting {called}: {hint}"
-
-
-def _tuned(called: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise UserError(f'{called} takes a method such as "lookup:nodes=32", not {value!r}.')
-    name, settings = method_of(value)
-    check_method(called, name, settings)
-    return str(value)
-
-
-def method_of(text: str) -> tuple[str, dict[str, Any]]:
-    """Name and settings of a method written as `lookup:nodes=32:floor=0.1`."""
-    name, *pairs = text.split(":")
-    return name, dict(pair.partition("=")[::2] for pair in pairs)
 
 
 def flat(settings: Settings) -> dict[str, Any]:

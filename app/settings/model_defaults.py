@@ -29,7 +29,4 @@ def method_changes(model: str, method: str, settings: Mapping[str, Any], path: P
     for setting, value in settings.items():
         key = join(("models", name, "methods", method, setting))
         changes[key] = from_text(key, value) if isinstance(value, str) else value
-    # An entry that an earlier version wrote would say the same thing in a second place.
-    if join(("tuned", name)) in found.values:
-        changes = {join(("tuned", name)): None, **changes}
     return changes

@@ -88,8 +88,7 @@ class Layers:
         name, table = self.of_model()
         if key in table:
             whole = join(("models", name, *split(key)))
-            line = self.read.lines.get(whole) or self.read.lines.get(join(("tuned", name)), 0)
-            return Origin("model", f"default of {name}, {self.place(line)}")
+            return Origin("model", f"default of {name}, {self.place(self.read.lines.get(whole, 0))}")
         if key in self.read.values:
             return Origin("file", self.place(self.read.lines.get(key, 0)))
         return Origin("default", "default")

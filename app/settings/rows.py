@@ -85,8 +85,8 @@ def _model_row(entry: Entry, layers: Layers, values: dict[str, Any], name: str, 
     key = join(("models", name, *split(entry.key)))
     if entry.key in table:
         value = table[entry.key]
-        line = layers.read.lines.get(key) or layers.read.lines.get(join(("tuned", name)), 0)
-        return Row(entry.key, entry, key, value, text_of(entry, value), Origin("model", layers.place(line)), "this model")
+        origin = Origin("model", layers.place(layers.read.lines.get(key, 0)))
+        return Row(entry.key, entry, key, value, text_of(entry, value), origin, "this model")
     general = {**layers.read.values, **layers.read.environment}.get(entry.key, default_of(entry.key))
     origin = Origin("default", f"nothing of its own: {text_of(entry, general)} as for every model")
     return Row(entry.key, entry, key, None, AS_FOR_ALL, origin)

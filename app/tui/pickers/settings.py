@@ -227,14 +227,10 @@ class SettingsScreen(ModalScreen[None]):
         row = self.list.row
         if row is None or self._changing is not None:
             return
-        read, parts = self._live.layers.read.values, split(row.key)
-        # An earlier version's way of saying a model's method goes with it.
-        old = join(("tuned", parts[1])) if parts[0] == "models" and parts[2] in ("method", "methods") else row.key
-        keys = [key for key in dict.fromkeys((row.key, old)) if key in read]
-        if not keys:
+        if row.key not in self._live.layers.read.values:
             self._say(f"The settings file does not set {row.title}.", wrong=True)
             return
-        self._keep(dict.fromkeys(keys), row.title)
+        self._keep({row.key: None}, row.title)
 
     def action_undo(self) -> None:
         """Take the last change back."""
@@ -349,7 +345,7 @@ def _in_environment(key: str) -> bool:
 def _name(key: str) -> str:
     """A setting without its model's name."""
     parts = split(key)
-    return join(parts[2:]) if parts[0] == "models" else "method" if parts[0] == "tuned" else key
+    return join(parts[2:]) if parts[0] == "models" else key
 
 
 def _title(entry: Entry) -> str:

@@ -38,16 +38,16 @@ def test_a_model_has_its_own_method_sampling_and_system_prompt(path: Path) -> No
 
 
 def test_what_tune_found_is_written_as_the_models_default_and_replaces_what_it_found_before(path: Path) -> None:
-    path.write_text(f'method = "ngram" # mine\n\n[tuned]\n"{NAME}" = "recycle:nodes=16"\nbuiltin = "greedy"\n')
-    assert with_given(read_settings(), {"model": NAME}, {}).method == "recycle"
+    path.write_text(
+        f'method = "ngram" # mine\n\n[models."{NAME}"]\nmethod = "recycle"\n[models.builtin]\nmethod = "greedy"\n'
+        f'[models."{NAME}".methods.lookup]\nnodes = 8\nmax_draft = 4\n'
+    )
     save(method_changes(NAME, "lookup", {"nodes": "32", "floor": "0.1"}))
     text = path.read_text()
     assert "# mine" in text
-    assert NAME not in text.partition("[models")[0]
     mine = with_given(read_settings(), {"model": NAME}, {})
     assert mine.method == "lookup"
     assert mine.methods["lookup"] == {"nodes": 32, "floor": 0.1}
-    assert "recycle" not in mine.methods
     save(method_changes(NAME, "lookup", {"variant": "reference"}))
     assert with_given(read_settings(), {"model": NAME}, {}).methods["lookup"] == {"variant": "reference"}
     assert with_given(read_settings(), {"model": "builtin"}, {}).method == "greedy"
@@ -63,8 +63,6 @@ def test_a_folder_is_the_same_model_with_a_tilde_and_without(path: Path) -> None
 
 @pytest.mark.parametrize("value", ["lokup", "lookup:nods=3", "lookup:nodes=x", 3])
 def test_what_is_no_method_is_refused(value: object) -> None:
-    with pytest.raises(UserError, match=r"tuned\.x"):
-        changed(Settings(), {"tuned.x": value})
     with pytest.raises(UserError, match=r"models\.x\.method"):
         changed(Settings(), {"models.x.method": value})
 
