@@ -139,7 +139,7 @@ def measure(path: Path) -> dict[str, Any]:
         out["chats"] = count
         out["open a chat"] = timed(lambda: chats.open(pick.randrange(1, count)))
         out["open the longest chat"] = timed(lambda: chats.open(count), 5)
-        out["tokens of the longest chat"] = sum(len(answer.log.tokens()) for answer in chats.open(count).transcript.answers())
+        out["tokens of the longest chat"] = sum(len(answer.log.tokens) for answer in chats.open(count).transcript.answers())
         out["a page of 100, anywhere"] = timed(lambda: chats.newest(pick.randrange(count), 100))
         out["search"] = {}
         for name, query in QUERIES.items():

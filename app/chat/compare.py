@@ -98,7 +98,7 @@ def _token(answer: Answer, first: Answer) -> int | None:
     """The first token that differs; None if none does, or they are of different models."""
     if answer.asked.get("model") != first.asked.get("model"):
         return None
-    one, other = first.log.tokens(), answer.log.tokens()
+    one, other = first.log.tokens, answer.log.tokens
     common = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     return common if common < max(len(one), len(other)) else None
 

@@ -86,7 +86,6 @@ class Dialogue:
     unavailable: dict[str, str] = field(default_factory=dict)
     pieces: Pieces = field(default_factory=Pieces)
     """The text of single tokens; empty until the engine has told them."""
-    prefill: tuple[int, int] = (0, 0)
     answer: Answer | None = None
     """The one being written."""
     queued: str | None = None
@@ -281,7 +280,7 @@ class Dialogue:
         self.answer = Answer(self.method, self.label_of(self.method), asked=wish)
         self.transcript.entries.append(self.answer)
         self._answer_id = self.engine.next_id()
-        self.phase, self.prefill = "prefill", (0, 0)
+        self.phase = "prefill"
         self.engine.send(
             Generate(
                 self._answer_id,
@@ -329,34 +328,23 @@ class Dialogue:
                 self._failed(event)
             case Started() | Prefilling() | Steps() | Switched() | Paused() | Finished() if event.id == self._answer_id:
                 if self.answer is not None:
+                    self.answer.take(event)
                     self._progress(self.answer, event)
-                elif isinstance(event, Finished):  # of a chat that was left
+                if isinstance(event, Finished):
                     self._end()
 
-    def _progress(self, answer: Answer, event: Started | Prefilling | Steps | Switched | Paused | Finished) -> None:
+    def _progress(self, answer: Answer, event: Event) -> None:
+        """What an event about the answer means for the chat."""
         match event:
             case Started():
-                self.method, answer.method, answer.label = event.method, event.method, event.label
-                answer.pieces = self.pieces
-                answer.figures.prompt_tokens, answer.figures.reused = event.prompt_tokens, event.reused
-            case Prefilling():
-                self.prefill = (event.done, event.total)
-            case Steps():
-                if self.phase == "prefill":
-                    self.phase = "writing"
-                for step in event.steps:
-                    answer.add(step)
+                self.method, answer.pieces = event.method, self.pieces
+            case Steps() if self.phase == "prefill":
+                self.phase = "writing"
             case Switched():
-                self.method, answer.label = event.method, event.label
+                self.method = event.method
                 self.switching = self._back = None
             case Paused():
                 self.paused = event.paused
-            case Finished():
-                answer.finish(event.reason, event.tail)
-                answer.figures.prefill_seconds = event.prefill_seconds
-                if event.busy_seconds > event.prefill_seconds:
-                    answer.figures.decode_seconds = event.busy_seconds - event.prefill_seconds
-                self._end()
 
     def _loaded(self, event: Loaded) -> None:
         known, self._before = self.info, None
@@ -388,12 +376,12 @@ class Dialogue:
             self._before = None
             # The client starts a new engine, with the same model, at the next prompt.
             if self.answer is not None:
-                self.answer.finish("died")
+                self.answer.take(event)
             self._end(send=False)
             self.phase = "ready" if self.info else "unloaded"
         elif event.id == self._answer_id:
             if self.answer is not None:
-                self.answer.finish("cancelled" if event.cause == "cancelled" else "error", event.tail)
+                self.answer.take(event)
             self._end(send=event.cause == "cancelled")
         elif self.phase == "loading":
             self.phase = "unloaded"

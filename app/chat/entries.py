@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ...engine.messages import StepRecord
+from ...engine.messages import Event, Failed, Finished, Prefilling, Started, StepRecord, Steps, Switched
 from .pieces import Pieces
 from .steplog import StepLog
 from .totals import Totals, counted
@@ -15,8 +15,12 @@ COUNTED_AT_ONCE = 4000
 """Steps that one look at an answer's totals takes in (some 30 ms): the figures of a very long one must not stall the screen."""
 
 
-THROUGH = ("eos", "length", "stop", "context")
-"""Reasons with which an answer has reached its end."""
+OWN_END = ("eos", "stop")
+"""Finish reasons of an answer that the model, or a stop text, ended."""
+TEXT_END = (*OWN_END, "length")
+"""Those after which the answer would be no longer if it were asked for again."""
+THROUGH = (*TEXT_END, "context")
+"""Those with which an answer has reached its end."""
 
 
 SHADES = 6
@@ -164,6 +168,8 @@ class Answer:
     asked: dict[str, Any] = field(default_factory=dict)
     """What it was asked with: `model`, `method` (the first), `settings` (of that), `sampling`, `accept`, `max_tokens`, `stop`.
     Empty where that is not known."""
+    prefill: tuple[int, int] = (0, 0)
+    """Prompt tokens read so far, of how many."""
     held: str = ""
     """The last character of an answer that is being written, shown although it may yet change: the next text begins with it."""
     _shades: Shades = field(default_factory=Shades)
@@ -212,6 +218,28 @@ class Answer:
     def done(self) -> bool:
         return self.reason is not None
 
+    def take(self, event: Event) -> None:
+        """Take in what the engine says of it."""
+        figures = self.figures
+        match event:
+            case Started():
+                self.method, self.label = event.method, event.label
+                figures.prompt_tokens, figures.reused = event.prompt_tokens, event.reused
+            case Prefilling():
+                self.prefill, figures.prefill_seconds = (event.done, event.total), event.seconds
+            case Steps():
+                for step in event.steps:
+                    self.add(step)
+            case Switched():
+                self.label = event.label
+            case Finished():
+                self.finish(event.reason, event.tail)
+                figures.prefill_seconds = event.prefill_seconds
+                if event.busy_seconds > event.prefill_seconds:
+                    figures.decode_seconds = event.busy_seconds - event.prefill_seconds
+            case Failed(ended=True):
+                self.finish(event.cause if event.cause in ("cancelled", "died") else "error", event.tail)
+
     def add(self, step: StepRecord) -> Run:
         """Append what one step produced."""
         seconds = step.draft_seconds + step.forward_seconds + step.other_seconds
@@ -245,6 +273,32 @@ class Answer:
         elif tail:
             self.runs.append(Run(tail, 0, self.method, -1))
         self.reason = reason
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `specchat run --json` tells of it. `tokens` counts an EOS token that was produced; rates are 0 where nothing was
+        measured."""
+        while not self.counted:
+            self._count()
+        totals = self._totals
+        return {
+            "method": self.method,
+            "label": self.label,
+            "prompt_tokens": self.figures.prompt_tokens,
+            "tokens": totals.tokens,
+            "steps": totals.steps,
+            "tokens_per_step": totals.tokens_per_step,
+            "draft_tokens": totals.drafted,
+            "accepted_tokens": totals.accepted,
+            "acceptance_rate": totals.acceptance_rate,
+            "near_ties_checked": totals.checked,
+            "prefill_seconds": self.figures.prefill_seconds,
+            "decode_seconds": totals.seconds,
+            "tokens_per_second": totals.tokens_per_second,
+            "finish_reason": self.reason or "",
+            "text": self.text,
+            "token_ids": self.log.tokens.tolist(),
+            "runs": totals.runs,
+        }
 
 
 Entry = Prompt | Answer | Notice

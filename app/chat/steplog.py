@@ -18,14 +18,13 @@ class StepLog:
         self._counts = array("I")  # drafted, accepted, nodes, carried of each step
         self._seconds = array("f")  # draft, forward, other of each step
         self._ends = array("I")  # where each step's tokens, tree, path and probs end
-        self._tokens = array("i")
+        self.tokens = array("i")
+        """The token ids of the whole answer."""
         self._tree = array("i")
         self._parents = array("i")
         self._path = array("i")
         self._probs = array("f")
-        self._notes: dict[int, str] = {}
-        self._prefilled: dict[int, int] = {}
-        self._earlier: dict[int, int] = {}
+        self._rare: dict[int, tuple[str, int, int, int]] = {}  # note, prefilled, earlier and checked of the steps that have any
 
     def __len__(self) -> int:
         return len(self._method)
@@ -37,21 +36,17 @@ class StepLog:
         """Keep a step; its text is not kept (the run has it)."""
         if not self._methods or self._methods[-1] != step.method:
             self._methods.append(step.method)
-        if step.note:
-            self._notes[len(self)] = step.note
-        if step.prefilled:
-            self._prefilled[len(self)] = step.prefilled
-        if step.earlier:
-            self._earlier[len(self)] = step.earlier
+        if step.note or step.prefilled or step.earlier or step.checked:
+            self._rare[len(self)] = (step.note, step.prefilled, step.earlier, step.checked)
         self._method.append(len(self._methods) - 1)
         self._counts.extend((step.drafted, step.accepted, step.nodes, step.carried))
         self._seconds.extend((step.draft_seconds, step.forward_seconds, step.other_seconds))
-        self._tokens.extend(step.tokens)
+        self.tokens.extend(step.tokens)
         self._tree.extend(step.tree_tokens)
         self._parents.extend(step.tree_parents)
         self._path.extend(step.path)
         self._probs.extend(step.probs)
-        self._ends.extend((len(self._tokens), len(self._tree), len(self._path), len(self._probs)))
+        self._ends.extend((len(self.tokens), len(self._tree), len(self._path), len(self._probs)))
 
     def record(self, index: int) -> StepRecord:
         """Step number `index`, from 0, without its text.
@@ -66,9 +61,10 @@ class StepLog:
         token_end, tree_end, path_end, prob_end = self._ends[at : at + 4]
         drafted, accepted, nodes, carried = self._counts[at : at + 4]
         draft, forward, other = self._seconds[index * 3 : index * 3 + 3]
+        note, prefilled, earlier, checked = self._rare.get(index, ("", 0, 0, 0))
         return StepRecord(
             self._methods[self._method[index]],
-            self._tokens[token:token_end].tolist(),
+            self.tokens[token:token_end].tolist(),
             "",
             drafted,
             accepted,
@@ -81,15 +77,12 @@ class StepLog:
             self._path[path:path_end].tolist(),
             carried,
             self._probs[prob:prob_end].tolist(),
-            self._notes.get(index, ""),
-            self._prefilled.get(index, 0),
-            self._earlier.get(index, 0),
+            note,
+            prefilled,
+            earlier,
+            checked=checked,
         )
 
     def seconds(self, index: int) -> float:
         """Seconds of a step's own compute: draft, forward and the rest."""
         return float(sum(self._seconds[index * 3 : index * 3 + 3]))
-
-    def tokens(self) -> list[int]:
-        """The token ids of the whole answer."""
-        return self._tokens.tolist()

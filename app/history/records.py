@@ -9,10 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ...errors import UserError
+from ..chat.entries import OWN_END
 from .chats import OpenedChat, reading
-
-CUT = ("length", "context", "cancelled", "error", "died", "unfinished")
-"""Reasons why an answer did not come to its own end."""
 
 MOST = 2**31
 
@@ -28,7 +26,7 @@ def record(chat: OpenedChat) -> str:
         return ""
     last = chat.transcript.answers()[-1]
     body: dict[str, object] = {"messages": messages}
-    if last.reason in CUT:
+    if last.reason not in OWN_END:
         body["finish_reason"] = "length"
     return json.dumps(body)
 

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from ..chat.entries import Answer, Figures
+from ..chat.entries import Answer, Figures, Run
 
 Unit = Literal["tokens", "characters"]
 """What a lane's progress is measured in: characters where the lanes' tokens are not the same."""
@@ -28,15 +28,15 @@ class Track:
     def of(cls, answer: Answer) -> Track:
         """Of a whole answer."""
         track = cls()
-        for run in answer.runs:
-            track.add(run.tokens, len(run.text), run.seconds)
+        track.follow(answer.runs)
         return track
 
-    def add(self, tokens: int, characters: int, seconds: float) -> None:
-        """One run more."""
-        self._tokens.append(tokens + self.amount("tokens"))
-        self._characters.append(characters + self.amount("characters"))
-        self._seconds.append(seconds + (self._seconds[-1] if self._seconds else 0.0))
+    def follow(self, runs: Sequence[Run]) -> None:
+        """Take in the runs that came since."""
+        for run in runs[len(self._seconds) :]:
+            self._tokens.append(run.tokens + self.amount("tokens"))
+            self._characters.append(len(run.text) + self.amount("characters"))
+            self._seconds.append(run.seconds + (self._seconds[-1] if self._seconds else 0.0))
 
     def _of(self, unit: Unit) -> array[int]:
         return self._tokens if unit == "tokens" else self._characters

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Collection
 
 from ..chat.compare import SIGNS, Mark
@@ -41,8 +40,8 @@ class KeptRace(Race):
         self.kept: RaceRecord | None = record
         """None once something is another than it was."""
         for racer, lane in zip(self.racers, record.lanes, strict=True):
-            racer.answer, racer.started, racer.position, racer.gap = lane.answer, True, lane.position, lane.gap
-            racer.tokens, racer.track = array("i", lane.answer.log.tokens()), Track.of(lane.answer)
+            racer.answer, racer.position, racer.gap = lane.answer, lane.position, lane.gap
+            racer.track = Track.of(lane.answer)
             racer.compared = len(racer.tokens) if lane.position is None else lane.position
 
     def start(self) -> None:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ...engine.messages import Finished, StepRecord
-from ..chat.entries import THROUGH, Answer
+from ...engine.messages import Event, Failed, Finished
+from ..chat.entries import TEXT_END, THROUGH, Answer
 from .clock import Track, Unit
 from .entry import Entry
-
-TEXT_END = ("eos", "length", "stop")
-"""Those after which the model would have written no more."""
 
 FULL = "The context is full: race on a shorter prompt, or load the model with a larger context."
 
@@ -27,13 +23,8 @@ class Racer:
     answer: Answer
     id: int = 0
     """Of its answer."""
-    tokens: array[int] = field(default_factory=lambda: array("i"))
-    prefill: tuple[int, int] = (0, 0)
-    """Prompt tokens read, of how many."""
     error: str = ""
     """Why it could not go on, in a sentence."""
-    started: bool = False
-    paused: bool = False
     compared: int = 0
     """Tokens known to be those of the first lane."""
     position: int | None = None
@@ -45,6 +36,16 @@ class Racer:
     """How far it was when."""
     against: Racer | None = None
     """Whom it has been compared with."""
+
+    @property
+    def tokens(self) -> array[int]:
+        """What it has written."""
+        return self.answer.log.tokens
+
+    @property
+    def started(self) -> bool:
+        """The engine has taken its prompt."""
+        return self.answer.figures.prompt_tokens > 0
 
     @property
     def done(self) -> bool:
@@ -69,24 +70,15 @@ class Racer:
         """What it has written, per second of its own clock, the prompt's prefill included."""
         return self.track.amount(unit) / self.seconds if self.seconds > 0 else 0.0
 
-    def add(self, steps: Iterable[StepRecord]) -> None:
-        """It has written more."""
-        for step in steps:
-            run = self.answer.add(step)
-            self.tokens.extend(step.tokens)
-            self.track.add(run.tokens, len(run.text), run.seconds)
-
-    def finish(self, event: Finished) -> None:
-        """Its answer has ended."""
-        figures = self.answer.figures
-        self.answer.finish(event.reason, event.tail)
-        if event.tail:
-            self.track.add(0, len(event.tail), 0.0)
-        figures.prefill_seconds = event.prefill_seconds
-        if event.busy_seconds > event.prefill_seconds:
-            figures.decode_seconds = event.busy_seconds - event.prefill_seconds
-        if event.reason == "context":
-            self.error = FULL
+    def take(self, event: Event) -> None:
+        """Take in what the engine says of it."""
+        self.answer.take(event)
+        self.track.follow(self.answer.runs)
+        match event:
+            case Finished(reason="context"):
+                self.error = FULL
+            case Failed():
+                self.error = event.sentence
 
     def compare(self, first: Racer) -> bool:
         """Compare the tokens that have come since the last call with those of the first lane of the same model (which may be
@@ -97,12 +89,13 @@ class Racer:
             self.against = first
         if self.position is not None or first is self:
             return False
-        common = min(len(self.tokens), len(first.tokens))
+        own, other = self.tokens, first.tokens
+        common = min(len(own), len(other))
         # In one piece: the bytes of both as they lie in memory.
-        if self.tokens[self.compared : common] == first.tokens[self.compared : common]:
+        if own[self.compared : common] == other[self.compared : common]:
             self.compared = common
         else:
-            while self.tokens[self.compared] == first.tokens[self.compared]:
+            while own[self.compared] == other[self.compared]:
                 self.compared += 1
             self.position = self.compared
             return True

@@ -146,7 +146,6 @@ class Race:
         if all(other.done for other in self.racers if other is not racer):
             self.paused = False  # a pause of lanes that have ended since
         racer.id = dialogue.engine.next_id()
-        racer.paused = self.paused
         self._own.add(racer.id)
         dialogue.engine.send(
             Generate(
@@ -308,17 +307,11 @@ class Race:
             case Loading() if self.running and self.dialogue.info:
                 self.loading = event
             case Failed(cause="died") if self.ids & {event.id, *event.others}:
-                self._died(event.sentence)
+                self._died(event)
             case Judged() | Failed(ended=False) if event.id in self._own:
                 self._judged(event)
-            case Failed() if event.id in self._own:
+            case Started() | Prefilling() | Steps() | Paused() | Finished() | Failed() if event.id in self._own:
                 if (racer := self._find(event.id)) is not None:
-                    racer.error = event.sentence
-                    racer.answer.finish("error", event.tail)
-                    self._compare()
-            case Started() | Prefilling() | Steps() | Paused() | Finished() if event.id in self._own:
-                if (racer := self._find(event.id)) is not None:
-                    self.loading = None
                     self._progress(racer, event)
             case _:
                 return False
@@ -341,24 +334,12 @@ class Race:
                 racer.answer.finish("error" if guest.state == "failed" else "cancelled")
         self._compare()
 
-    def _progress(self, racer: Racer, event: Started | Prefilling | Steps | Paused | Finished) -> None:
-        answer = racer.answer
-        match event:
-            case Started():
-                answer.method, answer.label, answer.pieces = event.method, event.label, self.models.pieces(racer.entry.key)
-                answer.figures.prompt_tokens, answer.figures.reused = event.prompt_tokens, event.reused
-                racer.started = True
-            case Prefilling():
-                racer.prefill = (event.done, event.total)
-                answer.figures.prefill_seconds = event.seconds
-            case Steps():
-                racer.add(event.steps)
-                self._compare()
-            case Paused():
-                racer.paused = event.paused
-            case Finished():
-                racer.finish(event)
-                self._compare()
+    def _progress(self, racer: Racer, event: Event) -> None:
+        self.loading = None
+        racer.take(event)
+        if isinstance(event, Started):
+            racer.answer.pieces = self.models.pieces(racer.entry.key)
+        self._compare()
 
     def _compare(self) -> None:
         for racer in self.racers:
@@ -377,12 +358,11 @@ class Race:
                 racer.judging = 0
                 racer.gap = event.gap if isinstance(event, Judged) else None
 
-    def _died(self, sentence: str) -> None:
+    def _died(self, event: Failed) -> None:
         for racer in self.racers:
             racer.judging = 0
             if not racer.done:
-                racer.error = sentence
-                racer.answer.finish("died")
+                racer.take(event)
         self.models.forget()
         self.loading = None
 

@@ -52,10 +52,10 @@ def compare(record: RaceRecord, tmp_path: Path) -> list[tuple[str, str, int | No
     path = export_race(record, tmp_path / "race.json", load_themes()[0]["dark"], overwrite=True)
     saved = read_race(path)
     first, *others = saved.lanes
-    reference = first.answer.log.tokens()
+    reference = first.answer.log.tokens.tolist()
     out: list[tuple[str, str, int | None]] = []
     for lane in others:
-        tokens = lane.answer.log.tokens()
+        tokens = lane.answer.log.tokens.tolist()
         place = next((i for i, (a, b) in enumerate(zip(tokens, reference, strict=False)) if a != b), None)
         if place is None and len(tokens) != len(reference):
             place = min(len(tokens), len(reference))

@@ -47,10 +47,10 @@ def test_panes_of_a_draft_model_race_beside_its_target(dialogue: Dialogue, tmp_p
     assert small["parameters"] < large["parameters"]
     assert record.unit == "tokens"  # the two have one vocabulary
     # The second lane is the draft model's own text, the fourth the target's.
-    tokens = [lane.answer.log.tokens() for lane in record.lanes]
+    tokens = [lane.answer.log.tokens.tolist() for lane in record.lanes]
     assert tokens[1] != tokens[0]
     saved = read_race(export_race(record, tmp_path / "race.json", load_themes()[0]["dark"]))
-    assert [lane.answer.log.tokens() for lane in saved.lanes] == tokens
+    assert [lane.answer.log.tokens.tolist() for lane in saved.lanes] == tokens
     assert [lane.name for lane in saved.lanes][1] == "greedy on builtin-draft"
     race.close()
     assert not dialogue.transcript.entries

@@ -135,7 +135,7 @@ class StatusLine(Widget):
         return parts
 
     def _prefill(self) -> list[Content]:
-        done, total = self.dialogue.prefill
+        done, total = self.dialogue.answer.prefill if self.dialogue.answer else (0, 0)
         loading = self.dialogue.loading
         if loading is not None:
             return self._loading()

@@ -56,7 +56,7 @@ def doing_of(race: Race, racer: Racer) -> str:
         return "the model is being loaded again"
     if (guest := race.models.loading) is not None:
         return loading_words(guest) if guest is race.models.get(racer.entry.key) else "waits for a model to be loaded"
-    done, total = racer.prefill
+    done, total = racer.answer.prefill
     if total > done:
         return f"reading the prompt: {done:,} of {total:,} tokens"
     return "at the start" if racer.started else "getting ready"

@@ -48,7 +48,7 @@ def test_a_log_gives_back_every_step(steps: list[StepRecord]) -> None:
     for step in steps:
         log.append(step)
     assert list(log) == steps
-    assert log.tokens() == [token for step in steps for token in step.tokens]
+    assert log.tokens.tolist() == [token for step in steps for token in step.tokens]
     for i, step in enumerate(steps):
         assert log.seconds(i) == pytest.approx(step.draft_seconds + step.forward_seconds + step.other_seconds, rel=1e-6)
 

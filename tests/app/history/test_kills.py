@@ -76,11 +76,11 @@ def test_killed_at_random_moments(file: Path) -> None:
             found[name, int(chat)] = chats.open(row.id).transcript
         for (name, number, answer), tokens in due.items():
             said_there = found[name, number].answers()[answer - 1]
-            assert said_there.log.tokens()[:tokens] == list(range(tokens))
+            assert said_there.log.tokens.tolist()[:tokens] == list(range(tokens))
         for transcript in found.values():
             for one in transcript.answers():
-                assert one.text == "".join(f" {token}" for token in one.log.tokens())
-                assert one.log.tokens() == list(range(len(one.log.tokens())))
+                assert one.text == "".join(f" {token}" for token in one.log.tokens.tolist())
+                assert one.log.tokens.tolist() == list(range(len(one.log.tokens.tolist())))
         some = next(iter(found))
         assert chats.search(f'"{some[0]} {some[1]}"')
     assert len(due) >= RUNS // 2

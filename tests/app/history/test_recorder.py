@@ -44,7 +44,7 @@ def same(one: Transcript, other: Transcript) -> None:
             assert left.figures.tokens_per_second == right.figures.tokens_per_second
             assert left.figures.acceptance == right.figures.acceptance
             assert left.figures.prefill_seconds == right.figures.prefill_seconds
-            assert [left.pieces.text(t) for t in left.log.tokens()] == [right.pieces.text(t) for t in right.log.tokens()]
+            assert [left.pieces.text(t) for t in left.log.tokens] == [right.pieces.text(t) for t in right.log.tokens]
             assert left.totals.histogram == right.totals.histogram
 
 

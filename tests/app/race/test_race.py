@@ -185,7 +185,7 @@ def test_the_clock_counts_the_prompt_as_it_is_read(dialogue: Dialogue, engine: F
     id = begin(engine, 0)
     engine.events += [Prefilling(id, 20, 30, 0.25), Steps(id, records("greedy", [1], seconds=0.05))]
     dialogue.drain()
-    assert made.racers[0].prefill == (20, 30)
+    assert made.racers[0].answer.prefill == (20, 30)
     assert made.racers[0].seconds == pytest.approx(0.3)
 
 
@@ -322,7 +322,7 @@ def test_the_record_has_what_the_lanes_wrote(dialogue: Dialogue, engine: FakeEng
     made = race(dialogue)
     run(engine, made, [([1, 2], 1, 1.0), ([1, 3], 2, 0.5)])
     record = made.record()
-    assert [lane.answer.log.tokens() for lane in record.lanes] == [[1, 2], [1, 3]]
+    assert [lane.answer.log.tokens.tolist() for lane in record.lanes] == [[1, 2], [1, 3]]
     assert [lane.mark for lane in record.lanes] == ["reference", "unknown"]
     assert record.lanes[1].position == 1
     assert record.lanes[1].seconds == pytest.approx(0.5)

@@ -155,7 +155,7 @@ async def test_a_chat_is_opened_with_its_colours_figures_and_trees(make_chat: Ma
         assert new.runs == old.runs
         assert list(new.log) == list(old.log)
         assert new.figures.tokens_per_second == old.figures.tokens_per_second
-        assert [new.pieces.text(token) for token in new.log.tokens()] == [old.pieces.text(token) for token in old.log.tokens()]
+        assert [new.pieces.text(token) for token in new.log.tokens] == [old.pieces.text(token) for token in old.log.tokens]
         assert [strip.text for strip in map(app.chat_screen.view.render_line, range(20))] == drawn
         await command(app, pilot, "And then?")
         assert engine.asked.messages[1]["content"] == old.text
