@@ -133,18 +133,9 @@ def chats(typed: str) -> Offered:
 @_completing
 def setting_keys(typed: str) -> Offered:
     """Dotted keys of the settings."""
-    from dataclasses import fields
+    from ..settings.table import listed
 
-    from ...engine.options import Sampling
-    from ..settings.file import Settings
-
-    names = [each.name for each in fields(Settings)]
-    tables = {"sampling": [each.name for each in fields(Sampling)]}
-    for name in names:
-        if name in tables:
-            yield from ((f"{name}.{inner}", "") for inner in tables[name])
-        elif name not in ("methods", "keymap", "models"):
-            yield name, ""
+    yield from ((key, "") for key in listed())
 
 
 @_completing

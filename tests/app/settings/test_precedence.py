@@ -40,7 +40,7 @@ def test_a_model_has_its_own_method_sampling_and_system_prompt(path: Path) -> No
 def test_what_tune_found_is_written_as_the_models_default_and_replaces_what_it_found_before(path: Path) -> None:
     path.write_text(
         f'method = "ngram" # mine\n\n[models."{NAME}"]\nmethod = "recycle"\n[models.builtin]\nmethod = "greedy"\n'
-        f'[models."{NAME}".methods.lookup]\nnodes = 8\nmax_draft = 4\n'
+        f'[models."{NAME}".methods.lookup]\nnodes = 8\nfloor = 0.3\n'
     )
     save(method_changes(NAME, "lookup", {"nodes": "32", "floor": "0.1"}))
     text = path.read_text()
