@@ -16,7 +16,7 @@ from ... import plain_file
 from ...errors import UserError
 from ...plain_file import user_path
 from ..text.cells import one_line
-from . import documents
+from . import pdf
 from .files import GivenUp, walk
 
 MOST_BYTES = 2_000_000
@@ -25,6 +25,8 @@ MOST_BYTES = 2_000_000
 MOST_FILES = 200
 """Of one folder."""
 
+OFFICE = (".doc", ".docx", ".xls", ".xlsx", ".xlsm", ".ppt", ".pptx", ".odt", ".ods", ".odp")
+"""What office programs save; none of it is read."""
 
 WALK_SECONDS = 10.0
 """The longest look through a folder."""
@@ -141,10 +143,10 @@ def read_all(path: Path, name: str) -> list[Attachment]:
 
 
 def slow(message: str) -> bool:
-    """Whether a message names what takes time to read: a folder, or a document."""
+    """Whether a message names what takes time to read: a folder, or a PDF file."""
     for name in mentioned(message):
         for end in {name, name.rstrip(".,;:!?)")}:
-            if Path(end).suffix.lower() in documents.KINDS or (end and _is_folder(_path(end, None))):
+            if pdf.is_pdf(Path(end)) or (end and _is_folder(_path(end, None))):
                 return True
     return False
 
@@ -187,7 +189,7 @@ def _files(path: Path, name: str, given_up: GivenUp | None = None) -> Iterator[t
     for file in walk(path, given_up=lambda: late() or (given_up is not None and given_up())):
         try:
             size = file.stat().st_size
-            if size > MOST_BYTES or file.suffix.lower() in documents.KINDS or _binary(file):
+            if size > MOST_BYTES or pdf.is_pdf(file) or _binary(file):
                 continue
         except OSError:
             continue
@@ -224,7 +226,7 @@ def _binary(file: Path) -> bool:
 
 
 def read(path: Path, name: str, given_up: GivenUp | None = None) -> Attachment:
-    """A file's text. A document may take many seconds.
+    """A file's text. A PDF file may take many seconds.
 
     Args:
         path: the file.
@@ -235,27 +237,26 @@ def read(path: Path, name: str, given_up: GivenUp | None = None) -> Attachment:
         UserError: it is not there, cannot be read, is too large, or has no text.
     """
     shown = one_line(name)
-    suffix = path.suffix.lower()
-    document = suffix in documents.KINDS
-    most = documents.MOST_BYTES if document else MOST_BYTES
+    document = pdf.is_pdf(path)
+    most = pdf.MOST_BYTES if document else MOST_BYTES
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise UserError(f"{shown} is no ordinary file: attach a text file, or pipe its output in.")
+        if path.suffix.lower() in OFFICE and _binary(path):
+            raise UserError(f"{shown} is an office document, which is not read: save it as text or PDF and attach that.")
         if status.st_size > most:
-            fit = "are read of a document" if document else "fit a message"
+            fit = "are read of a PDF file" if document else "fit a message"
             raise UserError(f"{shown} has {size_of(status.st_size)}, more than the {size_of(most)} that {fit}: attach a part.")
         if document:
             path.open("rb").close()
-            found = documents.extract(path, shown, MOST_BYTES, given_up or (lambda: False))
+            found = pdf.extract(path, shown, MOST_BYTES, given_up or (lambda: False))
             return Attachment(name, found.text, status.st_size, notice=found.notice)
         data = plain_file.read_bytes(path, most)
     except FileNotFoundError:
         raise UserError(f"There is no file {shown}: mend the name, or write @@ for an @ that names no file.") from None
     except OSError as error:
         raise UserError(f"{shown} cannot be read ({error.strerror}): attach another file.") from None
-    if b"\0" in data and (sentence := documents.refused(suffix, shown)):
-        raise sentence
     text, notice = decoded(data, shown)
     return Attachment(name, text, len(data), notice=notice)
 

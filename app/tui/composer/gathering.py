@@ -1,4 +1,4 @@
-"""What goes with a message, gathered before it is sent: documents and folders in a thread, so that the screen goes on."""
+"""What goes with a message, gathered before it is sent: PDF files and folders in a thread, so that the screen goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents and folders in a message are read beside the drawing: the draft stays, esc gives up, nothing is sent twice."""
+"""PDF files and folders in a message are read beside the drawing: the draft stays, esc gives up, nothing is sent twice."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from specchat.app.attach import documents
+from specchat.app.attach import pdf as pdf_reader
 from specchat.engine.messages import Generate
 from specchat.errors import UserError
 
-from ....fakes import office, pilots
+from ....fakes import pilots
+from ....fakes.pdf import pdf
 from ....fakes.pilots import settle, until
 
 Make = Callable[..., Any]
@@ -37,7 +38,7 @@ def asked(engine: Any) -> bool:
 
 
 async def test_a_document_is_sent_as_text(make_chat: Make, engine: Any, folder: Path) -> None:
-    office.pdf(folder / "report.pdf", ["The lamp was lit.", ""])
+    pdf(folder / "report.pdf", ["The lamp was lit.", ""])
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         engine.loaded()
@@ -53,7 +54,7 @@ async def test_a_document_is_sent_as_text(make_chat: Make, engine: Any, folder: 
 
 
 async def test_what_cannot_be_read_is_told_and_the_draft_stays(make_chat: Make, engine: Any, folder: Path) -> None:
-    office.pdf(folder / "scan.pdf", [""])
+    pdf(folder / "scan.pdf", [""])
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         engine.loaded()
@@ -74,13 +75,13 @@ def held(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Event:
     (folder / "slow.pdf").write_bytes(b"%PDF-1.7")
     go = Event()
 
-    def extract(path: Path, shown: str, most: int, given_up: Callable[[], bool]) -> documents.Extracted:
+    def extract(path: Path, shown: str, most: int, given_up: Callable[[], bool]) -> pdf_reader.Extracted:
         while not go.wait(0.01):
             if given_up():
                 raise UserError("Reading slow.pdf was given up.")
-        return documents.Extracted("The lamp.\n")
+        return pdf_reader.Extracted("The lamp.\n")
 
-    monkeypatch.setattr(documents, "extract", extract)
+    monkeypatch.setattr(pdf_reader, "extract", extract)
     return go
 
 

@@ -1,0 +1,185 @@
+"""Text out of PDF files: what a model gets, and a sentence for each file that gives none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import tomllib
+from pathlib import Path
+
+import psutil
+import pytest
+
+from specchat.app.attach import pdf as pdf_reader
+from specchat.app.attach.attachments import OFFICE, attach, read, size_of, slow
+from specchat.app.attach.pdf import extract
+from specchat.errors import UserError
+
+from ...fakes.pdf import pdf
+
+
+def text_of(path: Path) -> str:
+    return read(path, path.name).text
+
+
+def sentence(path: Path) -> str:
+    with pytest.raises(UserError) as refused:
+        read(path, path.name)
+    said = str(refused.value)
+    assert "\n" not in said
+    assert said.startswith(path.name)
+    return said
+
+
+def test_pages_of_a_pdf(tmp_path: Path) -> None:
+    found = read(pdf(tmp_path / "report.pdf", ["The lamp was lit.\nAt six.", "", "The fog came."]), "report.pdf")
+    assert found.text == "[Page 1]\nThe lamp was lit.\nAt six.\n\n[Page 3]\nThe fog came.\n"
+    assert found.notice == "1 of the 3 pages of report.pdf have no text, only pictures perhaps."
+    assert found.size == (tmp_path / "report.pdf").stat().st_size
+
+
+def test_a_pdf_that_is_only_protected_against_changes(tmp_path: Path) -> None:
+    assert "The lamp" in text_of(pdf(tmp_path / "a.pdf", ["The lamp."], "", "owner"))
+
+
+def test_files_that_have_no_text_are_a_sentence_each(tmp_path: Path) -> None:
+    assert sentence(pdf(tmp_path / "scan.pdf", ["", ""])).startswith("scan.pdf has no text, only pictures: let a text")
+    protected = "is protected with a password: save it without one and attach that."
+    assert sentence(pdf(tmp_path / "locked.pdf", ["secret"], "word")) == f"locked.pdf {protected}"
+
+
+def test_damaged_files_are_one_sentence(tmp_path: Path) -> None:
+    whole = pdf(tmp_path / "whole.pdf", ["The lamp."]).read_bytes()
+    for name, data in {"text": b"no such thing", "start": b"%PDF-1.7\n1 0 obj", "cut": whole[: len(whole) // 2]}.items():
+        path = tmp_path / f"{name}.pdf"
+        path.write_bytes(data)
+        assert "may be damaged" in sentence(path)
+
+
+@pytest.mark.parametrize("start", [b"PK\x03\x04\x14\0", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0"])
+@pytest.mark.parametrize("suffix", [*OFFICE, ".DOCX"])
+def test_office_documents_are_to_be_saved_as_something_else(tmp_path: Path, suffix: str, start: bytes) -> None:
+    path = tmp_path / f"a{suffix}"
+    said = f"{path.name} is an office document, which is not read: save it as text or PDF and attach that."
+    for size in (100, 3_000_000):
+        path.write_bytes(start + bytes(size))
+        assert sentence(path) == said
+    path.write_text("The lamp.\n")
+    assert text_of(path) == "The lamp.\n"
+
+
+def test_too_much_text_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = pdf(tmp_path / "a.pdf", ["The lamp was lit."] * 100)
+    with pytest.raises(UserError, match=r"^a\.pdf has more than 0\.0 million characters of text: attach a part of it\.$"):
+        extract(path, "a.pdf", 2000)
+    monkeypatch.setattr(pdf_reader, "MOST_BYTES", 100)
+    size = f"{path.stat().st_size / 1000:.1f} kB"
+    assert sentence(path) == f"a.pdf has {size}, more than the 100 B that are read of a PDF file: attach a part."
+
+
+def children() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if "specchat.app.attach.pdf" in child.cmdline()]
+
+
+@pytest.fixture
+def endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PDF file that is read for ever, by a library that stands in for pypdf."""
+    library = tmp_path / "library"
+    library.mkdir()
+    (library / "pypdf.py").write_text("while True: pass\n")
+    monkeypatch.setenv("PYTHONPATH", str(library), prepend=os.pathsep)
+    path = tmp_path / "endless.pdf"
+    path.write_bytes(b"%PDF-1.7")
+    return path
+
+
+def test_reading_ends_after_a_while(endless: Path) -> None:
+    with pytest.raises(UserError, match=r"^endless\.pdf takes longer than 1 s to read: attach a part"):
+        extract(endless, "endless.pdf", 1000, seconds=1)
+    assert children() == []
+
+
+def test_reading_can_be_given_up(endless: Path) -> None:
+    stop = threading.Event()
+    threading.Timer(0.3, stop.set).start()
+    with pytest.raises(UserError, match=r"^Reading endless\.pdf was given up"):
+        extract(endless, "endless.pdf", 1000, stop.is_set)
+    assert children() == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS takes no limit of memory")
+def test_memory_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = tmp_path / "library"
+    library.mkdir()
+    (library / "pypdf.py").write_text(f"x = bytearray({pdf_reader.MEMORY_BYTES})\n")
+    monkeypatch.setenv("PYTHONPATH", str(library), prepend=os.pathsep)
+    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.7")
+    assert "needs more memory or time to read" in sentence(tmp_path / "a.pdf")
+
+
+def test_without_the_library_the_command_that_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = tmp_path / "library"
+    library.mkdir()
+    (library / "pypdf.py").write_text("raise ModuleNotFoundError\n")
+    monkeypatch.setenv("PYTHONPATH", str(library), prepend=os.pathsep)
+    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.7")
+    assert sentence(tmp_path / "a.pdf").endswith(f": {sys.executable} -m pip install pypdf")
+
+
+def test_the_command_installs_the_extra() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert project["optional-dependencies"]["documents"] == ["pypdf>=6"]
+
+
+def test_the_library_comes_from_the_installation_and_not_from_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = pdf(tmp_path / "a.pdf", ["The lamp."])
+    (tmp_path / "pypdf.py").write_text("open('ran', 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    assert "The lamp" in text_of(path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_takes_time_is_known_from_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    assert slow("Sum up @report.PDF, please")
+    assert slow("Sum up @report.pdf.")
+    assert not slow("Sum up @report.odt.")
+    assert slow("What is in @docs?")
+    assert not slow("Sum up @notes.txt and mail me@docs @@docs")
+
+
+def test_a_document_is_framed_like_any_file(tmp_path: Path) -> None:
+    pdf(tmp_path / "a.pdf", ["The lamp."])
+    _, (found,) = attach("Sum up @a.pdf.", tmp_path)
+    assert found.framed() == f"Attached file: a.pdf ({size_of(found.size)})\n```\n[Page 1]\nThe lamp.\n```"
+
+
+def test_run_takes_a_pdf_file(tmp_path: Path) -> None:
+    pdf(tmp_path / "a.pdf", ["lit at six"])
+    (tmp_path / "answers.jsonl").write_text('{"prompt": "x", "response": "Attached file lamp lit"}\n')
+    done = subprocess.run(
+        [sys.executable, "-m", "specchat", "run", "Sum up", "-f", "a.pdf", "--model", "recorded:answers.jsonl"],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "SPECCHAT_CONFIG": str(tmp_path), "SPECCHAT_LOG": str(tmp_path / "log")},
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "lit at six" in done.stdout
+
+
+def test_the_process_starts_light() -> None:
+    code = (
+        "import sys, specchat.app.attach.pdf; "
+        "print([name for name in ('textual', 'typer', 'torch', 'numpy', 'pypdf') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
