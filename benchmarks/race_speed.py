@@ -17,7 +17,7 @@ from specchat.app.race.entry import Entry
 from specchat.app.race.lane import Racer
 from specchat.app.race.race import Race
 from specchat.engine.client import EngineClient
-from specchat.engine.messages import CloseLane, Finished, Generate
+from specchat.engine.messages import CloseLane, Finished, Generate, Steps
 
 from .chat_speed import PROMPT
 
@@ -39,15 +39,17 @@ class Bench:
 
     def alone(self, method: str) -> float:
         """Tokens per busy second of a lane that has the device to itself."""
-        tokens, busy = 0, 0.0
+        tokens, busy = 0, None
         self.client.send(CloseLane("solo"))
         id = self.client.next_id()
         self.client.send(Generate(id, lane="solo", messages=MESSAGES, method=method, max_tokens=self.tokens))
-        while not tokens:
+        while busy is None:
             time.sleep(PAUSE)
             for event in self.client.drain():
-                if isinstance(event, Finished):
-                    tokens, busy = int(event.totals["tokens"]), event.busy_seconds
+                if isinstance(event, Steps):
+                    tokens += sum(len(step.tokens) for step in event.steps)
+                elif isinstance(event, Finished):
+                    busy = event.busy_seconds
         self.client.send(CloseLane("solo"))
         return tokens / busy
 

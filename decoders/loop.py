@@ -68,6 +68,11 @@ class Step:
     """The character that waits for the next one, where it can be shown meanwhile: the next text begins with it, or with what it
     becomes."""
 
+    @property
+    def tree_parents(self) -> Sequence[int]:
+        """The parent of each of the tree's nodes."""
+        return self.tree.parents
+
 
 class Generation(Iterator[Step]):
     """One answer. Iterate for its steps, or call `advance` for one forward pass at a time.
@@ -123,7 +128,6 @@ class Generation(Iterator[Step]):
         self.max_tokens = max_tokens
         self.finish_reason: FinishReason | None = None
         self.totals = Totals()
-        self.by_method: dict[str, Totals] = {}
         """The same for the steps of each method; under `auto` and merged ones, of the drafter that it handed over to."""
         self.reused = session.align(prompt[:-1])
         """Prompt tokens that were in the cache already."""
@@ -299,7 +303,6 @@ class Generation(Iterator[Step]):
             held=self._text.waiting,
         )
         self.totals.add(step)
-        self.by_method.setdefault(step.tree.via or step.method, Totals()).add(step)
         return step
 
     def _draft_and_verify(self, drafter: Drafter, missing: int) -> tuple[float, float, Outcome]:

@@ -58,8 +58,8 @@ class ReplayStep:
     accepted: int
     nodes: int
     draft_seconds: float
-    tree: Tree | None
-    """None for the prefill."""
+    tree_parents: Sequence[int]
+    """Empty for the prefill."""
     path: tuple[int, ...]
     forward_seconds: float = 0.0
     """0 where nothing is evaluated."""
@@ -134,9 +134,7 @@ def _decode(
     session.prefill(record[:start])
     tokens = record[: start + 1]
     totals.add(
-        ReplayStep(
-            (record[start],), 0, 0, start, 0.0, None, (0,), session.forward_seconds - forward if over is not None else 0.0
-        )
+        ReplayStep((record[start],), 0, 0, start, 0.0, (), (0,), session.forward_seconds - forward if over is not None else 0.0)
     )
     while (left := len(record) - len(tokens)) > 0:
         begun = time.perf_counter()
@@ -162,7 +160,7 @@ def _decode(
         # A lookahead window's nodes are no guesses.
         drafted, accepted = len(tree) - 1 - len(tree.window), sum(node not in tree.window for node in path[1:])
         real = passed if over is not None else 0.0
-        totals.add(ReplayStep(tuple(new), drafted, accepted, len(tree), seconds, tree, tuple(path), real))
+        totals.add(ReplayStep(tuple(new), drafted, accepted, len(tree), seconds, tree.parents, tuple(path), real))
 
 
 def _correct(chosen: list[int], tree: Tree, record: Sequence[int], position: int) -> None:

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from .tree import Tree
-
 
 class StepLike(Protocol):
-    """What Totals reads of a step (`loop.Step` is one)."""
+    """What Totals reads of a step: `loop.Step` is one, and what crosses of it. Without `tree_parents` the draft was a chain."""
 
     @property
     def tokens(self) -> Sequence[int]: ...
@@ -30,7 +28,7 @@ class StepLike(Protocol):
     @property
     def other_seconds(self) -> float: ...
     @property
-    def tree(self) -> Tree | None: ...
+    def tree_parents(self) -> Sequence[int]: ...
     @property
     def path(self) -> Sequence[int]: ...
     @property
@@ -41,7 +39,7 @@ class StepLike(Protocol):
 
 @dataclass(slots=True)
 class Totals:
-    """Sums over the steps of an answer; its fields are plain data. Every ratio is 0 where there is nothing to divide by."""
+    """Sums over the steps of an answer. Every ratio is 0 where there is nothing to divide by."""
 
     steps: int = 0
     """Verification passes."""
@@ -62,6 +60,12 @@ class Totals:
     """Tokens that each step produced [steps]."""
     drafts: list[int] = field(default_factory=list)
     """Draft nodes of each step [steps]."""
+    histogram: Counter[int] = field(default_factory=Counter)
+    """How many steps produced each number of tokens."""
+    rounds: int = 0
+    """Steps that drafted and produced no more than the draft allows."""
+    round_rates: float = 0.0
+    """Accepted / drafted nodes of each round, summed up."""
     earlier: int = 0
     """How many of the tokens became certain after the pass that found them (beam search)."""
     depth: int = 0
@@ -76,9 +80,10 @@ class Totals:
 
     def add(self, step: StepLike) -> None:
         """Count one step."""
+        run, drafted = len(step.tokens), step.drafted
         self.steps += step.nodes > 0  # what a search has yet to give when it is left takes no pass
-        self.tokens += len(step.tokens)
-        self.drafted += step.drafted
+        self.tokens += run
+        self.drafted += drafted
         self.accepted += step.accepted
         self.nodes += step.nodes
         self.earlier += step.earlier
@@ -86,9 +91,13 @@ class Totals:
         self.draft_seconds += step.draft_seconds
         self.forward_seconds += step.forward_seconds
         self.other_seconds += step.other_seconds
-        self.runs.append(len(step.tokens))
-        self.drafts.append(step.drafted)
-        self.depth += max(step.tree.depths()) if step.tree is not None and step.drafted else step.drafted
+        self.runs.append(run)
+        self.drafts.append(drafted)
+        self.histogram[run] += 1
+        if drafted and run - 1 <= drafted:
+            self.rounds += 1
+            self.round_rates += (run - 1) / drafted
+        self.depth += _depth(step.tree_parents) if drafted and step.tree_parents else drafted
         if step.forward_seconds > 0 and not step.prefilled:
             known = next((row for row in self.passes if row[0] == step.nodes), None)
             if known is None:
@@ -106,9 +115,9 @@ class Totals:
     @staticmethod
     def _drafted_below(step: StepLike) -> bool:
         """Whether anything was drafted after the last accepted token, that is, whether a draft token was refused there."""
-        if step.tree is None or not step.path:
+        if not step.tree_parents or not step.path:
             return step.drafted > step.accepted
-        return step.path[-1] in step.tree.parents
+        return step.path[-1] in step.tree_parents
 
     @property
     def seconds(self) -> float:
@@ -152,11 +161,9 @@ class Totals:
         return out
 
     @property
-    def round_acceptance(self) -> list[float]:
-        """α of each step that drafted: accepted / drafted nodes, in order."""
-        return [
-            (run - 1) / drafted for run, drafted in zip(self.runs, self.drafts, strict=True) if drafted and run - 1 <= drafted
-        ]
+    def round_acceptance(self) -> float:
+        """α of the published formula: the mean over rounds of accepted / drafted nodes."""
+        return _ratio(self.round_rates, self.rounds)
 
     @property
     def draft_token_seconds(self) -> float:
@@ -201,10 +208,9 @@ class Totals:
     def source_speedup(self) -> float:
         """The published formula (αK + 1) / (K·l_d/l_t + 1), with α the mean over rounds of accepted / drafted nodes and K their
         mean number: not Leviathan's α, which is the probability of a single token."""
-        rounds = self.round_acceptance
-        if not rounds:
+        if not self.rounds:
             return 0.0
-        alpha, length = sum(rounds) / len(rounds), self.drafted / len(rounds)
+        alpha, length = self.round_acceptance, self.drafted / self.rounds
         return _ratio(alpha * length + 1, length * _ratio(self.draft_token_seconds, self.pass_seconds(1)) + 1)
 
     def what_if(self, lengths: Sequence[int], rates: Sequence[float]) -> list[list[float]]:
@@ -220,10 +226,13 @@ class Totals:
             for k in lengths
         ]
 
-    @property
-    def histogram(self) -> dict[int, int]:
-        """How many steps produced each number of tokens, by ascending number."""
-        return dict(sorted(Counter(self.runs).items()))
+
+def _depth(parents: Sequence[int]) -> int:
+    """Depth of a tree's deepest node."""
+    depths = [0]
+    for parent in parents[1:]:
+        depths.append(depths[parent] + 1)
+    return max(depths)
 
 
 def _ratio(a: float, b: float) -> float:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
 
 from ..backends.base import Model
 from ..decoders.acceptance import Acceptance
@@ -296,8 +294,6 @@ def _finished(lane: Lane, generation: Generation) -> Finished:
         tail=tail,
         prefill_seconds=generation.prefill_seconds,
         busy_seconds=lane.busy_seconds,
-        totals=totals_of(generation),
-        by_method={name: asdict(totals) for name, totals in generation.by_method.items()},
     )
 
 
@@ -305,11 +301,6 @@ def _label(generation: Generation) -> str:
     """What holds of the tokens of the method in force."""
     capabilities = generation.conversation.model.info.capabilities
     return label_of(generation.drafter, generation.acceptance, generation.sampling, capabilities)
-
-
-def totals_of(generation: Generation) -> dict[str, Any]:
-    """The answer's totals as plain data."""
-    return asdict(generation.totals)
 
 
 def record(step: Step) -> StepRecord:

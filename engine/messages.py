@@ -324,7 +324,7 @@ class Judged:
 
 @dataclass(slots=True)
 class Finished:
-    """An answer ended. `tail` is text that had been held back; `totals` is `decoders.stats.Totals` as plain data."""
+    """An answer ended. `tail` is text that had been held back."""
 
     id: int
     reason: str
@@ -332,9 +332,6 @@ class Finished:
     prefill_seconds: float
     busy_seconds: float
     """Seconds of this answer's own compute (prefill and decode), other lanes' turns left out."""
-    totals: dict[str, Any] = field(default_factory=dict)
-    by_method: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The totals of the steps that each method drafted."""
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ..text.cells import fit, one_line, width
-from .entries import Answer
+from .entries import THROUGH, Answer
 
 Mark = Literal["reference", "identical", "near tie", "lossy", "another model", "unknown"]
 """How a lane's tokens compare with those of the first lane of its model. `unknown`: not both have got as far as that. `another
@@ -22,9 +22,6 @@ SIGNS: dict[Mark, str] = {
 }
 """What a mark is shown as."""
 
-
-THROUGH = ("eos", "length", "stop", "context")
-"""Reasons with which an answer has reached its end."""
 
 EXCERPT = 12
 """Cells of each text where two part."""

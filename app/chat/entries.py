@@ -6,10 +6,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ...engine.catalog import Totals
 from ...engine.messages import Event, Failed, Finished, Prefilling, Started, StepRecord, Steps, Switched
 from .pieces import Pieces
 from .steplog import StepLog
-from .totals import Totals, counted
 
 COUNTED_AT_ONCE = 4000
 """Steps that one look at an answer's totals takes in (some 30 ms): the figures of a very long one must not stall the screen."""
@@ -199,9 +199,8 @@ class Answer:
         end = min(len(self.log), self._counted + COUNTED_AT_ONCE)
         for index in range(self._counted, end):
             step = self.log.record(index)
-            like = counted(step)
-            self._totals.add(like)
-            self._by_method.setdefault(step.method, Totals()).add(like)
+            self._totals.add(step)
+            self._by_method.setdefault(step.method, Totals()).add(step)
         self._counted = end
 
     @property

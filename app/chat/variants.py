@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .entries import Answer, Entry
+from .entries import Answer, Entry, Notice
 
 
 @dataclass(slots=True, eq=False)
@@ -51,8 +49,6 @@ class Variants:
     def place(self, entries: list[Entry], index: int) -> int:
         """Where the fork is that an entry is a variant at: before it, or before the notices above it. `index` itself where
         there is none."""
-        from .entries import Notice
-
         place = index
         while True:
             if self.at(entries, place) is not None:
@@ -63,8 +59,6 @@ class Variants:
 
     def of(self, entries: list[Entry], index: int) -> Fork | None:
         """The fork that the message or the answer at `index` is a variant at."""
-        from .entries import Notice
-
         if not self._forks or (index < len(entries) and isinstance(entries[index], Notice)):
             return None
         return self.at(entries, self.place(entries, index))
@@ -100,8 +94,6 @@ class Variants:
 
     def _lay_aside(self, entries: list[Entry], place: int, fork: Fork) -> None:
         """Take the end on the screen off it; one in which nothing was said is forgotten."""
-        from .entries import Notice
-
         end = entries[place:]
         if all(isinstance(entry, Notice) for entry in end):
             del fork.ends[fork.at]
@@ -111,8 +103,6 @@ class Variants:
 
     def answers(self, entries: list[Entry], index: int) -> list[Answer]:
         """The answers that the one at `index` is a variant of, itself among them; none where there is no other."""
-        from .entries import Answer
-
         fork = self.of(entries, index)
         if fork is None:
             return []

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..attach.attachments import folded
-from ..chat.compare import Part, table
+from ..chat.compare import Part, badge, table
 from ..chat.entries import REASONS, Answer, Entry, Notice, Prompt
+from ..chat.transcript import Transcript
 from ..text.cells import expand_tabs, fit, sanitise, width
 from ..text.wrap import Flow
 
@@ -43,7 +44,7 @@ class Row(NamedTuple):
     badge: str = ""
     """At the end of a prompt's row: which of its variants this is."""
     styles: tuple[str, ...] = ()
-    """Of the pieces of a row of kind `variants`: names that `variants_table.Part` has."""
+    """Of the pieces of a row of kind `variants`: names that `compare.Part` has."""
 
     @property
     def text(self) -> str:
@@ -188,6 +189,29 @@ class Block:
             column += width(shown)
             if shown:
                 yield Piece(shown, self.flow.owners[segment])
+
+
+def block_of(transcript: Transcript, index: int, cells: int) -> Block:
+    """The entry at `index`, wrapped at `cells`, with what tells of its variants."""
+    entries, variants = transcript.entries, transcript.variants
+    fork = variants.of(entries, index) if variants else None
+    if fork is None or len(fork.ends) < 2:
+        return Block(entries[index], cells)
+    if isinstance(entries[index], Answer):
+        return Block(entries[index], cells, answers=variants.answers(entries, index))
+    return Block(entries[index], cells, badge(fork.at, len(fork.ends)))
+
+
+def step_at(block: Block, row: int, cell: int) -> int:
+    """Where a click on a row of a block leads: −1 on the left half of the sign, 1 on the right one, 0 beside it."""
+    found = block.row(row)
+    if found.kind == "variants" and found.first:
+        start, sign = 0, found.pieces[0].text
+    else:
+        start, sign = block.cells - len(found.badge), found.badge
+    if not sign or not start <= cell < start + len(sign):
+        return 0
+    return -1 if cell < start + len(sign) // 2 else 1
 
 
 def figures_lines(answer: Answer, cells: int, *, speeds: bool = True) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...engine.catalog import Totals
 from ..chat.draft_length import length_of, why_none
 from ..chat.explanations import EXPLAIN, LABELS
 from ..chat.methods import Method
-from ..chat.totals import Totals
 from ..text.cells import one_line
 from ..text.charts import percent
 from ..text.lines import Line, cut, ends, line, paragraph

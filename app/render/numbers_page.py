@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...engine.catalog import Totals
 from ..chat.entries import Answer
 from ..chat.explanations import OTHER_NODES
-from ..chat.tally import Tally
-from ..chat.totals import Totals
 from ..text.amounts import milliseconds
 from ..text.cells import fit, one_line, width
-from ..text.charts import bar, columns, percent, portions, resampled
+from ..text.charts import Trend, bar, columns, percent, portions, resampled
 from ..text.lines import Line, cut, ends, line, paragraph, track
 
 LENGTHS = (1, 2, 3, 4, 6, 8)
@@ -37,25 +36,24 @@ SHARES = (("draft", "$run-1"), ("pass", "$run-0"), ("rest", "$run-3"))
 """Parts of the time, with their colours."""
 
 
-def numbers_lines(answer: Answer | None, method: str, tallies: Tallies, cells: int) -> list[Line]:
+def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) -> list[Line]:
     """The page.
 
     Args:
         answer: whose figures; None if there is none.
         method: whose part of the answer the detailed figures are of.
-        tallies: sums that are kept up step by step.
+        curve: of the answer that was shown last.
         cells: width.
     """
     if answer is None or not answer.totals.steps:
         return paragraph("No figures yet: they come with the first steps of an answer.", cells, "$quiet")
     part = answer.by_method.get(method, answer.totals)
-    whole, own = tallies.of(answer.totals), tallies.of(part)
     out = _summary(answer, cells)
     sections = [
         # Where tokens come together that no pass gave together, their number says nothing of the passes.
-        _trend(whole, cells) if not answer.totals.earlier else [],
-        _bins(own, cells) if not part.earlier else [],
-        _speedups(own, method, cells),
+        _trend(curve.of(answer.totals), cells) if not answer.totals.earlier else [],
+        _bins(part, cells) if not part.earlier else [],
+        _speedups(part, method, cells),
         _time(part, cells),
         _what_if(part, cells),
     ]
@@ -69,22 +67,19 @@ def numbers_lines(answer: Answer | None, method: str, tallies: Tallies, cells: i
     return [cut(row, cells) for row in out]
 
 
-class Tallies:
-    """The tallies of the answers shown last."""
-
-    KEPT = 12
+class Curve:
+    """Tokens of each step of one answer, kept up step by step: drawing costs the same however long the answer is."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, Tally] = {}
+        self._totals, self._trend = Totals(), Trend()
 
-    def of(self, totals: Totals) -> Tally:
-        """That of some totals, up to date."""
-        tally = self._kept.pop(id(totals), None) or Tally(totals)
-        self._kept[id(totals)] = tally
-        while len(self._kept) > self.KEPT:
-            del self._kept[next(iter(self._kept))]
-        tally.follow()
-        return tally
+    def of(self, totals: Totals) -> Trend:
+        """The curve up to date, or one from the start for another answer."""
+        if totals is not self._totals:
+            self._totals, self._trend = totals, Trend()
+        for run in totals.runs[self._trend.count :]:
+            self._trend.add(run)
+        return self._trend
 
 
 def heading(text: str, note: str, cells: int) -> Line:
@@ -114,9 +109,8 @@ def _summary(answer: Answer, cells: int) -> list[Line]:
     return out
 
 
-def _trend(tally: Tally, cells: int) -> list[Line]:
+def _trend(trend: Trend, cells: int) -> list[Line]:
     """Tokens of each step over the answer."""
-    trend = tally.trend
     values = resampled(trend.means(), cells)
     each = trend.count / max(1, len(values))
     wide = min(WIDEST, cells // len(values))
@@ -128,15 +122,16 @@ def _trend(tally: Tally, cells: int) -> list[Line]:
     ]
 
 
-def _bins(tally: Tally, cells: int) -> list[Line]:
+def _bins(totals: Totals, cells: int) -> list[Line]:
     """Run lengths and acceptance by draft position, side by side."""
     half = (cells - 3) // 2
-    counts = [tally.runs[size] for size in range(1, BINS)]
-    beyond = sum(tally.runs.values()) - sum(counts) - tally.runs[0]
+    counts = [totals.histogram[size] for size in range(1, BINS)]
+    steps = sum(totals.histogram.values())
+    beyond = steps - sum(counts) - totals.histogram[0]
     runs = [(str(size), count) for size, count in enumerate(counts, 1)] + [(f"{BINS}+", beyond)]
-    total = max(1, sum(tally.runs.values()))
+    total = max(1, steps)
     left = [_bin(label, count / total, half, "$run-0") for label, count in runs]
-    taken = tally.totals.position_acceptance
+    taken = totals.position_acceptance
     if not taken:
         return [
             heading("Run lengths", "share of the steps", cells),
@@ -177,9 +172,8 @@ def _time(totals: Totals, cells: int) -> list[Line]:
     ]
 
 
-def _speedups(tally: Tally, method: str, cells: int) -> list[Line]:
+def _speedups(totals: Totals, method: str, cells: int) -> list[Line]:
     """Measured against predicted."""
-    totals = tally.totals
     if not totals.drafted:
         return [
             heading("Speedup over plain decoding", "", cells),
@@ -188,7 +182,7 @@ def _speedups(tally: Tally, method: str, cells: int) -> list[Line]:
     rows = (
         ("measured", totals.measured_speedup, "$run-0"),
         ("predicted", totals.predicted_speedup, "$run-2"),
-        ("published", tally.source_speedup, "$run-3"),
+        ("published", totals.source_speedup, "$run-3"),
     )
     most = max(1.0, *(value for _, value, _ in rows))
     room = cells - 18

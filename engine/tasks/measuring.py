@@ -106,7 +106,7 @@ def measure_answer(
         "draft_seconds": totals.draft_seconds,
         "forward_seconds": totals.forward_seconds,
         "other_seconds": totals.other_seconds,
-        "runs": totals.histogram,
+        "runs": dict(sorted(totals.histogram.items())),
         "offered": totals.offered,
         "taken": totals.taken,
     }

@@ -50,9 +50,7 @@ def test_load_generate_finish(client: EngineClient, tmp_path: Path) -> None:
         assert text_of(events, id) == ANSWER
         assert isinstance(events[0], Started)
         assert events[0].method == method
-        last = events[-1]
-        assert isinstance(last, Finished)
-        assert last.totals["tokens"] == sum(len(step.tokens) for step in steps_of(events, id))
+        assert isinstance(events[-1], Finished)
     chat = [{"role": "user", "content": "long"}]
     id = client.generate(messages=chat, max_tokens=5)
     events = answer(client, id)

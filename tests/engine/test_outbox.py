@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from specchat.engine.messages import Event, Finished, Loading, Prefilling, Started, StepRecord, Steps, Switched, parse
+from specchat.engine.messages import Event, Finished, Loading, Prefilling, Started, StepRecord, Steps, Switched, Worked, parse
 from specchat.engine.outbox import INTERVAL, Outbox
 
 
@@ -112,7 +112,7 @@ def test_a_full_pipe_makes_nobody_wait(pipe: Pipe) -> None:
 
 
 def test_what_json_cannot_hold_becomes_a_failure(pipe: Pipe) -> None:
-    pipe.outbox.post(Finished(4, "eos", "", 0.0, 0.0, totals={"x": object()}))
+    pipe.outbox.post(Worked(4, {"x": object()}))
     pipe.outbox.post(END)
     failed = pipe.read(END)[0]
     assert (failed.id, failed.cause) == (4, "bug")

@@ -16,7 +16,7 @@ from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer
 from ...chat.methods import Method
 from ...render.method_page import method_lines
-from ...render.numbers_page import Tallies, numbers_lines
+from ...render.numbers_page import Curve, numbers_lines
 from ...render.tree_page import tree_lines
 from ...settings.keymap import shown_keys
 from ...text.lines import Line
@@ -96,7 +96,7 @@ class SidePanel(Vertical):
         """How the transcript tells runs apart."""
         self._transcript = dialogue.transcript
         self._keymap = keymap
-        self._tallies = Tallies()
+        self._curve = Curve()
         self._bar = PanelBar(keymap)
         self._view = LineView()
         self._drawn = 0.0
@@ -206,7 +206,7 @@ class SidePanel(Vertical):
                 )
             case _:
                 last = answer.log.record(len(answer.log) - 1).method if answer is not None and len(answer.log) else ""
-                return numbers_lines(answer, last, self._tallies, cells)
+                return numbers_lines(answer, last, self._curve, cells)
 
     def _answers(self) -> list[Answer]:
         """Latest first; the inspected one before the others."""

@@ -21,8 +21,7 @@ from textual.strip import Strip
 
 from ...chat.entries import Answer
 from ...chat.transcript import Transcript
-from ...render.blocks import MARK, Block
-from ...render.variants_view import block_of, step_at
+from ...render.blocks import MARK, Block, block_of, step_at
 from ...settings.keymap import INSPECT
 from ...theming.colouring import Way, effective
 from .cursor import Inspecting, Move

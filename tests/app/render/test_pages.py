@@ -14,7 +14,7 @@ from specchat.app.chat.explanations import EXPLAIN
 from specchat.app.chat.methods import known_methods
 from specchat.app.chat.pieces import Pieces
 from specchat.app.render.method_page import method_lines
-from specchat.app.render.numbers_page import Tallies, best_length, numbers_lines
+from specchat.app.render.numbers_page import Curve, best_length, numbers_lines
 from specchat.app.render.tree_page import tree_lines
 from specchat.app.text.cells import width
 from specchat.app.text.lines import Line, ends, length, line, paragraph
@@ -47,15 +47,16 @@ def test_figures_read_each_step_once(written: Make, tree_steps: Make) -> None:
         reads = 0
 
         def __getitem__(self, index: Any) -> Any:
-            Counting.reads += 1
-            return super().__getitem__(index)
+            out = super().__getitem__(index)
+            Counting.reads += len(out) if isinstance(index, slice) else 1
+            return out
 
-    answer, tallies = written(tree_steps() * 50), Tallies()
+    answer, curve = written(tree_steps() * 50), Curve()
     answer.totals.runs = Counting(answer.totals.runs)
-    numbers_lines(answer, "fusion", tallies, 44)
+    numbers_lines(answer, "fusion", curve, 44)
     first = Counting.reads
     for _ in range(9):
-        numbers_lines(answer, "fusion", tallies, 44)
+        numbers_lines(answer, "fusion", curve, 44)
     assert Counting.reads == first == 200
 
 
@@ -119,7 +120,7 @@ def test_the_page_of_figures_fits(steps: list[tuple[str, int, int, float]], cell
     answer = Answer("lookup", "identical")
     for method, tokens, drafted, seconds in steps:
         answer.add(StepRecord(method, [1] * tokens, "x", drafted, min(drafted, tokens - 1), 1 + drafted, seconds / 9, seconds))
-    rows = numbers_lines(answer, steps[-1][0], Tallies(), cells)
+    rows = numbers_lines(answer, steps[-1][0], Curve(), cells)
     assert all(length(row) <= cells for row in rows)
     assert sum("tok/step" in part for row in rows for part, _ in row) == 1
 
@@ -148,7 +149,7 @@ def plain(method: str, count: int, nodes: int, earlier: int = 0) -> Answer:
     ids=lambda value: value.method if isinstance(value, Answer) else "",
 )
 def test_the_page_of_figures_says_what_was_done_instead_of_drafting(answer: Answer, sentence: str) -> None:
-    page = text(numbers_lines(answer, answer.method, Tallies(), 44))
+    page = text(numbers_lines(answer, answer.method, Curve(), 44))
     assert sentence in " ".join(page.split())
     assert ("Run lengths" in page) == ("Tokens per step" in page) == (answer.method != "beam")
 
@@ -180,12 +181,12 @@ def test_gains_and_losses_have_their_colours(written: Make, tree_steps: Make) ->
     slow += [StepRecord("draft", [1], "x", 0, 0, 1, 0.0, 0.02)]
     styles = {
         style
-        for row in numbers_lines(written(slow), "draft", Tallies(), 44)
+        for row in numbers_lines(written(slow), "draft", Curve(), 44)
         for part, style in row
         if part.strip().replace(".", "").isdigit() and len(part.strip()) == 4
     }
     assert "$error" in styles
-    fast = numbers_lines(written(tree_steps() * 3), "fusion", Tallies(), 44)
+    fast = numbers_lines(written(tree_steps() * 3), "fusion", Curve(), 44)
     assert any(style == "bold $success" for row in fast for _, style in row)
 
 

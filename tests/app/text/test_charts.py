@@ -1,4 +1,4 @@
-"""Charts of block characters, and the sums behind them."""
+"""Charts of block characters."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.app.chat.tally import Tally
-from specchat.app.chat.totals import Totals, counted
 from specchat.app.text.charts import Trend, bar, columns, percent, portions, resampled
-from specchat.engine.messages import StepRecord
 
 
 def test_columns() -> None:
@@ -62,26 +59,3 @@ def test_resampling_keeps_the_range_and_the_width(values: list[float], cells: in
     if values:
         assert min(values) - 1e-6 <= min(out)
         assert max(out) <= max(values) + 1e-6
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(1, 9), st.integers(0, 8), st.floats(0, 0.01), st.floats(0.001, 0.1)),
-        max_size=60,
-    )
-)
-def test_the_tally_says_what_the_totals_say(steps: list[tuple[int, int, float, float]]) -> None:
-    totals = Totals()
-    tally = Tally(totals)
-    for i, (tokens, drafted, draft, forward) in enumerate(steps):
-        totals.add(
-            counted(StepRecord("m", [0] * tokens, "", drafted, min(tokens - 1, drafted), 1 + drafted, draft, forward, 0.001))
-        )
-        if i % 3 == 0:
-            tally.follow()
-    tally.follow()
-    assert dict(sorted(tally.runs.items())) == totals.histogram
-    assert tally.source_speedup == pytest.approx(totals.source_speedup)
-    rounds = totals.round_acceptance
-    assert tally.alpha == pytest.approx(sum(rounds) / len(rounds) if rounds else 0)
-    assert tally.trend.count == len(steps)
