@@ -26,7 +26,7 @@ from specchat.backends.llama.library import library
 from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.loading import builtin_path
 from specchat.builtin.gguf_export import export
-from specchat.decoders import Conversation
+from specchat.decoders import Conversation, Generation
 
 CONTEXT = 8192
 LEAVES = 32
@@ -127,7 +127,7 @@ def greedy_ratio(file: Path, threads: int, pairs: int, tokens: int = 128) -> dic
         for turn in (0, 1) if pair % 2 else (1, 0):
             if turn:
                 conversation = Conversation(model)
-                generation = conversation.generate(prompt, "greedy", max_tokens=tokens)
+                generation = Generation(conversation, prompt, "greedy", max_tokens=tokens)
                 generation._eos = frozenset()
                 begun = time.perf_counter()
                 count = sum(len(step.tokens) for step in generation)

@@ -29,7 +29,7 @@ from specchat.backends.llama.library import library
 from specchat.backends.llama.model import load_llama
 from specchat.backends.loading import builtin_path
 from specchat.builtin.gguf_export import export
-from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders import Conversation, Generation, encode_prompt
 
 CONTEXT = 2048
 FAMILIES = {
@@ -83,7 +83,7 @@ def ours(model: Model, method: str, tokens: int) -> Timed:
         conversation.session.rewind(0)
         conversation._drafters.clear()
         begun = time.process_time()
-        generation = conversation.generate(prompt, method, max_tokens=tokens)
+        generation = Generation(conversation, prompt, method, max_tokens=tokens)
         generation._eos = frozenset()
         count = sum(len(step.tokens) for step in generation)
         return count / (time.process_time() - begun)

@@ -23,7 +23,7 @@ from specchat.backends import LoadOptions, Model, load_model
 from specchat.backends.loading import builtin_gguf
 from specchat.builtin.corpus import TASKS
 from specchat.builtin.evaluate import examples
-from specchat.decoders import Conversation
+from specchat.decoders import Conversation, Generation
 
 METHODS = ("lookup", "draft", "tree", "fusion", "early-exit", "auto")
 FAMILIES = ("copy", "edit", "extract", "fact", "passage", "story")
@@ -46,7 +46,7 @@ def answer(model: Model, draft: Model, prompt: list[int], method: str, tokens: i
     """The answer's tokens, processor seconds, and near ties checked."""
     conversation = Conversation(model, draft_model=draft)
     start = time.process_time()
-    generation = conversation.generate(prompt, method, max_tokens=tokens)
+    generation = Generation(conversation, prompt, method, max_tokens=tokens)
     for _ in generation:
         pass
     seconds = time.process_time() - start

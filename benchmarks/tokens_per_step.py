@@ -19,7 +19,7 @@ import torch
 from specchat.backends import LoadOptions, load_model
 from specchat.builtin.corpus import TASKS
 from specchat.builtin.evaluate import examples
-from specchat.decoders import Conversation
+from specchat.decoders import Conversation, Generation
 
 FAMILIES = ("copy", "edit", "extract", "fact", "passage", "story")
 
@@ -72,7 +72,7 @@ def main() -> None:
             tokens = steps = 0
             for i, prompt in enumerate(prompts[family]):
                 conversation = Conversation(target, draft_model=draft)
-                generation = conversation.generate(prompt, method, settings=settings, max_tokens=options.tokens)
+                generation = Generation(conversation, prompt, method, settings=settings, max_tokens=options.tokens)
                 for _ in generation:
                     pass
                 conversation.close()

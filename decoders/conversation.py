@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ..backends.base import Model
 from ..errors import UserError
 from . import registry
 from .base import Drafter, parse_params
-
-if TYPE_CHECKING:
-    from .loop import Generation
 
 
 class Conversation:
@@ -60,12 +57,6 @@ class Conversation:
         elif drafter.params != params:
             drafter.params = params
         return drafter
-
-    def generate(self, prompt: Sequence[int], method: str = "greedy", **options: Any) -> Generation:
-        """Start an answer to a prompt of token ids; options as Generation's."""
-        from .loop import Generation  # which imports this module
-
-        return Generation(self, prompt, method, **options)
 
     def forget(self) -> None:
         """Start afresh: an empty cache and new drafters, in the memory that is there."""

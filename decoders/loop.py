@@ -472,7 +472,7 @@ def generate(
     Raises:
         UserError: unknown method or setting, or a prompt that does not fit.
     """
-    return Conversation(model).generate(encode_prompt(model, prompt), method, **options)
+    return Generation(Conversation(model), encode_prompt(model, prompt), method, **options)
 
 
 def encode_prompt(

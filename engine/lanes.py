@@ -118,7 +118,8 @@ class Lanes:
                 lane = self._lanes[request.lane] = Lane(request.lane, model, draft_model)
             elif request.fresh:
                 lane.conversation.forget_drafters()
-            generation = lane.conversation.generate(
+            generation = Generation(
+                lane.conversation,
                 prompt,
                 request.method,
                 settings=request.settings,

@@ -15,6 +15,7 @@ from typing import Any
 
 from ...backends.base import PREFILL_CHUNK, ROOT, Layers, Sampling, Session
 from ...decoders.conversation import Conversation
+from ...decoders.loop import Generation
 from ...decoders.methods.early_exit import skip_text, what_is_left
 from ...errors import UserError
 from ..messages import Generate
@@ -258,7 +259,7 @@ def write(
             continue
         conversation = Conversation(model, context=min(model.info.context, len(ids) + wanted + ROOM))
         try:
-            generation = conversation.generate(ids, "fusion" if trees else "greedy", max_tokens=wanted)
+            generation = Generation(conversation, ids, "fusion" if trees else "greedy", max_tokens=wanted)
             while generation.finish_reason is None and passes + generation.totals.steps < most:
                 job.check()
                 generation.advance()

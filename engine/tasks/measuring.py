@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from ...backends.base import Model
 from ...decoders.conversation import Conversation
+from ...decoders.loop import Generation
 from ..messages import Generate
 from ..requests import prompt_of
 from .work import Job
@@ -83,7 +84,7 @@ def measure_answer(
     gc.collect()
     gc.disable()
     try:
-        generation = conversation.generate(ids, method, settings=settings, max_tokens=max_tokens)
+        generation = Generation(conversation, ids, method, settings=settings, max_tokens=max_tokens)
         cpu, start = time.process_time(), time.perf_counter()
         while generation.finish_reason is None:
             job.check()

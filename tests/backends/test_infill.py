@@ -16,7 +16,7 @@ from specchat.backends.hf.model import load_transformers
 from specchat.backends.infill import Gap
 from specchat.backends.llama.model import load_llama
 from specchat.backends.options import LoadOptions
-from specchat.decoders import Conversation
+from specchat.decoders import Conversation, Generation
 
 from ..fakes.coders import BYTE_LEVEL, SENTENCEPIECE, coder, coder_gguf, processor
 from ..fakes.llama_tiny import FLOAT32, needs_llama, room
@@ -180,13 +180,13 @@ def test_an_answer_gets_at_most_half_of_the_context() -> None:
 def test_an_end_of_the_format_ends_the_answer_and_is_not_shown(method: str) -> None:
     found = model("qwen")
     gap = found.encode_gap(BEFORE, AFTER)
-    plain = Conversation(found).generate(gap.ids, max_tokens=12)
+    plain = Generation(Conversation(found), gap.ids, max_tokens=12)
     text = "".join(step.text for step in plain) + plain.flush()
     assert plain.finish_reason == "length"
     # Whatever the model writes as its sixth token is taken for an end.
     end = plain.answer[5]
     at = plain.answer.index(end)
-    ended = Conversation(found).generate(gap.ids, method, max_tokens=12, ends=[end])
+    ended = Generation(Conversation(found), gap.ids, method, max_tokens=12, ends=[end])
     shown = "".join(step.text for step in ended) + ended.flush()
     assert (ended.finish_reason, ended.answer) == ("eos", plain.answer[: at + 1])
     assert shown == found.decode(plain.answer[:at])
@@ -198,7 +198,7 @@ def test_an_end_of_the_format_ends_the_answer_and_is_not_shown(method: str) -> N
 def test_a_space_that_an_answer_begins_with_is_shown(runtime: str) -> None:
     found = model("code-llama", runtime)
     gap = found.encode_gap(BEFORE, AFTER)
-    generation = Conversation(found).generate(gap.ids, max_tokens=8, ends=gap.ends, anchor=gap.anchor)
+    generation = Generation(Conversation(found), gap.ids, max_tokens=8, ends=gap.ends, anchor=gap.anchor)
     text = "".join(step.text for step in generation) + generation.flush()
     answer = [i for i in generation.answer if i not in gap.ends]
     assert processor(coder("code-llama")).id_to_piece(answer[0]).startswith("▁")

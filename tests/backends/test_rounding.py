@@ -14,7 +14,7 @@ from specchat.backends.base import Capabilities
 from specchat.backends.hf.attention import in_view, padded, parts_of, tree_attention
 from specchat.backends.loading import builtin_gguf
 from specchat.backends.rounding import straightest
-from specchat.decoders import Conversation
+from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.base import label_of
 from specchat.decoders.methods.draft import Draft
@@ -100,9 +100,9 @@ def test_no_answer_parts_from_plain_decoding(model: Model, method: str) -> None:
     draft = load_model("builtin-draft", LoadOptions(device="cpu", threads=1, backend="transformers"))
     for text in ("Tell me a story about a fox and a lamp.", "Copy this: the sea and the sea and the sea. The sea!"):
         prompt = model.encode_chat([{"role": "user", "content": text}])
-        plain = Conversation(model).generate(prompt, max_tokens=100)
+        plain = Generation(Conversation(model), prompt, max_tokens=100)
         wanted = [token for step in plain for token in step.tokens]
-        generation = Conversation(model, draft_model=draft).generate(prompt, method, max_tokens=100)
+        generation = Generation(Conversation(model, draft_model=draft), prompt, method, max_tokens=100)
         assert [token for step in generation for token in step.tokens] == wanted
         assert generation.totals.accepted
 
@@ -189,15 +189,15 @@ def test_near_ties_are_decided_alone() -> None:
     assert not found.exact
     assert found.near_tie > 0
     prompt = model.encode_chat([{"role": "user", "content": "Copy this: the sea and the sea and the sea. The sea!"}])
-    plain = Conversation(model).generate(prompt, max_tokens=60)
+    plain = Generation(Conversation(model), prompt, max_tokens=60)
     wanted = [token for step in plain for token in step.tokens]
     model.info = replace(model.info, capabilities=replace(found, near_tie=1e9))
-    generation = Conversation(model).generate(prompt, "lookup", max_tokens=60)
+    generation = Generation(Conversation(model), prompt, "lookup", max_tokens=60)
     assert [token for step in generation for token in step.tokens] == wanted
     assert generation.totals.accepted
     assert generation.totals.checked >= generation.totals.accepted
     model.info = replace(model.info, capabilities=replace(found, near_tie=1e9, guard=False))
-    generation = Conversation(model).generate(prompt, "lookup", max_tokens=60)
+    generation = Generation(Conversation(model), prompt, "lookup", max_tokens=60)
     assert list(generation)
     assert generation.totals.checked == 0
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from specchat.backends import UserError
-from specchat.decoders import Conversation, registry
+from specchat.decoders import Conversation, Generation, registry
 from specchat.decoders.registry import methods
 
 from ..fakes.toy import ToyModel, plain
@@ -128,12 +128,12 @@ def test_a_drafter_of_another_package_is_a_method_like_ours(installed: Path) -> 
     assert "acme-echo" in methods()
     model, prompt = ToyModel(1), [0, 1, 2, 3, 0, 1]
     conversation = Conversation(model)
-    generation = conversation.generate(prompt, "acme-echo", settings={"tokens": "5"}, max_tokens=200)
+    generation = Generation(conversation, prompt, "acme-echo", settings={"tokens": "5"}, max_tokens=200)
     assert sum(step.drafted for step in generation) > 200
     assert generation.totals.accepted > 0
     assert generation.answer == plain(model, prompt, 200)
     with pytest.raises(UserError, match=r"acme-echo.tokens takes a whole number, not 'x'"):
-        conversation.generate(prompt, "acme-echo", settings={"tokens": "x"})
+        Generation(conversation, prompt, "acme-echo", settings={"tokens": "x"})
     described = next(entry for entry in registry.describe() if entry["name"] == "acme-echo")
     assert described["params"][0]["type"] == "int"
     assert described["params"][0]["default"] == 3

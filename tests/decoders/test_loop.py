@@ -51,7 +51,7 @@ def test_the_token_limit_is_exact(model: Model, method: str, limit: int) -> None
 def test_the_context_may_fill_up(model: Model, method: str, spare: int) -> None:
     prompt = encode_prompt(model, PROMPT)
     whole = [token for step in generate(model, PROMPT) for token in step.tokens]
-    generation = Conversation(model, context=len(prompt) + spare).generate(prompt, method)
+    generation = Generation(Conversation(model, context=len(prompt) + spare), prompt, method)
     # The last token that was chosen needs no room: it is not evaluated.
     assert [token for step in generation for token in step.tokens] == whole[: spare + 1]
     assert generation.finish_reason == "context"
@@ -61,7 +61,7 @@ def test_the_context_may_fill_up(model: Model, method: str, spare: int) -> None:
 def test_a_broad_tree_near_the_end_of_the_context(model: Model, spare: int) -> None:
     """Its depth fits, its nodes do not: the step is a plain one (it raised ContextFull)."""
     prompt = encode_prompt(model, PROMPT)
-    generation = Conversation(model, context=len(prompt) + spare).generate(prompt, "lookup", settings={"nodes": 64})
+    generation = Generation(Conversation(model, context=len(prompt) + spare), prompt, "lookup", settings={"nodes": 64})
     whole = [token for step in generate(model, PROMPT) for token in step.tokens]
     assert [token for step in generation for token in step.tokens] == whole[: spare + 1]
 
@@ -69,7 +69,7 @@ def test_a_broad_tree_near_the_end_of_the_context(model: Model, spare: int) -> N
 def test_a_prompt_that_fills_the_context_is_refused(model: Model) -> None:
     prompt = encode_prompt(model, PROMPT)
     with pytest.raises(ContextFull, match="context"):
-        Conversation(model, context=len(prompt)).generate(prompt)
+        Generation(Conversation(model, context=len(prompt)), prompt)
 
 
 def test_a_stop_string_ends_the_answer_and_is_not_shown(model: Model) -> None:
@@ -94,7 +94,7 @@ def test_cancel_keeps_what_is_there(model: Model) -> None:
 
 def test_a_second_turn_evaluates_only_what_is_new(model: Model) -> None:
     conversation = Conversation(model)
-    first = conversation.generate(encode_prompt(model, PROMPT))
+    first = Generation(conversation, encode_prompt(model, PROMPT))
     text = text_of(first)
     before = conversation.session.nodes_evaluated
     turns = [
@@ -103,7 +103,7 @@ def test_a_second_turn_evaluates_only_what_is_new(model: Model) -> None:
         {"role": "user", "content": "Once more, please."},
     ]
     prompt = encode_prompt(model, turns)
-    second = conversation.generate(prompt, max_tokens=1)
+    second = Generation(conversation, prompt, max_tokens=1)
     assert second.reused >= len(encode_prompt(model, PROMPT)) - 1
     next(second)
     assert conversation.session.nodes_evaluated - before == len(prompt) - second.reused
@@ -126,7 +126,7 @@ def test_unknown_methods_and_settings_are_named(model: Model) -> None:
 def test_the_first_pass_takes_the_prompt_along(model: Model, method: str) -> None:
     prompt = encode_prompt(model, PROMPT)
     conversation = Conversation(model)
-    generation = conversation.generate(prompt, method)
+    generation = Generation(conversation, prompt, method)
     first = generation.advance()
     assert first is not None
     assert first.prefilled == len(prompt) - 1
@@ -137,7 +137,7 @@ def test_the_first_pass_takes_the_prompt_along(model: Model, method: str) -> Non
     assert second is not None
     assert second.prefilled == 0
     # Of a prompt that the cache holds already only the last token is evaluated.
-    again = conversation.generate(prompt, method).advance()
+    again = Generation(conversation, prompt, method).advance()
     assert again is not None
     assert again.prefilled == 0
 
@@ -153,7 +153,7 @@ def test_a_method_that_works_in_the_cache_finds_the_prompt_there(model: Model) -
 
 def test_long_prompts_are_read_in_chunks_before_the_first_pass(model: Model) -> None:
     prompt = encode_prompt(model, PROMPT) * 30
-    generation = Conversation(model).generate(prompt, "greedy")
+    generation = Generation(Conversation(model), prompt, "greedy")
     chunks = 0
     while (step := generation.advance()) is None:
         chunks += 1

@@ -90,7 +90,7 @@ class ToyScores(RecordedScores):
 
 def plain(model: ToyModel, prompt: Sequence[int], count: int, sampling: Sampling | None = None) -> list[int]:
     """The plain method's answer."""
-    generation = Conversation(model).generate(prompt, max_tokens=count, sampling=sampling)
+    generation = Generation(Conversation(model), prompt, max_tokens=count, sampling=sampling)
     return [token for step in generation for token in step.tokens]
 
 

@@ -15,7 +15,7 @@ import torch
 from specchat.backends import LoadOptions, Model
 from specchat.backends.llama.model import load_llama
 from specchat.backends.loading import builtin_path
-from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.registry import methods
 
 from ...cases import FULL
@@ -84,7 +84,7 @@ class Case:
         done = 0
         conversation = Conversation(self.model, draft_model=self.draft)
         while done < len(wanted):
-            generation = conversation.generate(prompt + wanted[:done], method, max_tokens=len(wanted) - done)
+            generation = Generation(conversation, prompt + wanted[:done], method, max_tokens=len(wanted) - done)
             for _ in generation:
                 pass
             pairs = zip(generation.answer, wanted[done:], strict=True)
@@ -172,7 +172,7 @@ def test_float32_answers_are_transformers_token_for_token(folder: Any) -> None:
             output = network.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=TOKENS, pad_token_id=0)
         wanted = output[0, len(ids) :].tolist()
         conversation = Conversation(model)
-        generation = conversation.generate(ids, "greedy", max_tokens=TOKENS)
+        generation = Generation(conversation, ids, "greedy", max_tokens=TOKENS)
         generation._eos = frozenset()
         list(generation)
         conversation.close()
@@ -190,14 +190,14 @@ def test_a_second_turn_reuses_the_prefix() -> None:
     model = tiny_llama()
     conversation = Conversation(model)
     messages = [{"role": "user", "content": PROMPTS[0]}]
-    first = conversation.generate(model.encode_chat(messages), "lookup", max_tokens=20)
+    first = Generation(conversation, model.encode_chat(messages), "lookup", max_tokens=20)
     answer = "".join(step.text for step in first) + first.flush()
     messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": PROMPTS[1]}]
     ids = model.encode_chat(messages)
-    second = conversation.generate(ids, "lookup", max_tokens=20)
+    second = Generation(conversation, ids, "lookup", max_tokens=20)
     assert second.reused > len(model.encode_chat(messages[:1])) - 2
     list(second)
-    fresh = Conversation(model).generate(ids, "greedy", max_tokens=20)
+    fresh = Generation(Conversation(model), ids, "greedy", max_tokens=20)
     list(fresh)
     assert second.answer == fresh.answer
 

@@ -14,7 +14,7 @@ import torch
 
 from specchat.backends import ROOT, Model, UserError
 from specchat.backends.llama.model import load_llama
-from specchat.decoders import Conversation
+from specchat.decoders import Conversation, Generation
 from specchat.decoders.registry import methods, unavailable
 
 from ...fakes.llama_tiny import FLOAT32, VOCAB, needs_llama, tiny_folder
@@ -134,7 +134,7 @@ def jamba(folder: Path) -> Path:
 
 def answer(model: Model, method: str, tokens: int = 60) -> list[int]:
     conversation = Conversation(model, draft_model=model)
-    generation = conversation.generate(REPEATING, method, max_tokens=tokens)
+    generation = Generation(conversation, REPEATING, method, max_tokens=tokens)
     generation._eos = frozenset()
     list(generation)
     conversation.close()
@@ -172,6 +172,6 @@ def test_hybrids_say_that_they_decode_plainly(tmp_path: Path) -> None:
     assert {name for name, reason in reasons.items() if reason} == drafting
     assert {reasons[name] for name in drafting} == {note}
     with pytest.raises(UserError, match="decodes plainly"):
-        Conversation(model).generate(IDS, "lookup")
+        Generation(Conversation(model), IDS, "lookup")
     assert answer(model, "greedy", 20) == answer(model, "recompute", 20)
     model.close()

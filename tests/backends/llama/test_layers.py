@@ -20,7 +20,7 @@ from specchat.backends.llama import layers as gguf_layers
 from specchat.backends.llama.layers import first_layers
 from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.loading import builtin_path
-from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders import Conversation, Generation, encode_prompt
 
 from ...fakes.llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder
 
@@ -106,7 +106,7 @@ def test_its_greedy_answers_are_those_of_a_transformers_model_cut_there(tiny: Ll
         logits = found.evaluate(IDS, range(-1, len(IDS) - 1)).logits
         torch.testing.assert_close(logits, network(input_ids=ids).logits[0], atol=1e-3, rtol=1e-3)
         wanted = network.generate(ids, do_sample=False, max_new_tokens=64, eos_token_id=None, pad_token_id=0)[0, len(IDS) :]
-    generation = Conversation(model).generate(IDS, max_tokens=64)
+    generation = Generation(Conversation(model), IDS, max_tokens=64)
     generation._eos = frozenset()
     list(generation)
     assert generation.answer == wanted.tolist()
@@ -115,9 +115,9 @@ def test_its_greedy_answers_are_those_of_a_transformers_model_cut_there(tiny: Ll
 def test_the_quantized_built_in_model_drafts_with_its_first_layers() -> None:
     model = load_llama(gguf_of(builtin_path(), "Q8_0"), "builtin", FLOAT32)
     prompt = encode_prompt(model, "Repeat this text exactly: The cat sat on the mat and looked at the dog.")
-    plain = Conversation(model).generate(prompt, max_tokens=48)
+    plain = Generation(Conversation(model), prompt, max_tokens=48)
     list(plain)
-    early = Conversation(model).generate(prompt, "early-exit", max_tokens=48)
+    early = Generation(Conversation(model), prompt, "early-exit", max_tokens=48)
     list(early)
     assert early.answer == plain.answer
     assert early.totals.drafted >= early.totals.accepted > 5
@@ -184,9 +184,9 @@ def test_it_has_fewer_layers_than_the_model(tiny: LlamaModel, layers: int) -> No
 def test_a_large_file_is_only_written_when_asked_for(tiny: LlamaModel, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gguf_layers, "ASK_ABOVE", 100_000)
     with pytest.raises(UserError, match=r"GB in .*/layers: set layers=1 to have it written"):
-        list(Conversation(tiny).generate(IDS, "early-exit", max_tokens=4))
+        list(Generation(Conversation(tiny), IDS, "early-exit", max_tokens=4))
     assert not cache.exists()
-    list(Conversation(tiny).generate(IDS, "early-exit", settings={"layers": 1}, max_tokens=4))
+    list(Generation(Conversation(tiny), IDS, "early-exit", settings={"layers": 1}, max_tokens=4))
     assert len(list(cache.iterdir())) == 1
     # Once it is there, it is used.
     tiny.truncated(1)

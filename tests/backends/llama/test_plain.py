@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from specchat.backends import ROOT, ContextFull, Model, UserError, load_model
-from specchat.decoders import Conversation
+from specchat.decoders import Conversation, Generation
 
 from ...fakes.llama_tiny import FLOAT32, VOCAB, needs_llama, tiny_folder
 
@@ -94,7 +94,7 @@ def test_it_says_what_it_cannot_do(mamba: Model) -> None:
         "This model is recurrent or hybrid: its state cannot branch or go back, so it decodes plainly.",
     )
     with pytest.raises(UserError, match="recurrent"):
-        Conversation(mamba).generate(IDS, "lookup")
+        Generation(Conversation(mamba), IDS, "lookup")
     with pytest.raises(UserError, match="plainly"):
         mamba.open_session().evaluate([9, 10], (ROOT, ROOT))
 
@@ -121,9 +121,9 @@ def test_going_back_starts_over_unseen(mamba: Model) -> None:
 
 def test_answers_and_turns(mamba: Model) -> None:
     conversation = Conversation(mamba)
-    first = conversation.generate(IDS, "greedy", max_tokens=12)
+    first = Generation(conversation, IDS, "greedy", max_tokens=12)
     list(first)
-    again = conversation.generate(IDS, "recompute", max_tokens=12)
+    again = Generation(conversation, IDS, "recompute", max_tokens=12)
     list(again)
     assert first.answer == again.answer
     conversation.close()

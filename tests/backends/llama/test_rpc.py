@@ -15,7 +15,7 @@ import pytest
 from specchat.backends import LoadOptions, UserError
 from specchat.backends.llama.library import library
 from specchat.backends.llama.model import load_llama
-from specchat.decoders import Conversation
+from specchat.decoders import Conversation, Generation
 
 from ...fakes.llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder
 
@@ -120,7 +120,7 @@ def test_layers_on_a_server_give_the_same_tokens(server: str) -> None:
     # The draft model is here, the target there.
     for model, method in ((here, "greedy"), (there, "greedy"), (there, "lookup"), (there, "draft"), (there, "tree")):
         conversation = Conversation(model, draft_model=here)
-        generation = conversation.generate(ids, method, max_tokens=48)
+        generation = Generation(conversation, ids, method, max_tokens=48)
         list(generation)
         answers.append(generation.answer)
         conversation.close()

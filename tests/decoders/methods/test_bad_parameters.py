@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from specchat.backends import ContextFull, Model, Sampling, UserError
-from specchat.decoders import Conversation
+from specchat.decoders import Conversation, Generation
 from specchat.decoders.base import Drafter, parse_params
 from specchat.decoders.registry import methods
 
@@ -48,7 +48,7 @@ def every_field() -> list[Any]:
 
 @functools.cache
 def plain(prompt: tuple[int, ...] = tuple(PROMPT)) -> list[int]:
-    return [token for step in Conversation(tiny_model("llama")).generate(prompt, max_tokens=TOKENS) for token in step.tokens]
+    return [token for step in Generation(Conversation(tiny_model("llama")), prompt, max_tokens=TOKENS) for token in step.tokens]
 
 
 def answer(
@@ -57,7 +57,7 @@ def answer(
     """An answer of at most TOKENS tokens."""
     model = model or tiny_model("llama")
     conversation = Conversation(model, draft_model=smaller_model("llama"), context=options.pop("context", None))
-    generation = conversation.generate(prompt, name, settings=settings, **{"max_tokens": TOKENS, **options})
+    generation = Generation(conversation, prompt, name, settings=settings, **{"max_tokens": TOKENS, **options})
     for step in generation:
         assert step.nodes >= 0
     assert generation.finish_reason in ("length", "eos", "context")
@@ -232,7 +232,7 @@ def test_models_that_only_do_chains(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, method in methods().items() if method.needs_draft_model])
 def test_without_a_draft_model_it_says_how_to_get_one(name: str) -> None:
     with pytest.raises(UserError, match="--draft-model") as caught:
-        Conversation(tiny_model("llama")).generate(PROMPT, name)
+        Generation(Conversation(tiny_model("llama")), PROMPT, name)
     is_a_sentence(caught.value)
 
 
@@ -240,7 +240,7 @@ def test_without_a_draft_model_it_says_how_to_get_one(name: str) -> None:
 def test_a_draft_model_with_another_vocabulary_is_explained(name: str, builtin_model: Model) -> None:
     conversation = Conversation(tiny_model("llama"), draft_model=builtin_model)
     with pytest.raises(UserError, match="tokenizer") as caught:
-        for _ in conversation.generate(PROMPT, name, max_tokens=TOKENS):
+        for _ in Generation(conversation, PROMPT, name, max_tokens=TOKENS):
             pass
     is_a_sentence(caught.value)
 

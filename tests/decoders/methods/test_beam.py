@@ -28,7 +28,7 @@ TOKENS = 24
 def searched(model: Model, prompt: Sequence[int], settings: dict[str, Any], **options: Any) -> tuple[Generation, Beam]:
     """An answer by beam search, gone through to its end, and the method."""
     conversation = Conversation(model)
-    generation = conversation.generate(prompt, "beam", settings=settings, **options)
+    generation = Generation(conversation, prompt, "beam", settings=settings, **options)
     for step in generation:
         assert step.nodes <= settings.get("beams", 4)
         assert conversation.session.length == len(generation.tokens) - 1 or generation.finish_reason is not None
@@ -150,7 +150,7 @@ def test_llama_cpp_matches_transformers(early: str) -> None:
 def test_one_beam_is_greedy(kind: str) -> None:
     for model in (tiny_model(kind), ending(kind)):
         prompt = list(range(20, 30))
-        greedy = Conversation(model).generate(prompt, max_tokens=40)
+        greedy = Generation(Conversation(model), prompt, max_tokens=40)
         for _ in greedy:
             pass
         generation, _ = searched(model, prompt, {"beams": 1}, max_tokens=40)
@@ -169,7 +169,7 @@ def test_the_shared_beginning_streams_before_the_end() -> None:
     conversation = Conversation(tiny_model("llama"))
     streamed = 0
     for start in range(5):
-        generation = conversation.generate(list(range(20 + start, 30)), "beam", settings={"beams": 2}, max_tokens=60)
+        generation = Generation(conversation, list(range(20 + start, 30)), "beam", settings={"beams": 2}, max_tokens=60)
         steps = list(generation)
         assert [token for step in steps for token in step.tokens] == generation.answer
         assert len(steps) == 60, "one step a token"
@@ -181,7 +181,7 @@ def test_the_shared_beginning_streams_before_the_end() -> None:
 def test_only_the_beams_stay_alive() -> None:
     conversation = Conversation(tiny_model("llama"))
     session: Any = conversation.session
-    generation = conversation.generate(list(range(20, 30)), "beam", settings={"beams": 3}, max_tokens=60)
+    generation = Generation(conversation, list(range(20, 30)), "beam", settings={"beams": 3}, max_tokens=60)
     for _ in generation:
         parents = {node.parent for node in session._nodes.values()}
         leaves = [number for number in session._nodes if number not in parents]
@@ -197,7 +197,7 @@ def test_another_method_goes_on_from_the_best_beam(kind: str) -> None:
         model = tiny_model(kind)
         prompt = [rng.randrange(4, VOCAB) for _ in range(10)]
         conversation = Conversation(model)
-        generation = conversation.generate(prompt, "beam", settings={"beams": 4}, max_tokens=50)
+        generation = Generation(conversation, prompt, "beam", settings={"beams": 4}, max_tokens=50)
         for _ in range(rng.randint(1, 20)):
             generation.advance()
         steps, before = generation.totals.steps, len(generation.answer)
@@ -216,7 +216,7 @@ def test_another_method_goes_on_from_the_best_beam(kind: str) -> None:
         for _ in generation:
             pass
         # From there on it is the plain method's text.
-        plain = Conversation(model).generate(prompt + best, max_tokens=50 - len(best))
+        plain = Generation(Conversation(model), prompt + best, max_tokens=50 - len(best))
         for _ in plain:
             pass
         assert generation.answer == best + plain.answer
@@ -229,7 +229,7 @@ def test_switching_to_and_fro_never_loses_the_cache() -> None:
     for _ in range(4):
         conversation = Conversation(tiny_model("qwen3"))
         session: Any = conversation.session
-        generation = conversation.generate([rng.randrange(4, VOCAB) for _ in range(30)], "beam", max_tokens=60)
+        generation = Generation(conversation, [rng.randrange(4, VOCAB) for _ in range(30)], "beam", max_tokens=60)
         for _ in generation:
             if generation._leaving is None and generation.method != "beam":
                 assert not session._nodes
@@ -240,7 +240,9 @@ def test_switching_to_and_fro_never_loses_the_cache() -> None:
 
 
 def test_settings_may_change_between_steps() -> None:
-    generation = Conversation(tiny_model("llama")).generate(list(range(20, 30)), "beam", settings={"beams": 5}, max_tokens=40)
+    generation = Generation(
+        Conversation(tiny_model("llama")), list(range(20, 30)), "beam", settings={"beams": 5}, max_tokens=40
+    )
     for number, step in enumerate(generation):
         match number:
             case 8:
@@ -257,14 +259,14 @@ def test_settings_may_change_between_steps() -> None:
 def test_a_new_answer_starts_a_new_search() -> None:
     model = tiny_model("llama")
     conversation = Conversation(model)
-    first = conversation.generate(list(range(20, 30)), "beam", max_tokens=40)
+    first = Generation(conversation, list(range(20, 30)), "beam", max_tokens=40)
     for _ in range(10):
         first.advance()
     first.cancel()
     first.advance()
     assert first.finish_reason == "cancelled"
     prompt = list(range(60, 80))
-    second = conversation.generate(prompt, "beam", max_tokens=TOKENS)
+    second = Generation(conversation, prompt, "beam", max_tokens=TOKENS)
     for _ in second:
         pass
     assert second.answer == searched(model, prompt, {}, max_tokens=TOKENS)[0].answer
@@ -275,7 +277,7 @@ def test_a_cancelled_search_keeps_its_best_text() -> None:
     model, kept = tiny_model("llama"), 0
     for _ in range(6):
         prompt = [rng.randrange(4, VOCAB) for _ in range(10)]
-        generation = Conversation(model).generate(prompt, "beam", settings={"beams": 4}, max_tokens=50)
+        generation = Generation(Conversation(model), prompt, "beam", settings={"beams": 4}, max_tokens=50)
         steps = [step for _ in range(rng.randint(2, 20)) if (step := generation.advance()) is not None]
         passes, before = len(steps), len(generation.answer)
         generation.cancel()
@@ -293,7 +295,7 @@ def test_a_cancelled_search_keeps_its_best_text() -> None:
 
 
 def test_nothing_is_left_to_settle_before_the_first_pass() -> None:
-    generation = Conversation(tiny_model("llama")).generate(list(range(20, 30)), "beam", max_tokens=8)
+    generation = Generation(Conversation(tiny_model("llama")), list(range(20, 30)), "beam", max_tokens=8)
     generation.cancel()
     assert generation.advance() is None
     assert (generation.answer, generation.finish_reason, generation.totals.steps) == ([], "cancelled", 0)
@@ -301,8 +303,8 @@ def test_nothing_is_left_to_settle_before_the_first_pass() -> None:
 
 @pytest.mark.parametrize("beams", [1, 4])
 def test_no_pass_of_a_search_gives_several_tokens(beams: int) -> None:
-    generation = Conversation(tiny_model("llama")).generate(
-        list(range(20, 30)), "beam", settings={"beams": beams}, max_tokens=40
+    generation = Generation(
+        Conversation(tiny_model("llama")), list(range(20, 30)), "beam", settings={"beams": beams}, max_tokens=40
     )
     steps = list(generation)
     assert all(0 <= len(step.tokens) - step.earlier <= 1 for step in steps)
@@ -318,7 +320,7 @@ def test_the_context_may_fill_up() -> None:
     conversation = Conversation(tiny_model("llama"), context=48)
     notes = set()
     for start in range(4):
-        generation = conversation.generate(list(range(20 + start, 40)), "beam", settings={"beams": 8})
+        generation = Generation(conversation, list(range(20 + start, 40)), "beam", settings={"beams": 8})
         notes |= {step.note for step in generation}
         assert generation.finish_reason == "context"
         assert len(generation.tokens) == 49
@@ -336,7 +338,7 @@ def test_it_is_no_identical_method() -> None:
     prompts = [list(range(20 + i, 30 + i)) for i in range(4)]
     differing = 0
     for prompt in prompts:
-        greedy = Conversation(tiny_model("llama")).generate(prompt, max_tokens=TOKENS)
+        greedy = Generation(Conversation(tiny_model("llama")), prompt, max_tokens=TOKENS)
         for _ in greedy:
             pass
         differing += searched(tiny_model("llama"), prompt, {}, max_tokens=TOKENS)[0].answer != greedy.answer

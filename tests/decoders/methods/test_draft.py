@@ -41,7 +41,7 @@ def run(
     """An answer and its steps."""
     conversation = Conversation(target, draft_model=draft)
     ids = encode_prompt(target, prompt) if isinstance(prompt, str) else list(prompt)
-    generation = conversation.generate(ids, method, settings=settings, **{"max_tokens": TOKENS, **options})
+    generation = Generation(conversation, ids, method, settings=settings, **{"max_tokens": TOKENS, **options})
     steps = list(generation)
     conversation.close()
     return generation, steps
@@ -121,7 +121,7 @@ def test_the_prompt_rides_along_with_the_first_draft(builtin_model: Model, inner
 def test_every_depth_gets_its_turn_again_and_the_fastest_most_of_them(builtin_model: Model) -> None:
     fresh = copy(builtin_model)
     conversation = Conversation(fresh)
-    generation = conversation.generate(encode_prompt(fresh, COPY), "early-exit", max_tokens=20)
+    generation = Generation(conversation, encode_prompt(fresh, COPY), "early-exit", max_tokens=20)
     assert list(generation)
     drafter: Any = generation.drafter
     context = generation._context()
@@ -168,7 +168,7 @@ def test_an_error_in_the_middle_of_a_draft_leaves_nothing_behind(monkeypatch: py
             patch.setattr(TransformersSession, "_pass", counted)
             conversation = Conversation(model)
             settings = {"layers": 2, "inner": 1, "threshold": 0.0}
-            generation = conversation.generate(ids, "early-exit", settings=settings, max_tokens=30)
+            generation = Generation(conversation, ids, "early-exit", settings=settings, max_tokens=30)
             failures = 0
             while generation.finish_reason is None:
                 try:
@@ -187,7 +187,7 @@ def test_inner_layers_spare_the_others_passes(builtin_model: Model) -> None:
         conversation = Conversation(builtin_model)
         ids = encode_prompt(builtin_model, "What is speculative decoding?")
         settings = {"layers": 4, "inner": inner, "cascade": False}
-        generation = conversation.generate(ids, "early-exit", settings=settings, max_tokens=TOKENS)
+        generation = Generation(conversation, ids, "early-exit", settings=settings, max_tokens=TOKENS)
         passes[inner] = 0
         for step in generation:
             (depth,) = generation.drafter._depths.values()  # type: ignore[attr-defined]
@@ -208,10 +208,10 @@ def test_early_exit_settles_on_one_depth_and_remembers_it(builtin_model: Model) 
             for way, depth in generation.drafter._depths.items()  # type: ignore[attr-defined]
         }
 
-    tried = records(Conversation(fresh).generate(ids, "early-exit", max_tokens=2 * TOKENS))
+    tried = records(Generation(Conversation(fresh), ids, "early-exit", max_tokens=2 * TOKENS))
     assert set(tried) == {(4, 2), (4, 0), (2, 0), (6, 0)}
     assert min(tried.values()) >= 3
-    again = records(Conversation(fresh).generate(ids, "early-exit", max_tokens=2 * TOKENS))
+    again = records(Generation(Conversation(fresh), ids, "early-exit", max_tokens=2 * TOKENS))
     grown = sorted(again[way] - rounds for way, rounds in tried.items())
     assert grown[-1] > 9
     assert grown[0] <= 3, "the next conversation need not try them all again"
@@ -220,7 +220,7 @@ def test_early_exit_settles_on_one_depth_and_remembers_it(builtin_model: Model) 
 def test_the_draft_follows_switches_and_later_turns(builtin_model: Model, draft_model: Model) -> None:
     conversation = Conversation(builtin_model, draft_model=draft_model)
     prompt = encode_prompt(builtin_model, COPY)
-    generation = conversation.generate(prompt, "draft", max_tokens=TOKENS)
+    generation = Generation(conversation, prompt, "draft", max_tokens=TOKENS)
     order = ["tree", "greedy", "early-exit", "lookup", "draft"]
     for i, _ in enumerate(generation):
         generation.switch(order[i % len(order)])
@@ -230,7 +230,7 @@ def test_the_draft_follows_switches_and_later_turns(builtin_model: Model, draft_
     longer = [*prompt, *expected, *builtin_model.encode(" And again:")]
     accepted = 0
     for tokens in (longer, prompt, longer[:-3]):
-        again = conversation.generate(tokens, "draft", max_tokens=20)
+        again = Generation(conversation, tokens, "draft", max_tokens=20)
         assert [token for step in again for token in step.tokens] == plain(builtin_model, tokens, max_tokens=20)
         accepted += again.totals.accepted
     assert accepted
@@ -239,7 +239,7 @@ def test_the_draft_follows_switches_and_later_turns(builtin_model: Model, draft_
 @pytest.mark.parametrize("method", ["draft", "tree"])
 def test_without_a_draft_model_it_says_what_to_load(builtin_model: Model, method: str) -> None:
     with pytest.raises(UserError, match="--draft-model"):
-        Conversation(builtin_model).generate([1, 2], method)
+        Generation(Conversation(builtin_model), [1, 2], method)
 
 
 def test_a_draft_model_is_loaded_when_the_first_method_needs_it(builtin_model: Model, draft_model: Model) -> None:
@@ -250,7 +250,7 @@ def test_a_draft_model_is_loaded_when_the_first_method_needs_it(builtin_model: M
         return draft_model
 
     conversation = Conversation(builtin_model, draft_model=load)
-    generation = conversation.generate(encode_prompt(builtin_model, COPY), "lookup", max_tokens=TOKENS)
+    generation = Generation(conversation, encode_prompt(builtin_model, COPY), "lookup", max_tokens=TOKENS)
     next(generation)
     assert not loads
     generation.switch("draft")
@@ -281,7 +281,7 @@ def test_a_draft_through_text_is_right_when_the_draft_model_is(builtin_model: Mo
 def test_at_the_end_of_the_draft_models_context_it_decodes_plainly(builtin_model: Model, draft_model: Model) -> None:
     conversation = Conversation(builtin_model, draft_model=draft_model)
     prompt = encode_prompt(builtin_model, COPY)
-    generation = conversation.generate(prompt, "draft", max_tokens=TOKENS)
+    generation = Generation(conversation, prompt, "draft", max_tokens=TOKENS)
     drafter: Any = generation.drafter
     drafter._proposer, drafter._model = DraftModel(draft_model, len(prompt) + 10), draft_model
     drafted = [step.drafted for step in generation]
@@ -327,7 +327,9 @@ def test_settings_that_leave_nothing_to_draft_decode_plainly(
 
 def test_merged_drafters_need_no_draft_model() -> None:
     model = ToyModel(3)
-    generation = Conversation(model, draft_model=model).generate([1, 2, 3], "tree", settings={"merge": "lookup"}, max_tokens=60)
+    generation = Generation(
+        Conversation(model, draft_model=model), [1, 2, 3], "tree", settings={"merge": "lookup"}, max_tokens=60
+    )
     assert sum(len(step.tokens) for step in generation) == 60
     assert generation.totals.tokens_per_step > 1.5
 
@@ -346,8 +348,8 @@ def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: st
     accepted = 0
     for seed in range(draws):
         sampling = Sampling(**filters, seed=seed)  # type: ignore[arg-type]
-        generation = conversation.generate(
-            prompt, method, settings=settings, sampling=sampling, acceptance=Acceptance("rejection"), max_tokens=2
+        generation = Generation(
+            conversation, prompt, method, settings=settings, sampling=sampling, acceptance=Acceptance("rejection"), max_tokens=2
         )
         for _ in generation:
             pass
@@ -393,7 +395,7 @@ def test_a_label_follows_the_rule(builtin_model: Model, draft_model: Model) -> N
 def test_a_folder_is_a_draft_model_too(builtin_model: Model) -> None:
     tiny = load_model(str(tiny_folder("llama")), LoadOptions(device="cpu"))
     conversation = Conversation(tiny, draft_model=tiny)
-    generation = conversation.generate([0, 2, 80, 3], "draft", max_tokens=30)
+    generation = Generation(conversation, [0, 2, 80, 3], "draft", max_tokens=30)
     assert sum(len(step.tokens) for step in generation) <= 30
     assert generation.totals.acceptance_rate == 1.0
     tiny.close()

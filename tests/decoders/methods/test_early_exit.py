@@ -32,7 +32,7 @@ def test_tokens_are_the_plain_methods(kind: str, sampling: Sampling) -> None:
         prompt = prompts(kind)[number % len(prompts(kind))]
         wanted = plain(kind, sampling)[number % len(prompts(kind))]
         settings = {"skip": skip, "threshold": 0.05}
-        found = through(conversation.generate(prompt, "early-exit", settings=settings, sampling=sampling, max_tokens=TOKENS))
+        found = through(Generation(conversation, prompt, "early-exit", settings=settings, sampling=sampling, max_tokens=TOKENS))
         assert found.answer == wanted, explained(kind, prompt, found.answer, wanted)
         drafted += found.totals.drafted
     assert drafted > TOKENS * len(lists) // 4
@@ -43,11 +43,11 @@ def test_tokens_are_the_plain_methods(kind: str, sampling: Sampling) -> None:
 def test_on_the_built_in_model_drafts_are_accepted(builtin_model: Model, sampling: Sampling) -> None:
     conversation = Conversation(builtin_model)
     prompt = encode_prompt(builtin_model, COPY)
-    wanted = through(conversation.generate(prompt, sampling=sampling, max_tokens=48)).answer
+    wanted = through(Generation(conversation, prompt, sampling=sampling, max_tokens=48)).answer
     accepted = {}
     for skip in BUILT_IN:
         settings = {"skip": skip, "tokens": 3, "schedule": "constant"}
-        found = through(conversation.generate(prompt, "early-exit", settings=settings, sampling=sampling, max_tokens=48))
+        found = through(Generation(conversation, prompt, "early-exit", settings=settings, sampling=sampling, max_tokens=48))
         assert found.answer == wanted
         assert found.totals.drafted > 20
         accepted[skip] = found.totals.accepted
@@ -58,8 +58,8 @@ def test_on_the_built_in_model_drafts_are_accepted(builtin_model: Model, samplin
 def test_the_list_changes_between_steps(builtin_model: Model) -> None:
     conversation = Conversation(builtin_model)
     prompt = encode_prompt(builtin_model, COPY)
-    wanted = through(conversation.generate(prompt, max_tokens=40)).answer
-    generation: Generation = conversation.generate(prompt, "early-exit", settings={"skip": "4a"}, max_tokens=40)
+    wanted = through(Generation(conversation, prompt, max_tokens=40)).answer
+    generation: Generation = Generation(conversation, prompt, "early-exit", settings={"skip": "4a"}, max_tokens=40)
     for number, _ in enumerate(generation):
         generation.switch("early-exit", {"skip": BUILT_IN[number % len(BUILT_IN)], "threshold": 0.1})
     assert generation.answer == wanted
@@ -95,9 +95,9 @@ def test_something_has_to_be_left() -> None:
 def test_a_model_whose_blocks_cannot_be_told_apart_says_so_and_goes_on() -> None:
     conversation = Conversation(tiny_model("bloom"))
     with pytest.raises(UserError, match="whole layers only"):
-        through(conversation.generate([5, 6, 7], "early-exit", settings={"skip": "1a"}, max_tokens=8))
-    wanted = through(conversation.generate([5, 6, 7], max_tokens=8)).answer
+        through(Generation(conversation, [5, 6, 7], "early-exit", settings={"skip": "1a"}, max_tokens=8))
+    wanted = through(Generation(conversation, [5, 6, 7], max_tokens=8)).answer
     for skip in ("1", "1-2"):
-        found = through(conversation.generate([5, 6, 7], "early-exit", settings={"skip": skip}, max_tokens=8))
+        found = through(Generation(conversation, [5, 6, 7], "early-exit", settings={"skip": skip}, max_tokens=8))
         assert found.answer == wanted
     conversation.close()

@@ -54,7 +54,7 @@ def plain(kind: str, sampling: Sampling) -> list[list[int]]:
     """The plain method's answers."""
     out = []
     for prompt in prompts(kind):
-        generation = Conversation(endless(kind)).generate(prompt, sampling=sampling, max_tokens=TOKENS)
+        generation = Generation(Conversation(endless(kind)), prompt, sampling=sampling, max_tokens=TOKENS)
         out.append([token for step in generation for token in step.tokens])
     return out
 
@@ -92,7 +92,7 @@ def test_tokens_are_the_plain_methods(method: str, kind: str, sampling: Sampling
     # One conversation: what the method learns from one answer it brings to the next.
     conversation = Conversation(model, draft_model=smaller_model(kind))
     for prompt, wanted in zip(prompts(kind), plain(kind, sampling), strict=True):
-        generation = through(conversation.generate(prompt, method, sampling=sampling, max_tokens=TOKENS))
+        generation = through(Generation(conversation, prompt, method, sampling=sampling, max_tokens=TOKENS))
         assert len(generation.answer) == TOKENS
         assert generation.answer == wanted, explained(kind, prompt, generation.answer, wanted)
         assert conversation.session.length == len(generation.tokens) - 1
@@ -105,7 +105,7 @@ def test_switching_at_random_steps_changes_no_token(kind: str, sampling: Samplin
     rng = random.Random(kind)
     conversation = Conversation(endless(kind), draft_model=smaller_model(kind))
     for prompt, wanted in zip(prompts(kind), plain(kind, sampling), strict=True):
-        generation = conversation.generate(prompt, "greedy", sampling=sampling, max_tokens=TOKENS)
+        generation = Generation(conversation, prompt, "greedy", sampling=sampling, max_tokens=TOKENS)
         for _ in generation:
             if rng.random() < 0.3:
                 generation.switch(rng.choice(["greedy", *IDENTICAL]))
@@ -123,7 +123,7 @@ def test_drafts_are_accepted_on_random_models_too() -> None:
             for prompt, answer in zip(prompts(kind)[:2], plain(kind, SETTINGS[0])[:2], strict=True):
                 # What the model is about to write stands in the prompt already.
                 text = [*prompt, *answer[:60], *prompt]
-                accepted[name] += through(conversation.generate(text, name, max_tokens=32)).totals.accepted
+                accepted[name] += through(Generation(conversation, text, name, max_tokens=32)).totals.accepted
     assert {name for name in drafting if not accepted[name]} <= {"auto"}, accepted
 
 
@@ -135,5 +135,5 @@ def test_an_answer_ends_where_the_plain_method_ends_it(kind: str) -> None:
     model.info = replace(model.info, eos_ids=(answer[TOKENS // 2], VOCAB - 1))
     wanted = answer[: answer.index(answer[TOKENS // 2]) + 1]
     for method in IDENTICAL:
-        found = through(Conversation(model, draft_model=smaller_model(kind)).generate(prompt, method, max_tokens=TOKENS))
+        found = through(Generation(Conversation(model, draft_model=smaller_model(kind)), prompt, method, max_tokens=TOKENS))
         assert (found.answer, found.finish_reason) == (wanted, "eos"), method

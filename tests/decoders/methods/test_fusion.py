@@ -17,6 +17,7 @@ from specchat.backends.base import ROOT, Sampling, Scores
 from specchat.backends.recorded import RecordedModel
 from specchat.decoders.base import Context, Drafter, Verified, parse_params
 from specchat.decoders.conversation import Conversation
+from specchat.decoders.loop import Generation
 from specchat.decoders.methods.fusion import Fusion, FusionParams
 from specchat.decoders.methods.lookup import Lookup, LookupParams
 from specchat.decoders.parts.evidence import Evidence, Recycled
@@ -226,7 +227,7 @@ def test_the_loop_gives_the_recorded_tokens(params: dict[str, Any], trees: bool)
     prompt, answer = pieces(random.Random(1), 0.05)
     model = RecordedModel([(prompt, answer)])
     conversation = Conversation(model)
-    generation = conversation.generate(prompt, "fusion", settings=params)
+    generation = Generation(conversation, prompt, "fusion", settings=params)
     generation._branching = trees
     for _ in generation:
         pass

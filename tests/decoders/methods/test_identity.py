@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from specchat.backends import Model, Sampling
-from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.registry import methods
 
 from ...cases import FULL
@@ -35,7 +35,7 @@ def endless(builtin_model: Model) -> Model:
 def answer(model: Model, draft: Model, prompt: Sequence[int], method: str, sampling: Sampling | None = None) -> list[int]:
     """TOKENS tokens of one method in a conversation of its own."""
     conversation = Conversation(model, draft_model=draft)
-    generation = conversation.generate(prompt, method, sampling=sampling, max_tokens=TOKENS)
+    generation = Generation(conversation, prompt, method, sampling=sampling, max_tokens=TOKENS)
     for _ in generation:
         pass
     assert generation.finish_reason == "length"
@@ -90,7 +90,7 @@ def test_switching_at_random_steps_changes_no_token(
 ) -> None:
     rng = random.Random(5)
     for prompt, expected in reference[:: 4 if FULL else 2]:
-        generation = Conversation(endless, draft_model=draft_model).generate(prompt, "greedy", max_tokens=TOKENS)
+        generation = Generation(Conversation(endless, draft_model=draft_model), prompt, "greedy", max_tokens=TOKENS)
         for _ in generation:
             if rng.random() < 0.2:
                 generation.switch(rng.choice(IDENTICAL))
@@ -99,9 +99,9 @@ def test_switching_at_random_steps_changes_no_token(
 
 def test_a_switch_changes_tokens_per_step_within_two_steps(builtin_model: Model) -> None:
     prompt = encode_prompt(builtin_model, f"Repeat this text exactly: {TEXTS[1]}")
-    plain = [token for step in Conversation(builtin_model).generate(prompt) for token in step.tokens]
+    plain = [token for step in Generation(Conversation(builtin_model), prompt) for token in step.tokens]
     assert builtin_model.decode(plain) == TEXTS[1]
-    generation = Conversation(builtin_model).generate(prompt, "greedy")
+    generation = Generation(Conversation(builtin_model), prompt, "greedy")
     lengths: list[tuple[str, int]] = []
     for step in generation:
         lengths.append((step.method, len(step.tokens)))
@@ -123,7 +123,7 @@ def test_a_switch_changes_tokens_per_step_within_two_steps(builtin_model: Model)
 @pytest.mark.parametrize("text", TEXTS)
 def test_lookup_has_a_floor_on_copy_prompts(builtin_model: Model, text: str, method: str, settings: dict[str, Any]) -> None:
     prompt = encode_prompt(builtin_model, f"Repeat this text exactly: {text}")
-    generation = Conversation(builtin_model).generate(prompt, method, settings=settings, max_tokens=128)
+    generation = Generation(Conversation(builtin_model), prompt, method, settings=settings, max_tokens=128)
     for _ in generation:
         pass
     assert builtin_model.decode(generation.answer) == text

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends import Model
-from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import walk
 from specchat.decoders.base import Verified
 from specchat.decoders.methods.jacobi import Jacobi, JacobiParams
@@ -108,8 +108,8 @@ def test_floor_on_copy_prompts(builtin_model: Model, slide: bool) -> None:
     steps = tokens = 0
     for text in copy_prompts(3 if FULL else 1, seed=1):
         prompt = encode_prompt(builtin_model, text)
-        reference = Conversation(builtin_model).generate(prompt, max_tokens=60)
-        generation = Conversation(builtin_model).generate(prompt, "jacobi", settings={"slide": slide}, max_tokens=60)
+        reference = Generation(Conversation(builtin_model), prompt, max_tokens=60)
+        generation = Generation(Conversation(builtin_model), prompt, "jacobi", settings={"slide": slide}, max_tokens=60)
         assert [token for step in generation for token in step.tokens] == [t for step in reference for t in step.tokens]
         steps += generation.totals.steps
         tokens += generation.totals.tokens

@@ -26,7 +26,7 @@ def lookahead_of(conversation: Conversation, **params: Any) -> Lookahead:
 
 
 def begin(model: ToyModel, prompt: list[int], count: int, **params: Any) -> Generation:
-    return Conversation(model).generate(prompt, "lookahead", settings=params, max_tokens=count)
+    return Generation(Conversation(model), prompt, "lookahead", settings=params, max_tokens=count)
 
 
 @cases(60)
@@ -45,7 +45,7 @@ def test_every_pooled_ngram_is_a_true_continuation(seed: int, memory: int, windo
     for _ in range(2):  # turns
         prompt = [rng.randrange(kind[0]) for _ in range(rng.randint(1, 9))]
         params = {"window": window, "ngram": n, "guesses": 3, "text": False}
-        generation = conversation.generate(prompt, "lookahead", settings=params, max_tokens=60)
+        generation = Generation(conversation, prompt, "lookahead", settings=params, max_tokens=60)
         for _ in generation:
             if rng.random() < 0.1:  # the text goes on without the window
                 generation.switch(rng.choice(["greedy", "lookup"]))
@@ -205,14 +205,14 @@ def test_a_turn_may_begin_where_the_window_has_not_been() -> None:
     model = ToyModel(6, vocabulary=4, memory=3)
     conversation = Conversation(model)
     for prompt in ([0, 1, 2], [3, 3], [0, 1, 2, 3, 0, 1], [1]):
-        assert run(conversation.generate(prompt, "lookahead", max_tokens=70)).answer == plain(model, prompt, 70)
+        assert run(Generation(conversation, prompt, "lookahead", max_tokens=70)).answer == plain(model, prompt, 70)
 
 
 @pytest.mark.parametrize("params", [{}, {"window": 1, "ngram": 2}, {"window": 15, "guesses": 15}])
 def test_floor_on_copy_prompts(builtin_model: Model, params: dict[str, Any]) -> None:
     for text in copy_prompts(3 if FULL else 1, seed=1):
         prompt = encode_prompt(builtin_model, text)
-        reference = Conversation(builtin_model).generate(prompt, max_tokens=80)
-        generation = Conversation(builtin_model).generate(prompt, "lookahead", settings=params, max_tokens=80)
+        reference = Generation(Conversation(builtin_model), prompt, max_tokens=80)
+        generation = Generation(Conversation(builtin_model), prompt, "lookahead", settings=params, max_tokens=80)
         assert [token for step in generation for token in step.tokens] == [t for step in reference for t in step.tokens]
         assert generation.totals.tokens_per_step >= 1.2

@@ -14,6 +14,7 @@ from specchat.backends.base import ROOT, Sampling
 from specchat.backends.recorded import RecordedModel
 from specchat.decoders.base import Context, Verified, parse_params
 from specchat.decoders.conversation import Conversation
+from specchat.decoders.loop import Generation
 from specchat.decoders.methods.lookup import Lookup, LookupParams
 from specchat.decoders.parts.ngram_index import LONGEST, ORDERS, STRIDE, NgramIndex
 from specchat.decoders.tree import Tree
@@ -288,7 +289,7 @@ def test_a_copy_takes_few_steps_and_the_tokens_stay(params: dict[str, Any], leas
     prompt = [rng.randrange(1000) for _ in range(200)]
     answer = prompt[20:150]
     conversation = Conversation(RecordedModel([(prompt, answer)]))
-    generation = conversation.generate(prompt, "lookup", settings=params)
+    generation = Generation(conversation, prompt, "lookup", settings=params)
     assert sum(step.accepted > 0 for step in generation) > 3
     assert generation.answer[:-1] == answer
     assert generation.finish_reason == "eos"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from specchat.backends import Model
 from specchat.backends.base import Sampling
-from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.methods.ngram import Ngram, NgramParams
 from specchat.decoders.parts.ngram_pool import NgramPool, TextNgrams
 from specchat.decoders.tree import Tree
@@ -112,8 +112,8 @@ def test_a_later_turn_drafts_from_the_turn_before() -> None:
     model = ToyModel(3, vocabulary=12, memory=3)
     conversation = Conversation(model)
     sampling = Sampling()
-    first = run(conversation.generate([1, 2, 3], "ngram", max_tokens=40)).totals.tokens_per_step
-    again = run(conversation.generate([5, 1, 2, 3], "ngram", max_tokens=40, sampling=sampling))
+    first = run(Generation(conversation, [1, 2, 3], "ngram", max_tokens=40)).totals.tokens_per_step
+    again = run(Generation(conversation, [5, 1, 2, 3], "ngram", max_tokens=40, sampling=sampling))
     assert again.answer == plain(model, [5, 1, 2, 3], 40)
     assert again.totals.tokens_per_step > max(2, first)
 
@@ -122,7 +122,7 @@ def test_a_later_turn_drafts_from_the_turn_before() -> None:
 def test_floor_on_copy_prompts(builtin_model: Model, drafted: dict[str, Any]) -> None:
     for text in copy_prompts(3 if FULL else 1, seed=1):
         prompt = encode_prompt(builtin_model, text)
-        reference = Conversation(builtin_model).generate(prompt, max_tokens=80)
-        generation = Conversation(builtin_model).generate(prompt, "ngram", settings=drafted, max_tokens=80)
+        reference = Generation(Conversation(builtin_model), prompt, max_tokens=80)
+        generation = Generation(Conversation(builtin_model), prompt, "ngram", settings=drafted, max_tokens=80)
         assert [token for step in generation for token in step.tokens] == [t for step in reference for t in step.tokens]
         assert generation.totals.tokens_per_step >= 1.5

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from specchat.backends import Sampling
-from specchat.decoders import Conversation
+from specchat.decoders import Conversation, Generation
 
 from ...fakes.tiny import tiny_model
 
 
 def answer(method: str, sampling: Sampling | None = None) -> tuple[list[int], set[str]]:
-    generation = Conversation(tiny_model("llama")).generate(list(range(20, 30)), method, sampling=sampling, max_tokens=40)
+    generation = Generation(Conversation(tiny_model("llama")), list(range(20, 30)), method, sampling=sampling, max_tokens=40)
     notes = {step.note for step in generation}
     return generation.answer, notes
 
@@ -29,7 +29,7 @@ def test_without_one_it_is_greedy_and_says_so() -> None:
 
 
 def test_a_switch_changes_no_setting() -> None:
-    generation = Conversation(tiny_model("llama")).generate(list(range(20, 30)), "sample", max_tokens=40)
+    generation = Generation(Conversation(tiny_model("llama")), list(range(20, 30)), "sample", max_tokens=40)
     before = generation.sampling
     for number, _ in enumerate(generation):
         generation.switch("sample" if number % 2 else "lookup")

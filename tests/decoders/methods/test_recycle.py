@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends import Model
-from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.base import Verified
 from specchat.decoders.methods.recycle import SHARES, Recycle, RecycleParams, SuccessorTable
 from specchat.decoders.tree import Tree
@@ -58,7 +58,7 @@ def test_every_evaluated_node_fills_its_row() -> None:
     model = ToyModel(1, memory=1, vocabulary=20)
     conversation = Conversation(model)
     evaluated = set()
-    for step in conversation.generate([1, 2, 3], "recycle", settings={"successors": 5, "text": False}, max_tokens=60):
+    for step in Generation(conversation, [1, 2, 3], "recycle", settings={"successors": 5, "text": False}, max_tokens=60):
         evaluated |= set(step.tree.tokens)
     drafter = conversation.drafter("recycle", {"successors": 5, "text": False})
     assert isinstance(drafter, Recycle)
@@ -93,7 +93,7 @@ def test_the_text_gives_first_successors() -> None:
 def test_the_shares_follow_what_is_accepted() -> None:
     model = ToyModel(1, memory=1, vocabulary=20)
     conversation = Conversation(model)
-    run(conversation.generate([1, 2, 3], "recycle", max_tokens=400))
+    run(Generation(conversation, [1, 2, 3], "recycle", max_tokens=400))
     drafter = conversation.drafter("recycle")
     assert isinstance(drafter, Recycle)
     assert drafter._shares[0] > 0.9
@@ -103,9 +103,9 @@ def test_the_shares_follow_what_is_accepted() -> None:
 def test_the_table_survives_switches_and_turns() -> None:
     model = ToyModel(9, memory=1, vocabulary=40)
     conversation = Conversation(model)
-    first = run(conversation.generate([1, 2, 3], "recycle", settings={"text": False}, max_tokens=30))
-    run(conversation.generate([7], "greedy", max_tokens=10))
-    generation = conversation.generate([5, 1, 2, 3], "greedy", max_tokens=30)
+    first = run(Generation(conversation, [1, 2, 3], "recycle", settings={"text": False}, max_tokens=30))
+    run(Generation(conversation, [7], "greedy", max_tokens=10))
+    generation = Generation(conversation, [5, 1, 2, 3], "greedy", max_tokens=30)
     next(generation)
     generation.switch("recycle", {"text": False})
     steps = list(generation)
@@ -137,7 +137,7 @@ def test_settings_may_change_between_steps() -> None:
 def test_floor_on_copy_prompts(builtin_model: Model) -> None:
     for text in copy_prompts(3 if FULL else 1, seed=1):
         prompt = encode_prompt(builtin_model, text)
-        reference = Conversation(builtin_model).generate(prompt, max_tokens=80)
-        generation = Conversation(builtin_model).generate(prompt, "recycle", max_tokens=80)
+        reference = Generation(Conversation(builtin_model), prompt, max_tokens=80)
+        generation = Generation(Conversation(builtin_model), prompt, "recycle", max_tokens=80)
         assert [token for step in generation for token in step.tokens] == [t for step in reference for t in step.tokens]
         assert generation.totals.tokens_per_step >= 1.5

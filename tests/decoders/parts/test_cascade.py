@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.backends import LoadOptions, Model, Sampling, Session, load_model
-from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.base import Context
 from specchat.decoders.parts.cascade import Copies, Worth, grow_chain
@@ -35,7 +35,7 @@ def chains(model: Model, make: Any, prompt: str, copies: Copies | None, **more: 
     sampling = more.get("sampling", Sampling())
     conversation = Conversation(model)
     tokens = encode_prompt(model, prompt)
-    answer = conversation.generate(tokens, max_tokens=60, sampling=sampling)
+    answer = Generation(conversation, tokens, max_tokens=60, sampling=sampling)
     list(answer)
     text = answer.tokens
     proposer: Proposer = make()
@@ -115,12 +115,12 @@ def test_answers_are_the_plain_methods(builtin_model: Model, draft_model: Model,
         answers = {}
         for cascade in (False, True):
             conversation = Conversation(builtin_model, draft_model=draft_model)
-            generation = conversation.generate(ids, method, settings={"cascade": cascade}, max_tokens=80)
+            generation = Generation(conversation, ids, method, settings={"cascade": cascade}, max_tokens=80)
             list(generation)
             answers[cascade] = generation.answer
             conversation.close()
         conversation = Conversation(builtin_model)
-        plain = conversation.generate(ids, max_tokens=80)
+        plain = Generation(conversation, ids, max_tokens=80)
         list(plain)
         conversation.close()
         assert answers == {False: plain.answer, True: plain.answer}
@@ -131,8 +131,8 @@ def test_the_draft_passes_of_an_answer_fall(builtin_model: Model, draft_model: M
     passes = {}
     for cascade in (False, True):
         conversation = Conversation(builtin_model, draft_model=draft_model)
-        generation = conversation.generate(
-            encode_prompt(builtin_model, COPY), "draft", settings={"cascade": cascade}, max_tokens=80
+        generation = Generation(
+            conversation, encode_prompt(builtin_model, COPY), "draft", settings={"cascade": cascade}, max_tokens=80
         )
         proposer: Any = None
         passes[cascade] = 0

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from specchat.backends.base import Sampling
 from specchat.decoders.conversation import Conversation
+from specchat.decoders.loop import Generation
 from specchat.decoders.parts.drafting import Trie, drawn
 from specchat.decoders.registry import get
 
@@ -55,7 +56,7 @@ def prompt_of(rng: random.Random, model: ToyModel) -> list[int]:
 def test_the_tokens_are_those_of_the_plain_method(method: str, model: ToyModel, sampling: Sampling, seed: int) -> None:
     rng = random.Random(seed)
     prompt = prompt_of(rng, model)
-    generation = Conversation(model).generate(prompt, method, settings=pick(method, rng), sampling=sampling, max_tokens=120)
+    generation = Generation(Conversation(model), prompt, method, settings=pick(method, rng), sampling=sampling, max_tokens=120)
     assert run(generation).answer == plain(model, prompt, 120, sampling)
 
 
@@ -67,7 +68,7 @@ def test_switching_and_new_settings_at_random_steps_change_no_token(model: ToyMo
     prompt = prompt_of(rng, model)
     for _ in range(3):  # turns
         answer = plain(model, prompt, 60, sampling)
-        generation = conversation.generate(prompt, "greedy", max_tokens=60, sampling=sampling)
+        generation = Generation(conversation, prompt, "greedy", max_tokens=60, sampling=sampling)
         for _ in generation:
             if rng.random() < 0.3:
                 method = rng.choice(METHODS)
@@ -82,7 +83,7 @@ def test_switching_and_new_settings_at_random_steps_change_no_token(model: ToyMo
 def test_a_model_without_trees_gets_chains(method: str, model: ToyModel, seed: int) -> None:
     rng = random.Random(seed)
     prompt = prompt_of(rng, model)
-    generation = Conversation(model).generate(prompt, method, settings=pick(method, rng), max_tokens=80)
+    generation = Generation(Conversation(model), prompt, method, settings=pick(method, rng), max_tokens=80)
     for step in generation:
         assert step.tree.parents == list(range(-1, len(step.tree) - 1))
     assert generation.answer == plain(model, prompt, 80)
@@ -93,8 +94,8 @@ def test_a_model_without_trees_gets_chains(method: str, model: ToyModel, seed: i
 def test_the_token_limit_is_exact(method: str, limit: int) -> None:
     model = ToyModel(5, vocabulary=3)
     conversation, prompt = Conversation(model), [0, 1, 2, 0, 1, 2, 0, 1]
-    run(conversation.generate(prompt, method, max_tokens=50))  # so that there is something to draft
-    generation = run(conversation.generate(prompt, method, max_tokens=limit))
+    run(Generation(conversation, prompt, method, max_tokens=50))  # so that there is something to draft
+    generation = run(Generation(conversation, prompt, method, max_tokens=limit))
     assert generation.answer == plain(model, prompt, limit)
     assert generation.finish_reason == "length"
 
@@ -103,7 +104,7 @@ def test_the_token_limit_is_exact(method: str, limit: int) -> None:
 @pytest.mark.parametrize("spare", range(1, 40, 3))
 def test_the_context_may_fill_up(method: str, spare: int) -> None:
     model, prompt = ToyModel(5, vocabulary=3), [0, 1, 2, 0, 1, 2, 0, 1]
-    generation = run(Conversation(model, context=len(prompt) + spare).generate(prompt, method))
+    generation = run(Generation(Conversation(model, context=len(prompt) + spare), prompt, method))
     assert generation.answer == plain(model, prompt, spare + 1)
     assert generation.finish_reason == "context"
 
@@ -113,7 +114,7 @@ def test_repetitive_text_is_drafted(method: str, floor: float) -> None:
     rates = []
     for seed in range(8):
         model = ToyModel(seed, vocabulary=5)
-        totals = run(Conversation(model).generate([0, 1, 2], method, max_tokens=150)).totals
+        totals = run(Generation(Conversation(model), [0, 1, 2], method, max_tokens=150)).totals
         assert totals.accepted > 0
         rates.append(totals.tokens_per_step)
     assert sum(rates) / len(rates) > floor, rates
@@ -127,7 +128,7 @@ def test_drafting_is_fast(method: str) -> None:
     conversation = Conversation(model)
     conversation._drafters[method] = drafter
     prompt = [rng.randrange(200) for _ in range(CONTEXT // 2)]
-    generation = conversation.generate(prompt, method, max_tokens=300)
+    generation = Generation(conversation, prompt, method, max_tokens=300)
     seconds = []
     for _ in range(300):
         if generation.finish_reason is not None:

@@ -11,7 +11,7 @@ import pytest
 
 from specchat.app.cli import main as cli
 from specchat.backends import LoadOptions, load_model
-from specchat.decoders import Conversation
+from specchat.decoders import Conversation, Generation
 from specchat.decoders.registry import methods
 
 from ....cases import FULL
@@ -54,7 +54,7 @@ def test_the_gap_is_filled_in(folder: Path, runtime: str, piped: bool) -> None:
     model = str(coder("qwen") if runtime == "transformers" else coder_gguf("qwen"))
     loaded = load_model(model, LoadOptions(device="cpu", threads=1))
     gap = loaded.encode_gap(BEFORE, AFTER)
-    generation = Conversation(loaded).generate(gap.ids, max_tokens=5, ends=gap.ends, anchor=gap.anchor)
+    generation = Generation(Conversation(loaded), gap.ids, max_tokens=5, ends=gap.ends, anchor=gap.anchor)
     wanted = [token for step in generation for token in step.tokens]
     loaded.close()
     # From standard input and a file it is sent to the letter too: an answer that goes on from a space must not lose it.
@@ -73,7 +73,7 @@ def test_every_method_fills_in_the_same(folder: Path) -> None:
     found = {}
     for method in methods().values():
         if method.label == "identical" and not method.needs_draft_model:
-            generation = Conversation(model).generate(gap.ids, method.name, max_tokens=10, ends=gap.ends, anchor=gap.anchor)
+            generation = Generation(Conversation(model), gap.ids, method.name, max_tokens=10, ends=gap.ends, anchor=gap.anchor)
             found[method.name] = ("".join(step.text for step in generation) + generation.flush(), generation.answer)
     assert len(found) >= 5
     assert len({text for text, _ in found.values()}) == 1

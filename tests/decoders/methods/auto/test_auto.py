@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from specchat.backends import Model, Sampling
-from specchat.decoders import Conversation, encode_prompt
+from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import walk
 from specchat.decoders.base import Context, Verified
 from specchat.decoders.methods.auto.auto import Auto, AutoParams
@@ -118,7 +118,7 @@ def test_a_quick_draft_model_takes_over_and_a_slow_one_does_not(
     auto: Auto, builtin_model: Model, draft_model: Model, seconds: float, low: float, high: float
 ) -> None:
     prompt = encode_prompt(builtin_model, "Tell me a story about a dog.")
-    expected = [token for step in Conversation(builtin_model).generate(prompt, max_tokens=60) for token in step.tokens]
+    expected = [token for step in Generation(Conversation(builtin_model), prompt, max_tokens=60) for token in step.tokens]
     answer, taken, notes = drive(
         auto, builtin_model, prompt, lambda nodes: 1 + 0.05 * nodes, draft_model=draft_model, draft_cost=seconds, tokens=400
     )
@@ -232,7 +232,7 @@ def test_what_was_measured_outlives_the_conversation(builtin_model: Model) -> No
     prompt = encode_prompt(builtin_model, f"Repeat this text exactly: {TEXTS[0]}")
     for _ in range(2):
         conversation = Conversation(builtin_model)
-        generation = conversation.generate(prompt, "auto", max_tokens=40)
+        generation = Generation(conversation, prompt, "auto", max_tokens=40)
         for _ in generation:
             pass
         drafter = generation.drafter
@@ -246,8 +246,8 @@ def test_what_was_measured_outlives_the_conversation(builtin_model: Model) -> No
 def test_auto_gives_greedys_tokens_and_tells_what_it_used(builtin_model: Model, draft_model: Model) -> None:
     for text in (f"Repeat this text exactly: {TEXTS[1]}", "Tell me a story about a cat."):
         prompt = encode_prompt(builtin_model, text)
-        expected = [t for s in Conversation(builtin_model).generate(prompt, max_tokens=60) for t in s.tokens]
-        generation = Conversation(builtin_model, draft_model=draft_model).generate(prompt, "auto", max_tokens=60)
+        expected = [t for s in Generation(Conversation(builtin_model), prompt, max_tokens=60) for t in s.tokens]
+        generation = Generation(Conversation(builtin_model, draft_model=draft_model), prompt, "auto", max_tokens=60)
         steps = list(generation)
         assert generation.answer == expected
         assert {step.tree.via for step in steps} <= {"greedy", "fusion", "lookup", "draft", "early-exit"}
