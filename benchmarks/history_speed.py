@@ -169,7 +169,7 @@ class Idle:
 async def on_screen(path: Path) -> dict[str, float]:
     """Milliseconds of the list in the chat (in Textual's headless driver): from the key to its first rows, to all of it, of
     drawing all rows that are visible, and from a search to what it found, the pause after typing left out."""
-    from specchat.app.settings.file import Settings
+    from specchat.app.settings.fields import Settings
     from specchat.app.tui.app import SpecchatApp
     from specchat.app.tui.pickers import chats as chats_screen
 

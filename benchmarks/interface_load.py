@@ -122,7 +122,7 @@ def chat(rate: int, seconds: float, nodes: int, report: Path) -> None:
     """The process in the pseudo-terminal."""
     import psutil
 
-    from specchat.app.settings.file import Settings
+    from specchat.app.settings.fields import Settings
     from specchat.app.tui.app import SpecchatApp
 
     engine = Synthetic(rate, seconds, nodes)

@@ -14,7 +14,8 @@ import resvg_py
 from PIL import Image
 from textual.pilot import Pilot
 
-from specchat.app.settings.file import Settings, changed
+from specchat.app.settings.fields import Settings
+from specchat.app.settings.file import changed
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.composer.box import PromptInput
 from specchat.engine.client import EngineClient

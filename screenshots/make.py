@@ -17,7 +17,8 @@ import resvg_py
 from textual.pilot import Pilot
 
 from specchat.app.race.replay import Replay
-from specchat.app.settings.file import Settings, changed
+from specchat.app.settings.fields import Settings
+from specchat.app.settings.file import changed
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.composer.box import PromptInput
 from specchat.engine.client import EngineClient

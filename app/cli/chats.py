@@ -126,8 +126,8 @@ def export(
     """Write a chat to a file, in the colours that the settings name."""
     from ..export.formats import Look, export_chat, target
     from ..history.chats import reading
-    from ..settings.file import load_settings
     from ..settings.locations import config_folder
+    from ..settings.precedence import load_settings
     from ..theming.colouring import WAYS
     from ..theming.themes import load_themes
 

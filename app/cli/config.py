@@ -69,7 +69,7 @@ def show(
 @config.command()
 def get(context: typer.Context, key: Key, preset: FromPreset = None, json: AsJson = False) -> None:
     """Print one setting's value; nothing where it is not set."""
-    from ..settings.file import known
+    from ..settings.checks import known
 
     known(key)
     row = _row(_layers(context.obj or {}, preset), key)
@@ -87,7 +87,8 @@ def set_(
     values: Annotated[list[str], typer.Argument(metavar="VALUE…", help="Several for a list.", show_default=False)],
 ) -> None:
     """Write a setting into the file; its comments and its order stay."""
-    from ..settings.file import from_text, known, save, takes_many
+    from ..settings.checks import known
+    from ..settings.file import from_text, save, takes_many
 
     known(key)
     if len(values) > 1 and not takes_many(key):
@@ -145,8 +146,7 @@ def edit() -> None:
 
 
 def _layers(given: dict[str, Any], preset: str | None) -> Layers:
-    from ..settings.file import load_settings
-    from ..settings.precedence import with_given
+    from ..settings.precedence import load_settings, with_given
     from .options import OPTIONS
 
     named = preset or given.get("preset")

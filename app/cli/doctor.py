@@ -20,7 +20,7 @@ from ...engine.logfile import log_path
 from ...engine.options import builtin_path, rebuild_command
 from ...plain_file import cache_folder
 from ..settings import locations
-from ..settings.file import load_settings
+from ..settings.precedence import load_settings
 from ..terminal.ansi import colour_depth
 
 REQUIRED = ("torch", "transformers", "textual", "safetensors", "huggingface-hub", "accelerate", "numpy", "tomlkit", "typer")

@@ -13,8 +13,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ...errors import UserError
-from ..settings.file import Settings, load_settings, read_settings
-from ..settings.precedence import with_given
+from ..settings.fields import Settings
+from ..settings.precedence import load_settings, read_settings, with_given
 from ..terminal import encoding
 from ..text.cells import sanitise
 from . import complete as completion_shell

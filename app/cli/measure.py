@@ -9,7 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from ...errors import UserError
-from ..settings.file import Settings, changed, read_settings
+from ..settings.fields import Settings
+from ..settings.file import changed
+from ..settings.precedence import read_settings
 from .options import AsJson, ContextSize, Device, DraftModel, Dtype, Exact, Guard, Model, Threads, flag, option
 
 Csv = Annotated[Path | None, option("--csv", "Write the table to this file as CSV.", "FILE")]

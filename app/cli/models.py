@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..models.library import Found
     from ..models.memory import Room
     from ..models.rows import Row
-    from ..settings.file import Settings
+    from ..settings.fields import Settings
 
 NARROWEST, WIDEST = 60, 120
 """Cells of a printed row."""
@@ -43,7 +43,7 @@ def models(
     """
     from ..models.hub import GGUF_ON_HUB, look_up
     from ..models.memory import room
-    from ..settings.file import read_settings
+    from ..settings.precedence import read_settings
 
     settings = read_settings()
     free = room(settings.device, settings.gpu_layers)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...engine.client import EngineClient
 from ...errors import UserError
 from ...plain_file import user_path
-from ..settings.file import Settings
+from ..settings.fields import Settings
 from ..terminal import encoding, piped
 
 if TYPE_CHECKING:

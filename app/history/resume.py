@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UserError
-from ..settings.file import Settings, checked
+from ..settings.checks import checked
+from ..settings.fields import Settings
 from .writing import LOADED_WITH
 
 if TYPE_CHECKING:

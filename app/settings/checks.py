@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 from ...engine.options import BACKENDS, Sampling
 from ...errors import UserError
 from . import locations
+from .fields import FIELDS, PLAIN, SAMPLING, TABLES, chat_keys, is_chat_key
+from .key_path import join, split
 from .keymap import ALL as KEYS
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 RPC = re.compile(r"[^\s,:]+:\d{1,5}(,[^\s,:]+:\d{1,5})*")
 THEMES = locations.package_folder() / "themes"
-SAMPLING = {f.name: f for f in fields(Sampling)}
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "dtype": DTYPES,
@@ -38,6 +39,77 @@ def theme_names() -> list[str]:
     """Every theme that `theme` may name: those that ship, and the user's own in the config folder."""
     folders = (THEMES, locations.themes_folder())
     return sorted({file.stem for folder in folders for file in folder.glob("*.toml")})
+
+
+def checked(key: str, value: Any, called: str) -> Any:
+    """A value in the type of its setting.
+
+    Raises:
+        UserError: an unknown key (with the nearest known one), a wrong type, or a value out of its range.
+    """
+    match split(key):
+        case ("sampling", name) if name in SAMPLING:
+            return check_sampling(called, name, value)
+        case ("methods", method, name) if not isinstance(value, dict | list):
+            check_method(called, method, {name: value})
+            return value.unwrap() if hasattr(value, "unwrap") else value
+        case ("keymap", binding):
+            return check_keys(called, binding, value)
+        case ("models", model, *inner) if model and is_chat_key(tuple(inner)):
+            return checked(join(inner), value, called)
+        case ("models", model, *inner) if model and inner:
+            near = nearest(join(inner), chat_keys())
+            raise UserError(f"a model has no setting {called}: {near or 'there are ' + ', '.join(chat_keys())}")
+        case (name,) if name in PLAIN:
+            return check_value(called, name, FIELDS[name], value)
+    raise UserError(_unknown(called, key))
+
+
+def known(key: str) -> None:
+    """Refuse what is no setting.
+
+    Raises:
+        UserError: says which is near.
+    """
+    match split(key):
+        case ("methods", method, name):
+            defaults = (param["default"] for param in method_params(method) if param["name"] == name)
+            check_method(key, method, {name: next(defaults, "")})
+        case ("keymap", binding):
+            check_keys(key, binding, "f1")
+        case ("models", model, *inner) if model and is_chat_key(tuple(inner)):
+            known(join(inner))
+        case ("sampling", name) if name in SAMPLING:
+            return
+        case (name,) if name in PLAIN:
+            return
+        case _:
+            checked(key, "", key)
+
+
+def nearest(key: str, known: Iterable[str]) -> str:
+    """'did you mean sampling.top_p?' for `top_p`, `samplng.top_p` or `sampling.topp`; '' if nothing is near."""
+    known = list(known)
+    last = key.rpartition(".")[2]
+    begun = [name for name in known if len(last) > 2 and name.rpartition(".")[2].startswith(last)]  # `sampling.temp`
+    near = begun if len(begun) == 1 else get_close_matches(key, known, n=1)
+    # `temperature = 0.5` at the top of the file, or `sampling.max_tokens`.
+    near = near or [name for name in known if name == last or name.endswith(f".{last}")]
+    near = near or get_close_matches(last, known, n=1)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+def _unknown(called: str, key: str) -> str:
+    head, _, rest = key.partition(".")
+    if head in TABLES and not rest:
+        return f"{called} is a table: write [{key}] and its settings below it"
+    if head == "methods":
+        return f"{called} must be a table: write [{key}] and the method's settings below it"
+    if head == "models":
+        return f"{called} must be a table: write [{key}] and the model's settings below it"
+    known = [*PLAIN, *(f"sampling.{name}" for name in SAMPLING)]
+    hint = nearest(key, known) or f"there are {', '.join(known)}, [methods.NAME], [models.NAME] and [keymap]"
+    return f"there is no setting {called}: {hint}"
 
 
 def check_value(called: str, name: str, spec: Any, value: Any) -> Any:
@@ -168,3 +240,16 @@ def check_method(called: str, method: str, values: Mapping[str, Any]) -> None:
         parse_params(get(method), dict(values))
     except UserError as error:
         raise UserError(f"{called}: {error}") from None
+
+
+@cache
+def catalog() -> list[dict[str, Any]]:
+    """Every method, as `describe` has them."""
+    from ...engine.catalog import describe
+
+    return list(describe())
+
+
+def method_params(method: str) -> list[dict[str, Any]]:
+    """The settings of a method: name, default, doc, choices; none of an unknown one."""
+    return next((list(entry["params"]) for entry in catalog() if entry["name"] == method), [])

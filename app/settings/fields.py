@@ -94,3 +94,25 @@ TABLES = ("methods", "sampling", "keymap", "models")
 FIELDS = {f.name: f for f in fields(Settings) if f.name != "layers"}
 PLAIN = tuple(name for name in FIELDS if name not in TABLES)
 """Settings that are no tables."""
+
+SAMPLING = {f.name: f for f in fields(Sampling)}
+
+CHAT_KEYS = ("method", "accept", "max_tokens", "stop", "system")
+"""Besides `[sampling]` and `[methods.NAME]` what a chat, a preset or a model's defaults may hold."""
+
+
+def is_chat_key(parts: tuple[str, ...]) -> bool:
+    """Whether a setting may differ by chat, preset and model."""
+    match parts:
+        case ("sampling", name):
+            return name in SAMPLING
+        case ("methods", _, _):
+            return True
+        case (name,):
+            return name in CHAT_KEYS
+    return False
+
+
+def chat_keys() -> list[str]:
+    """These settings, but for those of methods."""
+    return [*CHAT_KEYS, *(f"sampling.{name}" for name in SAMPLING)]

@@ -1,34 +1,25 @@
 """The settings: what they are, and how the file is read, checked and changed.
 
 Settings are addressed by dotted keys, the same in the file, in changes made by the chat, and in messages: `theme`,
-`sampling.temperature`, `methods.lookup.max_draft`, `keymap.next_method`, `models."owner/name".method`. `layers.py` says which
-value counts where several are given.
+`sampling.temperature`, `methods.lookup.max_draft`, `keymap.next_method`, `models."owner/name".method`. `precedence.py` says
+which value counts where several are given.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
 from ..text.amounts import short
 from . import locations
-from .checks import (
-    SAMPLING,
-    check_keys,
-    check_method,
-    check_sampling,
-    check_value,
-)
-from .fields import FIELDS, PLAIN, TABLES, Settings
+from .checks import checked
+from .fields import FIELDS, PLAIN, SAMPLING, TABLES, Settings
 from .key_path import join, split
 from .toml import MOST_WRONG, leaves, line_numbers, line_of, parse, put, read_text, write
-
-__all__ = ["Read", "Settings", "changed", "load_settings", "read_settings", "save"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +36,6 @@ class Read:
 
 MOST_SENTENCE = 1200
 """Characters of a sentence about a line of a file; the longest that names all settings there are has 500."""
-
-CHAT_KEYS = ("method", "accept", "max_tokens", "stop", "system")
-"""Besides `[sampling]` and `[methods.NAME]` what a chat, a preset or a model's defaults may hold."""
 
 
 def changed(settings: Settings, changes: Mapping[str, Any], names: Mapping[str, str] | None = None) -> Settings:
@@ -91,100 +79,6 @@ def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
         keymap=keymap,
         models=models,
     )
-
-
-def checked(key: str, value: Any, called: str) -> Any:
-    """A value in the type of its setting.
-
-    Raises:
-        UserError: an unknown key (with the nearest known one), a wrong type, or a value out of its range.
-    """
-    match split(key):
-        case ("sampling", name) if name in SAMPLING:
-            return check_sampling(called, name, value)
-        case ("methods", method, name) if not isinstance(value, dict | list):
-            check_method(called, method, {name: value})
-            return value.unwrap() if hasattr(value, "unwrap") else value
-        case ("keymap", binding):
-            return check_keys(called, binding, value)
-        case ("models", model, *inner) if model and is_chat_key(tuple(inner)):
-            return checked(join(inner), value, called)
-        case ("models", model, *inner) if model and inner:
-            near = nearest(join(inner), chat_keys())
-            raise UserError(f"a model has no setting {called}: {near or 'there are ' + ', '.join(chat_keys())}")
-        case (name,) if name in PLAIN:
-            return check_value(called, name, FIELDS[name], value)
-    raise UserError(_unknown(called, key))
-
-
-def known(key: str) -> None:
-    """Refuse what is no setting.
-
-    Raises:
-        UserError: says which is near.
-    """
-    match split(key):
-        case ("methods", method, name):
-            check_method(key, method, {name: _default_of(method, name)})
-        case ("keymap", binding):
-            check_keys(key, binding, "f1")
-        case ("models", model, *inner) if model and is_chat_key(tuple(inner)):
-            known(join(inner))
-        case ("sampling", name) if name in SAMPLING:
-            return
-        case (name,) if name in PLAIN:
-            return
-        case _:
-            checked(key, "", key)
-
-
-def _default_of(method: str, name: str) -> Any:
-    """A value that a setting of a method takes, its default; '' of an unknown one."""
-    from .table import method_params
-
-    return next((param["default"] for param in method_params(method) if param["name"] == name), "")
-
-
-def is_chat_key(parts: tuple[str, ...]) -> bool:
-    """Whether a setting may differ by chat, preset and model."""
-    match parts:
-        case ("sampling", name):
-            return name in SAMPLING
-        case ("methods", _, _):
-            return True
-        case (name,):
-            return name in CHAT_KEYS
-    return False
-
-
-def chat_keys() -> list[str]:
-    """These settings, but for those of methods."""
-    return [*CHAT_KEYS, *(f"sampling.{name}" for name in SAMPLING)]
-
-
-def nearest(key: str, known: Iterable[str]) -> str:
-    """'did you mean sampling.top_p?' for `top_p`, `samplng.top_p` or `sampling.topp`; '' if nothing is near."""
-    known = list(known)
-    last = key.rpartition(".")[2]
-    begun = [name for name in known if len(last) > 2 and name.rpartition(".")[2].startswith(last)]  # `sampling.temp`
-    near = begun if len(begun) == 1 else get_close_matches(key, known, n=1)
-    # `temperature = 0.5` at the top of the file, or `sampling.max_tokens`.
-    near = near or [name for name in known if name == last or name.endswith(f".{last}")]
-    near = near or get_close_matches(last, known, n=1)
-    return f"did you mean {near[0]}?" if near else ""
-
-
-def _unknown(called: str, key: str) -> str:
-    head, _, rest = key.partition(".")
-    if head in TABLES and not rest:
-        return f"{called} is a table: write [{key}] and its settings below it"
-    if head == "methods":
-        return f"{called} must be a table: write [{key}] and the method's settings below it"
-    if head == "models":
-        return f"{called} must be a table: write [{key}] and the model's settings below it"
-    known = [*PLAIN, *(f"sampling.{name}" for name in SAMPLING)]
-    hint = nearest(key, known) or f"there are {', '.join(known)}, [methods.NAME], [models.NAME] and [keymap]"
-    return f"there is no setting {called}: {hint}"
 
 
 def flat(settings: Settings) -> dict[str, Any]:
@@ -248,31 +142,6 @@ def read(path: Path | None = None) -> Read:
 def settings_of(found: Read) -> Settings:
     """The settings that were read."""
     return merged(Settings(), {**found.values, **found.environment})
-
-
-def load_settings(path: Path | None = None) -> tuple[Settings, str | None]:
-    """The settings, and sentences that say what is wrong with the file; what is right of it counts."""
-    from .precedence import Layers
-
-    found = read(path)
-    layers = Layers(found)
-    more = len(found.problems) - 2
-    told = [*found.problems[:2], *([f"There is more: `specchat config` names all {more + 2}."] if more > 0 else [])]
-    return layers.settings(), " ".join(told) or None
-
-
-def read_settings(path: Path | None = None) -> Settings:
-    """The settings in a file, and in the environment for the user's own; the defaults if there is no file.
-
-    Raises:
-        UserError: the file cannot be read or says something that is not a setting; names the file, the key and what to do.
-    """
-    from .precedence import Layers
-
-    found = read(path)
-    if found.problems:
-        raise UserError(found.problems[0])
-    return Layers(found).settings()
 
 
 def save(changes: Mapping[str, Any], path: Path | None = None) -> Settings:

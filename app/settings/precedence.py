@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
+from ...errors import UserError
 from ...plain_file import user_path
 from ..text.amounts import short
 from . import locations
-from .checks import SAMPLING
-from .file import Read, Settings, checked, flat, is_chat_key, merged, variable
+from .checks import checked, method_params
+from .fields import SAMPLING, Settings, is_chat_key
+from .file import Read, flat, from_text, merged, read, variable
 from .key_path import join, split
+from .keymap import ALL as KEYS
+from .presets import read_preset
 
 Kind = Literal["default", "file", "model", "environment", "command line", "preset", "chat"]
 
@@ -122,8 +127,6 @@ def with_given(settings: Settings, given: Mapping[str, Any], names: Mapping[str,
     values = {key: checked(key, value, names.get(key, key)) for key, value in given.items()}
     layers = replace(layers, given=values, names=names)
     if preset is not None:
-        from .presets import read_preset
-
         found = read_preset(preset)
         held = {key: value for key, value in found.values.items() if key not in values}
         layers = replace(layers, preset=held, preset_name=found.name, preset_problems=found.problems)
@@ -148,13 +151,9 @@ def default_of(key: str) -> Any:
         case ("sampling", name) if name in SAMPLING:
             return getattr(Settings().sampling, name)
         case ("methods", method, name):
-            from .table import method_params
-
             return next((param["default"] for param in method_params(method) if param["name"] == name), None)
         case ("keymap", binding):
-            from .keymap import ALL
-
-            return next((found.keys for found in ALL if found.id == binding), None)
+            return next((found.keys for found in KEYS if found.id == binding), None)
         case (name,):
             return getattr(Settings(), name, None)
     return None
@@ -163,3 +162,44 @@ def default_of(key: str) -> Any:
 def chat_part(values: Mapping[str, Any]) -> dict[str, Any]:
     """Those of some values that a chat may have of its own."""
     return {key: value for key, value in values.items() if is_chat_key(split(key))}
+
+
+def load_settings(path: Path | None = None) -> tuple[Settings, str | None]:
+    """The settings, and sentences that say what is wrong with the file; what is right of it counts."""
+    found = read(path)
+    layers = Layers(found)
+    more = len(found.problems) - 2
+    told = [*found.problems[:2], *([f"There is more: `specchat config` names all {more + 2}."] if more > 0 else [])]
+    return layers.settings(), " ".join(told) or None
+
+
+def read_settings(path: Path | None = None) -> Settings:
+    """The settings in a file, and in the environment for the user's own; the defaults if there is no file.
+
+    Raises:
+        UserError: the file cannot be read or says something that is not a setting; names the file, the key and what to do.
+    """
+    found = read(path)
+    if found.problems:
+        raise UserError(found.problems[0])
+    return Layers(found).settings()
+
+
+def method_changes(model: str, method: str, settings: Mapping[str, Any], path: Path | None = None) -> dict[str, Any]:
+    """Changes that make a method the model's own; settings that the file had of it for this model go.
+
+    Args:
+        model: as `model` names it.
+        method: its name.
+        settings: those of the method, as texts or plain data.
+        path: the settings file; the user's own if None.
+    """
+    found = read(path or locations.settings_file())
+    name, table = model_table(merged(Settings(), found.values).models, model)
+    before = [key for key in table if split(key)[:2] == ("methods", method)]
+    changes: dict[str, Any] = {join(("models", name, *split(key))): None for key in before}
+    changes[join(("models", name, "method"))] = method
+    for setting, value in settings.items():
+        key = join(("models", name, "methods", method, setting))
+        changes[key] = from_text(key, value) if isinstance(value, str) else value
+    return changes

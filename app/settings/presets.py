@@ -13,7 +13,9 @@ from ...errors import UserError
 from ..text.amounts import short
 from ..text.cells import fit, one_line
 from . import locations
-from .file import chat_keys, checked, is_chat_key, mend, nearest
+from .checks import checked, nearest
+from .fields import chat_keys, is_chat_key
+from .file import mend
 from .key_path import join, split
 from .toml import MOST_WRONG, leaves, line_numbers, line_of, parse, put, read_text, write
 

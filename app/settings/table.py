@@ -10,9 +10,8 @@ from functools import cache
 from typing import Any
 
 from ...engine.options import Sampling
-from .checks import CHOICES, SAMPLING, theme_names
-from .fields import FIELDS, LOADING, PLAIN, Settings
-from .file import is_chat_key
+from .checks import CHOICES, catalog, method_params, theme_names
+from .fields import FIELDS, LOADING, PLAIN, SAMPLING, Settings, is_chat_key
 from .key_path import join, split
 from .keymap import ALL as KEYS
 from .keymap import GROUPS as KEYS_WHERE
@@ -77,7 +76,7 @@ def entries(methods: Mapping[str, Any] | None = None) -> list[Entry]:
     params = (
         {name: method.params for name, method in methods.items()}
         if methods is not None
-        else {entry["name"]: entry["params"] for entry in _catalog()}
+        else {entry["name"]: entry["params"] for entry in catalog()}
     )
     for name in params:
         for param in params[name]:
@@ -95,7 +94,7 @@ def _plain(key: str, group: str) -> Entry:
     if key == "theme":
         choices = tuple(theme_names())
     elif key == "method":
-        choices = tuple(entry["name"] for entry in _catalog())
+        choices = tuple(entry["name"] for entry in catalog())
     elif key != "model" and key in FIELDS and str(FIELDS[key].type) == "bool":
         choices = ("true", "false")
     if key in LOADING or key in ("model", "model_folders"):
@@ -135,18 +134,6 @@ def about(key: str) -> str:
         case (name,):
             return _docs(Settings).get(name, "").replace("`", "")
     return ""
-
-
-@cache
-def _catalog() -> list[dict[str, Any]]:
-    from ...engine.catalog import describe
-
-    return list(describe())
-
-
-def method_params(method: str) -> list[dict[str, Any]]:
-    """The settings of a method: name, default, doc, choices; none of an unknown one."""
-    return next((list(entry["params"]) for entry in _catalog() if entry["name"] == method), [])
 
 
 def listed() -> list[str]:

@@ -24,9 +24,8 @@ from textual.timer import Timer
 from ..chat.dialogue import Dialogue, Engine
 from ..chat.methods import Method, known_methods
 from ..chat.transcript import Transcript
-from ..settings.file import Settings
-from ..settings.key_conflicts import conflicts
-from ..settings.keymap import ALL
+from ..settings.fields import Settings
+from ..settings.keymap import ALL, conflicts
 from ..settings.locations import config_folder
 from ..terminal.clipboard import osc52
 from ..text.cells import fit, one_line, sanitise

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UserError
-from ..settings.file import Read, Settings, checked, from_text, read, save
-from ..settings.key_conflicts import conflicts
+from ..settings.checks import checked
+from ..settings.fields import Settings
+from ..settings.file import Read, from_text, read, save
 from ..settings.key_path import join, split
+from ..settings.keymap import conflicts
 from ..settings.precedence import Layers, chat_part, layers_of
 from ..theming.colouring import WAYS
 

@@ -226,7 +226,8 @@ def make_chat(engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("specchat.app.terminal.clipboard.tools", list)
 
     def make(**changes: Any) -> Any:
-        from specchat.app.settings.file import Settings, changed
+        from specchat.app.settings.fields import Settings
+        from specchat.app.settings.file import changed
         from specchat.app.tui.app import SpecchatApp
 
         notice = changes.pop("notice", None)

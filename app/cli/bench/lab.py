@@ -20,7 +20,7 @@ from ....engine.client import EngineClient
 from ....engine.messages import Event, Failed, Finished, Loaded, Loading, Worked, Working
 from ....errors import UserError
 from ...settings import locations
-from ...settings.file import Settings
+from ...settings.fields import Settings
 from ...terminal.output import Notes, stdout
 from ...text.cells import one_line, sanitise, width
 from ..interrupts import POLL_SECONDS, Interrupts

@@ -15,7 +15,7 @@ from ....decoders.latency import LatencyCurve, Observed, fit_curve, read_curve
 from ....decoders.replay import model_free, why_not
 from ....engine.catalog import get
 from ....errors import UserError
-from ...settings.file import Settings
+from ...settings.fields import Settings
 from ...terminal.output import Notes
 from ..interrupts import CANCELLED
 from ..oneshot.run import ANSWERED, BROKEN

@@ -12,7 +12,7 @@ from typing import Any
 from ....engine.catalog import get, methods
 from ....errors import UserError
 from ....plain_file import cache_folder
-from ...settings.file import Settings
+from ...settings.fields import Settings
 from ...terminal.output import Notes
 from ..interrupts import CANCELLED
 from ..oneshot.run import ANSWERED, BROKEN

@@ -17,7 +17,7 @@ from typing import Any
 
 from ....engine.catalog import get, parse_params
 from ....errors import UserError
-from ...settings.file import Settings
+from ...settings.fields import Settings
 from ...settings.key_path import join
 from ...terminal.output import Notes
 from ..interrupts import CANCELLED

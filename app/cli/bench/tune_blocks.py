@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....errors import UserError
-from ...settings.file import Settings
+from ...settings.fields import Settings
 from .items import Item
 from .lab import Lab, Spec, read_specs, say, show_table
 

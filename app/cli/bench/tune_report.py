@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...settings import file as settings_file
 from ...settings import locations
-from ...settings.model_defaults import method_changes
+from ...settings.precedence import method_changes
 from .equivalents import equivalents
 from .lab import duration, say, show_table
 from .tune_blocks import show_blocks

@@ -11,7 +11,7 @@ from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Prompt
 from ...chat.pieces import Pieces
 from ...chat.transcript import Transcript
-from ...settings.file import Settings
+from ...settings.fields import Settings
 
 if TYPE_CHECKING:
     from ...history.recorder import Recorder

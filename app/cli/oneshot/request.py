@@ -13,7 +13,7 @@ from ....engine.catalog import Stops, get, parse_params
 from ....errors import UserError
 from ....plain_file import user_path
 from ...attach.attachments import Attachment, attach, compose, decoded, read, read_all
-from ...settings.file import Settings
+from ...settings.fields import Settings
 from ...terminal.output import Notes
 from ...terminal.piped import whole
 

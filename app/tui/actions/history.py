@@ -8,7 +8,7 @@ from ....errors import UserError
 from ...chat.transcript import Transcript
 from ...history.resume import continued, own_model, welcome
 from ...history.writing import LOADED_WITH
-from ...settings.file import Settings
+from ...settings.fields import Settings
 
 if TYPE_CHECKING:
     from ...history.chats import OpenedChat

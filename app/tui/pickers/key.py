@@ -11,8 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from ...settings.key_conflicts import keys_of, wanted_by
-from ...settings.keymap import ALL, CHAT, INPUT, Key, spell
+from ...settings.keymap import ALL, CHAT, INPUT, Key, keys_of, spell, wanted_by
 
 
 class KeyScreen(ModalScreen[dict[str, str] | None]):

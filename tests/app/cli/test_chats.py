@@ -20,7 +20,8 @@ from specchat.app.history.recorder import Recorder
 from specchat.app.history.records import recorded
 from specchat.app.history.resume import continued, find, remarks
 from specchat.app.history.store import Store, history_file
-from specchat.app.settings.file import Settings, changed
+from specchat.app.settings.fields import Settings
+from specchat.app.settings.file import changed
 from specchat.app.tui import app as chat_module
 from specchat.errors import UserError
 

@@ -13,7 +13,8 @@ from specchat.app.chat.entries import Notice
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.resume import continued, own_values
-from specchat.app.settings.file import Settings, changed
+from specchat.app.settings.fields import Settings
+from specchat.app.settings.file import changed
 from specchat.app.tui.actions.history import go_on
 from specchat.backends.base import Sampling
 from specchat.engine.messages import Failed, Load

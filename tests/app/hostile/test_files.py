@@ -13,7 +13,8 @@ import pytest
 from specchat.app.cli.theme_listing import print_themes
 from specchat.app.history.prompts import PromptHistory, Typed
 from specchat.app.settings import presets
-from specchat.app.settings.file import Settings, load_settings
+from specchat.app.settings.fields import Settings
+from specchat.app.settings.precedence import load_settings
 from specchat.app.theming.themes import read_theme
 from specchat.errors import UserError
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from specchat.app.settings import locations
-from specchat.app.settings.file import Settings, changed, load_settings, read_settings, save
+from specchat.app.settings.fields import Settings
+from specchat.app.settings.file import changed, save
+from specchat.app.settings.precedence import load_settings, read_settings
 from specchat.errors import UserError
 
 

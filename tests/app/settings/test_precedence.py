@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from specchat.app.settings.file import Settings, changed, load_settings, read, read_settings, save
-from specchat.app.settings.model_defaults import method_changes
-from specchat.app.settings.precedence import Layers, with_given
+from specchat.app.settings.fields import Settings
+from specchat.app.settings.file import changed, read, save
+from specchat.app.settings.precedence import Layers, load_settings, method_changes, read_settings, with_given
 from specchat.errors import UserError
 
 NAME = "Qwen/Qwen3-0.6B"

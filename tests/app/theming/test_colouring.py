@@ -10,7 +10,9 @@ import pytest
 from rich.style import Style
 
 from specchat.app.chat.entries import SHADES
-from specchat.app.settings.file import Settings, changed, read_settings
+from specchat.app.settings.fields import Settings
+from specchat.app.settings.file import changed
+from specchat.app.settings.precedence import read_settings
 from specchat.app.theming.colouring import WAYS, effective, following, style_name
 from specchat.errors import UserError
 

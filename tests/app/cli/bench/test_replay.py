@@ -12,7 +12,7 @@ import pytest
 
 from specchat.app.cli import main as cli
 from specchat.app.cli.bench.replay import REFERENCE, ReplayRequest, choose_specs, fit_rows
-from specchat.app.settings.file import Settings
+from specchat.app.settings.fields import Settings
 from specchat.backends.transcripts import scan_transcripts
 from specchat.decoders.latency import LatencyCurve
 from specchat.errors import UserError

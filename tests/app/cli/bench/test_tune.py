@@ -31,8 +31,9 @@ from specchat.app.cli.bench.tune import (
 )
 from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, budget, chat, fewest, show_blocks, wanted
 from specchat.app.cli.bench.tune_report import grid_passes
-from specchat.app.settings.file import Settings, read, read_settings
-from specchat.app.settings.precedence import Layers
+from specchat.app.settings.fields import Settings
+from specchat.app.settings.file import read
+from specchat.app.settings.precedence import Layers, read_settings
 from specchat.decoders.methods.early_exit import what_is_left
 from specchat.decoders.registry import BUILT_IN
 

@@ -214,7 +214,7 @@ async def test_keys_are_answered_while_a_file_is_written(
 
 def test_the_command_line_opens_a_chat(monkeypatch: pytest.MonkeyPatch, engine: Any, here: Path) -> None:
     from specchat.app.cli import start as launch
-    from specchat.app.settings.file import Settings
+    from specchat.app.settings.fields import Settings
     from specchat.app.tui import app as chat_module
 
     export_chat(chat(), Path("chat.json"), look())

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from specchat.app.settings.file import Settings, changed
+from specchat.app.settings.fields import Settings
+from specchat.app.settings.file import changed
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.transcript.line_view import LineView
 from specchat.engine.client import EngineClient

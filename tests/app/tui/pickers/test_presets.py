@@ -11,8 +11,7 @@ import pytest
 from textual.widgets import Input, Static, TextArea
 
 from specchat.app.cli import main as cli
-from specchat.app.settings.file import read_settings
-from specchat.app.settings.precedence import with_given
+from specchat.app.settings.precedence import read_settings, with_given
 from specchat.app.settings.presets import (
     clean_name,
     delete_preset,

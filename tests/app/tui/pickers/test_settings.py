@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from textual.widgets import Static
 
-from specchat.app.settings.file import load_settings
-from specchat.app.settings.precedence import with_given
+from specchat.app.settings.precedence import load_settings, with_given
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.pickers.key import KeyScreen
 from specchat.app.tui.pickers.menu import Menu
