@@ -4,7 +4,7 @@ methods costs nothing."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from math import isfinite
@@ -83,14 +83,30 @@ class Outcome:
     """As `loop.Step.checked`."""
 
 
-def param(default: Any, doc: str, *, low: float | None = None, high: float | None = None, choices: Sequence[str] = ()) -> Any:
-    """A field of a method's `Params`: its default, one line of documentation and its range."""
-    return field(default=default, metadata={"doc": doc, "low": low, "high": high, "choices": tuple(choices)})
+def param(
+    default: Any,
+    doc: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: Sequence[str] = (),
+    length: bool | str = False,
+) -> Any:
+    """A field of a method's `Params`: its default, one line of documentation and its range.
+
+    `length`: it bounds the draft, so that the keys for longer and shorter drafts change it; "setting=value": while that
+    setting has that value. Of several such fields the first one counts.
+    """
+    return field(default=default, metadata={"doc": doc, "low": low, "high": high, "choices": tuple(choices), "length": length})
 
 
 @dataclass(frozen=True, slots=True)
 class NoParams:
     """A method without settings."""
+
+
+Elsewhere = Mapping[str, tuple[str, str]]
+"""Engine → the nearest setting that it has, to be copied (empty if there is none), and what differs, in a sentence."""
 
 
 class Drafter(ABC):
@@ -108,6 +124,14 @@ class Drafter(ABC):
     """One sentence: when it pays."""
     paper: ClassVar[str] = ""
     """Title, authors' first name and year; a link if there is one."""
+    explains: ClassVar[str] = ""
+    """How it works, in two to four sentences for someone who sees it at work for the first time."""
+    undrafted: ClassVar[str] = ""
+    """What it does in place of drafting, if it drafts nothing; ends the sentence "greedy drafts nothing: "."""
+    other_nodes: ClassVar[str] = ""
+    """What its passes evaluate besides the draft, if anything; one sentence."""
+    compared: ClassVar[bool] = True
+    """Whether `bench` and `tune` take it along unasked: off for what answers differently, or is slower by its nature."""
     needs_tree: ClassVar[bool] = False
     """It cannot work without branching trees; others draft a chain where `Context.branching` is False."""
     needs_draft_model: ClassVar[bool] = False
@@ -130,6 +154,26 @@ class Drafter(ABC):
 
     def learn(self, verified: Verified) -> None:  # noqa: B027
         """Told after each step that this drafter drafted."""
+
+    @classmethod
+    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+        """The settings that `tune` compares; the defaults alone unless a method says more.
+
+        Args:
+            layers: of the model; 0 if it has none to stop after.
+            gaps: whether the model can leave out layers in the middle.
+        """
+        return ({},)
+
+    @classmethod
+    def elsewhere(cls, params: Any, draft_model: str) -> Elsewhere:
+        """What is nearest to it in transformers, llama-server and vLLM; an engine that is left out has nothing like it.
+
+        Args:
+            params: its settings.
+            draft_model: name of the draft model.
+        """
+        return {}
 
     own_loop: ClassVar[bool] = False
     """Its steps are not draft-and-verify (beam search): the loop calls `step` and `leave` instead of `draft` and `learn`."""
@@ -184,6 +228,7 @@ def describe_params(method: type[Drafter]) -> list[dict[str, Any]]:
             "low": f.metadata.get("low"),
             "high": f.metadata.get("high"),
             "choices": list(f.metadata.get("choices", ())),
+            "length": f.metadata.get("length", False),
             "doc": f.metadata.get("doc", ""),
         }
         for f in fields(method.Params)

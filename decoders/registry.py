@@ -12,7 +12,7 @@ from typing import Any
 
 from ..backends.base import Capabilities
 from ..errors import UserError
-from .base import KINDS, Drafter, describe_params, setting_type
+from .base import KINDS, Drafter, describe_params, parse_params, setting_type
 
 BUILT_IN = {
     "greedy": "plain:Greedy",
@@ -131,7 +131,33 @@ def describe() -> list[dict[str, Any]]:
             "summary": method.summary,
             "pays": method.pays,
             "paper": method.paper,
+            "explains": method.explains,
+            "undrafted": method.undrafted,
+            "other_nodes": method.other_nodes,
+            "compared": method.compared,
             "params": describe_params(method),
         }
         for method in methods().values()
     ]
+
+
+ENGINES = ("transformers", "llama-server", "vLLM")
+
+
+def elsewhere(name: str, settings: Mapping[str, Any], draft_model: str = "DRAFT") -> dict[str, tuple[str, str]]:
+    """How to get a method, or the nearest to it, in other engines.
+
+    Args:
+        name: of the method.
+        settings: of the method, those that are not at their default.
+        draft_model: how the draft model is named.
+
+    Returns:
+        For each of ENGINES the setting that is to be copied, empty if there is none, and what differs.
+
+    Raises:
+        UserError: there is no such method or setting.
+    """
+    method = get(name)
+    found = method.elsewhere(parse_params(method, dict(settings)), draft_model)
+    return {engine: found.get(engine, ("", f"It has nothing like {name}.")) for engine in ENGINES}

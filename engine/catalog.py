@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..decoders.acceptance import Acceptance
 from ..decoders.base import label_of, parse_params
-from ..decoders.registry import broken, describe, get, methods
+from ..decoders.registry import broken, describe, elsewhere, get, methods
 from ..decoders.stats import Totals
 from ..decoders.text import Stops
 
-__all__ = ["Acceptance", "Stops", "Totals", "broken", "describe", "get", "label_of", "methods", "parse_params"]
+__all__ = ["Acceptance", "Stops", "Totals", "broken", "describe", "elsewhere", "get", "label_of", "methods", "parse_params"]

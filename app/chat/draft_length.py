@@ -8,37 +8,8 @@ from typing import Any, NamedTuple
 from .dialogue import Dialogue
 from .methods import Method
 
-SETTINGS: Mapping[str, str] = {
-    "lookup": "nodes",
-    "ngram": "n",
-    "recycle": "nodes",
-    "jacobi": "tokens",
-    "lookahead": "ngram",
-    "draft": "most",
-    "early-exit": "most",
-    "tree": "nodes",
-    "fusion": "nodes",
-    "auto": "nodes",
-}
-"""Method → the setting that bounds its draft."""
-
-UNDER: Mapping[str, tuple[str, str, str]] = {
-    "lookup": ("variant", "reference", "tokens"),
-    "draft": ("schedule", "constant", "tokens"),
-    "early-exit": ("schedule", "constant", "tokens"),
-}
-"""Method → (setting, value, the setting that bounds its draft while it has that value)."""
-
-NONE: Mapping[str, str] = {
-    "greedy": "greedy drafts nothing: each pass gives one token.",
-    "sample": "sample drafts nothing: each pass gives one token.",
-    "recompute": "recompute drafts nothing: each pass gives one token.",
-    "beam": "beam drafts nothing: it follows several texts side by side, as many as its setting beams says.",
-}
-"""Method → why it has no draft length."""
-
 OTHERS = ("tokens", "nodes", "length")
-"""What the setting is called in methods of other packages, if they have one."""
+"""What the setting is called in methods that do not say so."""
 
 LENGTHS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
 """Sizes of a draft in tokens that a key goes through."""
@@ -65,13 +36,19 @@ class Length(NamedTuple):
 
 def length_of(method: Method, settings: Mapping[str, Any]) -> Length | None:
     """The draft length of a method with these settings; None if it has none."""
+    if method.undrafted:
+        return None
     params = {param["name"]: param for param in method.params}
-    name = SETTINGS.get(method.name) or next((other for other in OTHERS if other in params), "")
-    if method.name in UNDER:
-        condition, value, instead = UNDER[method.name]
-        if condition in params and settings.get(condition, params[condition]["default"]) == value:
-            name = instead
-    if method.name in NONE or name not in params:
+
+    def counts(bounds: bool | str) -> bool:
+        if isinstance(bounds, bool):
+            return bounds
+        other, _, wanted = bounds.partition("=")
+        return str(settings.get(other, params[other]["default"])) == wanted
+
+    marked = [name for name, param in params.items() if counts(param.get("length", False))]
+    name = next(iter(marked or [other for other in OTHERS if other in params]), None)
+    if name is None:
         return None
     param = params[name]
     low, high = param.get("low"), param.get("high")
@@ -82,7 +59,9 @@ def length_of(method: Method, settings: Mapping[str, Any]) -> Length | None:
 
 def why_none(method: Method) -> str:
     """A sentence that says why a method has no draft length."""
-    return NONE.get(method.name, f"{method.name} has no setting for the length of its drafts.")
+    if method.undrafted:
+        return f"{method.name} drafts nothing: {method.undrafted}."
+    return f"{method.name} has no setting for the length of its drafts."
 
 
 def lengthen(dialogue: Dialogue, direction: int) -> str:

@@ -1,27 +1,27 @@
-"""The decoding methods as the chat shows them."""
+"""The decoding methods as the chat shows them, and what their labels promise."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
-
-def known_methods() -> Mapping[str, Method]:
-    """Every method by name, in the order in which they are shown."""
-    from ...engine.catalog import describe
-
-    return {
-        entry["name"]: Method(
-            entry["name"], entry["label"], entry["summary"], entry["pays"], entry["paper"], tuple(entry["params"])
-        )
-        for entry in describe()
-    }
+LABELS: Mapping[str, str] = {
+    "identical": "The text is exactly what plain decoding would write, token for token, only sooner.",
+    "identical, near ties checked": "The text is what plain decoding would write, as far as this machine's rounding allows: "
+    "where two tokens are nearly equal, a pass of one node decides.",
+    "identical but for near ties": "The text is what plain decoding would write, except where two tokens are nearly equal: a "
+    "pass of many nodes rounds otherwise, and the other one may win.",
+    "same distribution": "The tokens may differ from plain decoding's, but each is as probable as under plain sampling.",
+    "lossy": "The text may differ from what the model would write by itself, and may be worse.",
+}
+"""Label → what it promises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A decoding method as the interface knows it."""
+    """A decoding method as the interface knows it; what the fields mean is said in decoders/base.py."""
 
     name: str
     label: str = "identical"
@@ -29,3 +29,21 @@ class Method:
     pays: str = ""
     paper: str = ""
     params: tuple[Mapping[str, Any], ...] = ()
+    explains: str = ""
+    undrafted: str = ""
+    other_nodes: str = ""
+
+
+@cache
+def known_methods() -> Mapping[str, Method]:
+    """Every method by name, in the order in which they are shown."""
+    from ...engine.catalog import describe
+
+    known = [field.name for field in fields(Method)]
+    found = [{key: entry[key] for key in known} for entry in describe()]
+    return {entry["name"]: Method(**entry | {"params": tuple(entry["params"])}) for entry in found}
+
+
+def method_named(name: str) -> Method:
+    """The method of this name; of one that is not here the name is all that is known."""
+    return known_methods().get(name) or Method(name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from ..chat.entries import Answer
-from ..chat.explanations import OTHER_NODES, WINDOWED
+from ..chat.methods import method_named
 from ..chat.pieces import Pieces
 from ..text.cells import fit, one_line, sanitise, width
 from ..text.charts import percent
@@ -78,7 +78,7 @@ class Inspection:
     earlier: int = 0
     """Tokens of the run that earlier passes had found."""
     guessed: int = 0
-    """Tokens that no draft had, but lookahead's window."""
+    """Tokens that no draft had, but other nodes of the pass (lookahead's window)."""
     nodes: int = 0
     """That the pass evaluated; 0 where there was none, or it was not recorded."""
     seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -125,7 +125,7 @@ def inspect(answer: Answer, index: int, pieces: Pieces) -> Inspection:
     return Inspection(
         *(one_line(record.method), index + 1, steps, record.drafted, record.accepted, len(record.tokens)),
         earlier=record.earlier,
-        guessed=max(0, len(record.tokens) - record.accepted - own) if record.method == WINDOWED else 0,
+        guessed=max(0, len(record.tokens) - record.accepted - own) if method_named(record.method).other_nodes else 0,
         nodes=record.nodes,
         seconds=(record.draft_seconds, record.forward_seconds, record.other_seconds),
         tokens=tokens,
@@ -301,8 +301,8 @@ def _plain(run: Inspection, *, brief: bool) -> Parts:
     gave, sure = ("one token", run.prob) if run.count == 1 else (f"{run.count:,} tokens", None)
     if brief:
         return (Part(f"No draft: one pass, {gave}{_chance(sure)}.", "label"),)
-    others = f" {OTHER_NODES[run.method]}" if run.nodes > 1 and run.method in OTHER_NODES else ""
-    return (Part(f"Nothing was drafted: one pass gave {gave}{_chance(sure, ' likely')}.{others}", "label"),)
+    others = one_line(method_named(run.method).other_nodes) if run.nodes > 1 else ""
+    return (Part(f"Nothing was drafted: one pass gave {gave}{_chance(sure, ' likely')}. {others}".rstrip(), "label"),)
 
 
 def gathered(run: Inspection, *, brief: bool = False) -> str:

@@ -7,8 +7,7 @@ from typing import Any
 
 from ...engine.catalog import Totals
 from ..chat.draft_length import length_of, why_none
-from ..chat.explanations import EXPLAIN, LABELS
-from ..chat.methods import Method
+from ..chat.methods import LABELS, Method
 from ..text.cells import one_line
 from ..text.charts import percent
 from ..text.lines import Line, cut, ends, line, paragraph
@@ -50,7 +49,7 @@ def method_lines(
         shorter, longer = keys
         hint = line((shorter, "bold $primary"), (" less  ", "$quiet"), (longer, "bold $primary"), (" more", "$quiet"))
         out += [ends(value, hint, cells)] if size(value) + size(hint) < cells else [value, hint]
-    out += [(), *paragraph(EXPLAIN.get(method.name) or one_line(method.summary), cells, "$foreground")]
+    out += [(), *paragraph(one_line(method.explains or method.summary), cells, "$foreground")]
     if method.pays:
         out += [(), line(("When it pays", "bold $primary")), *paragraph(one_line(method.pays), cells, "$foreground")]
     if label in LABELS:

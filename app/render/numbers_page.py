@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...engine.catalog import Totals
 from ..chat.entries import Answer
-from ..chat.explanations import OTHER_NODES
+from ..chat.methods import method_named
 from ..text.amounts import milliseconds
 from ..text.cells import fit, one_line, width
 from ..text.charts import Trend, bar, columns, percent, portions, resampled
@@ -206,8 +206,8 @@ def _undrafted(totals: Totals, method: str) -> str:
     if totals.nodes == totals.tokens:
         return "Nothing was drafted: this is plain decoding."
     each, gave = totals.nodes / totals.steps, totals.tokens_per_step
-    others = f" {OTHER_NODES[method]}" if method in OTHER_NODES else ""
-    return f"Nothing was drafted: a pass took {each:,.1f} nodes and gave {gave:.2f} tokens.{others}"
+    said = f"Nothing was drafted: a pass took {each:,.1f} nodes and gave {gave:.2f} tokens."
+    return f"{said} {one_line(method_named(method).other_nodes)}".rstrip()
 
 
 def _what_if(totals: Totals, cells: int) -> list[Line]:

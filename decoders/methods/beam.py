@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...backends.base import ROOT, Scores, Session
-from ..base import Context, Drafter, Outcome, param
+from ..base import Context, Drafter, Elsewhere, Outcome, param
 from ..tree import Tree
 
 EARLY = ("guess", "full", "never")
@@ -117,11 +117,26 @@ class Beam(Drafter):
     label = "lossy"
     summary = "Beam search: follows the B most probable texts at once and takes the best; not the plain method's text."
     pays = "Where one right answer is short (translation, extraction); open text comes out dull. Never faster than greedy."
+    explains = (
+        "Several beginnings of the answer are kept side by side and grow by a token in each pass; only the most probable ones "
+        "stay. Text appears once all of them share it: often many tokens at a time, though each took a pass. The answer is the "
+        "most probable whole text that was found, which is often not what greedy or sampling would write."
+    )
+    undrafted = "it follows several texts side by side, as many as its setting beams says"
+    compared = False
     paper = "Sequence Transduction with Recurrent Neural Networks, Graves 2012, arXiv:1211.3711"
     needs_tree = True
     own_loop = True
     Params = BeamParams
     params: BeamParams
+
+    @classmethod
+    def elsewhere(cls, params: BeamParams, draft_model: str) -> Elsewhere:
+        return {
+            "transformers": (f"model.generate(**inputs, num_beams={params.beams})", ""),
+            "llama-server": ("", "It has no beam search."),
+            "vLLM": ("", "Beam search is a method of its LLM class (`beam_search`), not a server setting."),
+        }
 
     def __init__(self, params: BeamParams | None = None) -> None:
         super().__init__(params)

@@ -8,13 +8,15 @@ arXiv:2408.07978.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from ...backends.base import Model
 from ...errors import UserError
-from ..base import Context, Drafter, Verified, param
+from ..base import Context, Drafter, Elsewhere, Verified, param
 from ..parts.cascade import Copies, Worth, grow_chain
+from ..parts.elsewhere import COPIED, draft_chain, noted
 from ..parts.ppm import ContextModel
 from ..parts.proposers import DraftModel, Reencoded, mismatch, need_draft_model
 from ..parts.schedules import SCHEDULES, Schedule
@@ -28,9 +30,11 @@ _worth: WeakKeyDictionary[Model, Worth] = WeakKeyDictionary()
 class DraftParams:
     """Settings of a draft model."""
 
-    tokens: int = param(4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64)
+    tokens: int = param(
+        4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64, length="schedule=constant"
+    )
     schedule: str = param("confidence", "How K changes from round to round", choices=SCHEDULES)
-    most: int = param(16, "Largest K of the other schedules", low=1, high=64)
+    most: int = param(16, "Largest K of the other schedules", low=1, high=64, length=True)
     threshold: float = param(0.4, "confidence: stop after a token less probable than this", low=0, high=1)
     cascade: bool = param(True, "Prompt lookup drafts for the draft model: what is copied takes it one pass, not one a token")
     reencode: bool = param(False, "Use a draft model with another tokenizer, through text")
@@ -43,10 +47,30 @@ class Draft(Drafter):
     reads_cache = False
     summary = "A small draft model guesses the next tokens; the target verifies them in one pass."
     pays = "On most text, if the draft model is several times faster than the target and agrees with it often."
+    explains = (
+        "A small model writes a few tokens ahead, one after the other, which it can do quickly; what it copies from the text "
+        "it checks all at once. The large model then checks all of them in a single pass, keeps them up to the first that it "
+        "would not have chosen, and adds its own choice there. The more often the two agree, and the cheaper the small one, "
+        "the more is gained."
+    )
     paper = "Fast Inference from Transformers via Speculative Decoding, Leviathan 2023, arXiv:2211.17192"
     needs_draft_model = True
     Params = DraftParams
     params: DraftParams
+
+    @classmethod
+    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+        return [*({"tokens": k} for k in ("2", "4", "8")), *({"schedule": name} for name in ("confidence", "cost"))]
+
+    @classmethod
+    def elsewhere(cls, params: DraftParams, draft_model: str) -> Elsewhere:
+        found = draft_chain(
+            *(draft_model, params.tokens or 4),
+            schedule=params.schedule,
+            most=params.most,
+            threshold=params.threshold,
+        )
+        return noted(found, COPIED) if params.cascade else found
 
     def __init__(self, params: DraftParams | None = None) -> None:
         super().__init__(params)

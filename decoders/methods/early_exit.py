@@ -8,7 +8,7 @@ leaves out single attention and MLP blocks anywhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,9 +16,10 @@ from weakref import WeakKeyDictionary
 
 from ...backends.base import Block
 from ...errors import UserError
-from ..base import Context, Drafter, Verified, param
+from ..base import Context, Drafter, Elsewhere, Verified, param
 from ..parts.cascade import Copies, Worth, grow_chain
 from ..parts.costs import PassCosts
+from ..parts.elsewhere import COPIED
 from ..parts.ppm import ContextModel
 from ..parts.proposers import DraftModel, FirstLayers, Proposer
 from ..parts.schedules import SCHEDULES, Schedule
@@ -43,9 +44,11 @@ class EarlyExitParams:
         -1, "Fewer layers that draft for these N in turn; 0 none, -1 compares half of N with none", low=-1, high=1024
     )
     skip: str = param("", "Instead: what to leave out of the draft, such as 3a,4-6,7m (layer 3's attention, 4 to 6, 7's MLP)")
-    tokens: int = param(4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64)
+    tokens: int = param(
+        4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64, length="schedule=constant"
+    )
     schedule: str = param("confidence", "How K changes from round to round", choices=SCHEDULES)
-    most: int = param(32, "Largest K of the other schedules", low=1, high=64)
+    most: int = param(32, "Largest K of the other schedules", low=1, high=64, length=True)
     threshold: float = param(0.6, "confidence: stop after a token less probable than this", low=0, high=1)
     cascade: bool = param(True, "Prompt lookup drafts for these layers: what is copied takes them one pass, not one a token")
 
@@ -116,11 +119,47 @@ class EarlyExit(Drafter):
     name = "early-exit"
     summary = "Self-speculation: the model's own first layers draft, the whole model verifies."
     pays = "With models trained for it (LayerSkip, the built-in one): no second model and no second cache are needed."
+    explains = (
+        "The model drafts for itself: only its first layers run, and their guess counts as a draft token. Then the remaining "
+        "layers check the whole draft in one pass, going on from what the first layers have computed. No second model is "
+        "needed, and no layer runs twice for a token. Single attention and MLP blocks may be left out of the draft as well, "
+        "wherever the model can do without them."
+    )
     paper = "LayerSkip: Enabling Early Exit Inference and Self-Speculative Decoding, Elhoushi 2024, arXiv:2404.16710"
     needs_layers = True
     reads_cache = False
     Params = EarlyExitParams
     params: EarlyExitParams
+
+    @classmethod
+    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+        """A quarter, half and three quarters of the layers; with `gaps` also without some in the middle (a guess, where the
+        search for blocks finds nothing better)."""
+        depths = sorted({max(1, min(layers - 1, round(layers * share))) for share in (0.25, 0.5, 0.75)}) if layers > 1 else []
+        lengths: Sequence[dict[str, str]] = ({}, {"schedule": "constant", "tokens": "4"})
+        out = [{"layers": str(depth), **length} for depth in depths for length in lengths]
+        for share in (0.3, 0.5) if gaps else ():
+            # The first and the last layers do what no other does: what is left out lies between them.
+            count = round(layers * share)
+            first = (layers - count) // 2
+            if 0 < count < layers - 1 and first > 0:
+                out.append({"skip": f"{first}-{first + count - 1}" if count > 1 else f"{first}"})
+        return out
+
+    @classmethod
+    def elsewhere(cls, params: EarlyExitParams, draft_model: str) -> Elsewhere:
+        if params.skip:
+            here = "Its early exit drafts with the first N layers: it leaves out no layers in the middle and no single blocks."
+            none = "It leaves out no layers or blocks of the model: a small draft model as a file of its own is the nearest."
+            return {"transformers": ("", here), "llama-server": ("", none), "vLLM": ("", none)}
+        none = "It has no early exit: a draft model of the first layers as a file of its own is the nearest."
+        note = "" if params.layers else "Choose N; ours compares a quarter, half and three quarters of the layers."
+        call = f"assistant_early_exit={params.layers or 'N'}, num_assistant_tokens={params.tokens}"
+        return {
+            "transformers": (f"model.generate(**inputs, {call})", f"{note} {COPIED}".strip() if params.cascade else note),
+            "llama-server": ("", none),
+            "vLLM": ("", none),
+        }
 
     def __init__(self, params: EarlyExitParams | None = None) -> None:
         super().__init__(params)

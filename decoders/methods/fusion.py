@@ -8,13 +8,14 @@ trees from suffix trees greedily by frequency; REST (He 2023, arXiv:2311.08252) 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush, heapreplace
 from operator import itemgetter
 
-from ..base import Context, Drafter, Verified, param
+from ..base import Context, Drafter, Elsewhere, Verified, param
 from ..parts.drafting import node_budget, worthwhile
+from ..parts.elsewhere import depth, ngram_tree, speculative
 from ..parts.evidence import Evidence, Recycled
 from ..parts.learned import Calibration
 from ..parts.ngram_index import ORDERS
@@ -41,7 +42,7 @@ RATE = 0.1
 class FusionParams:
     """Settings of fusion."""
 
-    nodes: int = param(16, "Most nodes of the tree, the pending token included", low=1, high=256)
+    nodes: int = param(16, "Most nodes of the tree, the pending token included", low=1, high=256, length=True)
     floor: float = param(-1.0, "Least probability of a draft token's path; -1 suits the device", low=-1, high=1)
     frequent: int = param(FREQUENT, "Most frequent tokens of the text, tried where nothing else is known", low=0, high=FREQUENT)
     recycle: int = param(8, "Successors kept of each token the model has seen, as in token recycling; 0 is off", low=0, high=64)
@@ -97,6 +98,12 @@ class Fusion(Drafter):
     reads_cache = False
     summary = "Drafts the most probable tree under one model of the context and all other evidence."
     pays = "Nearly always: it copies as prompt lookup does, and fills the tree with the likeliest guesses elsewhere."
+    explains = (
+        "Everything known about the text votes on what comes next: matches of every length, what followed in earlier answers, "
+        "and what the model itself found probable before. The votes become probabilities, and one tree is grown best first, "
+        "each node where it is most likely to be accepted. What each kind of evidence is worth is learned from what was "
+        "accepted."
+    )
     paper = (
         "After PPM, Cleary 1984, https://doi.org/10.1109/TCOM.1984.1096090; compare SuffixDecoding, Oliaro 2024, "
         "https://arxiv.org/abs/2411.04975, REST, He 2023, https://arxiv.org/abs/2311.08252, and SAM-Decoding, Hu 2024, "
@@ -104,6 +111,16 @@ class Fusion(Drafter):
     )
     Params = FusionParams
     params: FusionParams
+
+    @classmethod
+    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+        return [{"nodes": nodes} for nodes in ("4", "8", "16", "32", "64")]
+
+    @classmethod
+    def elsewhere(cls, params: FusionParams, draft_model: str) -> Elsewhere:
+        suffix = speculative("suffix", num_speculative_tokens=depth(params.nodes))
+        note = "Suffix decoding: how often each continuation occurred decides there too, but it drafts a tree of its own."
+        return {**ngram_tree(params.nodes), "vLLM": (suffix, note)}
 
     def __init__(self, params: FusionParams | None = None, evidence: Sequence[Evidence] = ()) -> None:
         super().__init__(params)

@@ -17,7 +17,7 @@ from ..tree import Tree
 class JacobiParams:
     """Settings of Jacobi decoding."""
 
-    tokens: int = param(8, "Guesses in a block K", low=1, high=256)
+    tokens: int = param(8, "Guesses in a block K", low=1, high=256, length=True)
     slide: bool = param(True, "Fill the block up at its end after each step; off: begin a new block when one is done")
     start: str = param(
         "text", "First guesses: tokens drawn from the text, or the last token repeated", choices=("text", "repeat")
@@ -37,6 +37,11 @@ class Jacobi(Drafter):
     reads_cache = False
     summary = "Jacobi decoding: refreshes a block of guesses with the model's own choices until they agree."
     pays = "A little, where the next tokens depend little on the ones just before: it needs no n-grams and no second model."
+    explains = (
+        "A block of guesses, at first mere tokens of the text, is checked in one pass, which also says what the model would "
+        "have put at each place. Those become the next guesses, until they stop changing. Guesses that come right early are "
+        "accepted in one go; with most models that is an extra token now and then."
+    )
     paper = "Accelerating Transformer Inference for Translation via Parallel Decoding, Santilli 2023, arXiv:2305.10427"
     Params = JacobiParams
     params: JacobiParams

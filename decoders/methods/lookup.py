@@ -6,13 +6,14 @@ Saxena, "Prompt Lookup Decoding" (2023), https://github.com/apoorvumang/prompt-l
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 
 from ...errors import UserError
-from ..base import Context, Drafter, Verified, param
+from ..base import Context, Drafter, Elsewhere, Verified, param
 from ..parts.drafting import worthwhile
+from ..parts.elsewhere import depth, prompt_lookup
 from ..parts.learned import USUAL, Reliability
 from ..parts.ngram_index import LONGEST, ORDERS, FirstOccurrences, NgramIndex
 from ..tree import Tree
@@ -37,8 +38,8 @@ class LookupParams:
     )
     max_ngram: int = param(0, "Longest n-gram to look up; 0 is 8 for ours and 3 for reference", low=0, high=ORDERS)
     min_ngram: int = param(1, "Shortest n-gram to look up", low=1, high=ORDERS)
-    tokens: int = param(10, "reference: draft tokens K", low=1, high=DEEPEST)
-    nodes: int = param(16, "ours: most nodes of the tree, the pending token included", low=1, high=DEEPEST)
+    tokens: int = param(10, "reference: draft tokens K", low=1, high=DEEPEST, length="variant=reference")
+    nodes: int = param(16, "ours: most nodes of the tree, the pending token included", low=1, high=DEEPEST, length=True)
     matches: int = param(0, "ours: most earlier occurrences to draft from; 0 is half of nodes", low=0, high=256)
     # On recorded answers 0.05 to 0.1 is fastest where a node costs 6% of a pass (a CPU), 0 where it costs 0.5% (a GPU).
     floor: float = param(-1.0, "ours: least probability of a draft token; -1 suits the device", low=-1, high=1)
@@ -80,9 +81,26 @@ class Lookup(Drafter):
     reads_cache = False
     summary = "Prompt lookup: drafts what followed the last tokens where they occurred before."
     pays = "Where the answer repeats the prompt or itself: summaries, questions about a text, editing, code."
+    explains = (
+        "It takes the last few tokens, finds where they stood before in the prompt or the answer, and guesses that the text "
+        "goes on as it did there. Long matches are trusted far, short ones for a token or two; several matches share one "
+        "tree. The model checks all guesses in one pass and keeps those that it would have chosen itself, so a copied passage "
+        "comes many tokens at a time."
+    )
     paper = "Prompt Lookup Decoding, Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding"
     Params = LookupParams
     params: LookupParams
+
+    @classmethod
+    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+        return [*({"nodes": nodes} for nodes in ("4", "8", "16", "32", "64")), {"variant": "reference"}]
+
+    @classmethod
+    def elsewhere(cls, params: LookupParams, draft_model: str) -> Elsewhere:
+        if params.variant == "ours":
+            return prompt_lookup(depth(params.nodes))
+        found = prompt_lookup(params.tokens, params.longest, "")
+        return {**found, "llama-server": (found["llama-server"][0], "It looks up exactly n tokens, not n down to 1.")}
 
     def __init__(self, params: LookupParams | None = None) -> None:
         super().__init__(params)

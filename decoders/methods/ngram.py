@@ -6,10 +6,12 @@ verified text alone, as in adaptive n-gram parallel decoding (Ou et al. 2024, ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..base import Context, Drafter, param
+from ..base import Context, Drafter, Elsewhere, param
 from ..parts.drafting import Trie, drawn, node_budget, until_eos
+from ..parts.elsewhere import ngram_tree
 from ..parts.ngram_pool import NgramPool, TextNgrams
 from ..tree import Tree
 
@@ -18,7 +20,7 @@ from ..tree import Tree
 class NgramParams:
     """Settings of the n-gram model."""
 
-    n: int = param(10, "Tokens of an n-gram, its key included", low=2, high=64)
+    n: int = param(10, "Tokens of an n-gram, its key included", low=2, high=64, length=True)
     key: int = param(3, "Most last tokens an n-gram is looked up by; then fewer, down to one", low=1, high=8)
     completions: int = param(4, "Most completions of a key: the latest ones", low=1, high=64)
     nodes: int = param(16, "Most nodes of the tree, the pending token included", low=1, high=256)
@@ -43,12 +45,25 @@ class Ngram(Drafter):
     reads_cache = False
     summary = "Online n-gram model: drafts how verified n-grams with the same beginning went on."
     pays = "Where wording recurs, within an answer or from turn to turn."
+    explains = (
+        "It remembers every short sequence of tokens that was accepted, by its first tokens. When the text ends in such a "
+        "beginning, all known continuations are guessed at once and checked in one pass. It learns as the answer grows and "
+        "keeps what it learned for the next turns of the chat."
+    )
     paper = (
         "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding, Fu 2024, arXiv:2402.02057; "
         "Lossless Acceleration of LLMs via Adaptive N-gram Parallel Decoding, Ou 2024, arXiv:2404.08698"
     )
     Params = NgramParams
     params: NgramParams
+
+    @classmethod
+    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+        return [{"nodes": nodes} for nodes in ("8", "16", "32")]
+
+    @classmethod
+    def elsewhere(cls, params: NgramParams, draft_model: str) -> Elsewhere:
+        return ngram_tree(params.nodes)
 
     def __init__(self, params: NgramParams | None = None) -> None:
         super().__init__(params)

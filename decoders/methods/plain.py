@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..base import Context, Drafter
+from typing import Any
+
+from ..base import Context, Drafter, Elsewhere
 from ..tree import Tree
 
 
@@ -13,7 +15,21 @@ class Greedy(Drafter):
     reads_cache = False
     summary = "Plain decoding: each forward pass produces one token."
     pays = "Always works; it is the measure of all others."
+    explains = (
+        "The model reads the text once and says which token is most probable next; that token is added, and it reads on. "
+        "Every token takes a whole pass over the model's weights, and most of that time goes into moving the weights, not "
+        "into computing. Every other method here tries to get more than one token out of such a pass."
+    )
+    undrafted = "each pass gives one token"
     drafts = False
+
+    @classmethod
+    def elsewhere(cls, params: Any, draft_model: str) -> Elsewhere:
+        return {
+            "transformers": ("model.generate(**inputs)", ""),
+            "llama-server": ("--spec-type none", ""),
+            "vLLM": ("", "Plain decoding: leave out --speculative-config."),
+        }
 
     def draft(self, context: Context) -> Tree:
         return Tree.root(context.pending)
@@ -31,6 +47,12 @@ class Sample(Greedy):
     pays = (
         "For varied text: set a temperature above 0, else it is greedy. Every other identical method follows the same settings."
     )
+    explains = (
+        "As greedy, but the next token is drawn by the probabilities that the temperature and the other sampling settings "
+        "leave. The draw depends only on the seed and the position in the text, so the same seed gives the same text under "
+        "every method that is labelled identical."
+    )
+    compared = False
     paper = "The Curious Case of Neural Text Degeneration, Holtzman 2020, arXiv:1904.09751"
 
     _greedy = False
@@ -44,12 +66,19 @@ class Sample(Greedy):
         return "The temperature is 0, so this is greedy decoding: set one above 0 to sample." if self._greedy else ""
 
 
-class Recompute(Drafter):
+class Recompute(Greedy):
     """Greedy's tokens at a cost that grows with the length of the text."""
 
     name = "recompute"
+    reads_cache = True
     summary = "Plain decoding without a KV cache: every pass reads the whole text again."
     pays = "Never; it shows what the KV cache saves, more with every token."
+    explains = (
+        "Each pass reads the whole text again from its beginning instead of keeping what it computed for earlier tokens. The "
+        "text comes out the same, ever more slowly as it grows: the difference to greedy is what the KV cache saves."
+    )
+    other_nodes = "Its other nodes are the text before, read once more."
+    compared = False
     drafts = False
 
     def draft(self, context: Context) -> Tree:

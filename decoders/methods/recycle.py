@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from ..base import Context, Drafter, Verified, param
+from ..base import Context, Drafter, Elsewhere, Verified, param
 from ..parts.drafting import node_budget
+from ..parts.elsewhere import ngram_tree
 from ..parts.ngram_index import TokenIndex
 from ..tree import Tree
 
@@ -35,7 +36,7 @@ class RecycleParams:
     """Settings of token recycling."""
 
     successors: int = param(8, "Successors kept for each token: the target's last top k after it", low=1, high=SUCCESSORS)
-    nodes: int = param(32, "Most nodes of the tree, the pending token included", low=1, high=256)
+    nodes: int = param(32, "Most nodes of the tree, the pending token included", low=1, high=256, length=True)
     shape: str = param(
         "measured",
         "How often each rank is right, by which the tree grows: as measured in this conversation, or fixed",
@@ -93,12 +94,25 @@ class Recycle(Drafter):
     reads_cache = False
     summary = "Token recycling: drafts a tree from the target's own last top-k successors of each token."
     pays = "On any text, more the longer the conversation: it knows what the target tends to write."
+    explains = (
+        "Whenever the model evaluates a token, the next tokens that it found most probable are written into a table. Later, a "
+        "tree of guesses is grown from that table: the likely successors of the last token, their successors, and so on. It "
+        "starts with nothing, needs no second model, and improves within a page of text."
+    )
     paper = (
         "Turning Trash into Treasure: Accelerating Inference of Large Language Models with Token Recycling, "
         "Luo 2024, arXiv:2408.08696"
     )
     Params = RecycleParams
     params: RecycleParams
+
+    @classmethod
+    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+        return [{"nodes": nodes} for nodes in ("16", "32", "64")]
+
+    @classmethod
+    def elsewhere(cls, params: RecycleParams, draft_model: str) -> Elsewhere:
+        return ngram_tree(params.nodes)
 
     def __init__(self, params: RecycleParams | None = None) -> None:
         super().__init__(params)

@@ -8,14 +8,15 @@ Dynamic Draft Trees" (2024), arXiv:2406.16858, do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
 from ...backends.base import ROOT
 from ...errors import UserError
-from ..base import Context, Drafter, Verified, param
+from ..base import Context, Drafter, Elsewhere, Verified, param
 from ..parts.drafting import node_budget
+from ..parts.elsewhere import draft_chain, noted
 from ..parts.proposers import DraftModel, Guesses, Proposer, mismatch
 from ..tree import Draws, Tree
 
@@ -30,7 +31,7 @@ COUPLED = (0.75, 0.12, 0.05, 0.03)
 class TreeParams:
     """Settings of token trees."""
 
-    nodes: int = param(20, "Most nodes of the tree, the pending token included", low=1, high=256)
+    nodes: int = param(20, "Most nodes of the tree, the pending token included", low=1, high=256, length=True)
     depth: int = param(5, "Most draft tokens on a path; best only", low=1, high=32)
     width: int = param(3, "Successors of each node that is expanded; best only", low=1, high=16)
     grow: int = param(4, "Nodes that are expanded at each depth; best only", low=1, high=32)
@@ -61,11 +62,24 @@ class TokenTree(Drafter):
     reads_cache = False
     summary = "Token trees: a draft model guesses several ways to go on, other drafters may join, one pass verifies all."
     pays = "Where the draft model is often nearly right, and a pass over many nodes costs little more than over one."
+    explains = (
+        "A draft model guesses not one continuation but several, as a tree: where it is unsure the tree branches, where it is "
+        "sure it grows deep. One pass of the large model checks all branches, and the one that it agrees with longest is "
+        "kept. A wrong first guess no longer costs the whole draft."
+    )
     paper = "SpecInfer: Accelerating LLM Serving with Tree-based Speculative Inference, Miao 2023, arXiv:2305.09781"
     needs_tree = True
     needs_draft_model = True
     Params = TreeParams
     params: TreeParams
+
+    @classmethod
+    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+        return [{"nodes": nodes} for nodes in ("10", "20")]
+
+    @classmethod
+    def elsewhere(cls, params: TreeParams, draft_model: str) -> Elsewhere:
+        return noted(draft_chain(draft_model, params.depth), "It drafts a line, not a tree.")
 
     def __init__(self, params: TreeParams | None = None) -> None:
         super().__init__(params)

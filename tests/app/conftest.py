@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from specchat.app.chat.dialogue import Dialogue
-from specchat.app.chat.methods import Method
+from specchat.app.chat.methods import Method, method_named
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
@@ -33,12 +33,20 @@ INFO = {
 METHODS = {
     method.name: method
     for method in (
-        Method("greedy", "identical", "One token per forward pass.", "Always works; the reference for the others."),
-        Method("recompute", "identical", "Plain decoding without a KV cache.", "Never; it shows what the cache saves."),
-        Method(
-            *("lookup", "identical", "Drafts what followed the last few tokens earlier in the text."),
-            *("Wherever the answer repeats the prompt.", "Saxena 2023"),
-            ({"name": "max_ngram", "default": 3, "doc": "Longest n-gram looked for."},),
+        replace(
+            method_named("greedy"), summary="One token per forward pass.", pays="Always works; the reference for the others."
+        ),
+        replace(
+            method_named("recompute"),
+            summary="Plain decoding without a KV cache.",
+            pays="Never; it shows what the cache saves.",
+        ),
+        replace(
+            method_named("lookup"),
+            summary="Drafts what followed the last few tokens earlier in the text.",
+            pays="Wherever the answer repeats the prompt.",
+            paper="Saxena 2023",
+            params=({"name": "max_ngram", "default": 3, "doc": "Longest n-gram looked for."},),
         ),
         Method("soft", "lossy", "Accepts drafts that are nearly as probable as the model's choice.", "For speed alone."),
     )

@@ -23,9 +23,6 @@ from .record import Record
 BASE = "greedy"
 """What speedups are against: plain decoding, ours."""
 
-NOT_BY_DEFAULT = ("sample", "recompute", "beam")
-"""sample is greedy here; recompute takes the square of the time; beam has answers of its own."""
-
 WARM_UP_TOKENS = 64
 """Most tokens of an answer that does not count."""
 
@@ -155,7 +152,7 @@ def _available(
     if chosen or swept:
         wanted = [*chosen, *swept]
     else:
-        wanted = [read_spec(name) for name in methods() if name not in NOT_BY_DEFAULT and name not in unavailable]
+        wanted = [read_spec(name) for name, method in methods().items() if method.compared and name not in unavailable]
     for spec in wanted:
         if reason := unavailable.get(spec.name):
             problems.append(f"Method {spec.name} is left out: {reason}")

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from ....engine.catalog import get, parse_params
+from ....engine.catalog import get, methods, parse_params
 from ....errors import UserError
 from ...settings.fields import Settings
 from ...settings.key_path import join
@@ -37,22 +37,6 @@ LEAST = 4
 
 EACH = 4
 """Prompts of each category of the built-in set."""
-
-GRID: Mapping[str, Sequence[Mapping[str, str]]] = {
-    "lookup": [{"nodes": n} for n in ("4", "8", "16", "32", "64")] + [{"variant": "reference"}],
-    "ngram": [{"nodes": n} for n in ("8", "16", "32")],
-    "recycle": [{"nodes": n} for n in ("16", "32", "64")],
-    "jacobi": [{}],
-    "lookahead": [{"window": w, "guesses": w} for w in ("3", "7", "15")],
-    "draft": [{"tokens": k} for k in ("2", "4", "8")] + [{"schedule": s} for s in ("confidence", "cost")],
-    "tree": [{"nodes": n} for n in ("10", "20")],
-    "fusion": [{"nodes": n} for n in ("4", "8", "16", "32", "64")],
-    "auto": [{}],
-}
-"""Settings that are tried of each method (early exit's go by the model's layers); methods that are not here as they are."""
-
-NEVER = ("sample", "recompute", "beam")
-"""They answer differently or are slower by their nature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +177,8 @@ def rung_sizes(prompts: int, candidates: int) -> list[int]:
 
 def candidates(request: TuneRequest, loaded: Mapping[str, Any], unavailable: Mapping[str, str]) -> list[Spec]:
     """What is tried: the methods that were named, each with its grid of settings unless some were given with it, or all."""
-    from ....engine.catalog import methods
-
-    wanted = read_specs(request.methods) if request.methods else [read_spec(n) for n in methods() if n not in NEVER]
+    unasked = [read_spec(name) for name, method in methods().items() if method.compared]
+    wanted = read_specs(request.methods) if request.methods else unasked
     out: dict[str, Spec] = {}
     for spec in wanted:
         if spec.name in unavailable or spec.name == BASE:
@@ -203,10 +186,10 @@ def candidates(request: TuneRequest, loaded: Mapping[str, Any], unavailable: Map
         if spec.settings:
             out[spec.label] = spec
             continue
-        exits = early_exits(int(loaded.get("layers", 0)), gaps=stops_early(loaded))
-        for settings in exits if spec.name == "early-exit" else GRID.get(spec.name, [{}]):
+        method = get(spec.name)
+        for settings in method.grid(int(loaded.get("layers", 0)), gaps=stops_early(loaded)):
             try:
-                parse_params(get(spec.name), dict(settings))
+                parse_params(method, dict(settings))
             except UserError:
                 continue
             label = ":".join([spec.name, *(f"{key}={value}" for key, value in settings.items())])
@@ -214,21 +197,6 @@ def candidates(request: TuneRequest, loaded: Mapping[str, Any], unavailable: Map
     if not out:
         raise UserError("None of these methods can run here: `specchat bench` says why, or name others with --methods.")
     return list(out.values())
-
-
-def early_exits(layers: int, *, gaps: bool = True) -> list[dict[str, str]]:
-    """Early exits to try: a quarter, half and three quarters of the layers, and with `gaps` leaving out layers in the middle
-    (a guess, where the search for blocks finds nothing better)."""
-    depths = sorted({max(1, min(layers - 1, round(layers * share))) for share in (0.25, 0.5, 0.75)}) if layers > 1 else []
-    lengths: Sequence[dict[str, str]] = ({}, {"schedule": "constant", "tokens": "4"})
-    out = [{"layers": str(depth), **length} for depth in depths for length in lengths]
-    for share in (0.3, 0.5) if gaps else ():
-        # The first and the last layers do what no other does: what is left out lies between them.
-        count = round(layers * share)
-        first = (layers - count) // 2
-        if 0 < count < layers - 1 and first > 0:
-            out.append({"skip": f"{first}-{first + count - 1}" if count > 1 else f"{first}"})
-    return out
 
 
 def in_turn(items: Sequence[Item]) -> list[Item]:
@@ -303,7 +271,7 @@ def _blocks(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: Sequence[
 def joined(specs: Sequence[Spec], blocks: Blocks, layers: int, *, exhaustive: bool = False) -> list[Spec]:
     """The candidates with what the search for blocks found. It has scored every number of first layers, so it takes the place
     of early exit's grid, but in the exhaustive search that it is judged against."""
-    grid = early_exits(layers) if blocks.specs and not exhaustive else []
+    grid = get("early-exit").grid(layers) if blocks.specs and not exhaustive else []
     kept = [spec for spec in specs if not (spec.name == "early-exit" and spec.settings in grid)]
     return list({spec.label: spec for spec in [*kept, *blocks.specs]}.values())
 

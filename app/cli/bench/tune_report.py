@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
+from ....engine.catalog import elsewhere
 from ...settings import file as settings_file
 from ...settings import locations
 from ...settings.precedence import method_changes
-from .equivalents import equivalents
 from .lab import duration, say, show_table
 from .tune_blocks import show_blocks
 
@@ -30,9 +30,10 @@ def grid_passes(search: Search) -> int:
 
 def report(request: TuneRequest, search: Search, info: Mapping[str, Any], found: dict[str, Any] | None, *, keep: bool) -> None:
     """Save the pick and print it all; None where too little was measured for one."""
-    others, saved = [], ""
+    others: dict[str, tuple[str, str]] = {}
+    saved = ""
     if found:
-        others = equivalents(found["method"], found["settings"], request.settings.draft_model or "DRAFT")
+        others = elsewhere(found["method"], found["settings"], request.settings.draft_model or "DRAFT")
         if keep:
             settings_file.save(method_changes(request.settings.model, found["method"], found["settings"]))
             saved = str(locations.settings_file())
@@ -48,7 +49,7 @@ def report(request: TuneRequest, search: Search, info: Mapping[str, Any], found:
             "grid_passes": search.passes - search.blocks.passes if request.exhaustive else grid_passes(search),
             "blocks": search.blocks.as_dict(),
             "out_of_time": search.out_of_time,
-            "equivalents": [{"engine": e.engine, "setting": e.setting, "note": e.note} for e in others],
+            "equivalents": [{"engine": engine, "setting": here, "note": note} for engine, (here, note) in others.items()],
             "saved": saved,
         }
         print(json.dumps(data, ensure_ascii=False))
@@ -80,7 +81,7 @@ def report(request: TuneRequest, search: Search, info: Mapping[str, Any], found:
         say(f"Saved as this model's method in {saved}.")
     say("")
     say("Elsewhere:")
-    for other in others:
-        say(f"  {other.engine}: {other.setting or other.note}")
-        if other.setting and other.note:
-            say(f"    {other.note}")
+    for engine, (setting, note) in others.items():
+        say(f"  {engine}: {setting or note}")
+        if setting and note:
+            say(f"    {note}")

@@ -20,7 +20,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ....backends.base import Model
-from ...base import Context, Drafter, Verified, param
+from ...base import Context, Drafter, Elsewhere, Verified, param
+from ...parts.elsewhere import ngram_tree
 from ...parts.proposers import mismatch
 from ...tree import Tree
 from ..draft import Draft
@@ -75,7 +76,7 @@ COPIES = 0.35
 class AutoParams:
     """Settings of auto."""
 
-    nodes: int = param(24, "Most nodes of a tree, the pending token included", low=1, high=256)
+    nodes: int = param(24, "Most nodes of a tree, the pending token included", low=1, high=256, length=True)
     rivals: bool = param(True, "Also try the draft model and early exit, where the model can")
 
 
@@ -91,8 +92,17 @@ class Auto(Drafter):
     reads_cache = False
     summary = "Chooses drafter and number of nodes for every step by the tokens per second that it expects."
     pays = "When you do not want to choose; it turns drafting off where that loses."
+    explains = (
+        "Before each step it estimates how many tokens per second every way of drafting would give: fusion's tree of each "
+        "size, a draft model, early exit, or none at all. It takes the best and measures as it goes, so that it falls back to "
+        "plain decoding where nothing pays. The note above the tree says when it changes its mind."
+    )
     Params = AutoParams
     params: AutoParams
+
+    @classmethod
+    def elsewhere(cls, params: AutoParams, draft_model: str) -> Elsewhere:
+        return ngram_tree(params.nodes)
 
     def __init__(self, params: AutoParams | None = None) -> None:
         super().__init__(params)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.draft_length import BUDGETS, LENGTHS, NONE, SETTINGS, UNDER, Length, length_of, why_none
+from specchat.app.chat.draft_length import BUDGETS, LENGTHS, Length, length_of, why_none
 from specchat.app.chat.methods import Method, known_methods
 from specchat.engine.catalog import get, parse_params
 from specchat.engine.messages import Switch, Switched
@@ -18,26 +18,29 @@ Make = Callable[..., Any]
 METHODS = known_methods()
 
 
+DRAFTING = [name for name, method in METHODS.items() if not method.undrafted]
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_has_a_length_or_a_reason(name: str) -> None:
-    assert (name in SETTINGS) != (name in NONE)
-    if name in NONE:
-        assert length_of(METHODS[name], {}) is None
-        assert why_none(METHODS[name]) == NONE[name]
-        return
-    params = {param["name"]: param for param in METHODS[name].params}
-    names = [SETTINGS[name]]
-    if name in UNDER:
-        condition, value, instead = UNDER[name]
-        assert value in params[condition]["choices"]
-        names.append(instead)
-    for setting in names:
-        assert params[setting]["type"] == "int"
-        assert params[setting]["low"] is not None
-        assert params[setting]["high"] is not None
+    method = METHODS[name]
+    marked = [param for param in method.params if param["length"]]
+    assert bool(marked) != bool(method.undrafted)
+    if not marked:
+        assert length_of(method, {}) is None
+        assert why_none(method).startswith(f"{name} drafts nothing: ")
+    conditions = [param["length"] for param in marked]
+    assert conditions[-1:] in ([], [True])
+    for condition in conditions[:-1]:
+        setting, value = condition.split("=")
+        assert value in next(param["choices"] for param in method.params if param["name"] == setting)
+    for param in marked:
+        assert param["type"] == "int"
+        assert param["low"] is not None
+        assert param["high"] is not None
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", DRAFTING)
 @pytest.mark.parametrize("direction", [1, -1])
 def test_the_keys_reach_the_limits_and_stay_there(name: str, direction: int) -> None:
     method = METHODS[name]

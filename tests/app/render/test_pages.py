@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specchat.app.chat.entries import Answer
-from specchat.app.chat.explanations import EXPLAIN
 from specchat.app.chat.methods import known_methods
 from specchat.app.chat.pieces import Pieces
 from specchat.app.render.method_page import method_lines
@@ -74,7 +73,7 @@ def test_every_method_is_explained_within_the_width(name: str, cells: int, writt
     rows = method_lines(method, method.label, {}, totals, cells, keys=("ctrl+down", "ctrl+up"))
     assert all(length(row) <= cells for row in rows)
     flowing = " ".join(text(rows).split())
-    assert EXPLAIN[name] in flowing
+    assert method.explains in flowing
     assert method.pays in flowing
     for param in method.params:
         assert f"{param['name']} = " in flowing

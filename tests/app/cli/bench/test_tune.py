@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from specchat.app.cli.bench.equivalents import equivalents
 from specchat.app.cli.bench.items import Item
 from specchat.app.cli.bench.lab import Spec, read_spec, read_specs
 from specchat.app.cli.bench.run import WARM_UP_TOKENS
@@ -23,7 +22,6 @@ from specchat.app.cli.bench.tune import (
     TuneRequest,
     anew,
     candidates,
-    early_exits,
     in_turn,
     joined,
     result_of,
@@ -35,7 +33,7 @@ from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import read
 from specchat.app.settings.precedence import Layers, read_settings
 from specchat.decoders.methods.early_exit import what_is_left
-from specchat.decoders.registry import BUILT_IN
+from specchat.decoders.registry import BUILT_IN, elsewhere, get
 
 from ....fakes.tiny import tiny_folder
 
@@ -140,9 +138,9 @@ def test_every_method_that_can_run_is_tried_and_what_was_given_is_left_alone() -
 
 
 def test_early_exits_lie_within_the_model() -> None:
-    assert early_exits(0) == early_exits(1) == []
+    assert get("early-exit").grid(0) == get("early-exit").grid(1) == []
     for layers in (2, 6, 32):
-        for settings in early_exits(layers):
+        for settings in get("early-exit").grid(layers):
             assert 0 < int(settings.get("layers", 1)) < layers
             if "skip" in settings:
                 numbers = [int(part) for part in settings["skip"].split("-")]
@@ -245,29 +243,30 @@ def test_what_an_earlier_search_saved_changes_no_candidate(tmp_path: Path) -> No
 
 
 def test_settings_for_other_engines() -> None:
-    by = {e.engine: e for e in equivalents("lookup", {"variant": "reference", "tokens": "7"})}
-    assert by["transformers"].setting == "model.generate(**inputs, prompt_lookup_num_tokens=7, max_matching_ngram_size=3)"
-    assert "--spec-ngram-simple-size-n 3 --spec-ngram-simple-size-m 7" in by["llama-server"].setting
-    config = json.loads(by["vLLM"].setting.removeprefix("--speculative-config '").removesuffix("'"))
+    by = elsewhere("lookup", {"variant": "reference", "tokens": "7"})
+    assert by["transformers"][0] == "model.generate(**inputs, prompt_lookup_num_tokens=7, max_matching_ngram_size=3)"
+    assert "--spec-ngram-simple-size-n 3 --spec-ngram-simple-size-m 7" in by["llama-server"][0]
+    config = json.loads(by["vLLM"][0].removeprefix("--speculative-config '").removesuffix("'"))
     assert config == {"method": "ngram", "num_speculative_tokens": 7, "prompt_lookup_max": 3, "prompt_lookup_min": 1}
-    by = {e.engine: e for e in equivalents("draft", {"schedule": "confidence", "threshold": "0.3"}, "small.gguf")}
-    assert "assistant_confidence_threshold=0.3" in by["transformers"].setting
-    assert by["llama-server"].setting == "--spec-draft-model small.gguf --spec-draft-n-max 16 --spec-draft-p-min 0.3"
-    assert "stays the same" in by["vLLM"].note
-    assert all("draft pass a token" in by[engine].note for engine in by)
-    alone = equivalents("draft", {"cascade": "off", "schedule": "constant"}, "small.gguf")
-    assert not any(found.note for found in alone)
-    assert "assistant_early_exit=2" in equivalents("early-exit", {"layers": "2"})[0].setting
-    for found in (equivalents("early-exit", {"skip": "2-3"}), equivalents("early-exit", {"skip": "3a,4-5,6m"})):
-        assert [e.setting for e in found] == ["", "", ""]
-        assert all("leaves out no" in e.note for e in found)
+    by = elsewhere("draft", {"schedule": "confidence", "threshold": "0.3"}, "small.gguf")
+    assert "assistant_confidence_threshold=0.3" in by["transformers"][0]
+    assert by["llama-server"][0] == "--spec-draft-model small.gguf --spec-draft-n-max 16 --spec-draft-p-min 0.3"
+    assert "stays the same" in by["vLLM"][1]
+    assert all("draft pass a token" in note for _, note in by.values())
+    alone = elsewhere("draft", {"cascade": "off", "schedule": "constant"}, "small.gguf")
+    assert not any(note for _, note in alone.values())
+    assert "assistant_early_exit=2" in elsewhere("early-exit", {"layers": "2"})["transformers"][0]
+    for skip in ("2-3", "3a,4-5,6m"):
+        for setting, note in elsewhere("early-exit", {"skip": skip}).values():
+            assert not setting
+            assert "leaves out no" in note
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_every_method_has_a_setting_or_a_note_for_every_engine(name: str) -> None:
-    found = equivalents(name, {})
-    assert [e.engine for e in found] == ["transformers", "llama-server", "vLLM"]
-    assert all(e.setting or e.note for e in found)
+    found = elsewhere(name, {})
+    assert list(found) == ["transformers", "llama-server", "vLLM"]
+    assert all(setting or note for setting, note in found.values())
 
 
 def test_the_command_saves_its_pick_as_the_models_method(tmp_path: Path) -> None:

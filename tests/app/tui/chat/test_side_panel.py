@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.explanations import EXPLAIN
+from specchat.app.chat.methods import known_methods
 from specchat.app.text.lines import line
 from specchat.app.tui.chat import side_panel
 from specchat.app.tui.chat.side_panel import PAGES
@@ -305,7 +305,7 @@ async def test_the_method_page_follows_the_method_and_its_settings(make_chat: Ma
         await settle(app, pilot)
         await pilot.press("f4", "f4", "f4")
         page = " ".join(shown(app).split())
-        assert EXPLAIN["lookup"][:40] in page
+        assert known_methods()["lookup"].explains[:40] in page
         assert "tokens/step" in page
         assert "max_ngram = 3" in page
         assert "Saxena 2023" in page

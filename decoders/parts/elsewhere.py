@@ -1,0 +1,80 @@
+"""What is nearest to a method in other engines: prompt lookup or a draft model in transformers, llama-server or vLLM."""
+
+from __future__ import annotations
+
+import json
+
+from ..base import Elsewhere
+
+LINE = "Its prompt lookup drafts one line from one match; ours merges several into a tree, so it accepts less."
+
+COPIED = "What is copied takes a draft pass a token there, not one for all."
+"""Said of a drafter for which prompt lookup drafts in turn."""
+
+DEEPEST = 32
+"""Longest draft that is named for a tree."""
+
+
+def depth(nodes: int) -> int:
+    """Length of a line that stands for a tree of so many nodes: nearly all of them where one match is all there is."""
+    return max(2, min(nodes - 1, DEEPEST))
+
+
+def prompt_lookup(tokens: int, longest: int = 3, note: str = LINE) -> Elsewhere:
+    """Prompt lookup: drafts of `tokens` tokens after a match of at most `longest`."""
+    return {
+        "transformers": (
+            f"model.generate(**inputs, prompt_lookup_num_tokens={tokens}, max_matching_ngram_size={longest})",
+            note,
+        ),
+        "llama-server": (
+            f"--spec-type ngram-simple --spec-ngram-simple-size-n {longest} --spec-ngram-simple-size-m {tokens}",
+            note,
+        ),
+        "vLLM": (speculative("ngram", num_speculative_tokens=tokens, prompt_lookup_max=longest, prompt_lookup_min=1), note),
+    }
+
+
+def ngram_tree(nodes: int) -> Elsewhere:
+    """Prompt lookup, for a tree from what was read and written before: llama-server keeps its n-grams too."""
+    tokens = depth(nodes)
+    return {**prompt_lookup(tokens), "llama-server": (f"--spec-type ngram-cache --spec-draft-n-max {tokens}", LINE)}
+
+
+def draft_chain(model: str, tokens: int, *, schedule: str = "constant", most: int = 0, threshold: float = 0.0) -> Elsewhere:
+    """A draft model that writes a chain.
+
+    Args:
+        model: name of the draft model.
+        tokens: draft tokens, at first.
+        schedule: how their number changes (see schedules.py).
+        most: largest number under a schedule.
+        threshold: least probability of a draft token under `confidence`.
+    """
+    constant, confident = schedule == "constant", schedule == "confidence"
+    known = schedule if schedule == "heuristic" else "constant"
+    call = f"num_assistant_tokens={tokens}, num_assistant_tokens_schedule={known!r}"
+    if confident:
+        call = f"num_assistant_tokens={most}, assistant_confidence_threshold={threshold}"
+    server = f"--spec-draft-model {model} --spec-draft-n-max {tokens if constant else most}"
+    return {
+        "transformers": (
+            f"model.generate(**inputs, assistant_model=draft, {call})",
+            "" if constant or confident or known == schedule else f"It has no schedule like {schedule}.",
+        ),
+        "llama-server": (f"{server} --spec-draft-p-min {threshold}" if confident else server, ""),
+        "vLLM": (
+            speculative("draft_model", model=model, num_speculative_tokens=tokens),
+            "" if constant else "The number of draft tokens stays the same there.",
+        ),
+    }
+
+
+def speculative(method: str, **settings: object) -> str:
+    """vLLM's option for a method of its own."""
+    return f"--speculative-config '{json.dumps({'method': method, **settings})}'"
+
+
+def noted(found: Elsewhere, sentence: str) -> Elsewhere:
+    """The same with one more sentence on each engine."""
+    return {engine: (setting, f"{note} {sentence}".strip()) for engine, (setting, note) in found.items()}
