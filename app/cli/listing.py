@@ -1,17 +1,23 @@
-"""`specchat methods` and `specchat locate`: what there is, printed."""
+"""`specchat methods` and `specchat locate`: what there is, printed; `python -m specchat.app.cli.listing` writes the table of
+docs/methods.md, a test compares it."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterator
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from ...engine.catalog import broken, describe
 from ...errors import UserError
 from ..settings import locations
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods.md"
 
 
 def print_methods(*, as_json: bool) -> None:
@@ -62,3 +68,18 @@ def print_locations(name: str | None) -> None:
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(paths)}."
         raise UserError(f"There is no location {name!r}: {hint}")
     print(paths[name])
+
+
+def methods_page() -> str:
+    """docs/methods.md, its table of methods made anew."""
+    head = "| method | | when it pays |\n|---|---|---|\n"
+    rows = [f"| `{method['name']}` | {method['summary']} | {method['pays']} |\n" for method in describe()]
+    table = head + "".join(rows)
+    return re.sub(
+        r"^\| method \|.*\n(\|.*\n)*", lambda old: table, PAGE.read_text(encoding="utf-8"), count=1, flags=re.MULTILINE
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(methods_page(), encoding="utf-8")
+    sys.stdout.write(f"{PAGE} is written\n")
