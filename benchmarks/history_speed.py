@@ -110,7 +110,7 @@ def fill(store: Store, chats: int, tokens: int) -> None:
                     transcript.entries.append(Prompt(" ".join(vocabulary[token()] for _ in range(20))))
                     count = tokens // 2 * (40 if chat == chats - 1 else 1)
                     transcript.entries.append(answer(count, chat in needles and half == 0))
-                write(db, moment(dialogue, transcript), store.identity)
+                write(db, moment(transcript, dialogue.about()), store.identity)
 
 
 def timed(work: Callable[[], Any], times: int = 21) -> dict[str, float]:

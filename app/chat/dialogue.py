@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from ...engine.messages import (
@@ -32,6 +32,7 @@ from ...engine.messages import (
 )
 from ...engine.options import Capabilities, Sampling
 from ..text.cells import one_line
+from .about import About
 from .entries import Answer, Notice, Prompt
 from .methods import Method
 from .pieces import Pieces
@@ -249,17 +250,16 @@ class Dialogue:
         """Put a sentence into the transcript."""
         self.transcript.entries.append(Notice(text, severity))
 
+    def about(self) -> About:
+        """The model and the settings in force."""
+        return About(
+            *(self.model, self.info, self.load, self.method, self.settings),
+            *(self.sampling, self.accept, self.max_tokens, self.stop, self.pieces),
+        )
+
     def wish(self) -> dict[str, Any]:
         """What the next answer is asked with, as `Answer.asked` has it."""
-        return {
-            "model": self.model,
-            "method": self.method,
-            "settings": dict(self.settings.get(self.method, {})),
-            "sampling": asdict(self.sampling),
-            "accept": self.accept,
-            "max_tokens": self.max_tokens,
-            "stop": list(self.stop),
-        }
+        return self.about().wish()
 
     def ask_again(self, wish: dict[str, Any]) -> None:
         """Answer the last prompt, which has no answer on the screen, once more. The method in force stays the chat's own.

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 
 from ...errors import UserError
-from ..chat.dialogue import Dialogue
+from ..chat.about import Chat
 from ..chat.entries import Answer, Notice
 from ..chat.transcript import Transcript
 from .store import Store, damaged, purge, trouble
@@ -47,12 +47,12 @@ class Recorder:
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
         self._thread.start()
 
-    def note(self, dialogue: Dialogue) -> None:
+    def note(self, chat: Chat) -> None:
         """Take note of what changed, if anything did; call it at every change and a few times a second."""
-        transcript = dialogue.transcript
+        transcript = chat.transcript
         if self._transcript is not None and transcript is not self._transcript:
             left, self._transcript = self._transcript, None
-            self._hand_over(dialogue, left)
+            self._hand_over(chat, left)
             self._last = ()
         if self.off or not self._worth(transcript):
             return
@@ -66,18 +66,18 @@ class Recorder:
         if self._last == (state, written) or (self._last[:1] == (state,) and now < self._due):
             return
         self._last, self._due = (state, written), now + FLUSH_SECONDS
-        self._hand_over(dialogue, transcript)
+        self._hand_over(chat, transcript)
 
-    def rename(self, dialogue: Dialogue, title: str) -> None:
+    def rename(self, chat: Chat, title: str) -> None:
         """Give the chat on the screen a title; an empty one for the automatic one."""
-        track = self.track(dialogue.transcript)
+        track = self.track(chat.transcript)
         track.title = title
-        self.note(dialogue)
+        self.note(chat)
 
-    def branch(self, dialogue: Dialogue, title: str) -> Transcript:
+    def branch(self, chat: Chat, title: str) -> Transcript:
         """A chat that shares all that this one has so far. It is saved at once; show it in the place of this one."""
-        self.note(dialogue)
-        before = dialogue.transcript
+        self.note(chat)
+        before = chat.transcript
         after = Transcript(list(before.entries), before.system)
         after.track = Track(title=title, origin=self.track(before))
         return after
@@ -99,17 +99,17 @@ class Recorder:
         with self._changed:
             return self._changed.wait_for(lambda: self.off or not (self._waiting or self._writing), seconds)
 
-    def close(self, dialogue: Dialogue | None = None, seconds: float = 5.0) -> None:
+    def close(self, chat: Chat | None = None, seconds: float = 5.0) -> None:
         """Write down the last moment and end.
 
         Args:
-            dialogue: the chat that is left.
+            chat: the one that is left.
             seconds: longest wait for the disk.
         """
-        if dialogue is not None:
-            self.note(dialogue)
+        if chat is not None:
+            self.note(chat)
             if self._transcript is not None:
-                self._hand_over(dialogue, self._transcript)
+                self._hand_over(chat, self._transcript)
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -130,10 +130,10 @@ class Recorder:
         branched = track.chat is None and track.origin is not None
         return len(entries) < first or track.title != track.known_title or branched
 
-    def _hand_over(self, dialogue: Dialogue, transcript: Transcript) -> None:
+    def _hand_over(self, chat: Chat, transcript: Transcript) -> None:
         if self.off or not self._worth(transcript):
             return
-        now = moment(dialogue, transcript)
+        now = moment(transcript, chat.about())
         with self._changed:
             self._waiting[id(now.track)] = now
             self._changed.notify_all()

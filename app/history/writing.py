@@ -10,7 +10,7 @@ from time import time
 from typing import Any, NamedTuple
 
 from ..attach.attachments import folded, parted
-from ..chat.dialogue import Dialogue
+from ..chat.about import About
 from ..chat.entries import Answer, Entry, Figures, Notice, Prompt
 from ..chat.pieces import Pieces
 from ..chat.transcript import Transcript
@@ -97,13 +97,13 @@ class Moment:
     pieces: Pieces
 
 
-def moment(dialogue: Dialogue, transcript: Transcript) -> Moment:
+def moment(transcript: Transcript, about: About) -> Moment:
     """A chat as it is now: a few microseconds and no copy of any text."""
     from ... import __version__
 
     entries, variants = list(transcript.entries), transcript.variants
     forks = [Fork(fork.after, [list(end) for end in fork.ends], fork.at) for fork in variants]
-    model = model_body(dialogue)
+    model = model_body(about)
     return Moment(
         transcript.track,
         entries,
@@ -112,14 +112,14 @@ def moment(dialogue: Dialogue, transcript: Transcript) -> Moment:
         transcript.track.title,
         one_line(str(model.get("name") or model["asked"])),
         transcript.system,
-        {"model": model, "settings": settings_body(dialogue), "load": _load_body(dialogue), "specchat": __version__},
-        dialogue.pieces,
+        {"model": model, "settings": settings_body(about), "load": _load_body(about), "specchat": __version__},
+        about.pieces,
     )
 
 
-def _load_body(dialogue: Dialogue) -> dict[str, Any]:
+def _load_body(about: About) -> dict[str, Any]:
     """The options of the model's load that are the chat's own, as far as they were given."""
-    return {name: value for name in LOADED_WITH if (value := dialogue.load.get(name)) is not None}
+    return {name: value for name in LOADED_WITH if (value := about.load.get(name)) is not None}
 
 
 def _every(entries: Sequence[Entry], forks: Sequence[Fork]) -> Iterator[Entry]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
 
 from ...engine.beside_messages import LoadedBeside
 from ...engine.messages import (
@@ -25,6 +24,7 @@ from ...engine.messages import (
     Started,
     Steps,
 )
+from ..chat.about import public
 from ..chat.compare import Mark
 from ..chat.dialogue import Dialogue
 from ..chat.entries import Answer
@@ -275,7 +275,6 @@ class Race:
                     self.mark(racer),
                     racer.position,
                     racer.gap,
-                    # Where a model lies on this disk is nobody else's business.
                     public(self.models.info(racer.entry.key)) if racer.entry.key else {},
                 )
                 for racer, model in zip(self.racers, self._record_models(), strict=True)
@@ -369,8 +368,3 @@ class Race:
 
 def _died(event: Event) -> bool:
     return isinstance(event, Failed) and event.cause == "died"
-
-
-def public(info: dict[str, Any]) -> dict[str, Any]:
-    """What is told of a model in files: not where it lies on this disk, which is nobody else's business."""
-    return {key: value for key, value in info.items() if key != "path"}

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from ..chat.dialogue import Dialogue
+from ..chat.about import About, Chat, public
 from ..chat.entries import Answer
 from ..chat.pieces import Pieces
 from ..chat.transcript import Transcript
@@ -37,36 +37,36 @@ class SavedChat:
         return answer.pieces if len(answer.pieces) else self.pieces
 
 
-def capture(dialogue: Dialogue) -> SavedChat:
-    """The chat as it is now; writing it may take as long as it likes while the dialogue goes on."""
+def capture(chat: Chat) -> SavedChat:
+    """The chat as it is now; writing it may take as long as it likes while the chat goes on."""
     from ... import __version__
 
-    entries = [frozen(entry) if isinstance(entry, Answer) else entry for entry in dialogue.transcript.entries]
+    transcript, about = chat.transcript, chat.about()
+    entries = [frozen(entry) if isinstance(entry, Answer) else entry for entry in transcript.entries]
     return SavedChat(
-        Transcript(entries, dialogue.transcript.system),
-        model_body(dialogue),
-        settings_body(dialogue),
+        Transcript(entries, transcript.system),
+        model_body(about),
+        settings_body(about),
         datetime.now().astimezone().isoformat(timespec="seconds"),
         __version__,
-        dialogue.pieces,
+        about.pieces,
     )
 
 
-def model_body(dialogue: Dialogue) -> dict[str, Any]:
+def model_body(about: About) -> dict[str, Any]:
     """The model of a chat as an object."""
-    # Where the model lies on this disk is nobody else's business.
-    return {"asked": dialogue.model, **{key: value for key, value in dialogue.info.items() if key != "path"}}
+    return {"asked": about.model, **public(about.info)}
 
 
-def settings_body(dialogue: Dialogue) -> dict[str, Any]:
+def settings_body(about: About) -> dict[str, Any]:
     """The settings of a chat as an object."""
     return {
-        "method": dialogue.method,
-        "methods": {name: dict(table) for name, table in dialogue.settings.items()},
-        "sampling": asdict(dialogue.sampling),
-        "accept": dialogue.accept,
-        "max_tokens": dialogue.max_tokens,
-        "stop": list(dialogue.stop),
+        "method": about.method,
+        "methods": {name: dict(table) for name, table in about.methods.items()},
+        "sampling": asdict(about.sampling),
+        "accept": about.accept,
+        "max_tokens": about.max_tokens,
+        "stop": list(about.stop),
     }
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ....engine.messages import Command, Event, Failed, Finished, PieceTable, Started, Steps
 from ....errors import UserError
-from ...chat.dialogue import Dialogue
+from ...chat.about import About
 from ...chat.entries import Answer, Prompt
-from ...chat.pieces import Pieces
 from ...chat.transcript import Transcript
 from ...settings.fields import Settings
 
@@ -20,114 +18,54 @@ CLOSE_SECONDS = 10.0
 """Longest wait for the disk at the end: a run has nothing else to do, and another specchat may hold the file for a moment."""
 
 
-class _Nobody:
-    """In the place of the engine's client: a run talks to the engine itself."""
-
-    def drain(self) -> list[Event]:
-        return []
-
-    def send(self, command: Command) -> None:
-        pass
-
-    def next_id(self) -> int:
-        return 0
-
-    def load(self, model: str, **options: Any) -> int:
-        return 0
-
-
 class KeptRun:
     """A chat that goes on, or a new one.
 
     Args:
-        settings: in force.
         transcript: the chat so far.
         write: save it as it goes on.
     """
 
-    def __init__(self, settings: Settings, transcript: Transcript, *, write: bool) -> None:
-        self.dialogue = Dialogue(
-            _Nobody(),
-            settings.model,
-            {},
-            settings.method,
-            {name: dict(table) for name, table in settings.methods.items()},
-            settings.sampling,
-            settings.accept,
-            settings.max_tokens,
-            settings.stop,
-            settings.load_options(),
-            transcript=transcript,
-        )
+    def __init__(self, transcript: Transcript, *, write: bool) -> None:
+        self.transcript = transcript
         self.write = write
-        self._answer: Answer | None = None
+        self._about: About | None = None
         self._recorder: Recorder | None = None
 
     @property
     def number(self) -> int | None:
         """Of the chat in the history, once it is closed; None if it is not kept."""
-        track = self.dialogue.transcript.track
+        track = self.transcript.track
         return track.chat if self.write and track is not None else None
 
-    def loaded(self, info: dict[str, Any]) -> None:
-        """The model is there."""
-        self.dialogue.info = info
+    def about(self) -> About:
+        """With what it goes on, once something is asked."""
+        assert self._about is not None
+        return self._about
 
-    def ask(self, prompt: str, asked: dict[str, Any]) -> list[dict[str, str]]:
-        """Add a prompt and its answer to come; the messages for the engine.
-
-        Args:
-            prompt: as it is sent.
-            asked: with what (`Answer.asked`).
-        """
-        transcript = self.dialogue.transcript
-        transcript.entries.append(Prompt(prompt))
-        messages = transcript.messages()
-        self._answer = Answer(asked["method"], "", asked=asked)
-        transcript.entries.append(self._answer)
+    def ask(self, prompt: str, answer: Answer, about: About) -> list[dict[str, str]]:
+        """Add a prompt, as it is sent, and the answer to come; the messages for the engine."""
+        self._about = about
+        self.transcript.entries.append(Prompt(prompt))
+        messages = self.transcript.messages()
+        self.transcript.entries.append(answer)
         if self.write:
             from ...history.recorder import Recorder
 
             self._recorder = Recorder()
         return messages
 
-    def take(self, event: Event) -> None:
-        """Note what the engine says."""
-        answer = self._answer
-        match event:
-            case PieceTable():
-                self.dialogue.pieces = Pieces(event.pieces)
-                if answer is not None:
-                    answer.pieces = self.dialogue.pieces
-            case Started() if answer is not None:
-                self.dialogue.method = answer.method = event.method
-                answer.label, answer.pieces = event.label, self.dialogue.pieces
-                answer.figures.prompt_tokens, answer.figures.reused = event.prompt_tokens, event.reused
-            case Steps() if answer is not None:
-                for step in event.steps:
-                    answer.add(step)
-            case Finished() if answer is not None:
-                answer.finish(event.reason, event.tail)
-                answer.figures.prefill_seconds = event.prefill_seconds
-                if event.busy_seconds > event.prefill_seconds:
-                    answer.figures.decode_seconds = event.busy_seconds - event.prefill_seconds
-            case Failed() if answer is not None and event.tail:
-                answer.finish("error", event.tail)
-        if self._recorder is not None and answer is not None:
-            self._recorder.note(self.dialogue)
+    def note(self) -> None:
+        """Save what there is so far."""
+        if self._recorder is not None:
+            self._recorder.note(self)
 
-    def close(self, reason: str) -> list[str]:
-        """Write down the end; sentences on what went wrong, or was done to the history. A second call does nothing.
-
-        Args:
-            reason: why the answer ended, where the engine has not said so.
-        """
-        if self._answer is not None and not self._answer.done:
-            self._answer.finish(reason)
+    def close(self) -> list[str]:
+        """Write down the end; sentences on what went wrong, or was done to the history. A second call does nothing."""
         recorder, self._recorder = self._recorder, None
         if recorder is None:
             return []
-        recorder.close(self.dialogue, CLOSE_SECONDS)
+        recorder.close(self, CLOSE_SECONDS)
         return [sentence for sentence, _ in recorder.sentences()]
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TextIO
 
-from ....engine.messages import StepRecord
-from ...chat.entries import Shades
+from ...chat.entries import Run
 from ...terminal.ansi import RESET, Depth, colour_depth, run_colour
 from ...text.cells import sanitise
 
@@ -20,30 +19,22 @@ class Output:
         self.depth: Depth = colour_depth(color, self.is_terminal)
         # Coloured text is for eyes even through a pipe (`| less -R`).
         self._safe = self.is_terminal or self.depth > 0
-        self._shades = Shades()
         self._shade = -1
         self._last = "\n"
 
-    def write(self, steps: Iterable[StepRecord]) -> None:
-        """Write what some steps gave.
+    def write(self, runs: Iterable[Run]) -> None:
+        """Write some runs.
 
         Raises:
             OSError: nobody reads any more, or the disk is full.
         """
         shown = []
-        for step in steps:
-            shown.append(self._run(step.text[: step.carried]))  # of the run before
-            self._shade = self._shades.next(step)
-            shown.append(self._run(step.text[step.carried :]))
-        self._put("".join(shown))
-
-    def tail(self, text: str) -> None:
-        """Write text that was held back to the end: it belongs to the last run."""
-        self._put(self._run(text))
-
-    def _put(self, shown: str) -> None:
-        if shown:
-            self._stream.write(shown)
+        for run in runs:
+            shown.append(self._coloured(run.text[: run.carried]))  # of the run before
+            self._shade = run.shade
+            shown.append(self._coloured(run.text[run.carried :]))
+        if text := "".join(shown):
+            self._stream.write(text)
             self._stream.flush()
 
     def line(self, text: str) -> None:
@@ -58,7 +49,7 @@ class Output:
             self._stream.flush()
             self._last = "\n"
 
-    def _run(self, text: str) -> str:
+    def _coloured(self, text: str) -> str:
         """Text in the colour of the run that is written."""
         if not text:
             return ""

@@ -5,13 +5,27 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ....engine.client import EngineClient
-from ....engine.messages import Event, Failed, Finished, Loaded, Loading, PiecesOf, Prefilling, Started, Steps
-from ...chat.answer import Answer
+from ....engine.messages import (
+    Event,
+    Failed,
+    Finished,
+    Loaded,
+    Loading,
+    PiecesOf,
+    PieceTable,
+    Prefilling,
+    Started,
+    StepRecord,
+    Steps,
+)
+from ...chat.about import About
+from ...chat.entries import Answer
+from ...chat.pieces import Pieces
 from ...terminal.output import Notes, stdout
 from ..interrupts import CLOSED, POLL_SECONDS, Interrupts
 from .output import Output
@@ -52,10 +66,10 @@ def _answered(
     notes: Notes,
 ) -> int:
     """Ask the engine and print; return the exit code."""
-    answer = Answer(request.settings.model, request.settings.method)
     with Interrupts(client) as interrupts:
+        run = _Run(request, prompt, client, interrupts, output, notes, chat)
         try:
-            return _Run(request, prompt, client, interrupts, answer, output, notes, chat).to_the_end(load)
+            return run.to_the_end(load)
         except BrokenPipeError:
             # The interpreter flushes standard output once more when it ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -64,9 +78,7 @@ def _answered(
             notes.sentence(f"The answer cannot be written ({error.strerror}).")
             return BROKEN
         finally:
-            if chat is not None:
-                for sentence in chat.close("cancelled"):
-                    notes.sentence(sentence)
+            run.close("cancelled")
 
 
 def _chat(request: Request, notes: Notes) -> tuple[KeptRun | None, Request]:
@@ -83,42 +95,36 @@ def _chat(request: Request, notes: Notes) -> tuple[KeptRun | None, Request]:
 
     settings = request.settings
     if not request.go_on:
-        return KeptRun(settings, Transcript(system=settings.system), write=keep), request
+        return KeptRun(Transcript(system=settings.system), write=keep), request
     transcript, settings, sentences = opened(request.chat, settings, request.explicit)
     for sentence in sentences:
         notes.sentence(sentence)
     if "system" in request.explicit:
         transcript.system = settings.system
-    return KeptRun(settings, transcript, write=keep), replace(request, settings=settings)
+    return KeptRun(transcript, write=keep), replace(request, settings=settings)
 
 
+@dataclass
 class _Run:
     """The events of one load and one answer, turned into output."""
 
-    def __init__(
-        self,
-        request: Request,
-        prompt: str,
-        client: EngineClient,
-        interrupts: Interrupts,
-        answer: Answer,
-        output: Output,
-        notes: Notes,
-        chat: KeptRun | None,
-    ) -> None:
-        self.request = request
-        self.prompt = prompt
-        self.client = client
-        self.interrupts = interrupts
-        self.answer = answer
-        self.output = output
-        self.notes = notes
-        self.chat = chat
-        self.id = 0
-        """Of the answer, once it is asked for."""
-        self.cancelling = False
-        self.more: dict[str, Any] = {}
-        """Of the object of --json, for this request alone."""
+    request: Request
+    prompt: str
+    client: EngineClient
+    interrupts: Interrupts
+    output: Output
+    notes: Notes
+    chat: KeptRun | None
+    id: int = 0
+    """Of the answer, once it is asked for."""
+    cancelling: bool = False
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """What the engine tells of the model; empty until it is loaded."""
+    more: dict[str, Any] = field(default_factory=dict)
+    """Of the object of --json, for this request alone."""
+
+    def __post_init__(self) -> None:
+        self.answer = Answer(self.request.settings.method, "")
 
     def to_the_end(self, load: int) -> int:
         """Follow the events until one ends it; return the exit code."""
@@ -134,67 +140,71 @@ class _Run:
             return code
 
     def _take(self, event: Event, load: int) -> int | None:
-        if self.chat is not None:
-            self.chat.take(event)
         match event:
             case Loading():
-                self.notes.progress(_loading(self.answer.model, event))
+                self.notes.progress(_loading(self.request.settings.model, event))
             case Loaded() if event.id == load:
                 self._loaded(event)
+            case PieceTable():
+                self.answer.pieces = Pieces(event.pieces)
+            case Started() | Prefilling() | Steps() | Finished():
+                shown = len(self.answer.runs)
+                self.answer.take(event)
+                self._show(event, shown)
+                if isinstance(event, Finished):
+                    return self._end(event.reason)
+            case Failed() if event.id in (load, self.id) or event.cause == "died":
+                return self._failed(event)
+        if self.chat is not None:
+            self.chat.note()
+        return None
+
+    def _show(self, event: Event, shown: int) -> None:
+        """Show what an event brought; `shown` is how many runs were there before."""
+        match event:
             case Started():
-                self.answer.start(event)
                 self._left_out(event)
             case Prefilling():
                 self.notes.progress(f"reading the prompt: {event.done:,} of {event.total:,} tokens")
             case Steps():
                 self.notes.clear()
-                self.answer.steps += event.steps
                 if self.request.as_lines:
                     for step in event.steps:
-                        self._line(step.text, step.tokens, step.drafted, step.accepted, step.method)
-                elif self.request.plain:
-                    self.output.write(event.steps)
-            case Finished():
-                self.answer.prefill_seconds = event.prefill_seconds
-                self._tail(event.tail)
-                return self._end(event.reason)
-            case Failed() if event.id in (load, self.id) or event.cause == "died":
-                return self._failed(event)
-        return None
+                        self._line(step)
+        if self.request.plain:
+            self.output.write(self.answer.runs[shown:])
+        elif self.request.as_lines and self.answer.done:
+            for run in self.answer.runs[shown:]:
+                self._line(StepRecord(self.answer.method, [], run.text))
 
     def _loaded(self, event: Loaded) -> None:
         """Ask for the answer."""
-        settings = self.request.settings
-        self.answer.info = event.info
+        settings, answer = self.request.settings, self.answer
+        self.info = event.info
         for note in event.info.get("notes", ()):
             self.notes.sentence(note)
         reason = event.unavailable.get(settings.method)
         if reason and "method" not in self.request.explicit:
             self.notes.sentence(f"Method {settings.method} is not available here, so greedy answers: {reason}")
-            self.answer.method = "greedy"
-        method = self.answer.method
-        chosen = dict(settings.methods.get(method, {}))
-        if method == settings.method:
-            chosen |= self.request.method_settings
-        wish: dict[str, Any] = {
-            "method": method,
-            "settings": chosen,
-            "sampling": asdict(settings.sampling),
-            "accept": settings.accept,
-            "max_tokens": settings.max_tokens,
-            "stop": list(settings.stop),
-        }
-        messages = [{"role": "system", "content": settings.system or ""}, {"role": "user", "content": self.prompt}]
+            answer.method = "greedy"
+        about = About(
+            *(settings.model, event.info, settings.load_options(), answer.method, settings.methods),
+            *(settings.sampling, settings.accept, settings.max_tokens, settings.stop),
+        )
+        answer.asked = about.wish()
+        if answer.method == settings.method:
+            answer.asked["settings"] |= self.request.method_settings
         asked: dict[str, Any]
         if self.chat is not None:
-            self.chat.loaded(event.info)
             if self.chat.write:  # the trees of a chat that is opened again show what single tokens say
                 self.client.send(PiecesOf(self.client.next_id()))
-            asked = {"messages": self.chat.ask(self.prompt, {"model": settings.model, **wish})}
+            asked = {"messages": self.chat.ask(self.prompt, answer, about)}
         elif self.request.alone:
             asked = {"prompt": self.prompt, "raw": True, "suffix": self.request.suffix}
         else:
-            asked = {"messages": messages if settings.system else messages[1:]}
+            system = [{"role": "system", "content": settings.system}] if settings.system else []
+            asked = {"messages": [*system, {"role": "user", "content": self.prompt}]}
+        wish = {name: value for name, value in answer.asked.items() if name != "model"}
         self.id = self.client.generate(**asked, **wish, stop_regex=list(self.request.stop_regex))
 
     def _left_out(self, event: Started) -> None:
@@ -202,7 +212,7 @@ class _Run:
         before, after = event.dropped or (0, 0)
         parts = [(before, "at the beginning of the prompt"), (after, "at the end of the suffix")]
         if said := " and ".join(f"{count:,} tokens {where}" for count, where in parts if count):
-            context = self.answer.info.get("context", 0)
+            context = self.info.get("context", 0)
             self.notes.sentence(
                 f"The context holds {context:,} tokens, so {said} were left out: shorten them, or load the model with a larger "
                 "context (--context)."
@@ -212,33 +222,28 @@ class _Run:
 
     def _end(self, reason: str) -> int:
         """The answer is over; what there is of it is shown."""
-        self.answer.finish_reason = reason
         self.notes.clear()
-        number = None
-        if self.chat is not None:
-            for sentence in self.chat.close(reason):
-                self.notes.sentence(sentence)
-            number = self.chat.number
+        self.close(reason)
+        body = answer_body(self.answer, self.request.settings.model, self.info) | self.more
+        number = self.chat.number if self.chat is not None else None
         if not self.request.plain:
-            kept = {"chat": number} if self.chat is not None else {}
-            self._data(self.answer.as_dict() | self.more | kept)
+            self._data(body if self.chat is None else {**body, "chat": number})
         self.output.end_line()
-        if self.answer.steps and self.request.plain and self.output.is_terminal:
-            self.notes.figures(self.answer.figures() + (f" · chat {number}" if number is not None else ""))
+        if len(self.answer.log) and self.request.plain and self.output.is_terminal:
+            self.notes.figures(_figures(body) + (f" · chat {number}" if number is not None else ""))
         return {"cancelled": self.interrupts.code, "error": BROKEN}.get(reason, ANSWERED)
 
-    def _tail(self, text: str) -> None:
-        """Text that had been held back to the end."""
-        self.answer.tail = text
-        if self.request.plain:
-            self.output.tail(text)
-        elif self.request.as_lines and text:
-            self._line(text, [], 0, 0, self.answer.method)
+    def close(self, reason: str) -> None:
+        """The answer ends, for this reason if the engine has told none; and so does the chat that it belongs to."""
+        if not self.answer.done:
+            self.answer.finish(reason)
+        for sentence in self.chat.close() if self.chat is not None else ():
+            self.notes.sentence(sentence)
 
-    def _line(self, text: str, tokens: Sequence[int], drafted: int, accepted: int, method: str) -> None:
+    def _line(self, step: StepRecord) -> None:
         """A line of --jsonl."""
-        step = {"text": text, "token_ids": list(tokens), "drafted": drafted, "accepted": accepted, "method": method}
-        self._data(step)
+        counts = {"drafted": step.drafted, "accepted": step.accepted, "method": step.method}
+        self._data({"text": step.text, "token_ids": step.tokens, **counts})
 
     def _data(self, data: Mapping[str, Any]) -> None:
         # On a terminal as ASCII: JSON leaves the characters that reorder a line unescaped.
@@ -246,14 +251,43 @@ class _Run:
 
     def _failed(self, event: Failed) -> int:
         self.notes.clear()
-        if self.answer.steps:
-            self._tail(event.tail)
+        if self.id:
+            shown = len(self.answer.runs)
+            self.answer.finish("error", event.tail)
+            self._show(event, shown)
+        if len(self.answer.log):
             self._end("error")
         # The client tells a chat how to go on; here there is nothing to send again.
         self.notes.sentence(event.sentence.partition(" Your chat is kept")[0])
         if self.request.go_on and not self.id and event.cause == "user" and "model" not in self.request.explicit:
             self.notes.sentence("That is the model that the chat was with: name another one with --model.")
         return {"user": USER, "cancelled": self.interrupts.code}.get(event.cause, BROKEN)
+
+
+def answer_body(answer: Answer, model: str, info: Mapping[str, Any]) -> dict[str, Any]:
+    """The object of --json.
+
+    Args:
+        answer: the answer.
+        model: as the user named it.
+        info: what the engine tells of it.
+    """
+    name, backend, device = info.get("name", model), info.get("backend"), info.get("device")
+    return {"model": name, "backend": backend, "device": device, **answer.as_dict()}
+
+
+def _figures(body: Mapping[str, Any]) -> str:
+    """The line below an answer: how fast, how many tokens a step, how much was accepted, why it ended."""
+    drafted = body["draft_tokens"]
+    parts = [
+        f"{body['tokens_per_second']:,.1f} tokens/s",
+        f"{body['tokens_per_step']:.2f} tokens per step",
+        f"{body['acceptance_rate']:.0%} of {drafted:,} draft tokens accepted" if drafted else "",
+        f"{body['tokens']:,} tokens",
+        body["method"],
+        body["finish_reason"],
+    ]
+    return " · ".join(filter(None, parts))
 
 
 def _loading(model: str, event: Loading) -> str:

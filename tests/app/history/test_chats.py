@@ -37,7 +37,7 @@ def put(store: Store, dialogue: Dialogue, *texts: str, title: str = "", system: 
         else:
             transcript.entries.append(Prompt(text))
     with store.transaction() as db:
-        return write(db, moment(dialogue, transcript), store.identity)[0]
+        return write(db, moment(transcript, dialogue.about()), store.identity)[0]
 
 
 def titles(found: Any) -> list[str]:
@@ -201,7 +201,7 @@ def test_hostile_texts_come_back_as_they_were_and_are_shown_as_text(
     answer.finish("stop", tail)
     transcript = Transcript([Prompt(prompt), answer, Notice(notice)], system=prompt, track=Track(title=title))
     with chats.store.transaction() as db:
-        id, *_ = write(db, moment(dialogue, transcript), chats.store.identity)
+        id, *_ = write(db, moment(transcript, dialogue.about()), chats.store.identity)
     opened = chats.open(id)
     assert [entry.text for entry in opened.transcript.entries] == [prompt, answer.text, notice]
     assert [run.text for run in opened.transcript.answers()[0].runs] == [run.text for run in answer.runs]

@@ -99,7 +99,7 @@ def test_an_answer_is_there_as_far_as_it_is_while_it_is_written(
 
 def test_nothing_is_written_for_a_look_that_brought_nothing_new(recorder: Recorder, dialogue: Dialogue, say: Say) -> None:
     handed = []
-    recorder._hand_over = lambda dialogue, transcript: handed.append(transcript)  # type: ignore[method-assign]
+    recorder._hand_over = lambda chat, transcript: handed.append(transcript)  # type: ignore[method-assign]
     recorder.note(dialogue)
     dialogue.notice("Only a notice.")
     recorder.note(dialogue)
@@ -112,7 +112,7 @@ def test_nothing_is_written_for_a_look_that_brought_nothing_new(recorder: Record
 
 def test_looks_at_a_growing_answer_are_spaced(recorder: Recorder, dialogue: Dialogue, engine: Any, make_steps: Any) -> None:
     handed = []
-    recorder._hand_over = lambda dialogue, transcript: handed.append(transcript)  # type: ignore[method-assign]
+    recorder._hand_over = lambda chat, transcript: handed.append(transcript)  # type: ignore[method-assign]
     dialogue.submit("Go")
     engine.begin()
     for _ in range(50):

@@ -334,4 +334,4 @@ def test_what_was_deleted_long_ago_goes_for_good_but_what_a_branch_shares(
     say("After all")  # the chat on the screen is the one that went
     keep(recorder, dialogue)
     assert chats.latest().answers == 3
-    assert moment(dialogue, dialogue.transcript).track.chat == chats.latest().id
+    assert moment(dialogue.transcript, dialogue.about()).track.chat == chats.latest().id

@@ -220,8 +220,11 @@ OWN = re.compile(r"\x1b\[(?:0|2|38;5;\d+|38;2;\d+;\d+;\d+|\d\d?)?m|\r\x1b\[K")
 def test_what_run_writes_on_a_terminal_has_no_sequences_but_its_own(text: str) -> None:
     terminal = Tty()
     output = Output(terminal, "always")
-    output.write([StepRecord("lookup", [1] * (start % 2 + 1), text[start : start + 3]) for start in range(0, len(text), 3)])
-    output.tail(text)
+    answer = Answer("lookup", "identical")
+    for start in range(0, len(text), 3):
+        answer.add(StepRecord("lookup", [1] * (start % 2 + 1), text[start : start + 3]))
+    answer.finish("eos", text)
+    output.write(answer.runs)
     notes = Notes("always")
     notes._stream, notes._moves, notes._dim = terminal, True, True
     notes.progress(text)

@@ -141,9 +141,7 @@ def test_only_what_a_pass_gave_together_is_coloured_as_in_the_chat() -> None:
     ]
     stream, answer = io.StringIO(), Answer("lookup", "identical")
     output = Output(stream, "always")
-    output.write(steps)
-    for step in steps:
-        answer.add(step)
+    output.write([answer.add(step) for step in steps])
     expected = ""
     for made, step in zip(answer.runs, steps, strict=True):
         assert (made.shade >= 0) == (len(step.tokens) - step.earlier > 1)
@@ -158,12 +156,13 @@ def test_only_what_a_pass_gave_together_is_coloured_as_in_the_chat() -> None:
 
 
 def test_runs_beside_each_other_differ_in_colour() -> None:
-    stream = io.StringIO()
+    stream, answer = io.StringIO(), Answer("lookup", "identical")
     output = Output(stream, "always")
-    output.write([run("one"), run(""), run(" two")])
+    output.write([answer.add(step) for step in (run("one"), run(""), run(" two"))])
     # Two characters had been held back: they belong to the run before.
-    output.write([run("o! three", carried=2), *(run("x") for _ in range(6))])
-    output.tail("y")
+    output.write([answer.add(step) for step in (run("o! three", carried=2), *(run("x") for _ in range(6)))])
+    answer.finish("eos", "y")
+    output.write(answer.runs[-1:])
     output.end_line()
     runs = re.findall(r"(\x1b\[[0-9;]+m)(.+?)\x1b\[0m", stream.getvalue())
     assert "".join(text for _, text in runs) == "one twoo! threexxxxxxy"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from specchat.app.chat.answer import Answer
+from specchat.app.chat.entries import Answer
 from specchat.app.cli import interrupts
 from specchat.app.cli.oneshot import run
 from specchat.backends.infill import FORMATS
@@ -20,7 +20,7 @@ def section(title: str) -> str:
 def test_every_field_of_the_object_is_told() -> None:
     rows = re.findall(r"^\| (`.*?) \|", section("JSON"), re.MULTILINE)
     told = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    assert told == [*Answer("m", "greedy").as_dict(), "chat", "left_out"]
+    assert told == [*run.answer_body(Answer("greedy", ""), "m", {}), "chat", "left_out"]
 
 
 def test_every_format_is_told_with_its_tokens_in_its_order() -> None:

@@ -1,0 +1,60 @@
+"""What a chat is held with: its model and the settings in force."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from ...engine.options import Sampling
+from .pieces import Pieces
+from .transcript import Transcript
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The model and the settings, as they are at one moment."""
+
+    model: str
+    """As the user named it."""
+    info: Mapping[str, Any]
+    """What the engine tells of it; empty until it is loaded."""
+    load: Mapping[str, Any]
+    """Options of its load (fields of the engine's `Load`)."""
+    method: str
+    methods: Mapping[str, Mapping[str, Any]]
+    """Method → its settings."""
+    sampling: Sampling
+    accept: str
+    max_tokens: int | None
+    stop: Sequence[str]
+    pieces: Pieces = field(default_factory=Pieces)
+    """Token texts for answers that have none of their own."""
+
+    def wish(self) -> dict[str, Any]:
+        """What an answer is asked with, as `Answer.asked` has it."""
+        return {
+            "model": self.model,
+            "method": self.method,
+            "settings": dict(self.methods.get(self.method, {})),
+            "sampling": asdict(self.sampling),
+            "accept": self.accept,
+            "max_tokens": self.max_tokens,
+            "stop": list(self.stop),
+        }
+
+
+class Chat(Protocol):
+    """A chat that can be saved: what was said, and with what."""
+
+    @property
+    def transcript(self) -> Transcript:
+        """What was said."""
+
+    def about(self) -> About:
+        """With what."""
+
+
+def public(info: Mapping[str, Any]) -> dict[str, Any]:
+    """What files tell of a model: not where it lies on this disk, which is nobody else's business."""
+    return {key: value for key, value in info.items() if key != "path"}
