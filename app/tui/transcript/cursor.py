@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import Literal
 
 from ...chat.entries import Answer
 from ...render.inspection_rows import strip_rows
 from ...render.runs import Place, Spot, above, beside, outermost, place_of, run_at
-
-if TYPE_CHECKING:
-    from .view import TranscriptView
+from .stack import Stack
 
 Move = Literal["previous", "next", "above", "below", "first", "last"]
 
 
 class Inspecting:
-    """The run cursor of a view. The mouse's run is a passing one; keys take the focus and keep theirs in sight."""
+    """The run cursor of a view. The mouse's run is a passing one; keys take the focus and keep theirs in sight.
 
-    def __init__(self, view: TranscriptView) -> None:
+    Args:
+        view: the transcript's.
+        told: called with an answer and the run of it that is looked into; None when it is none any more.
+    """
+
+    def __init__(self, view: Stack, told: Callable[[Answer, int | None], object]) -> None:
         self.view = view
+        self._told = told
         self.spot: Spot | None = None
         """Block and run; None if no run is looked into."""
         self.place: Place | None = None
@@ -29,11 +34,6 @@ class Inspecting:
         """Whether it is the last run of all, or was when the text last grew."""
         self._cell = 0  # what moves up and down keep to
         self._followed = False  # whether the view followed the end before
-
-    @property
-    def room(self) -> int:
-        """Blank rows below the transcript, so that its last ones can be seen above the strip."""
-        return strip_rows(self.view.size.height) if self.by_keys else 0
 
     @property
     def answer(self) -> Answer | None:
@@ -58,6 +58,10 @@ class Inspecting:
 
     # By keys
 
+    def _make_room(self) -> None:
+        """Let the last rows be scrolled above the strip."""
+        self.view.make_room(strip_rows(self.view.size.height) if self.by_keys else 0)
+
     def start(self, spot: Spot | None = None) -> bool:
         """Put the cursor on a run, else on the one under the mouse, else on the last in sight; False if there is none."""
         view = self.view
@@ -70,7 +74,7 @@ class Inspecting:
         if not self.by_keys:
             self._followed = view.following
             self.by_keys = True
-            view.make_room()
+            self._make_room()
         view.focus(scroll_visible=False)
         self._choose(spot)
         return True
@@ -96,7 +100,7 @@ class Inspecting:
         if self.by_keys:
             self.by_keys = False
             self._choose(None)
-            self.view.make_room()
+            self._make_room()
             if self._followed:
                 self.view.follow()
             else:
@@ -202,13 +206,13 @@ class Inspecting:
         """The view has another size, and so has the strip."""
         if self.spot is not None:
             if self.by_keys:
-                self.view.make_room()
+                self._make_room()
                 self.reveal()
             self.announce()
 
     def stays(self, height: int) -> bool:
         """Whether the run would be seen with the end of that many rows at the bottom."""
-        return self.place is None or self.rows[0] >= height + self.room - self.view.size.height
+        return self.place is None or self.rows[0] >= height + self.view.room - self.view.size.height
 
     def reveal(self) -> None:
         """Scroll the run into sight, with a row around it."""
@@ -216,7 +220,7 @@ class Inspecting:
             return
         view = self.view
         first, last = self.rows
-        top, shown = view.scroll_offset.y, view.size.height - self.room
+        top, shown = view.scroll_offset.y, view.size.height - view.room
         to = top
         if last + 1 >= top + shown:
             to = last + 2 - shown
@@ -245,7 +249,7 @@ class Inspecting:
         """Say which run it is; `before` is the answer that it was one of, for when it is none any more."""
         answer = self.answer or before
         if answer is not None:
-            self.view.post_message(self.view.Inspected(answer, None if self.spot is None else self.spot.run))
+            self._told(answer, None if self.spot is None else self.spot.run)
 
     def _repaint(self) -> None:
         if self.spot is not None and self.place is not None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from rich.segment import Segment
 from rich.style import Style
@@ -11,11 +10,9 @@ from textual.content import Content
 from textual.strip import Strip
 
 from ...chat.entries import Answer, Prompt
+from ...render.blocks import Block
 from ...settings.keymap import CHAT, display
-
-if TYPE_CHECKING:
-    from ...render.blocks import Block
-    from .view import TranscriptView
+from .stack import Stack
 
 SIGN = "┃"
 
@@ -27,7 +24,7 @@ class Marking:
         view: the transcript's.
     """
 
-    def __init__(self, view: TranscriptView) -> None:
+    def __init__(self, view: Stack) -> None:
         self._view = view
         self.entry: Prompt | Answer | None = None
         """The marked one."""
@@ -96,8 +93,7 @@ class Marking:
         """The marked block; None if there is none, or no longer."""
         if self.entry is None:
             return None
-        blocks: Sequence[Block] = self._view.blocks
-        return next((index for index, block in enumerate(blocks) if block.entry is self.entry), None)
+        return next((index for index, block in enumerate(self._view.blocks) if block.entry is self.entry), None)
 
     def _last_before(self, stops: list[int]) -> int:
         """Where the first jump up leads: to the last message that begins above the view, or to the last of all at the end."""

@@ -27,23 +27,16 @@ from ...theming.colouring import Way, effective
 from .cursor import Inspecting, Move
 from .marking import Marking
 from .painter import RowPainter
-from .quick_rows import QuickRows
+from .stack import MARGIN, TOP, Stack
 
 MEASURE = 100
 """Longest line in cells: longer ones are hard to read, so a wide terminal gets margins instead."""
-
-TOP = 1
-"""Blank rows above the first entry."""
-
-MARGIN = 3
-"""Cells left of the text, for the bar beside a prompt."""
-
 
 FIRST_SLICE, SLICE = 0.1, 0.03
 """Seconds at a time that rendering Markdown may take."""
 
 
-class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
+class TranscriptView(Stack, can_focus=True, inherit_bindings=False):
     """Shows a Transcript and follows its end until the user scrolls up."""
 
     DEFAULT_CSS = """
@@ -61,19 +54,8 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
         *ScrollableContainer.BINDINGS,
     ]
 
-    following: reactive[bool] = reactive(True)
-    """Whether new text scrolls the view."""
-    markdown: reactive[bool] = reactive(False)
-    """Whether finished answers are shown as Markdown."""
     colouring: reactive[Way] = reactive[Way]("cycle")
     """How runs are told apart."""
-
-    @dataclass
-    class Followed(Message):
-        """The view began or ceased to follow the end, or text came in below what is visible (`fresh`)."""
-
-        following: bool
-        fresh: bool = False
 
     @dataclass
     class Inspected(Message):
@@ -92,36 +74,17 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
     def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.transcript = transcript
-        self._blocks: list[Block] = []
-        self._tops: list[int] = []  # first row of each block
         self._open = 0  # blocks before this one are closed
-        self._height = 0
-        self._cells = 0  # width that the blocks are wrapped at
         self._strips: LRUCache[tuple[int, int, int, int], Strip] = LRUCache(1024)
         self._painter: RowPainter
         self._plain: Style
         self._styled_for: tuple[str, Color] | None = None
         self._waiting: list[Block] = []
         """Answers that have yet to be rendered as Markdown, oldest first."""
-        self.cursor = Inspecting(self)
+        self.cursor = Inspecting(self, lambda answer, run: self.post_message(self.Inspected(answer, run)))
         self.mark = Marking(self)
         self.draws = 0
         """Rows drawn so far (not those taken from the cache): what tests and benchmarks count."""
-
-    @property
-    def blocks(self) -> list[Block]:
-        """The entries, wrapped."""
-        return self._blocks
-
-    @property
-    def tops(self) -> list[int]:
-        """First row of each block."""
-        return self._tops
-
-    @property
-    def margin(self) -> int:
-        """Cells left of the text."""
-        return max(MARGIN, (self.size.width - self._cells) // 2)
 
     def show(self, transcript: Transcript) -> None:
         """Show another transcript, from its end."""
@@ -136,13 +99,13 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
         """Entries from `index` on are others now; those before it stay as they are drawn."""
         self.cursor.stop()
         following, y = self.following, self.scroll_offset.y
-        del self._blocks[index:], self._tops[index:]
+        del self.blocks[index:], self.tops[index:]
         self._open = min(self._open, index)
-        self._waiting = [block for block in self._waiting if block in self._blocks]
+        self._waiting = [block for block in self._waiting if block in self.blocks]
         self._strips.clear()
         self.following = False  # else it would be at the end of what is left for a moment
         self.update_text()
-        self._resize_content(self._tops[-1] + self._blocks[-1].height if self._blocks else 0)
+        self._resize_content(self.tops[-1] + self.blocks[-1].height if self.blocks else 0)
         if following:
             self.follow()
         else:
@@ -156,25 +119,25 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
         entries = self.transcript.entries
         changed: int | None = None
         for index in range(self._open, len(entries)):
-            if index == len(self._blocks):
-                self._blocks.append(block_of(self.transcript, index, self._cells))
-                self._tops.append(0)
+            if index == len(self.blocks):
+                self.blocks.append(block_of(self.transcript, index, self._cells))
+                self.tops.append(0)
                 first: int | None = 0
-                self._blocks[index].update()
+                self.blocks[index].update()
                 if self.markdown and isinstance(entries[index], Answer):
-                    self._waiting.append(self._blocks[index])
+                    self._waiting.append(self.blocks[index])
             else:
-                first = self._blocks[index].update()
+                first = self.blocks[index].update()
                 if self.markdown and first is not None:
-                    self._render_markdown(self._blocks[index])
-            self._tops[index] = self._tops[index - 1] + self._blocks[index - 1].height if index else TOP
+                    self._render_markdown(self.blocks[index])
+            self.tops[index] = self.tops[index - 1] + self.blocks[index - 1].height if index else TOP
             if first is not None and changed is None:
-                changed = self._tops[index] + first
-        while self._open < len(self._blocks) and self._blocks[self._open].closed:
+                changed = self.tops[index] + first
+        while self._open < len(self.blocks) and self.blocks[self._open].closed:
             self._open += 1
         if changed is None:
             return
-        height = self._tops[-1] + self._blocks[-1].height
+        height = self.tops[-1] + self.blocks[-1].height
         if height != self._height:
             self._resize_content(height)
         self.cursor.relocate()
@@ -188,27 +151,6 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
             self.call_later(self._render_more, FIRST_SLICE)
         # The last row is blank, and so was what was there before.
         self.refresh_lines(changed, max(1, height - changed - 1))
-
-    def _resize_content(self, height: int) -> None:
-        """Take note of the content's height."""
-        self._height = height
-        height += self.cursor.room
-        size = Size(self.size.width, height)
-        if self.show_vertical_scrollbar == (height > self.size.height):
-            # The usual way lays out the whole screen anew (10 ms), which only the scrollbar's coming or going calls for.
-            self.set_reactive(TranscriptView.virtual_size, size)
-            self.vertical_scrollbar.window_virtual_size = height
-        else:
-            self.virtual_size = size
-
-    def make_room(self) -> None:
-        """Let the end be scrolled above the strip that tells about a run, or no longer."""
-        if self._blocks:
-            self._resize_content(self._height)
-            if self.following:
-                self._to_end()
-            elif self.scroll_offset.y > self.max_scroll_y:
-                self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True, force=True)
 
     def on_resize(self) -> None:
         """Wrap anew; the row at the top stays in view unless the end is followed."""
@@ -232,28 +174,28 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
     def _place(self) -> tuple[int, int] | None:
         """Block and offset in its text at the top of the view."""
         y = self.scroll_offset.y
-        if not self._blocks or not TOP <= y < self._height:
+        if not self.blocks or not TOP <= y < self._height:
             return None
-        index = bisect_right(self._tops, y) - 1
-        lines = self._blocks[index].flow.lines
-        return index, sum(len(line.text) for line in lines[: y - self._tops[index]])
+        index = bisect_right(self.tops, y) - 1
+        lines = self.blocks[index].flow.lines
+        return index, sum(len(line.text) for line in lines[: y - self.tops[index]])
 
     def _row_of(self, index: int, offset: int) -> int:
         """The row that shows an anchor now."""
         row = 0
-        for line in self._blocks[index].flow.lines:
+        for line in self.blocks[index].flow.lines:
             offset -= len(line.text)
             if offset < 0:
                 break
             row += 1
-        return self._tops[index] + row
+        return self.tops[index] + row
 
     def _reset(self) -> None:
         self._waiting = []
-        self._blocks, self._tops, self._open, self._height = [], [], 0, 0
+        self.blocks, self.tops, self._open, self._height = [], [], 0, 0
         self._strips.clear()
         self.update_text()
-        if not self._blocks:
+        if not self.blocks:
             self.virtual_size = Size(self.size.width, 0)
         self.refresh()
 
@@ -263,32 +205,23 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
         self.following = self.is_vertical_scroll_end
         self.cursor.scrolled()
 
-    def watch_following(self, following: bool) -> None:
-        """Tell the screen, which shows a hint."""
-        self.post_message(self.Followed(following))
-
-    def _to_end(self) -> None:
-        # Forced: right after a growth the scrollbar, and with it the permission to scroll, is not there yet.
-        self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
-
     def follow(self) -> None:
         """Go to the end and stay there."""
         self.cursor.stop()
-        self._to_end()
-        self.following = True
+        super().follow()
 
     def watch_markdown(self, markdown: bool) -> None:
         """Show finished answers the other way. What is in view comes first; the rest of a long chat follows bit by bit."""
         self.cursor.leave()  # what is under the mouse is another text now
         place = self._top_place()
-        for block in self._blocks:
+        for block in self.blocks:
             block.rendered = None
         self._waiting = []
         if markdown:
             top = self.row_at(self.scroll_offset.y + self.size.height // 2)
-            seen = top[0] if top is not None else 0 if place is None else len(self._blocks)
-            order = sorted(range(len(self._blocks)), key=lambda index: -abs(index - seen))
-            self._waiting = [self._blocks[index] for index in order if isinstance(self._blocks[index].entry, Answer)]
+            seen = top[0] if top is not None else 0 if place is None else len(self.blocks)
+            order = sorted(range(len(self.blocks)), key=lambda index: -abs(index - seen))
+            self._waiting = [self.blocks[index] for index in order if isinstance(self.blocks[index].entry, Answer)]
         self._render_more(FIRST_SLICE, place)
 
     def _render_markdown(self, block: Block) -> None:
@@ -313,7 +246,7 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
             self._to_end()
         elif place is not None:
             index, part = place
-            y = self._tops[index] + round(part * self._blocks[index].height)
+            y = self.tops[index] + round(part * self.blocks[index].height)
             self.scroll_to(y=y, animate=False, immediate=True, force=True)
         if self._waiting:
             self.set_timer(0.01, self._render_more)
@@ -321,16 +254,16 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
     def _top_place(self) -> tuple[int, float] | None:
         """The block at the top of the view, and what part of it is above."""
         place = self.row_at(self.scroll_offset.y)
-        return None if place is None else (place[0], place[1] / self._blocks[place[0]].height)
+        return None if place is None else (place[0], place[1] / self.blocks[place[0]].height)
 
     def _lay_out(self) -> None:
         """Place the blocks anew: some have other heights."""
         top = TOP
-        for index, block in enumerate(self._blocks):
-            self._tops[index] = top
+        for index, block in enumerate(self.blocks):
+            self.tops[index] = top
             top += block.height
         self._strips.clear()
-        self._resize_content(top if self._blocks else 0)
+        self._resize_content(top if self.blocks else 0)
         self.refresh()
 
     def watch_colouring(self) -> None:
@@ -338,13 +271,6 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
         self._styled_for = None
 
     # Drawing
-
-    def row_at(self, y: int) -> tuple[int, int] | None:
-        """Block and row in it of a row of the whole transcript."""
-        if not TOP <= y < self._height:
-            return None
-        index = bisect_right(self._tops, y) - 1
-        return index, y - self._tops[index]
 
     def render_line(self, y: int) -> Strip:
         """One visible row, with what the mouse needs to select in it."""
@@ -362,11 +288,11 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
         if place is None:
             return Strip.blank(self.size.width, self._plain)
         index, local = place
-        block = self._blocks[index]
+        block = self.blocks[index]
         if block.rendered is not None and block.worn != self.app.theme:
             self._render_markdown(block)  # in other colours; the rows stay as many
         lit = self.cursor.lit(index, local)
-        key = (index, local, self._blocks[index].version(local), lit)
+        key = (index, local, self.blocks[index].version(local), lit)
         strip = self._strips.get(key)
         if strip is None:
             self.draws += 1
@@ -401,7 +327,7 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
     def on_click(self, event: events.Click) -> None:
         """Keep to the run that was clicked; a second click on it lets it go. The sign of variants goes to the next one."""
         place = self.row_at(event.y + self.scroll_offset.y)
-        if place is not None and (step := step_at(self._blocks[place[0]], place[1], event.x - self.margin)):
+        if place is not None and (step := step_at(self.blocks[place[0]], place[1], event.x - self.margin)):
             self.post_message(self.Turned(place[0], step))
             return
         spot = self.cursor.at(event.x, event.y)
@@ -426,7 +352,7 @@ class TranscriptView(QuickRows, can_focus=True, inherit_bindings=False):
             place = self.row_at(y)
             if place is None:
                 continue
-            row = self._blocks[place[0]].row(place[1])
+            row = self.blocks[place[0]].row(place[1])
             # Marks have their place in the row, but are no part of the text.
             pieces = ("\0" * len(text) if run == MARK and row.kind == "answer" else text for text, run in row.pieces)
             text = " " * self.margin + "".join(pieces)

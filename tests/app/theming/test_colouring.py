@@ -38,7 +38,7 @@ def styles(app: Any) -> list[Style]:
     found: dict[int, Style] = {}
     for y in range(view.size.height):
         place = view.row_at(y)
-        if place is None or view._blocks[place[0]].row(place[1]).kind != "answer":
+        if place is None or view.blocks[place[0]].row(place[1]).kind != "answer":
             continue
         for segment in view.render_line(y):
             if segment.text.strip() and segment.style is not None:

@@ -53,7 +53,7 @@ async def test_a_frame_costs_the_same_however_long_the_chat_is(make_chat: Make, 
             engine.events.append(Steps(id, make_steps(drafts=False) * 20))
             app.take_events()
             await pilot.pause()
-            flow = view._blocks[-1].flow
+            flow = view.blocks[-1].flow
             before, drawn = flow.settled, view.draws
             for _ in range(10):
                 engine.events.append(Steps(id, make_steps("word", drafts=False)))
