@@ -12,10 +12,9 @@ from ..backends.base import Model
 from ..backends.loading import find_model
 from ..backends.options import LoadOptions
 from ..errors import Cancelled
-from .beside_messages import LoadBeside, LoadedBeside
 from .drafts import Drafts, options_of, refusals
 from .failures import failure
-from .messages import Event, Load, Loading
+from .messages import Event, Load, LoadBeside, LoadedBeside, Loading
 
 if TYPE_CHECKING:
     from .lanes import Lanes

@@ -18,8 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
-from .beside_messages import LoadBeside, LoadedBeside
-from .ending import ending
+from .failures import ending
 from .logfile import LOG_VARIABLE, log_path, open_log
 from .messages import (
     Cancel,
@@ -30,7 +29,9 @@ from .messages import (
     Finished,
     Generate,
     Load,
+    LoadBeside,
     Loaded,
+    LoadedBeside,
     Quit,
     Switch,
     Unload,

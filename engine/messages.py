@@ -11,8 +11,6 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, get_args
 
-from .beside_messages import LoadBeside, LoadedBeside, UnloadBeside
-
 
 @dataclass(slots=True)
 class Load:
@@ -42,6 +40,24 @@ class Load:
     exact: str = "auto"
     guard: str = "on"
     backend: str = "auto"
+
+
+@dataclass(slots=True)
+class LoadBeside:
+    """Load a model beside the chat's, which stays as it is, its lanes too. Answered by Loading…, then LoadedBeside or Failed.
+
+    Running answers wait meanwhile. Whether it fits beside what is in memory is reckoned from its files first. One that was
+    loaded under the same key goes, its lanes with it.
+    """
+
+    id: int
+    key: str
+    """What a Generate names in `model`; not empty."""
+    model: str
+    options: dict[str, Any] = field(default_factory=dict)
+    """Fields of Load besides id and model. The context is at most that of the chat's model."""
+    lanes: int = 1
+    """Conversations that are to share it: memory for the KV cache of each is reckoned with."""
 
 
 @dataclass(slots=True)
@@ -165,6 +181,14 @@ class Unload:
 
 
 @dataclass(slots=True)
+class UnloadBeside:
+    """Free models that were loaded beside the chat's, and their lanes. Not answered."""
+
+    key: str = ""
+    """Empty for all."""
+
+
+@dataclass(slots=True)
 class Work:
     """A measurement: `task` names it (engine/tasks/work.py lists them). Answered by Working…, then Worked or Failed. Cancel
     ends it; what it had reported by then stays."""
@@ -207,6 +231,20 @@ class Loaded:
     info: dict[str, Any]
     unavailable: dict[str, str] = field(default_factory=dict)
     draft: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class LoadedBeside:
+    """A model beside the chat's is ready. The fields that Loaded has too mean the same."""
+
+    id: int
+    key: str
+    info: dict[str, Any]
+    unavailable: dict[str, str] = field(default_factory=dict)
+    tokenizer: str = ""
+    """Two models whose tokens mean the same have the same text here."""
+    own: str = ""
+    """The same of the chat's model."""
 
 
 @dataclass(slots=True)

@@ -14,7 +14,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from .beside_messages import LoadBeside, UnloadBeside
 from .logfile import log, log_path, redirect
 from .messages import (
     Advance,
@@ -25,6 +24,7 @@ from .messages import (
     Generate,
     Judge,
     Load,
+    LoadBeside,
     Loaded,
     Loading,
     Pause,
@@ -34,6 +34,7 @@ from .messages import (
     Ready,
     Switch,
     Unload,
+    UnloadBeside,
     Unloaded,
     Watch,
     Work,

@@ -8,10 +8,7 @@ from types import FrameType
 from typing import Self
 
 from ...engine.client import EngineClient
-
-CANCELLED, ENDED, CLOSED = 130, 143, 141
-"""Those for Ctrl-C (SIGINT), SIGTERM, and nobody reading our output any more (SIGPIPE)."""
-
+from .exit_codes import CANCELLED, ENDED
 
 POLL_SECONDS = 0.1
 """How often to look for Ctrl-C while no event comes."""

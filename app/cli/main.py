@@ -20,6 +20,7 @@ from ..text.cells import sanitise
 from . import complete as completion_shell
 from .chats import history
 from .config import config
+from .exit_codes import BROKEN, CLOSED, USER
 from .measure import register
 from .models import models
 from .options import (
@@ -56,9 +57,6 @@ app = typer.Typer(
     help="A chat in the terminal that shows how a local language model decodes. Without a command it opens the chat.",
 )
 
-
-CLOSED = 141
-"""Exit code where nobody reads the output any more: 128 and SIGPIPE, as shells give it."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """No room is left on the disk, or for this user."""
@@ -294,7 +292,7 @@ def themes(
     ] = None,
 ) -> None:
     """List the colour themes, or examine one by its name or file."""
-    from .theme_listing import print_theme, print_themes
+    from .themes import print_theme, print_themes
 
     if theme is None:
         print_themes()
@@ -382,12 +380,12 @@ def main() -> NoReturn:
         code = CLOSED if isinstance(ended.__context__, BrokenPipeError) else ended.code
     except UserError as error:
         print(f"specchat: {sanitise(str(error))}", file=sys.stderr)
-        code = 2
+        code = USER
     except OSError as error:
         if error.errno not in FULL:
             raise
         print(f"specchat: What was to be written is not complete ({error.strerror}): free some room.", file=sys.stderr)
-        code = 1
+        code = BROKEN
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
@@ -395,5 +393,5 @@ def main() -> NoReturn:
         except OSError as error:
             # Nobody reads any more (`| head`). The interpreter's own last flush must not complain about it.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-            code = code or (CLOSED if isinstance(error, BrokenPipeError) else 1)
+            code = code or (CLOSED if isinstance(error, BrokenPipeError) else BROKEN)
     sys.exit(code)

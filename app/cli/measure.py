@@ -90,7 +90,8 @@ def bench(
 
     All methods answer each prompt side by side. Ctrl-C keeps what is done; --resume goes on.
     """
-    from .bench.run import BenchRequest, run_bench
+    from .bench.plan import BenchRequest
+    from .bench.run import run_bench
 
     settings, _ = _settings(
         context,
@@ -244,8 +245,8 @@ def tune(
 
     Prints the same settings for transformers, llama-server and vLLM, where they exist.
     """
-    from .bench.tune import TuneRequest
     from .bench.tune import tune as search
+    from .bench.tune_search import TuneRequest
 
     settings, _ = _settings(
         context,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...errors import Cancelled, UserError
+from .exit_codes import CANCELLED
 from .options import AsJson, flag, option
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _fetch(spec: str, as_json: bool) -> None:
         folder = fetch(offer.spec, offer.files if offer.kind == "gguf" else (), progress)
     except (KeyboardInterrupt, Cancelled):
         notes.sentence(f"What came of {offer.spec} stays: the same command goes on from there.")
-        raise typer.Exit(130) from None
+        raise typer.Exit(CANCELLED) from None
     finally:
         notes.clear()
     if as_json:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal
 
-from ...engine.beside_messages import LoadBeside, LoadedBeside, UnloadBeside
-from ...engine.messages import Cancel, Event, Failed, Loading, PiecesOf, PieceTable
+from ...engine.messages import Cancel, Event, Failed, LoadBeside, LoadedBeside, Loading, PiecesOf, PieceTable, UnloadBeside
 from ..chat.dialogue import Dialogue
 from ..chat.pieces import Pieces
 from ..text.cells import one_line

@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime
 
-from ...engine.beside_messages import LoadedBeside
 from ...engine.messages import (
     Cancel,
     CloseLane,
@@ -16,6 +15,7 @@ from ...engine.messages import (
     Generate,
     Judge,
     Judged,
+    LoadedBeside,
     Loading,
     Pause,
     Paused,

@@ -14,7 +14,6 @@ import pytest
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.backends.options import LoadOptions
 from specchat.engine import room
-from specchat.engine.beside_messages import LoadBeside, LoadedBeside, UnloadBeside
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import (
     Cancel,
@@ -26,11 +25,14 @@ from specchat.engine.messages import (
     Judge,
     Judged,
     Load,
+    LoadBeside,
     Loaded,
+    LoadedBeside,
     Loading,
     PiecesOf,
     PieceTable,
     Started,
+    UnloadBeside,
     Unloaded,
 )
 from specchat.errors import UserError

@@ -10,8 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.engine.beside_messages import LoadBeside, LoadedBeside
-from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded, StepRecord, Steps, Switch, dump, parse
+from specchat.engine.messages import (
+    Failed,
+    Finished,
+    Generate,
+    Load,
+    LoadBeside,
+    Loaded,
+    LoadedBeside,
+    StepRecord,
+    Steps,
+    Switch,
+    dump,
+    parse,
+)
 
 from ..cases import cases
 

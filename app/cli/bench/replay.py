@@ -17,8 +17,7 @@ from ....engine.catalog import get
 from ....errors import UserError
 from ...settings.fields import Settings
 from ...terminal.output import Notes
-from ..interrupts import CANCELLED
-from ..oneshot.run import ANSWERED, BROKEN
+from ..exit_codes import ANSWERED, BROKEN, CANCELLED
 from .lab import Broken, Lab, Spec, Stopped, markdown, read_spec, read_specs, say, show_table
 
 REFERENCE = Spec("lookup:variant=reference", "lookup", {"variant": "reference"})

@@ -13,7 +13,7 @@ from typing import Any
 from ...settings import locations
 from . import plots
 from .lab import markdown, say, show_table
-from .run import BASE, Bench, is_own
+from .plan import BASE, Bench, is_own
 from .statistics import compare, scaling, summarise
 
 

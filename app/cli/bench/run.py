@@ -5,23 +5,19 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
-from ....engine.catalog import get, methods
+from ....engine.catalog import methods
 from ....errors import UserError
 from ....plain_file import cache_folder
 from ...settings.fields import Settings
 from ...terminal.output import Notes
-from ..interrupts import CANCELLED
-from ..oneshot.run import ANSWERED, BROKEN
-from .items import Item, PromptSet, read_items
+from ..exit_codes import ANSWERED, BROKEN, CANCELLED
+from .items import Item, read_items
 from .lab import Broken, Clock, Lab, Spec, Stopped, fingerprint, read_spec, read_specs
+from .plan import BASE, Bench, BenchRequest
 from .record import Record
-
-BASE = "greedy"
-"""What speedups are against: plain decoding, ours."""
 
 WARM_UP_TOKENS = 64
 """Most tokens of an answer that does not count."""
@@ -40,49 +36,6 @@ PEERS: Mapping[str, Sequence[str]] = {
 
 BACKENDS = {"transformers": "transformers", "llama-cpp": "llama.cpp"}
 """Which of our runtimes reads what they read."""
-
-
-@dataclass(frozen=True, slots=True)
-class BenchRequest:
-    """What `specchat bench` was asked to do."""
-
-    prompts: Path | None
-    settings: Settings
-    methods: str = ""
-    limit: int | None = None
-    rounds: int = 1
-    max_tokens: int = 256
-    categories: Sequence[str] = ()
-    against: Sequence[str] = ()
-    sweep: Sequence[str] = ()
-    clock: str = "wall"
-    """wall, or cpu: processor seconds, which other programs' load does not lengthen; on a CPU only."""
-    raw: bool = False
-    resume: bool = False
-    record: Path | None = None
-    as_json: bool = False
-    csv: Path | None = None
-    markdown: Path | None = None
-    plots: Path | None = None
-    png: bool = False
-    color: str = "auto"
-
-
-@dataclass(slots=True)
-class Bench:
-    """A run's plan and what has been measured."""
-
-    request: BenchRequest
-    prompts: PromptSet
-    specs: list[Spec] = field(default_factory=list)
-    info: dict[str, Any] = field(default_factory=dict)
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    record: Path | None = None
-
-    @property
-    def labels(self) -> list[str]:
-        return [spec.label for spec in self.specs]
 
 
 def run_bench(request: BenchRequest) -> int:
@@ -261,8 +214,3 @@ def _messages(settings: Settings, item: Item, rows: Mapping[tuple[str, str, int]
             before = rows.get((question if number == 1 else f"{question}/{number}", BASE, 0), {})
             chat.append({"role": "assistant", "content": str(before.get("text", ""))})
     return chat
-
-
-def is_own(spec: Spec) -> bool:
-    """Whether it is a method of ours (or of a drafter package) with answers identical to plain decoding's."""
-    return "/" not in spec.name and get(spec.name).label == "identical"

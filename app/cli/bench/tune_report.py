@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from statistics import mean, median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....engine.catalog import elsewhere
 from ...settings import file as settings_file
@@ -13,9 +13,7 @@ from ...settings import locations
 from ...settings.precedence import method_changes
 from .lab import duration, say, show_table
 from .tune_blocks import show_blocks
-
-if TYPE_CHECKING:
-    from .tune import Search, TuneRequest
+from .tune_search import Search, TuneRequest
 
 
 def grid_passes(search: Search) -> int:

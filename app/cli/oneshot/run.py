@@ -27,15 +27,13 @@ from ...chat.about import About
 from ...chat.entries import Answer
 from ...chat.pieces import Pieces
 from ...terminal.output import Notes, stdout
-from ..interrupts import CLOSED, POLL_SECONDS, Interrupts
+from ..exit_codes import ANSWERED, BROKEN, CLOSED, USER
+from ..interrupts import POLL_SECONDS, Interrupts
 from .output import Output
 from .request import Request, attached, check, prompt_of
 
 if TYPE_CHECKING:
     from .kept import KeptRun
-
-ANSWERED, BROKEN, USER = 0, 1, 2
-"""Exit codes. An answer that a signal ended has 128 and the signal's number, as shells give it."""
 
 
 def run_once(request: Request) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from specchat.app.cli import theme_listing
-from specchat.app.cli.theme_listing import print_theme, print_themes
+from specchat.app.cli import themes
+from specchat.app.cli.themes import print_theme, print_themes
 from specchat.app.theming.themes import SHIPPED, load_themes
 from specchat.errors import UserError
 
@@ -86,7 +86,7 @@ def test_what_is_not_there(which: str, says: str) -> None:
 
 def test_samples_have_colours_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def shown(depth: Any) -> str:
-        monkeypatch.setattr(theme_listing, "colour_depth", lambda mode, is_terminal: depth)
+        monkeypatch.setattr(themes, "colour_depth", lambda mode, is_terminal: depth)
         print_theme("contrast")
         return capsys.readouterr().out
 

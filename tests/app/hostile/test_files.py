@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from specchat.app.cli.theme_listing import print_themes
+from specchat.app.cli.themes import print_themes
 from specchat.app.history.prompts import PromptHistory, Typed
 from specchat.app.settings import presets
 from specchat.app.settings.fields import Settings

@@ -352,7 +352,7 @@ def test_presets_are_shown_as_text(name: str, text: str) -> None:
 
 
 def test_themes_of_hostile_names_are_listed_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    from specchat.app.cli.theme_listing import print_theme, print_themes
+    from specchat.app.cli.themes import print_theme, print_themes
 
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
     (tmp_path / "themes").mkdir()

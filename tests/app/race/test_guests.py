@@ -18,16 +18,18 @@ from specchat.app.theming.themes import load_themes
 from specchat.app.tui.actions.complete import Known, completions, line
 from specchat.app.tui.race.photo_finish import headline, mark_words, standings
 from specchat.app.tui.race.state import doing_of, live_state, replay_state
-from specchat.engine.beside_messages import LoadBeside, LoadedBeside, UnloadBeside
 from specchat.engine.messages import (
     Cancel,
     CloseLane,
     Failed,
     Generate,
     Judge,
+    LoadBeside,
+    LoadedBeside,
     Loading,
     PiecesOf,
     PieceTable,
+    UnloadBeside,
 )
 from specchat.errors import UserError
 

@@ -16,19 +16,10 @@ import pytest
 from specchat.app.cli.bench.items import Item
 from specchat.app.cli.bench.lab import Spec, read_spec, read_specs
 from specchat.app.cli.bench.run import WARM_UP_TOKENS
-from specchat.app.cli.bench.tune import (
-    LEAST,
-    Search,
-    TuneRequest,
-    anew,
-    candidates,
-    in_turn,
-    joined,
-    result_of,
-    rung_sizes,
-)
+from specchat.app.cli.bench.tune import anew, candidates, in_turn, joined, result_of
 from specchat.app.cli.bench.tune_blocks import SETS, Blocks, block_specs, budget, chat, fewest, show_blocks, wanted
 from specchat.app.cli.bench.tune_report import grid_passes
+from specchat.app.cli.bench.tune_search import LEAST, Search, TuneRequest, rung_sizes
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import read
 from specchat.app.settings.precedence import Layers, read_settings

@@ -18,8 +18,18 @@ from specchat.app.tui.race.photo_finish import PhotoFinish, standings
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.race.setup import Pick, RaceSetup
 from specchat.backends.loading import builtin_gguf
-from specchat.engine.beside_messages import LoadBeside, LoadedBeside, UnloadBeside
-from specchat.engine.messages import Cancel, Failed, Finished, Generate, Loading, Prefilling, Steps
+from specchat.engine.messages import (
+    Cancel,
+    Failed,
+    Finished,
+    Generate,
+    LoadBeside,
+    LoadedBeside,
+    Loading,
+    Prefilling,
+    Steps,
+    UnloadBeside,
+)
 
 from ....fakes.races import asked, begin
 from ...conftest import INFO

@@ -1,0 +1,64 @@
+"""What a bench run is to measure, and what it has measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ....engine.catalog import get
+from ...settings.fields import Settings
+from .items import PromptSet
+from .lab import Spec
+
+BASE = "greedy"
+"""What speedups are against: plain decoding, ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRequest:
+    """What `specchat bench` was asked to do."""
+
+    prompts: Path | None
+    settings: Settings
+    methods: str = ""
+    limit: int | None = None
+    rounds: int = 1
+    max_tokens: int = 256
+    categories: Sequence[str] = ()
+    against: Sequence[str] = ()
+    sweep: Sequence[str] = ()
+    clock: str = "wall"
+    """wall, or cpu: processor seconds, which other programs' load does not lengthen; on a CPU only."""
+    raw: bool = False
+    resume: bool = False
+    record: Path | None = None
+    as_json: bool = False
+    csv: Path | None = None
+    markdown: Path | None = None
+    plots: Path | None = None
+    png: bool = False
+    color: str = "auto"
+
+
+@dataclass(slots=True)
+class Bench:
+    """A run's plan and what has been measured."""
+
+    request: BenchRequest
+    prompts: PromptSet
+    specs: list[Spec] = field(default_factory=list)
+    info: dict[str, Any] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    record: Path | None = None
+
+    @property
+    def labels(self) -> list[str]:
+        return [spec.label for spec in self.specs]
+
+
+def is_own(spec: Spec) -> bool:
+    """Whether it is a method of ours (or of a drafter package) with answers identical to plain decoding's."""
+    return "/" not in spec.name and get(spec.name).label == "identical"

@@ -1,0 +1,166 @@
+"""The search for the fastest method, by successive halving.
+
+Every candidate answers a few prompts beside plain decoding; the fastest third goes on to more of them, and so on. Jamieson and
+Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization" (2016), arXiv:1502.07943.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from ...settings.fields import Settings
+from .items import Item
+from .lab import Spec, read_spec
+from .plan import BASE
+from .run import WARM_UP_TOKENS
+from .statistics import per_token
+from .tune_blocks import TIME_SHARE, Blocks
+
+KEPT = 3
+"""One in so many candidates goes on to the next rung, which has so many times the prompts."""
+
+LEAST = 4
+"""Prompts that a pick must have answered to be one: with fewer, chance decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuneRequest:
+    """What `specchat tune` was asked to do."""
+
+    prompts: Path | None
+    settings: Settings
+    minutes: float = 10.0
+    methods: str = ""
+    limit: int | None = None
+    max_tokens: int = 128
+    categories: Sequence[str] = ()
+    clock: str = "wall"
+    save: bool = True
+    exhaustive: bool = False
+    """Every candidate on every prompt: what the search is judged against."""
+    as_json: bool = False
+    color: str = "auto"
+
+
+@dataclass(slots=True)
+class Search:
+    """The search as it goes."""
+
+    request: TuneRequest
+    specs: list[Spec]
+    items: list[Item]
+    measure: Callable[[Item, Spec], dict[str, Any]]
+    told: Callable[[str], None] = lambda text: None
+    now: Callable[[], float] = time.monotonic
+    rows: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    """By (prompt, method)."""
+    passes: int = 0
+    """Forward passes of all candidates, and of the search for blocks; those of plain decoding are left out, it runs once for
+    all."""
+    blocks: Blocks = field(default_factory=Blocks)
+    """What early exit can leave out."""
+    grid: int = 0
+    """Candidates of the exhaustive search, if more than there are here."""
+    rungs: list[dict[str, Any]] = field(default_factory=list)
+    out_of_time: bool = False
+    tokens: int = 0
+    """Of all answers, those of the warm-up too."""
+    seconds: float = 0.0
+    """That they took."""
+
+    def score(self, label: str, items: Sequence[Item]) -> float:
+        """Geometric mean of the paired speedups; those far from the middle half are brought to its edge: a prompt during which
+        somebody else had the machine decides nothing."""
+        logs = sorted(math.log(ratio) for ratio in self.ratios(label, items))
+        if not logs:
+            return 0.0
+        cut = len(logs) // 8
+        low, high = logs[cut], logs[len(logs) - 1 - cut]
+        return math.exp(mean(min(max(log, low), high) for log in logs))
+
+    def ratios(self, label: str, items: Sequence[Item]) -> list[float]:
+        """Speedups on the prompts that both have answered."""
+        out = []
+        for item in items:
+            mine, plain = self.rows.get((item.id, label)), self.rows.get((item.id, BASE))
+            if mine and plain and not mine.get("error") and not plain.get("error"):
+                clock = self.request.clock
+                seconds = per_token(mine, clock)
+                if seconds > 0:
+                    out.append(per_token(plain, clock) / seconds)
+        return out
+
+    def run(self) -> list[Spec]:
+        """Search; returns the candidates by rank, those that got furthest first."""
+        base = read_spec(BASE)
+        deadline = self.now() + 60 * self.request.minutes
+        alive = [spec for spec in self.specs if spec.label != BASE]
+        ranked: list[Spec] = []
+        begin = 0
+        sizes = [len(self.items)] if self.request.exhaustive else rung_sizes(len(self.items), len(alive))
+        for number, size in enumerate(sizes, 1):
+            for item in self.items[begin:size]:
+                order = [base, *alive]
+                random.Random(f"tune/{item.id}").shuffle(order)
+                for spec in order:
+                    if self.now() > deadline and not self.request.exhaustive:
+                        self.out_of_time = True
+                        break
+                    self.told(f"rung {number} of {len(sizes)}, {len(alive)} candidates: {item.category}, {spec.label}")
+                    row = self.rows[item.id, spec.label] = self.measure(item, spec)
+                    self.passes += int(row.get("steps", 0)) if spec.label != BASE else 0
+                if self.out_of_time:
+                    break
+            begin = size
+            seen = self.items[:size]
+            scores = {spec.label: self.score(spec.label, seen) for spec in alive}
+            alive = sorted(alive, key=lambda spec: -scores[spec.label])
+            keep = max(1, math.ceil(len(alive) / KEPT)) if number < len(sizes) else 1
+            line = [{"method": spec.label, "speedup": scores[spec.label] or None} for spec in alive]
+            self.rungs.append({"prompts": size, "kept": keep, "candidates": line})
+            ranked = [*alive, *(spec for spec in ranked if spec not in alive)]
+            if self.out_of_time:
+                break
+            alive = alive[:keep] if number < len(sizes) else alive
+        return ranked
+
+    def whole_seconds(self) -> float:
+        """How long the search would take to its end, by what was answered until now; 0 where nothing was."""
+        alive, before, answers = len(self.specs), 0, 0
+        for size in rung_sizes(len(self.items), alive):
+            answers += (alive + 1) * (size - before)
+            alive, before = math.ceil(alive / KEPT), size
+        each = self.seconds / self.tokens if self.tokens else 0.0
+        blocks = 1 - TIME_SHARE if self.blocks.found else 1.0
+        return each * (answers * self.request.max_tokens + (len(self.specs) + 1) * WARM_UP_TOKENS) / blocks
+
+    def lacks(self, prompts: int) -> str:
+        """What it takes to choose a method; empty where enough was measured.
+
+        Args:
+            prompts: that the best candidate and plain decoding have answered.
+        """
+        if prompts >= LEAST:
+            return ""
+        said = "Too little was measured to choose a method, so nothing is saved: "
+        said += f"it takes {LEAST} answered prompts, not {prompts}."
+        if len(self.items) < LEAST:
+            return f"{said} Give more prompts."
+        if not self.out_of_time:
+            return f"{said} The sentences above say why the others have no answer."
+        minutes = math.ceil(self.whole_seconds() / 60)
+        return f"{said} The whole search takes about {minutes} min: give --minutes {minutes}, or name fewer --methods."
+
+
+def rung_sizes(prompts: int, candidates: int) -> list[int]:
+    """Prompts answered by the end of each rung: a ninth and a third of them, then all; fewer rungs for few candidates."""
+    sizes = [math.ceil(prompts / KEPT**power) for power in (2, 1, 0)]
+    needed = 1 + min(2, math.ceil(math.log(max(candidates, 1), KEPT)))
+    return sorted(set(sizes[-needed:]))
