@@ -6,12 +6,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from difflib import get_close_matches
 from math import isfinite
 from typing import Any, ClassVar
 
 from ..backends.base import Capabilities, Label, Model, Sampling, Scores, Session
-from ..errors import UserError
+from ..errors import UserError, did_you_mean
 from .acceptance import EXACT, Acceptance
 from .tree import Tree
 
@@ -245,8 +244,7 @@ def parse_params(method: type[Drafter], settings: dict[str, Any]) -> Any:
     values: dict[str, Any] = {}
     for name, value in settings.items():
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'no settings'}."
+            hint = did_you_mean(name, known, f"it has {', '.join(known) or 'no settings'}.")
             raise UserError(f"Method {method.name} has no setting {name!r}: {hint}")
         values[name] = _convert(method.name, known[name], value)
     return method.Params(**values)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
 from ..backends.base import Capabilities
-from ..errors import UserError
+from ..errors import UserError, did_you_mean
 from .base import KINDS, Drafter, describe_params, parse_params, setting_type
 
 BUILT_IN = {
@@ -93,9 +92,7 @@ def get(name: str) -> type[Drafter]:
     known = methods()
     if name in known:
         return known[name]
-    near = get_close_matches(name, known, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}."
-    raise UserError(f"There is no method {name!r}. {hint}")
+    raise UserError(f"There is no method {name!r}: {did_you_mean(name, known)}")
 
 
 def unavailable(method: type[Drafter], capabilities: Capabilities, *, draft_model: bool = True) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any
 
 from ..backends.base import Model, Sampling
 from ..backends.infill import Gap
 from ..decoders.loop import encode_prompt
 from ..decoders.text import Stops
-from ..errors import Cancelled, UserError
+from ..errors import Cancelled, UserError, did_you_mean
 from .messages import Count, Counted, Generate
 
 
@@ -64,9 +63,7 @@ def sampling_of(settings: Mapping[str, Any]) -> Sampling:
     values: dict[str, Any] = {}
     for name, value in settings.items():
         if name not in kinds:
-            near = get_close_matches(name, kinds, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(kinds)}."
-            raise UserError(f"There is no sampling setting {name!r}: {hint}")
+            raise UserError(f"There is no sampling setting {name!r}: {did_you_mean(name, kinds)}")
         try:
             values[name] = kinds[name](value)
         except (TypeError, ValueError, OverflowError):

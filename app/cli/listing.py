@@ -9,12 +9,11 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from ...engine.catalog import broken, describe
-from ...errors import UserError
+from ...errors import UserError, did_you_mean
 from ..settings import locations
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods.md"
@@ -64,9 +63,7 @@ def print_locations(name: str | None) -> None:
             print(f"{known:9} {path}")
         return
     if name not in paths:
-        near = get_close_matches(name, paths, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(paths)}."
-        raise UserError(f"There is no location {name!r}: {hint}")
+        raise UserError(f"There is no location {name!r}: {did_you_mean(name, paths)}")
     print(paths[name])
 
 

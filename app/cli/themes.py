@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from pathlib import Path
 
-from ...errors import UserError
+from ...errors import UserError, did_you_mean
 from ...plain_file import user_path
 from ..chat.entries import SHADES
 from ..settings.locations import themes_folder
@@ -91,8 +90,7 @@ def _path(which: str) -> Path:
         if Path(which).name == which and (path := folder / f"{which}.toml").is_file():
             return path
     names = [path.stem for folder in (SHIPPED, themes_folder()) for path in sorted(folder.glob("*.toml"))]
-    near = get_close_matches(which, names, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}; a file's name ends in .toml."
+    hint = did_you_mean(which, names, f"there are {', '.join(names)}; a file's name ends in .toml.")
     raise UserError(f"There is no theme {which}: {hint}")
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from ...engine.options import BACKENDS, Sampling
-from ...errors import UserError
+from ...errors import UserError, did_you_mean
 from . import locations
 from .fields import FIELDS, PLAIN, SAMPLING, TABLES, chat_keys, is_chat_key
 from .key_path import join, split
@@ -58,8 +57,7 @@ def checked(key: str, value: Any, called: str) -> Any:
         case ("models", model, *inner) if model and is_chat_key(tuple(inner)):
             return checked(join(inner), value, called)
         case ("models", model, *inner) if model and inner:
-            near = nearest(join(inner), chat_keys())
-            raise UserError(f"a model has no setting {called}: {near or 'there are ' + ', '.join(chat_keys())}")
+            raise UserError(f"a model has no setting {called}: {did_you_mean(join(inner), chat_keys())}")
         case (name,) if name in PLAIN:
             return check_value(called, name, FIELDS[name], value)
     raise UserError(_unknown(called, key))
@@ -87,18 +85,6 @@ def known(key: str) -> None:
             checked(key, "", key)
 
 
-def nearest(key: str, known: Iterable[str]) -> str:
-    """'did you mean sampling.top_p?' for `top_p`, `samplng.top_p` or `sampling.topp`; '' if nothing is near."""
-    known = list(known)
-    last = key.rpartition(".")[2]
-    begun = [name for name in known if len(last) > 2 and name.rpartition(".")[2].startswith(last)]  # `sampling.temp`
-    near = begun if len(begun) == 1 else get_close_matches(key, known, n=1)
-    # `temperature = 0.5` at the top of the file, or `sampling.max_tokens`.
-    near = near or [name for name in known if name == last or name.endswith(f".{last}")]
-    near = near or get_close_matches(last, known, n=1)
-    return f"did you mean {near[0]}?" if near else ""
-
-
 def _unknown(called: str, key: str) -> str:
     head, _, rest = key.partition(".")
     if head in TABLES and not rest:
@@ -108,8 +94,8 @@ def _unknown(called: str, key: str) -> str:
     if head == "models":
         return f"{called} must be a table: write [{key}] and the model's settings below it"
     known = [*PLAIN, *(f"sampling.{name}" for name in SAMPLING)]
-    hint = nearest(key, known) or f"there are {', '.join(known)}, [methods.NAME], [models.NAME] and [keymap]"
-    return f"there is no setting {called}: {hint}"
+    there = f"there are {', '.join(known)}, [methods.NAME], [models.NAME] and [keymap]."
+    return f"there is no setting {called}: {did_you_mean(key, known, there)}"
 
 
 def check_value(called: str, name: str, spec: Any, value: Any) -> Any:
@@ -205,9 +191,7 @@ def check_keys(called: str, binding: str, value: Any) -> str:
     """
     known = [key.id for key in KEYS]
     if binding not in known:
-        near = get_close_matches(binding, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-        raise UserError(f"there is no binding {called}: {hint}")
+        raise UserError(f"there is no binding {called}: {did_you_mean(binding, known)}")
     keys = [value] if isinstance(value, str) else value
     if not isinstance(keys, list | tuple) or not keys or not all(isinstance(key, str) and key for key in keys):
         raise UserError(f'{called} takes keys such as "ctrl+n" or ["f2", "ctrl+n"], not {value!r}.')

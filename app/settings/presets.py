@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ...errors import UserError
+from ...errors import UserError, did_you_mean
 from ..text.amounts import short
 from ..text.cells import fit, one_line
 from . import locations
-from .checks import checked, nearest
+from .checks import checked
 from .fields import chat_keys, is_chat_key
 from .file import mend
 from .key_path import join, split
@@ -126,11 +125,7 @@ def read_preset(name: str) -> Preset:
     text = read_text(path)
     if text is None:
         known = names()
-        near = get_close_matches(name, known, n=1)
-        if near:
-            hint = f"did you mean {near[0]}?"
-        else:
-            hint = f"there are {', '.join(known)}." if known else "there is none yet; /preset save NAME makes one of this chat."
+        hint = did_you_mean(name, known) if known else "there is none yet; /preset save NAME makes one of this chat."
         raise UserError(f"There is no preset {fit(one_line(name), MOST_CELLS)}: {hint}")
     return preset_of(path.stem, text, short(path))
 
@@ -164,8 +159,8 @@ def preset_of(name: str, text: str, place: str) -> Preset:
                 values[key] = checked(key, value, key)
             else:
                 known = [ABOUT, *chat_keys()]
-                hint = nearest(key, known) or f"there are {', '.join(known)}, and [methods.NAME]"
-                raise UserError(f"a preset has no {key}: {hint}")
+                there = f"there are {', '.join(known)}, and [methods.NAME]."
+                raise UserError(f"a preset has no {key}: {did_you_mean(key, known, there)}")
         except UserError as error:
             line = line_of(numbers, parts)
             at = f"{place}, line {line}" if line else place

@@ -6,12 +6,11 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...errors import UserError
+from ...errors import UserError, did_you_mean
 from ..chat.entries import SHADES
 from ..settings.toml import parse, read_text
 from ..text.cells import fit, one_line
@@ -274,9 +273,7 @@ def _find(path: Path, name: str) -> Path:
         if "/" not in name and found.is_file():
             return found
     names = sorted({file.stem for folder in (SHIPPED, path.parent) for file in folder.glob("*.toml")} - {path.stem})
-    close = get_close_matches(name, names, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}."
-    raise UserError(f"The theme {path} inherits from {fit(name, 80)!r}, which is no theme: {hint}")
+    raise UserError(f"The theme {path} inherits from {fit(name, 80)!r}, which is no theme: {did_you_mean(name, names)}")
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -308,9 +305,7 @@ def _parsed(path: Path) -> dict[str, Any]:
                 if not isinstance(value, str) or not _HEX.fullmatch(value):
                     raise refuse(f'needs {key} = "#rrggbb", not {value!r}')
             case _:
-                close = get_close_matches(key, KEYS, n=1)
-                hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(KEYS)}."
-                raise UserError(f"The theme {path} has {fit(key, 80)!r}, which no theme has: {hint}")
+                raise UserError(f"The theme {path} has {fit(key, 80)!r}, which no theme has: {did_you_mean(key, KEYS)}")
     return data
 
 

@@ -159,7 +159,7 @@ def test_a_refused_switch_ends_nothing(desk: Desk) -> None:
     desk.lanes.switch(Switch(1, "greedi"))
     desk.lanes.switch(Switch(1, "greedy", {"k": 3}))
     assert [(f.cause, f.ended) for f in failures(desk.events)] == [("user", False)] * 2
-    assert "Did you mean greedy?" in failures(desk.events)[0].sentence
+    assert "did you mean greedy?" in failures(desk.events)[0].sentence
     desk.run()
     assert text_of(desk.events, 1) == TEXT
     desk.lanes.switch(Switch(1, "recompute"))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ....errors import UserError
+from ....errors import UserError, did_you_mean
 from .palette import more_entries
 from .table import pairs, parse, typed
 
@@ -140,9 +139,7 @@ class Commands:
         allowed = (*SAMPLING, "accept", "max_tokens", "stop", "system")
         for key in given:
             if key not in allowed:
-                near = get_close_matches(key, allowed, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(allowed)}."
-                raise UserError(f"/set knows no {key}: {hint}")
+                raise UserError(f"/set knows no {key}: {did_you_mean(key, allowed)}")
         dotted = {f"sampling.{key}" if key in SAMPLING else key: value for key, value in given.items()}
         names = {f"sampling.{key}": key for key in SAMPLING}
         texts = ("accept", "stop", "system")
@@ -154,9 +151,7 @@ class Commands:
         from ..chat.side_panel import PAGES
 
         if page not in (*PAGES, "off"):
-            near = get_close_matches(page, (*PAGES, "off"), n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(PAGES)} and off."
-            raise UserError(f"There is no panel {page}: {hint}")
+            raise UserError(f"There is no panel {page}: {did_you_mean(page, (*PAGES, 'off'))}")
         self.chat.chat_screen.action_panel("" if page == "off" else page)
 
     def step(self, steps: str) -> None:
@@ -184,9 +179,7 @@ class Commands:
         """Change the colours."""
         known = self.chat.palettes
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
-            raise UserError(f"There is no theme {name}: {hint}")
+            raise UserError(f"There is no theme {name}: {did_you_mean(name, known)}")
         self.chat.use_theme(name)
 
     def colours(self, way: str) -> None:
@@ -195,9 +188,7 @@ class Commands:
 
         found = next((known for known in WAYS if known == way), None)
         if found is None:
-            near = get_close_matches(way, WAYS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(WAYS)}."
-            raise UserError(f"There is no way of colouring {way}: {hint}")
+            raise UserError(f"There is no way of colouring {way}: {did_you_mean(way, WAYS)}")
         self.chat.use_colouring(found)
 
     def entries(self) -> Iterator[tuple[str, str, Callable[[], object]]]:

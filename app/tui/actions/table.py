@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
-from ....errors import UserError
+from ....errors import UserError, did_you_mean
 from ...race.entry import split_prompt
 
 
@@ -78,9 +77,7 @@ def parse(text: str) -> tuple[str, list[str]]:
     assert match is not None, "ask is_command first"
     name, rest = match[1] or "", match[2] or ""
     if name not in _NAMES:
-        near = get_close_matches(name, _NAMES, n=1) or [known for known in _NAMES if name and known.startswith(name)]
-        hint = f"did you mean /{near[0]}?" if near else f"there are {', '.join('/' + known for known in _NAMES)}."
-        raise UserError(f"There is no command /{name}: {hint}")
+        raise UserError(f"There is no command /{name}: {did_you_mean(f'/{name}', [f'/{known}' for known in _NAMES])}")
     # A prompt is no list of words: quotes in it are its own.
     if name == "system":
         return name, [rest.strip()] if rest.strip() else []

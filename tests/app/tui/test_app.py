@@ -385,7 +385,7 @@ async def test_commands(make_chat: Make, engine: Any) -> None:
         assert await run("/mehtod lookup") == "/mehtod lookup"
         assert "did you mean /method?" in toasts(app)
         assert await run("/method lokup") == "/method lokup"
-        assert "Did you mean lookup?" in toasts(app)
+        assert "did you mean lookup?" in toasts(app)
         assert await run("/method lookup nonsense=3") != ""
         assert app.dialogue.method == "greedy"
         assert await run("/set temperature=0.7 seed=3 max_tokens=9") == ""

@@ -177,7 +177,7 @@ def test_what_cannot_run_here_is_left_out_with_the_reason(world: dict[str, Any])
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["--methods", "lokup"], "Did you mean lookup?"),
+        (["--methods", "lokup"], "did you mean lookup?"),
         (["--sweep", "lookup=3"], "--sweep takes METHOD.SETTING"),
         (["--sweep", "lookup.nods=3"], "did you mean nodes?"),
         (["--against", "vllm"], "--against knows transformers, llama-cpp"),

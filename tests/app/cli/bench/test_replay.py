@@ -94,7 +94,7 @@ def test_a_model_runs_the_passes_and_the_record_decides(records: Path) -> None:
     [
         (["nowhere.jsonl"], "There is no file nowhere.jsonl"),
         (["FILE", "--methods", "jacobi"], "Method jacobi cannot be replayed: it needs a model's own choices"),
-        (["FILE", "--methods", "lokup"], "Did you mean lookup?"),
+        (["FILE", "--methods", "lokup"], "did you mean lookup?"),
         (["FILE", "--methods", "lookup:nodes"], "no method with settings"),
         (["FILE", "--nodes", "0"], "--nodes takes whole numbers"),
         (["FILE", "--curve-only"], "give it with --model"),

@@ -193,7 +193,7 @@ def test_one_token_at_a_time_is_no_rainbow(call: Any, model: str) -> None:
     ("args", "said"),
     [
         ([" "], "The prompt is empty"),
-        (["x", "--method", "lokup"], "Did you mean lookup?"),
+        (["x", "--method", "lokup"], "did you mean lookup?"),
         (["x", "--set", "foo"], "--set takes NAME=VALUE, not 'foo'"),
         (["x", "--set", "zzz=3"], "has no setting 'zzz'"),
         (["x", "--temperature", "-1"], "--temperature must be 0 or more"),
