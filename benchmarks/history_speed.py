@@ -185,23 +185,23 @@ async def on_screen(path: Path) -> dict[str, float]:
         await pilot.pause()
         begun = perf_counter()
         app.keeping.browse()
-        while not (isinstance(app.screen, chats_screen.ChatsScreen) and app.screen.query("ChatList") and app.screen.list.items):
+        while not (isinstance(app.screen, chats_screen.ChatsScreen) and app.screen.listed.items):
             await asyncio.sleep(0.001)
         note("first rows")
         screen = app.screen
         with Store(path) as store:
             count = Chats(store).count()
-        while len(screen.list.items) < count:
+        while len(screen.listed.items) < count:
             await asyncio.sleep(0.001)
         note("all chats")
         await pilot.pause(0.2)
         begun = perf_counter()
-        for y in range(screen.list.size.height):
-            screen.list.render_line(y)
+        for y in range(screen.listed.size.height):
+            screen.listed.render_line(y)
         note("draw the visible rows")
         begun = perf_counter()
         screen.box.value = NEEDLE
-        while len(screen.list.items) == count:
+        while len(screen.listed.items) == count:
             await asyncio.sleep(0.001)
         note("search")
         out["search"] = round(out["search"] - chats_screen.PAUSE_SECONDS * 1000, 1)

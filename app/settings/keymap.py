@@ -105,46 +105,51 @@ RACE = (
 )
 """Keys of the race screen. Nothing is typed there, so letters are free."""
 
+LISTS = (
+    Key("list_leave", "escape,ctrl+c", "leave", "Leave what is typed as it was, else empty the search, else back"),
+    Key("list_choose", "enter", "choose", "Open, load, use, change or take what is under the cursor"),
+    Key("list_above", "up", "move(-1)", "The one above"),
+    Key("list_below", "down", "move(1)", "The one below"),
+    Key("list_page_up", "pageup", "page(-1)", "A page up"),
+    Key("list_page_down", "pagedown", "page(1)", "A page down"),
+    Key("list_first", "ctrl+home", "end(-1)", "To the first"),
+    Key("list_last", "ctrl+end", "end(1)", "To the last"),
+)
+"""Keys of every list in which one searches. What is typed there is searched for."""
+
 CHATS = (
-    Key("chats_leave", "escape,ctrl+c", "leave", "Empty the search, else back to the chat"),
-    Key("chats_open", "enter", "choose", "Open the chat under the cursor; its next message goes on from there"),
-    Key("chats_above", "up", "move(-1)", "The chat above"),
-    Key("chats_below", "down", "move(1)", "The chat below"),
-    Key("chats_page_up", "pageup", "page(-1)", "A page of chats up"),
-    Key("chats_page_down", "pagedown", "page(1)", "A page of chats down"),
-    Key("chats_newest", "ctrl+home", "end(-1)", "To the newest chat"),
-    Key("chats_oldest", "ctrl+end", "end(1)", "To the oldest chat"),
     Key("chats_rename", "ctrl+r", "rename", "Rename the chat under the cursor"),
     Key("chats_delete", "ctrl+d", "delete", "Delete the chat under the cursor"),
     Key("chats_undo", "ctrl+z", "undo", "Bring back the chat that was deleted last"),
     Key("chats_branch", "ctrl+b", "branch", "Branch: a new chat that shares all of the one under the cursor"),
 )
-"""Keys of the list of chats. What is typed there is searched for."""
+"""Keys that the list of chats has besides."""
 
 MODELS = (
-    Key("models_leave", "escape,ctrl+c", "leave", "Back to all models, else empty the search, else back to the chat"),
-    Key("models_choose", "enter", "choose", "Load the model under the cursor, fetch it from the Hub, hold a download or go on"),
-    Key("models_above", "up", "move(-1)", "The model above"),
-    Key("models_below", "down", "move(1)", "The model below"),
-    Key("models_page_up", "pageup", "page(-1)", "A page of models up"),
-    Key("models_page_down", "pagedown", "page(1)", "A page of models down"),
-    Key("models_first", "ctrl+home", "end(-1)", "To the first model"),
-    Key("models_last", "ctrl+end", "end(1)", "To the last model"),
     Key("models_drafts", "ctrl+d", "drafts", "Which models can draft for the one under the cursor, and why others cannot"),
     Key("models_cancel", "ctrl+x", "cancel", "Give a download up and throw away what came"),
     Key("models_again", "ctrl+r", "again", "Look for models again"),
 )
-"""Keys of the list of models. What is typed there is searched for."""
+"""Keys that the list of models has besides."""
 
-PROMPTS = (
-    Key("prompts_leave", "escape,ctrl+c", "leave", "Back to the draft"),
-    Key("prompts_take", "enter", "take", "Put the message under the cursor into the input box"),
-    Key("prompts_above", "up", "move(-1)", "The message above, which is newer"),
-    Key("prompts_below", "down,ctrl+f", "move(1)", "The message below, which is older"),
-    Key("prompts_page_up", "pageup", "page(-1)", "A page of messages up"),
-    Key("prompts_page_down", "pagedown", "page(1)", "A page of messages down"),
+PROMPTS = (Key("prompts_older", "ctrl+f", "move(1)", "The message below, which is older"),)
+"""Keys that the search in what was sent has besides."""
+
+PRESETS = (
+    Key("presets_save", "ctrl+s", "save", "Save what this chat is set to as a preset"),
+    Key("presets_edit", "ctrl+e", "edit", "Edit the preset under the cursor"),
+    Key("presets_rename", "ctrl+r", "rename", "Rename it"),
+    Key("presets_delete", "ctrl+d", "delete", "Delete it"),
+    Key("presets_undo", "ctrl+z", "undo", "Bring back the preset that was deleted last"),
 )
-"""Keys of the search in what was sent. What is typed there is searched for."""
+"""Keys that the list of presets has besides."""
+
+SETTINGS = (
+    Key("settings_scope", "tab", "scope", "Settings for every model, or those of the loaded model alone"),
+    Key("settings_default", "ctrl+d", "default", "Back to the default: take it out of the settings file"),
+    Key("settings_undo", "ctrl+z", "undo", "Take the last change back"),
+)
+"""Keys that the list of settings has besides."""
 
 TEXT = (
     Key("text_keep", "ctrl+s", "keep", "Keep the text"),
@@ -152,41 +157,12 @@ TEXT = (
 )
 """Keys of the screen in which a system prompt or a preset is written."""
 
-PRESETS = (
-    Key("presets_leave", "escape,ctrl+c", "leave", "Empty the search, else back to the chat"),
-    Key("presets_use", "enter", "choose", "Use the preset under the cursor in this chat"),
-    Key("presets_above", "up", "move(-1)", "The preset above"),
-    Key("presets_below", "down", "move(1)", "The preset below"),
-    Key("presets_page_up", "pageup", "page(-1)", "A page of presets up"),
-    Key("presets_page_down", "pagedown", "page(1)", "A page of presets down"),
-    Key("presets_save", "ctrl+s", "save", "Save what this chat is set to as a preset"),
-    Key("presets_edit", "ctrl+e", "edit", "Edit the preset under the cursor"),
-    Key("presets_rename", "ctrl+r", "rename", "Rename it"),
-    Key("presets_delete", "ctrl+d", "delete", "Delete it"),
-    Key("presets_undo", "ctrl+z", "undo", "Bring back the preset that was deleted last"),
-)
-"""Keys of the list of presets. What is typed there is searched for."""
-
-SETTINGS = (
-    Key("settings_leave", "escape,ctrl+c", "leave", "Leave a value as it is, else empty the search, else back to the chat"),
-    Key("settings_change", "enter", "choose", "Change the setting under the cursor, or take the value that was typed"),
-    Key("settings_above", "up", "move(-1)", "The setting above"),
-    Key("settings_below", "down", "move(1)", "The setting below"),
-    Key("settings_page_up", "pageup", "page(-1)", "A page of settings up"),
-    Key("settings_page_down", "pagedown", "page(1)", "A page of settings down"),
-    Key("settings_first", "ctrl+home", "end(-1)", "To the first setting"),
-    Key("settings_last", "ctrl+end", "end(1)", "To the last setting"),
-    Key("settings_scope", "tab", "scope", "Settings for every model, or those of the loaded model alone"),
-    Key("settings_default", "ctrl+d", "default", "Back to the default: take it out of the settings file"),
-    Key("settings_undo", "ctrl+z", "undo", "Take the last change back"),
-)
-"""Keys of the settings screen. What is typed there is searched for."""
-
 GROUPS = {
     "In the chat": CHAT,
     "In the input box": INPUT,
     "While a run is looked into": INSPECT,
     "On the race screen": RACE,
+    "In every list": LISTS,
     "In the list of chats": CHATS,
     "In the list of models": MODELS,
     "In the search of what was sent": PROMPTS,
@@ -202,7 +178,9 @@ ALL = tuple(key for keys in GROUPS.values() for key in keys)
 SCOPES: tuple[tuple[Key, ...], ...] = (
     (*CHAT, *INPUT),
     (*CHAT, *INSPECT),
-    *(keys for keys in GROUPS.values() if keys not in (CHAT, INPUT, INSPECT)),
+    *((*LISTS, *keys) for keys in (CHATS, MODELS, PROMPTS, PRESETS, SETTINGS)),
+    RACE,
+    TEXT,
 )
 """Bindings that are there at the same time."""
 

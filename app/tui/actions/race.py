@@ -110,7 +110,7 @@ class Racing:
 
         chat = self.chat
         others = partial(look, chat.dialogue, chat.models.library, chat.settings.model_folders)
-        chat.push_screen(RaceModel(title, taken, note, own_choice(chat.dialogue), others), then)
+        chat.push_screen(RaceModel(title, taken, note, own_choice(chat.dialogue), others, chat.settings.keymap), then)
 
     def command(self, arguments: list[str]) -> None:
         """What /race does: `METHOD key=value … METHOD@MODEL … : PROMPT`, all of it optional.

@@ -112,4 +112,6 @@ class Recalling:
                 box.bring(text)
 
         draft = box.text.strip()
-        self._screen.chat.push_screen(PromptSearch(box.sent, draft if "\n" not in draft and len(draft) < 60 else ""), chosen)
+        query = draft if "\n" not in draft and len(draft) < 60 else ""
+        chat = self._screen.chat
+        chat.push_screen(PromptSearch(box.sent, chat.settings.keymap, query), chosen)

@@ -6,15 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
 from ....errors import UserError
-from ...settings.keymap import TEXT, display
+from ...settings.keymap import TEXT, shown_keys
 from ...text.cells import sanitise
+from ..bindings import bindings_of
 
 
 class TextScreen(ModalScreen[str | None]):
@@ -49,17 +50,13 @@ class TextScreen(ModalScreen[str | None]):
     }
     """
     AUTO_FOCUS = "TextArea"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        # What is typed fast goes through the box first: this key must not overtake it.
-        Binding(key.keys, key.action, key.what, show=False, priority=key.id != "text_keep", id=key.id, tooltip=key.what)
-        for key in TEXT
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(TEXT, after_box=("text_keep",))
 
     def __init__(
         self, title: str, text: str, about: str, keymap: Mapping[str, str], check: Callable[[str], None] | None = None
     ) -> None:
         super().__init__()
-        self._keys = {key.id: display(keymap.get(key.id, key.keys)) for key in TEXT}
+        self._keep_key, self._leave_key = shown_keys("text_keep", keymap), shown_keys("text_leave", keymap)
         self._title, self._about, self._check = title, about, check
         self._text = sanitise(text)  # of a chat that came from elsewhere it may be anything
         self._warned = False
@@ -79,8 +76,7 @@ class TextScreen(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         """The cursor goes to the end."""
-        keys = self._keys
-        self.query_one(Vertical).border_subtitle = f"{keys['text_keep']} keep · {keys['text_leave']} leave as it was"
+        self.query_one(Vertical).border_subtitle = f"{self._keep_key} keep · {self._leave_key} leave as it was"
         area = self.query_one(TextArea)
         area.move_cursor(area.document.end)
 
@@ -118,5 +114,4 @@ class TextScreen(ModalScreen[str | None]):
             self.dismiss(None)
             return
         self._warned = True
-        keys = self._keys
-        self._say(f"This is not kept yet: {keys['text_keep']} keeps it, {keys['text_leave']} once more throws it away.")
+        self._say(f"This is not kept yet: {self._keep_key} keeps it, {self._leave_key} once more throws it away.")

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container
 from textual.screen import Screen
 from textual.timer import Timer
@@ -21,6 +21,7 @@ from ...race.lane import Racer
 from ...race.race import FEWEST, MOST, Race
 from ...race.replay import Replay
 from ...settings.keymap import RACE
+from ..bindings import bindings_of
 from ..pickers.menu import Item, Menu
 from .around import RaceHeader, RaceKeys
 from .pane import RacePane
@@ -59,9 +60,7 @@ class RaceScreen(Screen[None]):
         & PhotoFinish.-shown { display: block; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, key.action, key.what, show=False, priority=True, id=key.id, tooltip=key.what) for key in RACE
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(RACE)
 
     def __init__(self, race: Race, keymap: Mapping[str, str]) -> None:
         super().__init__()

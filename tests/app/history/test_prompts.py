@@ -262,7 +262,7 @@ async def test_the_search_narrows_as_one_types_and_the_draft_is_one_down(make_ch
         await pilot.press("d", "ctrl+f")
         assert isinstance(app.screen, PromptSearch)
         await pilot.press(*"lamp")  # in place of the draft, which is looked for at first
-        assert app.screen._shown == ["Write a story\nabout a lamp", "What is a lamp?"]
+        assert app.screen.listed.items == ["Write a story\nabout a lamp", "What is a lamp?"]
         await pilot.press("down", "enter")
         assert box.text == "What is a lamp?"
         await pilot.press("down", "down", "down")

@@ -42,7 +42,7 @@ from specchat.app.text.cells import fit, one_line, sanitise, width
 from specchat.app.text.lines import cut, ends, line, paragraph
 from specchat.app.theming.themes import load_themes
 from specchat.app.tui.harmless import Harmless, harmless
-from specchat.app.tui.pickers.chat_list import ChatList
+from specchat.app.tui.pickers.chats import drawn
 from specchat.app.tui.transcript.markdown_rows import markdown_rows
 from specchat.backends.files.hub_listing import Offer, Repository
 from specchat.engine.messages import StepRecord
@@ -125,12 +125,9 @@ def test_chats_in_the_list_are_calm_and_fit(text: str, cells: int) -> None:
 
     chat = _row((1, stored(text), 1.7e9, 1.7e9, stored(text), 3, None, None))
     assert isinstance(chat, ChatRow)
-    listed = ChatList()
-    listed.now = 1.7e9
     pattern = re.compile(re.escape(text[len(text) // 2 :][:4]))
-    listed.items = [chat, Found(chat, _excerpt(text, pattern))]
-    for index in range(2):
-        for row in (listed._title(index, cells), listed._detail(index, cells)):
+    for item in (chat, Found(chat, _excerpt(text, pattern))):
+        for row in drawn(item, cells, 1.7e9, None):
             assert all(calm(part) for part, _ in row)
             assert sum(cell_len(part) for part, _ in row) <= cells
 

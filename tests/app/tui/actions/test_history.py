@@ -17,8 +17,7 @@ from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
 from specchat.app.settings.keymap import CHATS
-from specchat.app.tui.pickers.chat_list import when
-from specchat.app.tui.pickers.chats import ChatsScreen
+from specchat.app.tui.pickers.chats import ChatsScreen, when
 from specchat.engine.messages import Steps
 from specchat.errors import UserError
 
@@ -94,15 +93,15 @@ async def press(pilot: Any, *keys: str) -> None:
 
 
 def titles(screen: ChatsScreen) -> list[str]:
-    return [(item if hasattr(item, "title") else item.chat).title for item in screen.list.items]
+    return [(item if hasattr(item, "title") else item.chat).title for item in screen.listed.items]
 
 
 def note(screen: ChatsScreen) -> str:
-    return str(screen.query_one("#chats-note").render())
+    return str(screen.query_one("#note").render())
 
 
 def shown(screen: ChatsScreen) -> str:
-    return "\n".join(screen.list.render_line(y).text for y in range(screen.list.size.height))
+    return "\n".join(screen.listed.render_line(y).text for y in range(screen.listed.size.height))
 
 
 def toasts(app: Any) -> str:
@@ -223,8 +222,8 @@ async def test_a_chat_is_deleted_and_brought_back(make_kept: Make, engine: Any, 
         assert titles(screen) == ["Third", "First"]
         await press(pilot, "ctrl+z", "ctrl+z")
         assert titles(screen) == ["Third", "Second", "First"]
-        assert screen.list.chat is not None
-        assert screen.list.chat.title == "Second"
+        assert screen._under is not None
+        assert screen._under.title == "Second"
 
 
 async def test_what_was_deleted_before_comes_back_in_a_later_list(make_kept: Make, engine: Any, make_steps: Make) -> None:
@@ -350,19 +349,19 @@ async def test_many_chats_scroll_and_only_visible_ones_are_drawn(
         await press(pilot, "ctrl+end")
         assert "Chat 0 " in shown(screen)
         drawn: list[int] = []
-        real = screen.list.render_line
+        real = screen.listed.render_line
 
         def counted(y: int) -> Any:
             drawn.append(y)
             return real(y)
 
-        screen.list.render_line = counted  # type: ignore[method-assign]
+        screen.listed.render_line = counted  # type: ignore[method-assign]
         await press(pilot, "up")
         assert 0 < len(drawn) <= 6
         await press(pilot, "pageup")
         await press(pilot, "ctrl+home", "down")
-        assert screen.list.chat is not None
-        assert screen.list.chat.title == "Chat 9998"
+        assert screen._under is not None
+        assert screen._under.title == "Chat 9998"
 
 
 async def test_a_click_opens_a_chat_and_one_outside_closes_the_list(make_kept: Make, engine: Any, make_steps: Make) -> None:
@@ -370,7 +369,7 @@ async def test_a_click_opens_a_chat_and_one_outside_closes_the_list(make_kept: M
     async with app.run_test(size=SIZE) as pilot:
         await several(app, pilot, engine, make_steps, "First", "Second")
         await browse(app, pilot)
-        await pilot.click("#chats-list", offset=(5, 3))
+        await pilot.click("PickList", offset=(5, 3))
         await quiet(pilot)
         assert app.screen is app.chat_screen
         assert app.dialogue.transcript.entries[0].text == "First"

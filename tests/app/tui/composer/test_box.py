@@ -87,9 +87,7 @@ async def test_a_hostile_message_in_the_search_is_only_shown(make_chat: Make) ->
         await pilot.press("ctrl+f")
         await pilot.pause()
         shown = "\n".join(
-            widget.render_line(y).text
-            for widget in app.screen.query("OptionList, #prompts-preview")
-            for y in range(widget.size.height)
+            widget.render_line(y).text for widget in app.screen.query("PickList, #detail") for y in range(widget.size.height)
         )
         assert "owned" in shown
         assert not ACTS.search(shown.replace("\n", ""))

@@ -11,8 +11,8 @@ import pytest
 
 from specchat.app.models.downloads import Download
 from specchat.app.models.memory import Room
-from specchat.app.tui.pickers.model_list import ModelList
 from specchat.app.tui.pickers.models import ModelsScreen
+from specchat.app.tui.pickers.pick_list import PickList
 from specchat.backends.loading import builtin_gguf
 from specchat.engine.messages import Cancel, Failed, Load, Loaded, Loading
 
@@ -61,7 +61,7 @@ def screen(pilot: Any) -> ModelsScreen:
 
 def opened(pilot: Any) -> bool:
     """Whether the list is on the screen."""
-    return isinstance(pilot.app.screen, ModelsScreen) and bool(pilot.app.screen.query(ModelList))
+    return isinstance(pilot.app.screen, ModelsScreen) and bool(pilot.app.screen.query(PickList))
 
 
 def still(pilot: Any) -> bool:
@@ -87,27 +87,27 @@ async def browse(pilot: Any, engine: Any, *keys: str, query: str = "") -> Models
 
 async def goto(pilot: Any, title: str) -> None:
     """Put the cursor on a row."""
-    listed = screen(pilot).listing
-    listed.cursor = next(i for i, row in enumerate(listed.rows) if row.title.startswith(title))
+    listed = screen(pilot).listed
+    listed.cursor = next(i for i, row in enumerate(listed.items) if row.title.startswith(title))
     await pilot.pause()
 
 
 def titles(pilot: Any) -> list[str]:
-    return [row.title for listed in screen(pilot).query(ModelList) for row in listed.rows if row.title]
+    return [row.title for listed in screen(pilot).query(PickList) for row in listed.items if row.title]
 
 
 def current(pilot: Any) -> str:
     """Title of the row under the cursor."""
-    row = screen(pilot).listing.row
+    row = screen(pilot).listed.item
     return row.title if row is not None else ""
 
 
 def details(pilot: Any) -> str:
-    return str(screen(pilot).query_one("#models-details").render())
+    return str(screen(pilot).query_one("#detail").render())
 
 
 def note(pilot: Any) -> str:
-    return str(screen(pilot).query_one("#models-note").render())
+    return str(screen(pilot).query_one("#note").render())
 
 
 def loads(engine: Any) -> list[Load]:
@@ -196,9 +196,9 @@ async def test_the_key_the_command_and_the_palette_open_it(make_chat: Make, engi
 async def test_the_cursor_begins_on_the_model_that_is_loaded(make_chat: Make, engine: Any, home: Path) -> None:
     async with make_chat().run_test(size=(100, 30)) as pilot:
         shown = await browse(pilot, engine)
-        assert shown.listing.row is not None
-        assert shown.listing.row.title == "builtin · transformers"
-        assert shown.listing.row.mark[0] == "●"
+        assert shown.listed.item is not None
+        assert shown.listed.item.title == "builtin · transformers"
+        assert shown.listed.item.mark[0] == "●"
 
 
 async def test_typing_searches_and_escape_empties_then_leaves(make_chat: Make, engine: Any, home: Path) -> None:
@@ -216,10 +216,10 @@ async def test_headings_are_passed_over_and_the_ends_are_reached(make_chat: Make
         shown = await browse(pilot, engine, "ctrl+home")
         names = []
         for _ in range(12):
-            assert shown.listing.row is not None
-            names.append(shown.listing.row.title)
-            top, height = shown.listing.scroll_offset.y, shown.listing.size.height
-            assert top <= shown.listing.cursor < top + height
+            assert shown.listed.item is not None
+            names.append(shown.listed.item.title)
+            top, height = shown.listed.scroll_offset.y, shown.listed.size.height
+            assert top <= shown.listed.cursor < top + height
             await pilot.press("down")
         assert names[0].startswith("builtin")
         assert names[-1] == "pilot:3b"
@@ -338,8 +338,8 @@ async def test_escape_goes_back_from_the_draft_models_to_the_target(make_chat: M
         await pilot.press("ctrl+d")
         await until(pilot, lambda: still(pilot))
         await pilot.press("escape")
-        assert shown.listing.row is not None
-        assert shown.listing.row.title == "lantern/Lighthouse-Instruct"
+        assert shown.listed.item is not None
+        assert shown.listed.item.title == "lantern/Lighthouse-Instruct"
 
 
 async def test_nothing_is_loaded_while_an_answer_is_written(make_chat: Make, engine: Any, home: Path) -> None:
@@ -378,7 +378,7 @@ async def test_a_model_that_was_loaded_by_its_path_is_remembered(make_chat: Make
         await until(pilot, (home / "data" / "recent-models.json").exists)
         await pilot.press("ctrl+r")
         await until(pilot, lambda: "away.gguf" in titles(pilot))
-        assert next(row for row in screen(pilot).listing.rows if row.title == "away.gguf").mark[0] == "●"
+        assert next(row for row in screen(pilot).listed.items if row.title == "away.gguf").mark[0] == "●"
 
 
 # The Hub
@@ -414,7 +414,7 @@ async def test_a_download_is_held_goes_on_and_is_given_up(make_chat: Make, engin
         download = pilot.app.models.downloads.all["sea/Buoy"]
         await until(pilot, lambda: download.done > 50_000)
         hub.seconds_a_block = 1  # two minutes to the end
-        row = shown.listing.row
+        row = shown.listed.item
         assert row is not None
         assert "%" in row.note
         await pilot.press("enter")
@@ -422,7 +422,7 @@ async def test_a_download_is_held_goes_on_and_is_given_up(make_chat: Make, engin
         await pilot.press("escape", "escape")  # from the Hub, then the search is emptied: the download is in the list
         assert titles(pilot)[:2] == ["Downloads", "sea/Buoy"]
         await goto(pilot, "sea/Buoy")
-        assert "paused" in shown.listing.rows[shown.listing.cursor].note
+        assert "paused" in shown.listed.items[shown.listed.cursor].note
         await pilot.press("enter")
         assert download.active
         await pilot.press("ctrl+x")

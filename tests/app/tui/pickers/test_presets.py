@@ -246,7 +246,7 @@ async def test_the_list_saves_renames_edits_deletes_and_brings_back(app: Speccha
         screen = app.screen
         assert isinstance(screen, PresetsScreen)
         await pilot.press("ctrl+s", *"haiku", "enter")
-        note = screen.query_one("#presets-note", Static)
+        note = screen.query_one("#note", Static)
         assert "There is a preset haiku already: enter once more" in str(note.render())
         await pilot.press("backspace", "backspace", "enter")
         await app.workers.wait_for_complete()

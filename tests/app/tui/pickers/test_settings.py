@@ -55,19 +55,19 @@ async def written(pilot: Any) -> None:
 
 
 def note(screen: SettingsScreen) -> str:
-    return str(screen.query_one("#settings-note", Static).render())
+    return str(screen.query_one("#note", Static).render())
 
 
 def told(screen: SettingsScreen) -> str:
-    return str(screen.query_one("#settings-detail", Static).render())
+    return str(screen.query_one("#detail", Static).render())
 
 
 async def test_a_number_is_found_changed_written_and_undone(start: Start, file: Path) -> None:
     app = start("# mine\n[sampling]\ntop_p = 0.9 # rather\n")
     async with app.run_test(size=(100, 34)) as pilot:
         screen = await opened(pilot, *"temperature")
-        assert screen.list.row is not None
-        assert (screen.list.count, screen.list.row.title) == (1, "sampling.temperature")
+        assert screen.listed.item is not None
+        assert [row.title for row in screen.listed.items if row.entry] == ["sampling.temperature"]
         assert "default 0.0 · counts from the next answer on" in told(screen)
         await pilot.press("enter", "backspace", "backspace", "backspace", *"0.7", "enter")
         await written(pilot)
@@ -115,11 +115,11 @@ async def test_what_the_command_line_gave_gives_way_to_a_later_word(start: Start
     app = start("", **{"sampling.top_k": 5})
     async with app.run_test(size=(100, 34)) as pilot:
         screen = await opened(pilot, *"top_k")
-        assert screen.list.row is not None
-        assert (screen.list.row.text, screen.list.row.mark) == ("5", "command line")
+        assert screen.listed.item is not None
+        assert (screen.listed.item.text, screen.listed.item.mark) == ("5", "command line")
         await pilot.press("enter", "backspace", "9", "enter")
         await written(pilot)
-        assert (screen.list.row.text, screen.list.row.mark) == ("9", "file")
+        assert (screen.listed.item.text, screen.listed.item.mark) == ("9", "file")
         assert app.dialogue.sampling.top_k == 9
 
 
@@ -127,15 +127,15 @@ async def test_a_model_has_values_of_its_own(start: Start, file: Path) -> None:
     app = start("[sampling]\ntemperature = 0.2\n")
     async with app.run_test(size=(100, 34)) as pilot:
         screen = await opened(pilot, "tab", *"temperature")
-        assert screen.list.row is not None
-        assert screen.list.row.text == "as for all"
+        assert screen.listed.item is not None
+        assert screen.listed.item.text == "as for all"
         assert "nothing of its own: 0.2 as for every model" in told(screen)
         await pilot.press("enter", *"0.9", "enter")
         await written(pilot)
         assert app.dialogue.sampling.temperature == 0.9
         assert "[models.builtin.sampling]\ntemperature = 0.9\n" in file.read_text()
         await pilot.press("tab")
-        assert screen.list.row.mark == "this model"
+        assert screen.listed.item.mark == "this model"
         await pilot.press("enter", "backspace", "backspace", "backspace", *"0.1", "enter")
         assert "builtin has its own, which goes before it" in note(screen)
         await pilot.press("tab", "ctrl+d")
@@ -197,8 +197,8 @@ async def test_a_change_of_the_file_is_seen_while_the_screen_is_open(start: Star
         app.configuring.check()
         app.configuring.idle()
         await pilot.pause()
-        assert screen.list.row is not None
-        assert (screen.list.row.text, screen.list.row.mark) == ("12", "file")
+        assert screen.listed.item is not None
+        assert (screen.listed.item.text, screen.listed.item.mark) == ("12", "file")
         assert app.theme == "light"
         assert app.dialogue.sampling.top_k == 12
         assert "line 2: there is no setting zzz" in note(screen)

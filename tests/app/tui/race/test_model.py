@@ -105,7 +105,7 @@ async def test_m_lets_a_method_race_on_another_model_too(make_chat: Make, engine
         assert isinstance(setup, RaceSetup)
         await pilot.press("3", "4", "home", "m")  # greedy alone, then greedy on …
         menu = await choose(pilot)
-        assert menu._shown[0].title == "builtin"
+        assert menu.listed.items[0].title == "builtin"
         await pilot.press("down", "down", "enter")
         assert setup.lanes == [Pick("greedy"), Pick("greedy", SMALL)]
         await pilot.press("m")
@@ -134,8 +134,8 @@ async def test_any_name_can_be_typed_and_what_is_broken_says_so(make_chat: Make,
         await pilot.press("f5", "m")
         menu = await choose(pilot)
         await pilot.press(*"broken")
-        assert [choice.title for choice in menu._shown] == ["broken.gguf", "broken"]
-        assert "no GGUF file" in str(menu.query_one("#race-model-note").render())
+        assert [choice.title for choice in menu.listed.items] == ["broken.gguf", "broken"]
+        assert "no GGUF file" in str(menu.query_one("#detail").render())
         await pilot.press("enter")
         assert pilot.app.screen is menu
         for _ in "broken":

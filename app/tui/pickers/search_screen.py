@@ -1,0 +1,250 @@
+"""A box to search in, the list of what was found, and what there is to say of the item under the cursor, in a frame.
+
+The lists of chats, models, settings, presets, sent messages and the models of a race are made of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar, Generic, TypeVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from ...settings.keymap import LISTS, shown_keys
+from ..bindings import bindings_of
+from .pick_list import Item, PickList
+
+Result = TypeVar("Result")
+
+AROUND = 9
+"""Rows that are not the list's where the frame grows with it: frame, box, four rows about an item."""
+
+
+class SearchScreen(ModalScreen[Result], Generic[Result, Item]):
+    """A list in which one searches; answers None if nothing is chosen.
+
+    A subclass lists what was searched for (`search`), does something with what is chosen (`choose`), names the keys that count
+    now (`hints`), and may tell about the item under the cursor (`about`).
+
+    Args:
+        listed: the list.
+        keymap: binding id → keys, where not the default.
+        title: of the frame.
+        placeholder: of the box.
+        text: what is searched for to begin with.
+    """
+
+    DEFAULT_CSS = """
+    SearchScreen {
+        align: center middle;
+        background: $background 60%;
+        & > Vertical {
+            width: 92; max-width: 96%; height: 92%;
+            background: $surface; border: round $border; padding: 1 0 0 0;
+            border-title-color: $primary; border-title-style: bold; border-subtitle-color: $quiet;
+        }
+        & #search { height: 1; padding: 0 2; margin-bottom: 1; }
+        & #glyph { width: auto; color: $accent; text-style: bold; }
+        & Input {
+            height: 1; width: 1fr; border: none; padding: 0; background: $surface; color: $foreground;
+            &:focus { border: none; background-tint: $surface 0%; }
+            & .input--placeholder { color: $faint; }
+        }
+        & #detail { height: auto; padding: 0 2; border-top: solid $line; color: $quiet; }
+        & #note { height: auto; max-height: 2; padding: 0 2; color: $quiet; display: none; }
+        & #note.-shown { display: block; }
+        & #note.-wrong { color: $warning; }
+    }
+    """
+    AUTO_FOCUS = "Input"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(LISTS, after_box=("list_choose",))
+
+    def __init__(self, listed: PickList[Item], keymap: Mapping[str, str], title: str, placeholder: str, text: str = "") -> None:
+        super().__init__()
+        self.listed = listed
+        self.box = Input(text, placeholder=placeholder, select_on_focus=False)
+        self.box.cursor_blink = False  # a blinking one would repaint the screen twice a second for nothing
+        self.frame = Vertical()
+        self.frame.border_title = Content(title)
+        self.detail, self.note = Static(id="detail"), Static(id="note")
+        self._glyph = Static("› ", id="glyph")
+        self._keymap, self._placeholder, self._searched = keymap, placeholder, text
+        self._taker: Callable[[str], None] | None = None
+        self._verb = ""
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom."""
+        with self.frame:
+            with Horizontal(id="search"):
+                yield self._glyph
+                yield self.box
+            yield self.listed
+            yield self.detail
+            yield self.note
+
+    # What a list is
+
+    def search(self, text: str) -> None:
+        """List what was searched for."""
+        raise NotImplementedError
+
+    def choose(self, item: Item) -> None:
+        """Do what the list is for with an item."""
+        raise NotImplementedError
+
+    def hints(self) -> Iterable[str]:
+        """The keys that count now and what they do, the most telling first; `key` says how a key is mapped."""
+        raise NotImplementedError
+
+    def about(self, item: Item | None) -> Iterable[tuple[str, str]]:
+        """Lines about the item under the cursor, each with its style."""
+        return ()
+
+    # What is shown
+
+    def key(self, id: str) -> str:
+        """A key as it is mapped."""
+        return shown_keys(id, self._keymap)
+
+    @property
+    def cells(self) -> int:
+        """Of a line about an item."""
+        return max(20, self.detail.size.width)
+
+    @property
+    def wide(self) -> bool:
+        """Whether the frame has room for keys that one can guess."""
+        return self.app.size.width >= 80
+
+    def grow(self, items: int) -> None:
+        """Give the list as many rows as so many items need, as far as the screen has them."""
+        self.listed.styles.height = max(3, min(items, self.app.size.height * 92 // 100 - AROUND))
+
+    def tell(self) -> None:
+        """Say anew what stands below the list: about the item, and the keys that count now."""
+        lines = self.about(self.listed.item)
+        self.detail.update(Content("\n").join(Content.styled(text, style) for text, style in lines))
+        asked = [f"enter {self._verb}", f"{self.key('list_leave')} leave it as it is"]
+        self.frame.border_subtitle = Content(" · ".join(asked if self.asking else self.hints()))
+
+    def say(self, text: str, wrong: bool = False) -> None:
+        """Say something below the list; nothing if empty."""
+        if self.is_attached:  # left in the middle of it
+            self.note.set_class(wrong, "-wrong")
+            self.note.set_class(bool(text), "-shown")
+            self.note.update(Content(text))
+
+    @on(PickList.Moved)
+    def _moved(self, event: PickList.Moved) -> None:
+        event.stop()
+        self.tell()
+
+    def on_resize(self) -> None:
+        """Sentences are wrapped anew; keys that no longer fit leave the frame."""
+        self.tell()
+
+    # The box
+
+    @property
+    def asking(self) -> bool:
+        """Whether the box asks for something else than words to search for."""
+        return self._taker is not None
+
+    @property
+    def searched(self) -> str:
+        """What is searched for, also while the box asks for something else."""
+        return self._searched if self.asking else self.box.value
+
+    def ask(self, what: str, text: str, verb: str, take: Callable[[str], None], placeholder: str = "") -> None:
+        """Let the box ask for something; `end_asking` makes it search again.
+
+        Args:
+            what: stands before the box.
+            text: as it is.
+            verb: what enter does.
+            take: called with what was typed.
+            placeholder: of the empty box.
+        """
+        self._searched, self._verb, self._taker = self.box.value, verb, take
+        self._fill(f"{what}: ", text, placeholder)
+
+    def end_asking(self) -> None:
+        """Search again for what was searched for."""
+        self._taker = None
+        self._fill("› ", self._searched, self._placeholder)
+
+    def forget(self) -> None:
+        """Empty the box; nothing is listed anew."""
+        self._searched = ""
+        with self.prevent(Input.Changed):
+            self.box.value = ""
+
+    def _fill(self, glyph: str, text: str, placeholder: str) -> None:
+        self._glyph.update(Content(glyph))
+        self.box.placeholder = placeholder
+        with self.prevent(Input.Changed):
+            self.box.value = text
+        self.box.cursor_position = len(text)
+        self.say("")
+        self.tell()
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        if not self.asking and event.value != self._searched:  # also what the box begins with is told
+            self._searched = event.value
+            self.search(event.value)
+
+    # Keys
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.action_choose()
+
+    @on(PickList.Chosen)
+    def _clicked(self, event: PickList.Chosen) -> None:
+        event.stop()
+        if not self.asking:
+            self.listed.cursor = event.index
+            self.action_choose()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click outside closes."""
+        if event.widget is self:
+            self.dismiss(None)
+
+    def action_choose(self) -> None:
+        """Choose the item under the cursor, or take what was typed."""
+        if self._taker is not None:
+            self._taker(self.box.value)
+        elif (item := self.listed.item) is not None:
+            self.choose(item)
+
+    def action_leave(self) -> None:
+        """Ask no longer, empty the search, or go back."""
+        if self.asking:
+            self.end_asking()
+        elif self.box.value:
+            self.box.value = ""
+        else:
+            self.dismiss(None)
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor by some items."""
+        if not self.asking:
+            self.listed.move(by)
+
+    def action_page(self, direction: int) -> None:
+        """Move it by a page."""
+        self.action_move(direction * self.listed.page)
+
+    def action_end(self, direction: int) -> None:
+        """To the first item or the last."""
+        self.action_move(direction * len(self.listed.items))
