@@ -9,7 +9,6 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from ..chat.entries import REASONS
 from ..terminal.notify import sequence, way_here
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class Notifying:
         if dialogue.paused or answer is None or answer.reason in (None, "cancelled"):
             return ""
         figures = answer.figures
-        return f"The answer has ended ({REASONS.get(answer.reason, answer.reason)}): {figures.tokens:,} tokens."
+        return f"The answer has ended ({answer.ending}): {figures.tokens:,} tokens."
 
     def _download(self) -> str:
         dialogue = self.chat.dialogue
