@@ -208,9 +208,6 @@ def label_of(
     return model.identical if label == "identical" and model is not None else label
 
 
-ON_OFF = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-"""Words for a setting that is on or off."""
-
 KINDS: dict[str, type[Any]] = {"int": int, "float": float, "bool": bool, "str": str}
 """Types that a setting may have."""
 
@@ -257,9 +254,10 @@ def _convert(method: str, f: Any, value: Any) -> Any:
     """One value in the type of its field, checked against the field's range."""
     kind = KINDS[setting_type(f)]
     if kind is bool and isinstance(value, str):
-        if value.lower() not in ON_OFF:
+        words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+        if value.lower() not in words:
             raise UserError(f"{method}.{f.name} is on or off, not {value!r}.")
-        return ON_OFF[value.lower()]
+        return words[value.lower()]
     try:
         out = kind(value)
         if (kind is float and not isfinite(out)) or (kind is int and not isinstance(value, str) and out != value):

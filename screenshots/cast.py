@@ -76,7 +76,7 @@ async def play(app: SpecchatApp, pilot: Pilot[Any]) -> Film:
             break
     await pilot.pause(0.3)
     film.shoot(LAST_MS)
-    app.commands.run("/race greedy lookup draft")
+    app.actions.command("/race greedy lookup draft")
     await until(pilot, lambda: app.screen is not app.chat_screen)
     await pilot.pause(4)
     film.shoot(2 * LAST_MS)

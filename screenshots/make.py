@@ -113,7 +113,7 @@ async def race(app: SpecchatApp, pilot: Pilot[Any]) -> None:
     await until(pilot, lambda: app.dialogue.phase == "ready")
     for command in (f"/race greedy lookup draft : {COPY}", ""):
         if command:
-            app.commands.run(command)
+            app.actions.command(command)
         else:  # the first passes of a process are slower
             await pilot.press("r")
         screen = app.racing.screen

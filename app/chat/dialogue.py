@@ -31,9 +31,10 @@ from ...engine.messages import (
     Watch,
 )
 from ...engine.options import Capabilities, Sampling
+from ...errors import UserError
 from ..text.cells import one_line
 from .about import About
-from .entries import Answer, Notice, Prompt, Severity
+from .entries import Answer, Notice, Prompt
 from .methods import Method
 from .pieces import Pieces
 from .transcript import Transcript
@@ -114,6 +115,19 @@ class Dialogue:
     def busy(self) -> bool:
         """An answer is being written or stopped."""
         return self.phase in ("prefill", "writing", "stopping")
+
+    def must_be_idle(self, to: str, *, may_wait: bool = False) -> None:
+        """Nothing goes on that would be disturbed.
+
+        Args:
+            to: what is to be done: "open a chat".
+            may_wait: a message that waits for the model is no hindrance.
+
+        Raises:
+            UserError: an answer is under way.
+        """
+        if self.busy or (self.queued is not None and not may_wait):
+            raise UserError(f"An answer is under way: stop it with esc, then {to}.")
 
     @property
     def label(self) -> str:
@@ -246,7 +260,7 @@ class Dialogue:
                 self.engine.send(Cancel(self._answer_id))
             self.phase = "stopping"
 
-    def notice(self, text: str, severity: Severity = "information") -> None:
+    def notice(self, text: str, severity: Literal["information", "warning", "error"] = "information") -> None:
         """Put a sentence into the transcript."""
         self.transcript.entries.append(Notice(text, severity))
 

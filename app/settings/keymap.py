@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from .actions import ACTIONS
+
 
 class Key(NamedTuple):
     """One binding. `short` is its name in the bar at the bottom; empty keeps it off the bar."""
@@ -20,47 +22,7 @@ class Key(NamedTuple):
     short: str = ""
 
 
-CHAT = (
-    Key("cancel", "escape", "cancel", "Stop the answer; what is there stays", "stop"),
-    Key("next_method", "ctrl+n", "next_method", "Next decoding method, also in the middle of an answer", "next method"),
-    Key("method_menu", "f2,ctrl+o", "method_menu", "Choose a decoding method; digits and letters pick", "methods"),
-    Key("theme_menu", "f3,ctrl+t", "theme_menu", "Choose a colour theme, with a live preview", "theme"),
-    Key("colours", "f6", "next_colouring", "Colour runs in turn, by their length, by lines alone, or not at all", "colours"),
-    Key("markdown", "ctrl+g", "markdown", "Finished answers as Markdown, and back to their runs"),
-    Key("panels", "f4", "next_panel", "Side panel: figures, the step's token tree, how the method works, closed", "panel"),
-    Key("inspect", "f7,ctrl+r", "inspect", "Why a run is as long as it is: go from run to run with the arrow keys", "why"),
-    Key("race", "f5", "race", "Race two to four methods side by side on one prompt", "race"),
-    Key("pause", "f8", "pause", "Pause the answer, or let it go on; without one, the next begins paused", "pause"),
-    Key("step", "f9", "step", "One step of the answer, paused after it", "step"),
-    Key("draft_shorter", "ctrl+down,alt+minus", "draft_length(-1)", "Shorter drafts, also in the middle of an answer"),
-    Key("draft_longer", "ctrl+up,alt+equals_sign", "draft_length(1)", "Longer drafts, also in the middle of an answer"),
-    Key("help", "f1", "help", "This help", "help"),
-    Key("palette", "ctrl+p", "app.command_palette", "Search every command", "commands"),
-    Key("copy_answer", "ctrl+y", "copy_answer", "Copy the last answer, or what is marked: a message, a run", "copy"),
-    Key("copy_code", "alt+y", "copy_code", "Copy a block of code; choose where an answer has several"),
-    Key("message_before", "alt+up", "jump(-1)", "Go to the message before and mark it"),
-    Key("message_after", "alt+down", "jump(1)", "Go to the message after; past the last, follow the end"),
-    Key("edit", "alt+w", "edit", "Write your last message anew, or the marked one; the chat as it was stays a variant"),
-    Key("retry", "alt+r", "retry", "Answer again with the next method, beside the first answer"),
-    Key("variant_before", "alt+left,alt+comma", "turn(-1)", "The variant before, of an answer or a message: ‹ 1/2 ›"),
-    Key("variant_after", "alt+right,alt+full_stop", "turn(1)", "The variant after"),
-    Key("undo", "alt+u", "undo", "Take back your last message and its answer; they stay a variant"),
-    Key("editor", "alt+e", "editor", "Write the draft in your editor ($VISUAL, $EDITOR)"),
-    Key("prompt_search", "ctrl+f", "prompt_search", "Search in what you sent before"),
-    Key("export", "alt+s", "export", "Save the chat as a web page, a picture, Markdown or JSON"),
-    Key("models", "alt+m", "models", "Models: choose a target or a draft model, fetch one from the Hub"),
-    Key("chats", "alt+h", "chats", "Your chats: search, open, rename, delete"),
-    Key("system", "alt+i", "system", "The system prompt of this chat, in a screen of its own"),
-    Key("presets", "alt+p", "presets", "Presets: system prompt, method, sampling and limits under a name"),
-    Key("settings", "alt+o", "settings", "Every setting: value, default, where it comes from; change it, remap keys"),
-    Key("new_chat", "ctrl+l", "new_chat", "Start a new chat; pressed again in the empty one, bring the old one back"),
-    Key("scroll_up", "pageup", "scroll_page(-1)", "Scroll the transcript up by a page"),
-    Key("scroll_down", "pagedown", "scroll_page(1)", "Scroll the transcript down by a page"),
-    Key("scroll_top", "ctrl+home", "scroll_top", "Scroll to the beginning"),
-    Key("scroll_end", "ctrl+end", "scroll_end", "Scroll to the end and follow new text"),
-    Key("interrupt", "ctrl+c", "interrupt", "Copy what is selected, else stop the answer, else (twice) quit"),
-    Key("quit", "ctrl+q", "app.quit", "Quit", "quit"),
-)
+CHAT = tuple(Key(row.id, row.keys, f"app.do('{row.id}')", row.what, row.short) for row in ACTIONS if row.keys)
 """Keys of the chat screen. They come before the input box's own, so they work while it has the focus."""
 
 INPUT = (
@@ -80,7 +42,7 @@ INSPECT = (
     Key("inspect_below", "down", "inspect_move('below')", "The run below"),
     Key("inspect_first", "home", "inspect_move('first')", "The first run of the chat"),
     Key("inspect_last", "end", "inspect_move('last')", "The last run of the chat"),
-    Key("inspect_toggle", "enter", "screen.inspect", "Back to the input box"),
+    Key("inspect_toggle", "enter", "app.do('inspect')", "Back to the input box"),
 )
 """Keys of the transcript while its runs are looked into."""
 
@@ -96,11 +58,11 @@ RACE = (
     Key("race_add", "plus,a,equals_sign", "add", "One more pane"),
     Key("race_remove", "minus,d", "remove", "One pane fewer"),
     Key("race_finish", "f", "finish", "Hide the results, so that the texts have more room, or show them"),
-    Key("race_theme", "f3,t", "theme_menu", "Choose a colour theme, with a live preview"),
-    Key("race_colours", "f6,c", "next_colouring", "Colour runs in another way"),
+    Key("race_theme", "f3,t", "app.do('theme_menu')", "Choose a colour theme, with a live preview"),
+    Key("race_colours", "f6,c", "app.do('colours')", "Colour runs in another way"),
     Key("race_up", "pageup,up", "scroll_texts(-1)", "Scroll the texts up"),
     Key("race_down", "pagedown,down", "scroll_texts(1)", "Scroll the texts down"),
-    Key("race_help", "f1,question_mark", "help", "This help"),
+    Key("race_help", "f1,question_mark", "app.do('help')", "This help"),
     Key("race_quit", "ctrl+q", "app.quit", "Quit"),
 )
 """Keys of the race screen. Nothing is typed there, so letters are free."""

@@ -5,22 +5,25 @@ The engine is another process; this one draws. It never imports a model runtime 
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic, process_time
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, TypeVar
 
 from rich.console import RenderableType
 from textual import events, on
 from textual._compositor import CompositorUpdate
 from textual.app import App, SystemCommand
+from textual.content import Content
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.timer import Timer
 
+from ...errors import UserError
 from ..chat.dialogue import Dialogue, Engine
 from ..chat.methods import Method, known_methods
 from ..chat.transcript import Transcript
@@ -28,27 +31,33 @@ from ..settings.fields import Settings
 from ..settings.keymap import ALL, conflicts
 from ..settings.locations import config_folder
 from ..terminal.clipboard import osc52
-from ..text.cells import fit, one_line, sanitise
-from ..theming.colouring import Way, following
-from ..theming.themes import Palette, load_themes
+from ..text.cells import sanitise
+from ..theming.colouring import WAYS
 from .actions.copy import Copying
-from .actions.dispatch import Commands
+from .actions.dispatch import Actions, unmarked
 from .actions.export import Saving
 from .actions.history import Keeping
 from .actions.models import Models
-from .actions.palette import unmarked
 from .actions.race import Racing
+from .actions.rewrite import Rewriting
 from .actions.settings import Prompting
+from .actions.switch import Switching
 from .actions.variants import Varying
 from .chat.screen import ChatScreen
+from .chat.status import StatusLine
+from .composer.box import PromptInput
 from .composer.editor import Editing
 from .driver import Terminal
 from .garbage import Sweeper
 from .harmless import Harmless
-from .live_settings import Configuring
-from .notify import Notifying
-from .theme import textual_theme
+from .host import Severity
+from .live_settings import LiveSettings
+from .notify import Notifying, notify
+from .themes import Themes
 from .too_small import LEAST, fits, laid_out, refusal
+from .transcript.view import TranscriptView
+
+T = TypeVar("T")
 
 FRAME_SECONDS = 1 / 30
 """Between looks at the engine's events while there are some to expect: what an eye can follow, at half the cost of 60 Hz."""
@@ -59,6 +68,9 @@ them, so that keys are answered in between."""
 
 LONGEST_REST = 0.15
 """Most seconds between two frames of a stream."""
+
+SLOW_SECONDS = 0.7
+"""Work beside the interface that takes longer says so."""
 
 IDLE_SECONDS = 0.25
 """Between looks while nothing is under way (only the engine's end can come), and of the sign of life while it is."""
@@ -92,13 +104,7 @@ class SpecchatApp(App[None]):
     ) -> None:
         super().__init__()
         self.animation_level = "none"
-        self.settings = settings
-        self.palettes: Mapping[str, Palette]
-        self.palettes, wrong = load_themes(config_folder() / "themes")
-        self._worn: dict[str, Palette] = {}
-        for palette in self.palettes.values():
-            self.register_theme(textual_theme(palette))
-        self.wear(settings.theme if settings.theme in self.palettes else "dark")
+        self.themes = Themes(self, config_folder() / "themes", settings.theme)
         known = known_methods() if methods is None else methods
         self.dialogue = Dialogue(
             client,
@@ -108,30 +114,29 @@ class SpecchatApp(App[None]):
             {name: dict(table) for name, table in settings.methods.items()},
             load=settings.load_options(),
         )
-        self._system: str | None = None
-        self.apply_settings()
-        self.configuring = Configuring(self)
-        self.prompting = Prompting(self)
-        self.commands = Commands(self)
-        self.saving = Saving(self)
+        self.live = LiveSettings(settings, self.dialogue, self.beside, self._applied, self._settings_news)
         self.keeping = Keeping(self, keep)
+        self.saving = Saving(self)
+        self.models = Models(self, self._say)
+        self.racing = Racing(self, self.models, self.saving)
+        self.copying = Copying(self, self.keep_copied)
+        self.editing = Editing(self, self, self._leave_if_ended)
+        self.rewriting = Rewriting(self)
+        self.varying = Varying(self, self.rewriting)
+        self.prompting = Prompting(self)
+        self.switching = Switching(self)
+        self.actions = Actions(self, self)
+        self.notifying = Notifying(self.dialogue, lambda: self.racing.running, self._say)
+        self.sweeper = Sweeper()
         self._harmless = Harmless()
-        self.models = Models(self)
         self.piped = ""
         """What was piped in, for the first message."""
-        self.racing = Racing(self)
-        self.copying = Copying(self)
-        self.editing = Editing(self)
-        self.varying = Varying(self)
-        self.rewriting = self.varying.rewriting
-        self.notifying = Notifying(self)
-        self.sweeper = Sweeper()
         unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
-        notices = [text for text in (notice, *wrong, self.palettes[self.theme].warning) if text]
+        notices = [text for text in (notice, *self.themes.problems, self.themes.palette.warning) if text]
         if unknown:
             ids = ", ".join(key.id for key in ALL)
             notices.append(f"The settings map keys to {', '.join(unknown)}, which the chat does not have: it has {ids}.")
-        notices += [*conflicts(settings.keymap), *self.configuring.layers.preset_problems]
+        notices += [*conflicts(settings.keymap), *self.live.layers.preset_problems]
         for text in notices:
             self.dialogue.notice(text, "warning")
         self.set_keymap(dict(settings.keymap))
@@ -148,7 +153,7 @@ class SpecchatApp(App[None]):
 
     def get_default_screen(self) -> ChatScreen:
         """The chat."""
-        return ChatScreen(self.dialogue, self.configuring.keymap)
+        return ChatScreen(self, self.actions, self.rewriting, self.copying, self.keeping.keep, self.piped)
 
     @property
     def chat_screen(self) -> ChatScreen:
@@ -157,17 +162,32 @@ class SpecchatApp(App[None]):
         assert isinstance(screen, ChatScreen)
         return screen
 
+    @property
+    def view(self) -> TranscriptView:
+        """The transcript."""
+        return self.chat_screen.view
+
+    @property
+    def box(self) -> PromptInput:
+        """The input box."""
+        return self.chat_screen.input
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force."""
+        return self.live.settings
+
     def on_mount(self) -> None:
         """Begin to look for events."""
         self._frames = self.set_interval(FRAME_SECONDS, self._frame)
         self.set_interval(IDLE_SECONDS, self._idle)
         self.call_after_refresh(self.sweeper.begin)
-        self.configuring.begin()
+        self.live.begin()
 
     def on_unmount(self) -> None:
         """Leave Python's garbage collection as it was."""
         self.sweeper.end()
-        self.configuring.close()
+        self.live.close()
 
     async def on_event(self, event: events.Event) -> None:
         """Note each key press on its way. No screen is laid out for less than the least size."""
@@ -199,6 +219,18 @@ class SpecchatApp(App[None]):
         self.last_words = self.chat_screen.recalling.leave()
         self.exit(return_code=128 + self.ended_by)
 
+    def _leave_if_ended(self) -> None:
+        if self.ended_by:
+            self.leave()
+
+    @on(TranscriptView.Turned)
+    def _turned(self, event: TranscriptView.Turned) -> None:
+        """Another variant, by the mouse."""
+        try:
+            self.varying.turn(event.step, event.index)
+        except UserError as error:
+            self.tell(str(error), "warning")
+
     def stir(self) -> None:
         """Something is under way: look for events at every frame."""
         if self._frames is not None:
@@ -225,8 +257,9 @@ class SpecchatApp(App[None]):
     def _idle(self) -> None:
         if not self.screen_stack:
             return
-        self.configuring.idle()
+        self.live.idle()
         self.keeping.idle()
+        self.models.idle()
         dialogue = self.dialogue
         self.sweeper.idle(dialogue.phase not in ("ready", "unloaded") or self.racing.running)
         if dialogue.phase in ("ready", "unloaded"):
@@ -236,7 +269,7 @@ class SpecchatApp(App[None]):
 
     def changed(self) -> None:
         """Show what changed in the dialogue, or in the race that is over it."""
-        self.configuring.look()
+        self.live.look()
         if self.racing.screen is not None:
             self.racing.screen.refresh_race()
         else:
@@ -244,18 +277,55 @@ class SpecchatApp(App[None]):
         self.keeping.note()
         self.notifying.look()
 
-    def apply_settings(self) -> None:
-        """Hand settings that may change during a chat on to the dialogue."""
-        settings, dialogue = self.settings, self.dialogue
-        dialogue.accept = settings.accept
-        dialogue.sampling, dialogue.max_tokens, dialogue.stop = settings.sampling, settings.max_tokens, settings.stop
-        if settings.system != self._system:  # a chat that was opened has its own until another one is set
-            self._system = settings.system
-            dialogue.transcript.system = settings.system or None
+    def _applied(self, before: Settings, after: Settings) -> None:
+        """Show settings that are in force from now on."""
+        if before.theme != after.theme and after.theme in self.themes.palettes:
+            self.themes.wear(after.theme)
+        if before.colours != after.colours:
+            way = next(way for way in WAYS if way == after.colours)
+            self.chat_screen.colouring(way)
+            if self.racing.screen is not None:
+                self.racing.screen.colouring(way)
+        if before.keymap != after.keymap:
+            self.set_keymap(dict(after.keymap))
+            for id in ("#keys", "#status", "#panel"):
+                self.chat_screen.query_one(id).refresh()
 
-    def tell(self, text: str, severity: Literal["information", "warning", "error"] = "information") -> None:
+    def _settings_news(self, problems: Sequence[str]) -> None:
+        """The settings file says something else."""
+        for problem in problems:
+            self.tell(problem, "warning")
+        self.changed()
+        if hasattr(self.screen, "settings_changed"):
+            self.screen.settings_changed()
+
+    def tell(self, text: str, severity: Severity = "information") -> None:
         """Say something beside the chat."""
         self.notify(sanitise(text), severity=severity, markup=False, timeout=4 if severity == "information" else 6)
+
+    def flash(self, line: Content) -> None:
+        """Say something in the status line, for a moment."""
+        self.chat_screen.query_one(StatusLine).flash(line)
+
+    def _say(self, text: str) -> None:
+        """Tell somebody who looks elsewhere."""
+        if not self.editing.open:
+            notify(self, self.settings.notify, text)
+
+    def beside(self, work: Callable[[], T], done: Callable[[T], None], slow: str = "") -> None:
+        """Work in a thread, which ends its work even if the chat is left; then tell."""
+
+        async def run() -> None:
+            timer = self.set_timer(SLOW_SECONDS, lambda: self.tell(slow)) if slow else None
+            try:
+                done(await asyncio.to_thread(work))
+            except UserError as error:
+                self.tell(str(error), "error")
+            finally:
+                if timer is not None:
+                    timer.stop()
+
+        self.run_worker(run(), group="beside")
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """What each row goes through before it is written."""
@@ -267,100 +337,15 @@ class SpecchatApp(App[None]):
             renderable = refusal(self.terminal_size)
         super()._display(screen, renderable)
 
-    # What keys, commands and the palette share
-
-    def choose_method(self) -> None:
-        """Open the menu of methods."""
-        from ..theming.colouring import LABEL_STYLES
-        from .pickers.menu import Item, Menu
-
-        dialogue = self.dialogue
-        items = [
-            Item(
-                method.name,
-                method.name,
-                method.label,
-                LABEL_STYLES.get(method.label, "$quiet"),
-                method.summary,
-                reason=dialogue.unavailable.get(method.name, ""),
-            )
-            for method in dialogue.methods.values()
-        ]
-
-        def chosen(name: str | None) -> None:
-            if name is not None:
-                dialogue.switch(name)
-                self.changed()
-
-        self.push_screen(Menu("Decoding method", items, dialogue.switching or dialogue.method), chosen)
-
-    def choose_theme(self) -> None:
-        """Open the menu of themes; the one under the cursor shows at once."""
-        from .pickers.menu import Item, Menu
-
-        before = self.theme
-
-        def chosen(name: str | None) -> None:
-            self.wear(before)
-            if name is not None:
-                self.use_theme(name)
-
-        items = [
-            Item(name, fit(one_line(name), 10).ljust(10), detail=palette.summary, sample=self.as_shown(name).sample())
-            for name, palette in self.palettes.items()
-        ]
-        self.push_screen(Menu("Theme", items, before, self.wear), chosen)
-
-    def use_theme(self, name: str) -> None:
-        """Change the colours, for later chats too; a doubt about them is told."""
-        self.wear(name)
-        self.remember(theme=name)
-        if warning := self.palettes[name].warning:
-            self.tell(warning, "warning")
-
-    def next_colouring(self) -> None:
-        """The next way of telling runs apart."""
-        self.use_colouring(following(self.chat_screen.view.colouring))
-
-    def use_colouring(self, way: Way) -> None:
-        """Tell runs apart in this way, everywhere at once and in later chats too."""
-        self.chat_screen.colouring(way)
-        self.remember(colours=way)
-
-    def remember(self, **changes: str) -> None:
-        """Write what was chosen into the settings file, so that the next chat begins with it."""
-        self.configuring.keep(changes)
-
-    def wear(self, name: str) -> None:
-        """Draw everything in a theme's colours."""
-        shown = self.as_shown(name)
-        if shown is not self.palettes[name]:
-            self.register_theme(textual_theme(shown))
-        self.theme = name
-
-    def as_shown(self, name: str) -> Palette:
-        """A theme in the colours that this terminal has."""
-        if self.console.color_system != "256":
-            return self.palettes[name]
-        if name not in self._worn:
-            from ..theming.few_colours import reduced
-
-            self._worn[name] = reduced(self.palettes[name])
-        return self._worn[name]
+    def action_do(self, id: str, *words: str) -> None:
+        """Run an action of the table."""
+        self.actions.do(id, *words)
 
     def show_help(self) -> None:
         """Open the help."""
         from .chat.help import HelpScreen
 
-        self.push_screen(HelpScreen(self.settings.keymap, self.dialogue.methods.values(), self.dialogue.unavailable))
-
-    def copy_answer(self) -> None:
-        """Copy the last answer that has text, or what is marked."""
-        self.copying.attempt()
-
-    def copy(self, text: str, what: str) -> None:
-        """Copy, and say truly what was done."""
-        self.copying.text(text, what)
+        self.push_screen(HelpScreen(self.live.keymap, self.dialogue.methods.values(), self.dialogue.unavailable))
 
     def copy_to_clipboard(self, text: str) -> None:
         """Ask the terminal to copy, through tmux and screen too."""
@@ -385,11 +370,11 @@ class SpecchatApp(App[None]):
             if dialogue.answer is not None:
                 dialogue.answer.finish("cancelled")
             dialogue.clear()
-            self.configuring.fresh()
-            dialogue.transcript.system = self._system or None
+            self.live.fresh()
+            dialogue.transcript.system = self.settings.system or None
             self.tell("New chat. Pressed again here, the key brings the last one back.")
         elif self._previous.entries:
-            self.configuring.back()
+            self.live.back()
             dialogue.transcript = self._previous
         self.chat_screen.view.show(dialogue.transcript)
         self.changed()
@@ -404,7 +389,7 @@ class SpecchatApp(App[None]):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """What the palette offers."""
-        for title, help_text, callback in self.commands.entries():
+        for title, help_text, callback in self.actions.palette():
             yield SystemCommand(unmarked(title), unmarked(help_text), callback)
 
 

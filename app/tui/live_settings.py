@@ -1,24 +1,22 @@
-"""The settings inside the chat: what is set for this chat, presets, the file on the disk, and what a change does at once."""
+"""The settings in force: what is set for this chat, presets, the file on the disk, and what a change does at once."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ...errors import UserError
+from ..chat.dialogue import Dialogue
 from ..settings.checks import checked
 from ..settings.fields import Settings
 from ..settings.file import Read, from_text, read, save
 from ..settings.key_path import join, split
 from ..settings.keymap import conflicts
 from ..settings.precedence import Layers, chat_part, layers_of
-from ..theming.colouring import WAYS
-
-if TYPE_CHECKING:
-    from .app import SpecchatApp
 
 LOOK_SECONDS = 0.5
 """Between looks whether somebody else has changed the file."""
@@ -26,35 +24,56 @@ LOOK_SECONDS = 0.5
 Stamp = tuple[int, int, int] | None
 
 
-class Configuring:
+class Beside(Protocol):
+    """Does work in a thread; a UserError of it is told."""
+
+    def __call__(self, work: Callable[[], None], done: Callable[[None], None]) -> None:
+        """Begin."""
+
+
+class LiveSettings:
     """Puts settings in force.
 
     Args:
-        chat: the app.
+        settings: to begin with.
+        dialogue: what they are for.
+        beside: does what waits for the disk.
+        applied: told what the settings were and what they are, whenever others are in force.
+        news: told when the file says something else, with sentences on what is wrong in it.
     """
 
-    def __init__(self, chat: SpecchatApp) -> None:
-        self.chat = chat
-        layers = layers_of(chat.settings)
-        self.keymap: dict[str, str] = dict(chat.settings.keymap)
-        """The keys in force. The screen holds it too, so it is changed in place."""
+    def __init__(
+        self,
+        settings: Settings,
+        dialogue: Dialogue,
+        beside: Beside,
+        applied: Callable[[Settings, Settings], None],
+        news: Callable[[Sequence[str]], None],
+    ) -> None:
+        layers = layers_of(settings)
+        self.settings = replace(settings, layers=layers)
+        """Those in force."""
+        self._dialogue, self._beside, self._applied, self._tell = dialogue, beside, applied, news
+        self.keymap: dict[str, str] = dict(settings.keymap)
+        """The keys in force. Screens hold it too, so it is changed in place."""
         self.undo: list[dict[str, Any]] = []
         """What takes changes of the file back, the last one at the end."""
         self._home: Mapping[str, Any] | None = {} if layers.chat else None  # what was set before a saved chat was opened
         self._left: Mapping[str, Any] = {}
-        self._model = chat.dialogue.model
+        self._model = dialogue.model
         self._methods: dict[str, str] = {}  # by model: the method in force when it was left
         self._news: Read | None = None
         self._stamp = stamp(layers.read.path)
         self._stop = threading.Event()
         self._writing = threading.Lock()
         self._pending: list[dict[str, Any]] = []
-        chat.settings = replace(chat.settings, layers=layers)
+        dialogue.transcript.system = settings.system or None
+        self._hand_on()
 
     @property
     def layers(self) -> Layers:
         """Where the settings in force come from."""
-        return layers_of(self.chat.settings)
+        return layers_of(self.settings)
 
     def begin(self) -> None:
         """Look at the file from now on."""
@@ -63,7 +82,8 @@ class Configuring:
     def close(self) -> None:
         """Look no longer; what waits is written."""
         self._stop.set()
-        self._write()
+        with suppress(UserError):  # nobody is there to be told
+            self._write()
 
     # For this chat
 
@@ -81,7 +101,7 @@ class Configuring:
         layers = self.layers
         self.use(replace(layers, chat={**layers.chat, **values}))
         if "system" in values:
-            self.chat.dialogue.transcript.system = values["system"] or None
+            self._dialogue.transcript.system = values["system"] or None
 
     def opening(self) -> None:
         """A saved chat is opened, with what it has of its own in the place of what was set."""
@@ -101,16 +121,37 @@ class Configuring:
             self._home = self.layers.chat
             self.use(replace(self.layers, chat=self._left))
 
+    def resume(self, settings: Settings) -> None:
+        """Put in force what a saved chat was written with."""
+        self.opening()
+        before, self.settings = self.settings, settings
+        self._hand_on(before)
+
     def use(self, layers: Layers) -> None:
         """Put these layers in force; what can change during a chat changes at once."""
-        before, after = self.chat.settings, layers.settings()
         # What was loaded stays loaded: the model and its options count when the next one is.
-        self.chat.settings = after
-        self._apply(before, after)
+        before, after = self.settings, layers.settings()
+        self.settings = after
+        self._hand_on(before)
+        self._switch(before, after)
+        if before.keymap != after.keymap:
+            self.keymap.clear()
+            self.keymap.update(after.keymap)
+        self._applied(before, after)
 
-    def _apply(self, before: Settings, after: Settings) -> None:
-        chat, dialogue = self.chat, self.chat.dialogue
-        chat.apply_settings()
+    def _hand_on(self, before: Settings | None = None) -> None:
+        """Give the dialogue what counts from the next answer on."""
+        settings, dialogue = self.settings, self._dialogue
+        dialogue.accept = settings.accept
+        dialogue.sampling, dialogue.max_tokens, dialogue.stop = settings.sampling, settings.max_tokens, settings.stop
+        if (
+            before is not None and settings.system != before.system
+        ):  # a chat that was opened has its own until another one is set
+            dialogue.transcript.system = settings.system or None
+
+    def _switch(self, before: Settings, after: Settings) -> None:
+        """Switch the method, or its settings, to what changed of them."""
+        dialogue = self._dialogue
         for name in {*before.methods, *after.methods}:
             old, new = before.methods.get(name, {}), after.methods.get(name, {})
             if old == new:
@@ -126,23 +167,13 @@ class Configuring:
             dialogue.switch(after.method)
             if dialogue.info:
                 dialogue.settle_method()
-        if before.theme != after.theme and after.theme in chat.palettes:
-            chat.wear(after.theme)
-        if before.colours != after.colours:
-            chat.chat_screen.colouring(next(way for way in WAYS if way == after.colours))
-        if before.keymap != after.keymap:
-            self.keymap.clear()
-            self.keymap.update(after.keymap)
-            chat.set_keymap(dict(after.keymap))
-            for id in ("#keys", "#status", "#panel"):
-                chat.chat_screen.query_one(id).refresh()
 
     def look(self) -> None:
         """Give a model that has been asked for its own defaults."""
-        model = self.chat.dialogue.model
+        model = self._dialogue.model
         if model == self._model:
             return
-        dialogue = self.chat.dialogue
+        dialogue = self._dialogue
         self._methods[self._model] = dialogue.switching or dialogue.method
         came_back = bool(dialogue.info) and model in self._methods  # the other one could not be loaded
         self._model = model
@@ -166,11 +197,10 @@ class Configuring:
         chat = {key: value for key, value in layers.chat.items() if key not in found.values}
         self.use(replace(layers, preset=found.values, preset_name=found.name, chat=chat))
         if "system" in found.values:
-            self.chat.dialogue.transcript.system = found.values["system"] or None
-        if (method := found.values.get("method")) is not None and method in self.chat.dialogue.methods:
+            self._dialogue.transcript.system = found.values["system"] or None
+        if (method := found.values.get("method")) is not None and method in self._dialogue.methods:
             # Also where the settings had it before: another one may have been chosen since.
-            self.chat.dialogue.switch(str(method))
-        self.chat.changed()
+            self._dialogue.switch(str(method))
         return list(found.problems)
 
     def rename(self, name: str) -> None:
@@ -180,12 +210,11 @@ class Configuring:
     def no_preset(self) -> None:
         """As without a preset and without anything that was set in this chat."""
         self.use(replace(self.layers, preset={}, preset_name="", chat={}))
-        self.chat.dialogue.transcript.system = self.chat.settings.system
-        self.chat.changed()
+        self._dialogue.transcript.system = self.settings.system
 
     def current(self) -> dict[str, Any]:
         """What a preset of this chat holds: what is not at its default, with the method in force and its settings."""
-        dialogue, settings = self.chat.dialogue, self.chat.settings
+        dialogue, settings = self._dialogue, self.settings
         values = chat_part({key: value for key, value in self.layers.values().items() if split(key)[0] not in ("methods",)})
         values |= {"method": dialogue.switching or dialogue.method}
         for key, value in dialogue.settings.get(values["method"], {}).items():
@@ -230,10 +259,14 @@ class Configuring:
         )
         self.use(weaker)
         self._pending.append(values)
-        self.chat.run_worker(self._write, thread=True, group="settings")
+        self._beside(self._write, lambda _: None)
 
     def _write(self) -> None:
-        """Write what waits, in the order in which it came."""
+        """Write what waits, in the order in which it came.
+
+        Raises:
+            UserError: the file cannot be written.
+        """
         with self._writing:
             changes: dict[str, Any] = {}
             while self._pending:
@@ -243,10 +276,8 @@ class Configuring:
             try:
                 save(changes, self.layers.read.path)
             except UserError as error:
-                if self.chat.is_running and not self._stop.is_set():
-                    self.chat.call_from_thread(self.chat.tell, f"Not kept for the next chat: {error}", "warning")
-            else:
-                self._take(read())
+                raise UserError(f"Not kept for the next chat: {error}") from None
+            self._take(read())
 
     def _watch(self) -> None:
         while not self._stop.wait(LOOK_SECONDS):
@@ -268,19 +299,15 @@ class Configuring:
         if found is None or self._pending:
             return
         layers = self.layers
-        problems = [problem for problem in found.problems if problem not in layers.read.problems]
+        problems = [problem for problem in found.problems if problem not in layers.read.problems][:1]
         changed = found.values != layers.read.values
         # What was set aside of the environment by a later word stays aside.
         environment = {key: value for key, value in found.environment.items() if key in layers.read.environment}
         self.use(replace(layers, read=replace(found, environment=environment)))
-        if problems:
-            self.chat.tell(problems[0], "warning")
-        for sentence in conflicts(found_keymap(found)) if changed else ():
-            self.chat.tell(sentence, "warning")
-        if changed or problems:
-            self.chat.changed()
-        if (changed or problems or found.lines != layers.read.lines) and hasattr(self.chat.screen, "settings_changed"):
-            self.chat.screen.settings_changed()
+        if changed:
+            problems += conflicts(found_keymap(found))
+        if changed or problems or found.lines != layers.read.lines:
+            self._tell(problems)
 
 
 def found_keymap(found: Read) -> dict[str, str]:

@@ -7,31 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import Any
 
+from textual.app import App
+
+from ..chat.dialogue import Dialogue
+from ..chat.entries import REASONS
 from ..terminal.notify import sequence, way_here
-
-if TYPE_CHECKING:
-    from .app import SpecchatApp
-
 
 LONG_SECONDS = 5.0
 """What ended sooner was hardly left alone for long."""
 
 
 class Notifying:
-    """Watches what goes on and says its end, if nobody looks."""
+    """Watches what goes on and says its end, if nobody looks.
 
-    def __init__(self, chat: SpecchatApp) -> None:
-        self.chat = chat
+    Args:
+        dialogue: whose answers and loads are watched.
+        racing: whether a race runs.
+        say: notifies.
+    """
+
+    def __init__(self, dialogue: Dialogue, racing: Callable[[], bool], say: Callable[[str], None]) -> None:
+        self._dialogue, self._racing, self._say = dialogue, racing, say
         self._since: dict[str, float] = {}  # what is under way → when it began
 
     def look(self) -> None:
         """Compare what is under way with what was at the last look."""
-        dialogue, race = self.chat.dialogue, self.chat.racing.screen
+        dialogue = self._dialogue
         loading = dialogue.loading
         self._note("answer", dialogue.phase in ("prefill", "writing", "stopping") and not dialogue.paused, self._answer)
-        self._note("race", race is not None and race.race.running, lambda: "The race has ended.")
+        self._note("race", self._racing(), lambda: "The race has ended.")
         if loading is not None and loading.stage.endswith("download"):
             self._since.setdefault("download", monotonic())
         elif dialogue.phase != "loading":
@@ -43,28 +49,33 @@ class Notifying:
         elif (since := self._since.pop(what, None)) is not None:
             text = told() if monotonic() - since >= LONG_SECONDS else ""
             if text:
-                self.say(text)
+                self._say(text)
 
     def _answer(self) -> str:
         """Empty if the answer was stopped by hand, or only held."""
-        dialogue = self.chat.dialogue
+        dialogue = self._dialogue
         answer = next(iter(reversed(dialogue.transcript.answers())), None)
         if dialogue.paused or answer is None or answer.reason in (None, "cancelled"):
             return ""
         figures = answer.figures
-        return f"The answer has ended ({answer.ending}): {figures.tokens:,} tokens."
+        return f"The answer has ended ({REASONS.get(answer.reason, answer.reason)}): {figures.tokens:,} tokens."
 
     def _download(self) -> str:
-        dialogue = self.chat.dialogue
+        dialogue = self._dialogue
         if dialogue.phase == "ready":
             return f"{dialogue.info.get('name') or dialogue.model} is downloaded and loaded."
         return f"{dialogue.model} could not be downloaded."
 
-    def say(self, text: str) -> None:
-        """Notify, unless the terminal is in front. For what ended just now: a download, a race."""
-        driver = self.chat._driver
-        if self.chat.app_focus or driver is None or self.chat.editing.open:
-            return
-        if data := sequence(way_here(self.chat.settings.notify), text):
-            driver.write(data)
-            driver.flush()
+
+def notify(app: App[Any], way: str, text: str) -> None:
+    """Notify, unless the terminal is in front.
+
+    Args:
+        app: has the terminal.
+        way: as the settings have it.
+        text: what has ended.
+    """
+    driver = app._driver
+    if not app.app_focus and driver is not None and (data := sequence(way_here(way), text)):
+        driver.write(data)
+        driver.flush()

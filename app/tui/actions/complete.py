@@ -5,15 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ...attach.files import score
 from ...attach.names import Offer, folder_of, offers
 from ...chat.methods import Method
 from ...race.entry import RUNTIMES, split_prompt
-from ...theming.colouring import WAYS
-from .copy import WHAT
-from .table import COMMANDS, is_command
+from ...settings.actions import Action
+from ..host import Host
+from .settings import set_now
+from .table import COMMANDS, command_of, is_command
 
 RULES = (
     Offer("accept=exact", "a draft token must be the model's own choice"),
@@ -21,15 +22,6 @@ RULES = (
     Offer("accept=soft:0.5", "lossy: nearly as probable as the model's choice"),
     Offer("accept=typical:0.3,0.3", "lossy: typical acceptance"),
 )
-
-PANELS = (
-    Offer("numbers", "speed, run lengths, acceptance"),
-    Offer("tree", "each step's token tree"),
-    Offer("method", "how the method in force works"),
-    Offer("off", "close it"),
-)
-
-COLOURS = dict(zip(WAYS, ("neighbours differ", "by their length", "lines instead of colours", "not at all"), strict=True))
 
 PRESET_WORDS = {
     "save": "what this chat is set to, under a name",
@@ -40,8 +32,6 @@ PRESET_WORDS = {
 }
 NAMED = ("save", "edit", "delete")
 """Words behind which the name of a preset comes."""
-
-FORMAT_NAMES = {"html": "a web page", "svg": "a picture", "md": "Markdown", "json": "to open again with /open"}
 
 
 class Line(NamedTuple):
@@ -74,10 +64,26 @@ class Known:
     """Single folders that were looked into, as typed → the names in them."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """What /set takes → its value now."""
+    want: Callable[[str], None] = lambda what: None
+    """Told which of models, chats, presets and files is asked for, and `in FOLDER`: it may have to be looked for."""
+
+    def take(self, host: Host) -> None:
+        """Bring up to date what needs no look at the disk."""
+        dialogue = host.dialogue
+        self.methods, self.unavailable = dialogue.methods, dialogue.unavailable
+        self.themes = {name: palette.summary for name, palette in host.themes.palettes.items()}
+        self.settings = set_now(host.live.settings)
+
+    def all(self, what: Literal["models", "chats", "presets"]) -> list[Offer]:
+        """All there is of something."""
+        self.want(what)
+        table: Mapping[str, str] = getattr(self, what)
+        return [Offer(name, told) for name, told in table.items()]
 
     def names(self, query: str) -> Sequence[str]:
         """Of the files that a name that is being typed may become."""
         folder = folder_of(query)
+        self.want("files" if folder is None else f"in {folder}")
         return self.files if folder is None else self.inside.get(folder, ())
 
 
@@ -94,7 +100,8 @@ def line(before: str) -> Line | None:
     name, space, rest = before[1:].partition(" ")
     if not space:
         return Line("", (), name, 0)
-    if name == "race" and split_prompt(rest)[1]:
+    command = command_of(name)
+    if command is not None and command.takes == "prompt" and split_prompt(rest)[1]:
         return None
     words, word, start = _split(rest)
     return Line(name, tuple(words), word, start + len(name) + 2)
@@ -133,18 +140,23 @@ def completions(typed: Line, known: Known, most: int = 40) -> list[Offer]:
     """What the word being typed may become, best first; none where it is complete already."""
     if not typed.name:
         found = [
-            Offer(f"/{command.name}", command.what, closes=bool(command.arguments))
-            for command in COMMANDS
-            if command.name.startswith(typed.word)
+            Offer(f"/{row.command}", row.what, closes=bool(row.arguments))
+            for row in COMMANDS
+            if row.command.startswith(typed.word)
         ]
         return [] if [offer.name for offer in found] == [f"/{typed.word}"] else found
-    provider = PROVIDERS.get(typed.name)
-    if provider is None:
-        return []
-    found = provider(typed, known)
+    row = command_of(typed.name)
+    found = offered(row, typed, known) if row is not None else []
     if any(offer.name == typed.word for offer in found):
         return []
     return _ranked(typed.word, found)[:most]
+
+
+def offered(row: Action, typed: Line, known: Known) -> list[Offer]:
+    """All that may come where a command is being typed."""
+    words = [Offer(word, what) for word, what in row.words.items()] if not typed.words else []
+    complete: Completer | None = globals().get(row.complete)
+    return words + (complete(typed, known) if complete is not None else [])
 
 
 def _ranked(query: str, found: Iterable[Offer]) -> list[Offer]:
@@ -159,14 +171,77 @@ def _ranked(query: str, found: Iterable[Offer]) -> list[Offer]:
     ]
 
 
-def _method(typed: Line, known: Known) -> list[Offer]:
+# What `complete` names in a row of the table. Each gives what may come, whatever is typed of it.
+
+Completer = Callable[[Line, Known], list[Offer]]
+
+
+def method(typed: Line, known: Known) -> list[Offer]:
+    """A method, then its settings."""
+    return _methods(known) if not typed.words else _params(known.methods.get(typed.words[0]), typed)
+
+
+def race(typed: Line, known: Known) -> list[Offer]:
+    """Methods, each with its settings or `@` a model."""
+    method, at, _ = typed.word.partition("@")
+    if at:
+        runtimes = [Offer(name, "this chat's model on that runtime") for name in RUNTIMES]
+        return [Offer(f"{method}@{offer.name}", offer.what) for offer in known.all("models") + runtimes]
+    names = [word for word in typed.words if word in known.methods]
+    last = known.methods.get(names[-1]) if names else None
+    return _methods(known, names) + (_params(last, typed) if typed.word else [])
+
+
+def sampling(typed: Line, known: Known) -> list[Offer]:
+    """What /set takes."""
+    if typed.word.startswith("accept="):
+        return list(RULES)
+    if "=" in typed.word:
+        return []
+    given = {word.partition("=")[0] for word in typed.words}
+    return [Offer(f"{name}=", f"now {value}" if value else "") for name, value in known.settings.items() if name not in given]
+
+
+def theme(typed: Line, known: Known) -> list[Offer]:
+    """A theme."""
+    return [] if typed.words else [Offer(name, what) for name, what in known.themes.items()]
+
+
+def model(typed: Line, known: Known) -> list[Offer]:
+    """A model that is here."""
+    return [] if typed.words else known.all("models")
+
+
+def chat(typed: Line, known: Known) -> list[Offer]:
+    """A chat of the history."""
+    return [] if typed.words else known.all("chats")
+
+
+def preset(typed: Line, known: Known) -> list[Offer]:
+    """A preset, or what may be done with one and its name."""
     if not typed.words:
-        return [
-            Offer(method.name, method.summary, closes=True)
-            for method in known.methods.values()
-            if method.name not in known.unavailable
-        ]
-    return _params(known.methods.get(typed.words[0]), typed)
+        return known.all("presets") + [Offer(name, what, closes=name in NAMED) for name, what in PRESET_WORDS.items()]
+    return known.all("presets") if len(typed.words) == 1 and typed.words[0] in NAMED else []
+
+
+def saved(typed: Line, known: Known) -> list[Offer]:
+    """A chat saved as JSON."""
+    return [] if typed.words else _files(typed, known, [".json"])
+
+
+def export(typed: Line, known: Known) -> list[Offer]:
+    """A file to write over, of the format that was named if one was."""
+    if typed.words:
+        return _files(typed, known, [f".{typed.words[0]}"]) if len(typed.words) == 1 else []
+    return _files(typed, known, [".html", ".svg", ".md", ".json"]) if typed.word else []
+
+
+def _methods(known: Known, but: Iterable[str] = ()) -> list[Offer]:
+    return [
+        Offer(method.name, method.summary, closes=True)
+        for method in known.methods.values()
+        if method.name not in known.unavailable and method.name not in but
+    ]
 
 
 def _params(method: Method | None, typed: Line) -> list[Offer]:
@@ -187,83 +262,6 @@ def _params(method: Method | None, typed: Line) -> list[Offer]:
     return found
 
 
-def _race(typed: Line, known: Known) -> list[Offer]:
-    method, at, _ = typed.word.partition("@")
-    if at:
-        runtimes = [Offer(f"{method}@{name}", "this chat's model on that runtime") for name in RUNTIMES]
-        return [Offer(f"{method}@{name}", what) for name, what in known.models.items()] + runtimes
-    names = [word for word in typed.words if word in known.methods]
-    found = [
-        Offer(method.name, method.summary, closes=True)
-        for method in known.methods.values()
-        if method.name not in known.unavailable and method.name not in names
-    ]
-    last = known.methods.get(names[-1]) if names else None
-    return found + (_params(last, typed) if typed.word else [])
-
-
-def _set(typed: Line, known: Known) -> list[Offer]:
-    if typed.word.startswith("accept="):
-        return list(RULES)
-    if "=" in typed.word:
-        return []
-    given = {word.partition("=")[0] for word in typed.words}
-    return [Offer(f"{name}=", f"now {value}" if value else "") for name, value in known.settings.items() if name not in given]
-
-
-def _one(options: Callable[[Known], Iterable[Offer]]) -> Callable[[Line, Known], list[Offer]]:
-    """A command of one argument."""
-    return lambda typed, known: [] if typed.words else list(options(known))
-
-
-def _told(table: Callable[[Known], Mapping[str, str]]) -> Callable[[Line, Known], list[Offer]]:
-    return _one(lambda known: [Offer(name, what) for name, what in table(known).items()])
-
-
-def _files(typed: Line, known: Known, suffixes: tuple[str, ...]) -> list[Offer]:
+def _files(typed: Line, known: Known, suffixes: Sequence[str]) -> list[Offer]:
     names = [name for name in known.names(typed.word) if name.endswith(("/", *suffixes))]
     return [Offer(name, "") for name in offers(typed.word, names, 40)]
-
-
-def _open(typed: Line, known: Known) -> list[Offer]:
-    return [] if typed.words else _files(typed, known, (".json",))
-
-
-def _export(typed: Line, known: Known) -> list[Offer]:
-    if typed.words and typed.words[0] in FORMAT_NAMES:
-        return _files(typed, known, (f".{typed.words[0]}",)) if len(typed.words) == 1 else []
-    if typed.words:
-        return []
-    formats = [Offer(name, what) for name, what in FORMAT_NAMES.items()]
-    return formats + (_files(typed, known, tuple(f".{name}" for name in FORMAT_NAMES)) if typed.word else [])
-
-
-def _copy(typed: Line, known: Known) -> list[Offer]:
-    return [] if typed.words else [Offer(name, what) for name, what in WHAT.items()]
-
-
-def _preset(typed: Line, known: Known) -> list[Offer]:
-    named = [Offer(name, what) for name, what in known.presets.items()]
-    if not typed.words:
-        return named + [Offer(name, what, closes=name in NAMED) for name, what in PRESET_WORDS.items()]
-    return named if len(typed.words) == 1 and typed.words[0] in NAMED else []
-
-
-PROVIDERS: dict[str, Callable[[Line, Known], list[Offer]]] = {
-    "method": _method,
-    "race": _race,
-    "set": _set,
-    "panel": _one(lambda known: PANELS),
-    "colours": _one(lambda known: [Offer(name, what) for name, what in COLOURS.items()]),
-    "theme": _told(lambda known: known.themes),
-    "model": _told(lambda known: known.models),
-    "chats": _told(lambda known: known.chats),
-    "preset": _preset,
-    "copy": _copy,
-    "export": _export,
-    "models": _told(lambda known: known.models),
-    "open": _open,
-    "regenerate": _one(lambda known: (Offer("new", "with another seed"), Offer("seed=", "with this one"))),
-    "retry": _method,
-}
-"""Command → what may follow it."""

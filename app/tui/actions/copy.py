@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from threading import Lock
 
 from ....errors import UserError
 from ...chat.entries import Answer, Notice, Prompt
 from ...terminal import clipboard
 from ...text.cells import fit, one_line, sanitise
 from ...text.code_blocks import CodeBlock, code_blocks
-
-if TYPE_CHECKING:
-    from ..app import SpecchatApp
-
-WHAT = {
-    "answer": "the last answer, or the one that is marked",
-    "code": "a block of code: the only one, or choose; /copy code 2 for the second",
-    "message": "your last message, or the one that is marked",
-    "run": "the run that is looked into",
-    "chat": "the whole chat, as Markdown",
-}
-"""What /copy takes → what that is."""
+from ..host import Host
 
 LOOK_BACK = 200_000
 """Characters of answers that are looked through for code, last answer first (some 0.2 s)."""
@@ -29,45 +18,49 @@ LOOK_BACK = 200_000
 
 class Copying:
     """Copies parts of the chat, and says truly what was done. Control characters are copied as they are shown, never as
-    themselves: what is pasted into a shell could run there."""
+    themselves: what is pasted into a shell could run there.
 
-    def __init__(self, chat: SpecchatApp) -> None:
-        self.chat = chat
-        self._turn = asyncio.Lock()
+    Args:
+        host: the app.
+        keep: takes what was copied, for pasting here; the terminal is asked to copy it too if that is True.
+    """
 
-    def command(self, arguments: list[str]) -> None:
-        """What /copy does.
+    def __init__(self, host: Host, keep: Callable[[str, bool], None]) -> None:
+        self.host, self._keep = host, keep
+        self._turn = Lock()
+
+    def command(self, *words: str) -> None:
+        """Copy what is named; alone, what is looked into, what is marked, or the last answer.
 
         Raises:
             UserError: there is no such thing to copy.
         """
-        match arguments:
-            case [] | ["answer"]:
+        match words:
+            case ():
+                self._at_hand()
+            case ("answer",):
                 self.answer()
-            case ["code"]:
+            case ("code",):
                 self.code()
-            case ["code", number] if number.isdecimal():
+            case ("code", number) if number.isdecimal():
                 self.code(int(number))
-            case ["message"]:
+            case ("message",):
                 self.message()
-            case ["run"]:
+            case ("run",):
                 self.run()
-            case ["chat"]:
+            case ("chat",):
                 self.conversation()
             case _:
                 raise UserError("/copy takes code (code 2 for the second block), run, message or chat; alone, the answer.")
 
-    def attempt(self, what: str = "") -> None:
-        """For keys and the palette: copy, and tell what is in the way. Without a word: what is looked into, what is marked, or
-        the last answer."""
-        screen = self.chat.chat_screen
-        if not what:
-            marked = "message" if isinstance(screen.view.mark.entry, Prompt) else "answer"
-            what = "run" if screen.view.cursor.by_keys else marked
-        try:
-            self.command([what])
-        except UserError as error:
-            self.chat.tell(str(error), "information" if what == "answer" else "warning")
+    def _at_hand(self) -> None:
+        view = self.host.view
+        if view.cursor.by_keys:
+            self.run()
+        elif isinstance(view.mark.entry, Prompt):
+            self.message()
+        else:
+            self.answer()
 
     def answer(self) -> None:
         """Copy the marked answer, else the last that has text."""
@@ -79,15 +72,15 @@ class Copying:
 
     def message(self) -> None:
         """Copy the marked message of the user's, else the last."""
-        marked = self.chat.chat_screen.view.mark.entry
-        prompts = [entry for entry in self.chat.dialogue.transcript.entries if isinstance(entry, Prompt)]
+        marked = self.host.view.mark.entry
+        prompts = [entry for entry in self.host.dialogue.transcript.entries if isinstance(entry, Prompt)]
         if not prompts:
             raise UserError("There is no message to copy yet.")
         self.text(marked.text if isinstance(marked, Prompt) else prompts[-1].text, "your message")
 
     def run(self) -> None:
         """Copy the run that is looked into."""
-        cursor = self.chat.chat_screen.view.cursor
+        cursor = self.host.view.cursor
         answer = cursor.answer
         if answer is None or cursor.spot is None:
             raise UserError("No run is looked into: go to one with F7 and the arrow keys.")
@@ -102,9 +95,9 @@ class Copying:
         from ...export.markdown import chat_markdown
         from ...saved.capture import capture
 
-        if not any(not isinstance(entry, Notice) for entry in self.chat.dialogue.transcript.entries):
+        if not any(not isinstance(entry, Notice) for entry in self.host.dialogue.transcript.entries):
             raise UserError("There is nothing to copy yet: ask something first.")
-        self.text("".join(chat_markdown(capture(self.chat.dialogue))), "the chat")
+        self.text("".join(chat_markdown(capture(self.host.dialogue))), "the chat")
 
     def code(self, number: int | None = None) -> None:
         """Copy a block of code of the marked answer, else of the last answer that has one; choose where there are several.
@@ -126,14 +119,14 @@ class Copying:
 
     def _code(self) -> tuple[list[CodeBlock], str]:
         """The blocks to copy from, and whose they are."""
-        marked = self.chat.chat_screen.view.mark.entry
+        marked = self.host.view.mark.entry
         if isinstance(marked, Answer):
             if blocks := code_blocks(marked.text):
                 return blocks, "the marked answer"
             raise UserError("The marked answer has no code: go to another with alt+up and alt+down, or esc.")
         last = self._last()
         left = LOOK_BACK
-        for answer in reversed(self.chat.dialogue.transcript.answers()):
+        for answer in reversed(self.host.dialogue.transcript.answers()):
             if blocks := code_blocks(answer.text):
                 return blocks, "the last answer" if answer is last else "the last answer with code"
             left -= len(answer.text)
@@ -144,7 +137,7 @@ class Copying:
     def _choose(self, blocks: list[CodeBlock], where: str) -> None:
         from ..pickers.menu import Item, Menu
 
-        cells = max(20, min(76, self.chat.size.width * 94 // 100) - 16)
+        cells = max(20, min(76, self.host.view.screen.size.width * 94 // 100) - 16)
         items = [
             Item(
                 str(index),
@@ -159,7 +152,7 @@ class Copying:
             if index is not None:
                 self._copy_block(blocks, int(index))
 
-        self.chat.push_screen(Menu(f"Copy code of {where}", items, ""), chosen)
+        self.host.push_screen(Menu(f"Copy code of {where}", items, ""), chosen)
 
     def _copy_block(self, blocks: list[CodeBlock], index: int) -> None:
         block = blocks[index]
@@ -168,11 +161,11 @@ class Copying:
         self.text(block.text, f"{which} ({', '.join(filter(None, (block.language, lines)))})")
 
     def _answer(self) -> Answer | None:
-        marked = self.chat.chat_screen.view.mark.entry
+        marked = self.host.view.mark.entry
         return marked if isinstance(marked, Answer) and marked.text else self._last()
 
     def _last(self) -> Answer | None:
-        return next((answer for answer in reversed(self.chat.dialogue.transcript.answers()) if answer.text), None)
+        return next((answer for answer in reversed(self.host.dialogue.transcript.answers()) if answer.text), None)
 
     def text(self, text: str, what: str) -> None:
         """Copy a text; say how it went when that is known.
@@ -186,13 +179,13 @@ class Copying:
             self._told(text, what, clipboard.Copied())
             return
 
-        async def run() -> None:
-            async with self._turn:  # two at once would find each other's text
-                self._told(text, what, await asyncio.to_thread(clipboard.copy, text))
+        def copy() -> clipboard.Copied:
+            with self._turn:  # two at once would find each other's text
+                return clipboard.copy(text)
 
-        self.chat.run_worker(run(), group="clipboard")
+        self.host.beside(copy, lambda copied: self._told(text, what, copied))
 
     def _told(self, text: str, what: str, copied: clipboard.Copied) -> None:
-        self.chat.keep_copied(text, send=clipboard.asks_terminal(copied))
+        self._keep(text, clipboard.asks_terminal(copied))
         known = copied.tool is not None and (copied.checked or not copied.wrong)
-        self.chat.tell(clipboard.told(what, copied, text), "information" if known or not copied.wrong else "warning")
+        self.host.tell(clipboard.told(what, copied, text), "information" if known or not copied.wrong else "warning")

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ....errors import UserError
 from ....plain_file import user_path
 from ...text.amounts import shown
 from ...text.cells import one_line
+from ..host import Host
 
 if TYPE_CHECKING:
     from ...chat.transcript import Transcript
     from ...export.look import Look
     from ...race.record import RaceRecord
-    from ..app import SpecchatApp
-
-SLOW_SECONDS = 0.7
-"""What takes longer says so at its start."""
 
 USAGE = "/export takes a file that ends in .html, .svg, .md or .json, or html, svg, md or json and perhaps a file."
-
-Result = TypeVar("Result")
 
 
 class Saving:
     """Exports a chat, and opens one that was saved."""
 
-    def __init__(self, chat: SpecchatApp) -> None:
-        self.chat = chat
+    def __init__(self, host: Host) -> None:
+        self.host = host
         self._left: Transcript | None = None
         """The chat that an opened one took the place of."""
 
@@ -39,9 +33,9 @@ class Saving:
         """The colours in force."""
         from ...export.formats import Look
 
-        return Look(self.chat.palettes[self.chat.theme], self.chat.chat_screen.view.colouring)
+        return Look(self.host.themes.palette, self.host.view.colouring)
 
-    def command(self, arguments: list[str]) -> None:
+    def command(self, *arguments: str) -> None:
         """What /export does: `FORMAT`, `FILE` or `FORMAT FILE`, with `!` to overwrite; alone, it asks for the format.
 
         Raises:
@@ -49,8 +43,8 @@ class Saving:
         """
         from ...export.formats import FORMATS
 
-        overwrite = arguments[-1:] in (["!"], ["--force"])
-        words = arguments[:-1] if overwrite else arguments
+        overwrite = arguments[-1:] in (("!",), ("--force",))
+        words = list(arguments[:-1] if overwrite else arguments)
         format = words.pop(0).lower() if words and words[0].lower() in FORMATS else None
         if len(words) > 1:
             raise UserError(f"{USAGE} A name with spaces goes in quotes.")
@@ -92,17 +86,7 @@ class Saving:
         from ..pickers.menu import Item, Menu
 
         items = [Item(format, format, what, detail=details[format]) for format, what in FORMATS.items()]
-        self.chat.push_screen(Menu(title, items, ""), lambda format: chosen(format) if format is not None else None)
-
-    def attempt(self, format: str | None = None) -> None:
-        """For keys and the palette: export in a format, or ask for it; what is in the way is told."""
-        try:
-            if format is None:
-                self.choose()
-            else:
-                self.export("", format)
-        except UserError as error:
-            self.chat.tell(str(error), "warning")
+        self.host.push_screen(Menu(title, items, ""), lambda format: chosen(format) if format is not None else None)
 
     def export(self, text: str, format: str | None = None, overwrite: bool = False) -> None:
         """Write the chat to a file.
@@ -119,7 +103,7 @@ class Saving:
 
         self._something()
         path = target(text, format)
-        saved, look = capture(self.chat.dialogue), self.look
+        saved, look = capture(self.host.dialogue), self.look
         self._write(path, lambda: export_chat(saved, path, look, overwrite))
 
     def export_race(self, record: RaceRecord, text: str = "", format: str | None = None, overwrite: bool = False) -> None:
@@ -138,28 +122,33 @@ class Saving:
     def _write(self, path: Path, work: Callable[[], Path]) -> None:
         def done(place: Path) -> None:
             other = f" ({one_line(path.name)} was there already; ! at the end overwrites)" if place.name != path.name else ""
-            self.chat.tell(f"Saved as {shown(place)}{other}.")
+            self.host.tell(f"Saved as {shown(place)}{other}.")
 
-        self._beside(f"Writing {one_line(path.name)} …", work, done)
+        self.host.beside(work, done, f"Writing {one_line(path.name)} …")
 
-    def open(self, text: str) -> None:
-        """Open a chat that /export json wrote, in place of the one on the screen.
+    def open(self, *words: str) -> None:
+        """Open a chat that /export json wrote, in place of the one on the screen; alone, go back to that.
 
         Raises:
-            UserError: an answer is under way.
+            UserError: an answer is under way, or there is none to go back to.
         """
+        if not words:
+            self.go_back()
+            return
+        if len(words) > 1:
+            raise UserError("/open takes one file that /export json wrote; a name with spaces goes in quotes.")
         from ...export.formats import SavedChat, read_chat
 
-        self._idle()
-        path = user_path(text)
+        self.host.dialogue.must_be_idle("open a chat")
+        path = user_path(words[0])
 
         def done(saved: SavedChat) -> None:
-            self._idle()
+            self.host.dialogue.must_be_idle("open a chat")
             back = self._swap(saved.transcript)
             by = f", from {one_line(saved.model_name)}" if saved.model_name else ""
-            self.chat.tell(f"Opened {one_line(path.name)}{by}. Your next message goes on from here.{back}")
+            self.host.tell(f"Opened {one_line(path.name)}{by}. Your next message goes on from here.{back}")
 
-        self._beside(f"Reading {one_line(path.name)} …", lambda: read_chat(path), done)
+        self.host.beside(lambda: read_chat(path), done, f"Reading {one_line(path.name)} …")
 
     def go_back(self) -> None:
         """Show the chat again that an opened one took the place of.
@@ -169,34 +158,16 @@ class Saving:
         """
         if self._left is None:
             raise UserError("/open takes a file that /export json wrote; alone, it goes back to the chat before.")
-        self._idle()
+        self.host.dialogue.must_be_idle("open a chat")
         self._swap(self._left)
 
     def _swap(self, transcript: Transcript) -> str:
         """Show a chat; a sentence on how to go back, if there was anything."""
-        left = self.chat.dialogue.transcript
+        left = self.host.dialogue.transcript
         self._left = left if left.entries else None
-        self.chat.show_chat(transcript)
+        self.host.show_chat(transcript)
         return " /open alone goes back." if left.entries else ""
 
     def _something(self) -> None:
-        if not self.chat.dialogue.transcript.entries:
+        if not self.host.dialogue.transcript.entries:
             raise UserError("There is nothing to export yet: ask something first.")
-
-    def _idle(self) -> None:
-        if self.chat.dialogue.busy or self.chat.dialogue.queued is not None:
-            raise UserError("An answer is under way: stop it with esc, then open a chat.")
-
-    def _beside(self, slow: str, work: Callable[[], Result], done: Callable[[Result], None]) -> None:
-        """Do what may take long in a thread, then say how it went. The thread ends its work even if the chat is left."""
-
-        async def run() -> None:
-            timer = self.chat.set_timer(SLOW_SECONDS, lambda: self.chat.tell(slow))
-            try:
-                done(await asyncio.to_thread(work))
-            except UserError as error:
-                self.chat.tell(str(error), "error")
-            finally:
-                timer.stop()
-
-        self.chat.run_worker(run(), group="files")

@@ -9,11 +9,11 @@ from ...chat.transcript import Transcript
 from ...history.resume import continued, own_model, welcome
 from ...history.writing import LOADED_WITH
 from ...settings.fields import Settings
+from ..host import Host
 
 if TYPE_CHECKING:
     from ...history.chats import OpenedChat
     from ...history.recorder import Recorder
-    from ..app import SpecchatApp
 
 OFF = "This chat is not kept: start specchat without --no-history, and with history = true in the settings."
 
@@ -22,12 +22,12 @@ class Keeping:
     """Keeps a chat.
 
     Args:
-        chat: the app.
+        host: the app.
         keep: whether it is to be kept.
     """
 
-    def __init__(self, chat: SpecchatApp, keep: bool) -> None:
-        self.chat, self.keep = chat, keep
+    def __init__(self, host: Host, keep: bool) -> None:
+        self.host, self.keep = host, keep
         self.recorder: Recorder | None = None
         """Writes it down; there is none before the first frame, which need not wait for it (15 ms)."""
 
@@ -44,29 +44,29 @@ class Keeping:
 
     def close(self) -> list[str]:
         """Write down the last word, when the screen is gone already; what went wrong with it."""
-        if self.chat.dialogue.transcript.entries:
+        if self.host.dialogue.transcript.entries:
             self._begin()
         if self.recorder is None:
             return []
-        self.recorder.close(self.chat.dialogue)
+        self.recorder.close(self.host.dialogue)
         return [sentence for sentence, wrong in self.recorder.sentences() if wrong]
 
     def note(self) -> None:
         """Take note of what changed. Costs nothing where nothing did, and never waits."""
         if self.recorder is None:
             return
-        self.recorder.note(self.chat.dialogue)
+        self.recorder.note(self.host.dialogue)
         for sentence, wrong in self.recorder.sentences():
             if wrong:
-                self.chat.dialogue.notice(sentence, "warning")
-                self.chat.chat_screen.refresh_dialogue()
+                self.host.dialogue.notice(sentence, "warning")
+                self.host.changed()
             else:
-                self.chat.tell(sentence)
+                self.host.tell(sentence)
 
     @property
     def current(self) -> int | None:
         """Number of the chat on the screen, if the history has it."""
-        track = self.chat.dialogue.transcript.track
+        track = self.host.dialogue.transcript.track
         return track.chat if track is not None else None
 
     def opened(self, transcript: Transcript) -> None:
@@ -76,36 +76,33 @@ class Keeping:
         if transcript.track is None:
             transcript.track = Track(quiet=len(transcript.entries))
 
-    def browse(self, query: str = "") -> None:
-        """Show the list of chats.
-
-        Args:
-            query: what to search for to begin with.
-        """
+    def browse(self, *words: str) -> None:
+        """Show the list of chats; with words, those that have them."""
+        query = " ".join(words)
         from ..pickers.chats import ChatsScreen
 
         def chosen(opened: OpenedChat | None) -> None:
             if opened is not None:
                 self.resume(opened)
 
-        self.chat.push_screen(ChatsScreen(self.chat.dialogue, self.chat.settings.keymap, query), chosen)
+        self.host.push_screen(ChatsScreen(self.host.dialogue, self.host.live.keymap, query), chosen)
 
     def resume(self, opened: OpenedChat) -> None:
         """Put a chat out of the history on the screen; what is said next goes on with it."""
         try:
-            self._idle("open another chat")
+            self.host.dialogue.must_be_idle("open another chat")
         except UserError as error:
-            self.chat.tell(str(error), "warning")
+            self.host.tell(str(error), "warning")
             return
         if opened.id == self.current:
             return
 
-        self.chat.show_chat(opened.transcript)
-        go_on(self.chat, opened)
-        self.chat.changed()
-        self.chat.tell(welcome(opened, "" if self.chat.dialogue.info else self.chat.dialogue.model))
+        self.host.show_chat(opened.transcript)
+        go_on(self.host, opened)
+        self.host.changed()
+        self.host.tell(welcome(opened, "" if self.host.dialogue.info else self.host.dialogue.model))
 
-    def rename(self, title: str) -> None:
+    def rename(self, *words: str) -> None:
         """Give the chat on the screen a title.
 
         Raises:
@@ -114,11 +111,11 @@ class Keeping:
         from ...history.chats import clean_title
 
         recorder = self._on()
-        title = clean_title(title)
-        recorder.rename(self.chat.dialogue, title)
-        self.chat.tell(f"This chat is now called {title}.")
+        title = clean_title(" ".join(words))
+        recorder.rename(self.host.dialogue, title)
+        self.host.tell(f"This chat is now called {title}.")
 
-    def branch(self, title: str = "") -> None:
+    def branch(self, *words: str) -> None:
         """Go on in a chat of its own that shares all of this one so far; this one stays in the list as it is.
 
         Raises:
@@ -127,13 +124,14 @@ class Keeping:
         from ...history.chats import clean_title
 
         recorder = self._on()
-        self._idle("branch the chat")
-        before = self.chat.dialogue.transcript
+        self.host.dialogue.must_be_idle("branch the chat")
+        before = self.host.dialogue.transcript
         if not any(entry.text for entry in before.answers()):
             raise UserError("There is nothing to branch from yet: ask something first.")
+        title = " ".join(words)
         name = clean_title(title) if title.strip() else ""
-        self.chat.show_chat(recorder.branch(self.chat.dialogue, name))
-        self.chat.tell("This is a branch now: /chats has the chat as it was.")
+        self.host.show_chat(recorder.branch(self.host.dialogue, name))
+        self.host.tell("This is a branch now: /chats has the chat as it was.")
 
     def _on(self) -> Recorder:
         self._begin()
@@ -143,19 +141,13 @@ class Keeping:
             raise UserError("The history could not be opened, so this chat is not kept: the notice at its beginning says why.")
         return self.recorder
 
-    def _idle(self, what: str) -> None:
-        if self.chat.dialogue.busy or self.chat.dialogue.queued is not None:
-            raise UserError(f"An answer is under way: stop it with esc, then {what}.")
 
-
-def go_on(chat: SpecchatApp, opened: OpenedChat) -> None:
+def go_on(host: Host, opened: OpenedChat) -> None:
     """Put a chat's method and settings in force, and load its model if another one is loaded. Where that cannot be loaded, the
     one that is loaded stays, and a notice says why."""
-    dialogue, system = chat.dialogue, opened.transcript.system
-    settings = continued(chat.settings, opened)
-    chat.configuring.opening()
-    chat.settings = settings
-    chat.apply_settings()
+    dialogue, system = host.dialogue, opened.transcript.system
+    settings = continued(host.live.settings, opened)
+    host.live.resume(settings)
     dialogue.transcript.system = system  # its own, whatever a model's defaults say
     dialogue.settings = {name: dict(table) for name, table in settings.methods.items()}
     if settings.method in dialogue.methods:
@@ -163,6 +155,6 @@ def go_on(chat: SpecchatApp, opened: OpenedChat) -> None:
     model, options = own_model(opened)
     if model and model != dialogue.model:
         dialogue.load_model(model, **{name: options.get(name) or getattr(Settings(), name) for name in LOADED_WITH})
-        chat.stir()
+        host.stir()
     else:
         dialogue.settle_method()

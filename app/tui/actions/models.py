@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ....engine.options import BUILTIN, BUILTIN_DRAFT
 from ....errors import UserError
 from ....plain_file import user_path
 from ...text.amounts import size_of
+from ..host import Host
 
 if TYPE_CHECKING:
-    from textual.timer import Timer
-
     from ...models.downloads import Downloads
     from ...models.library import Library
     from ...models.memory import Room
-    from ..app import SpecchatApp
-
-NEWS_SECONDS = 0.25
-"""Between looks whether a download has ended."""
 
 
 class Models:
     """What the chat knows of models.
 
     Args:
-        chat: the app.
+        host: the app.
+        say: tells somebody who looks elsewhere.
     """
 
-    def __init__(self, chat: SpecchatApp) -> None:
-        self.chat = chat
+    def __init__(self, host: Host, say: Callable[[str], None]) -> None:
+        self.host, self._say = host, say
         self._library: Library | None = None
         self._downloads: Downloads | None = None
-        self._news: Timer | None = None
 
     # What follows is imported when it is needed: 20 ms that the first frame need not wait for.
 
@@ -55,24 +51,28 @@ class Models:
             self._downloads = Downloads()
         return self._downloads
 
-    def browse(self, query: str = "") -> None:
-        """Show the picker.
+    def command(self, *words: str) -> None:
+        """Load the model of this name.
 
-        Args:
-            query: what to search for to begin with; `owner/name` is looked up on the Hub.
+        Raises:
+            UserError: it is no name, or an answer is under way.
         """
+        if len(words) != 1:
+            raise UserError("/model takes one name: builtin, a folder, or owner/name on the Hub.")
+        self.load(words[0], backend=self.backend_for(words[0]))
+
+    def browse(self, *words: str) -> None:
+        """Show the picker; with words, what has them; `owner/name` is looked up on the Hub."""
         from ...models.search import Looking
         from ...models.view import View
         from ..pickers.models import ModelsScreen
 
-        dialogue, settings = self.chat.dialogue, self.chat.settings
+        dialogue, live = self.host.dialogue, self.host.live
         if dialogue.info:
             self.remember(dialogue.model)
-        if self.downloads.active:
-            self.watch_downloads()
-        looking = Looking(self.library, settings.model_folders, self.room)
-        view = View(looking, self.downloads, dialogue, settings.load_options())
-        self.chat.push_screen(ModelsScreen(view, self.load, self.watch_downloads, settings.keymap, query))
+        looking = Looking(self.library, live.settings.model_folders, self.room)
+        view = View(looking, self.downloads, dialogue, live.settings.load_options())
+        self.host.push_screen(ModelsScreen(view, self.load, live.keymap, " ".join(words)), lambda _: None)
 
     def load(self, spec: str, *, backend: str = "auto", revision: str | None = None, draft: str | None = None) -> None:
         """Load a model, and a draft model with it.
@@ -80,17 +80,16 @@ class Models:
         Raises:
             UserError: an answer is under way.
         """
-        dialogue = self.chat.dialogue
-        if dialogue.busy:
-            raise UserError("An answer is being written: stop it with esc, then load another model.")
+        dialogue = self.host.dialogue
+        dialogue.must_be_idle("load another model", may_wait=True)
         dialogue.load_model(spec, backend=backend, revision=revision, draft_model=draft)
         self.remember(spec)
-        self.chat.stir()
-        self.chat.changed()
+        self.host.stir()
+        self.host.changed()
 
     def backend_for(self, spec: str) -> str:
         """The runtime that a name is loaded on: the setting's for the built-in models, which come for both; others have one."""
-        return self.chat.settings.backend if spec in (BUILTIN, BUILTIN_DRAFT) else "auto"
+        return self.host.live.settings.backend if spec in (BUILTIN, BUILTIN_DRAFT) else "auto"
 
     def remember(self, spec: str) -> None:
         """Keep the name of a model on the disk for the list of those that were used lately."""
@@ -104,26 +103,19 @@ class Models:
         """What is free for another model, what the loaded one holds included. Reads the system, so call it in a thread."""
         from ...models.memory import room
 
-        settings = self.chat.settings
-        return room(settings.device, settings.gpu_layers, _held(getattr(self.chat.dialogue.engine, "pid", None)))
+        settings = self.host.live.settings
+        return room(settings.device, settings.gpu_layers, _held(getattr(self.host.dialogue.engine, "pid", None)))
 
-    def watch_downloads(self) -> None:
-        """Tell how downloads end, from now on."""
-        if self._news is None:
-            self._news = self.chat.set_interval(NEWS_SECONDS, self._tell)
-        self._news.resume()
-
-    def _tell(self) -> None:
-        while self.downloads.news:
-            ended = self.downloads.news.popleft()
+    def idle(self) -> None:
+        """Tell which downloads have ended, a few times a second."""
+        while self._downloads is not None and self._downloads.news:
+            ended = self._downloads.news.popleft()
             if ended.state == "failed":
-                self.chat.tell(ended.sentence, "warning")
-                self.chat.notifying.say(ended.sentence)
+                self.host.tell(ended.sentence, "warning")
+                self._say(ended.sentence)
             elif ended.state == "done":
-                self.chat.tell(f"{ended.spec} is here ({size_of(ended.total)}): /models loads it.")
-                self.chat.notifying.say(f"{ended.spec} is downloaded.")
-        if not self.downloads.active and self._news is not None:
-            self._news.pause()
+                self.host.tell(f"{ended.spec} is here ({size_of(ended.total)}): /models loads it.")
+                self._say(f"{ended.spec} is downloaded.")
 
     def close(self) -> None:
         """Hold the downloads; what came stays."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,12 +15,14 @@ from ...race.race import FEWEST, MOST, Race
 from ...race.subject import suggested, talk
 from ...saved.race_json import pack, unpack
 from ...text.cells import fit
+from ..host import Host
+from .export import Saving
+from .models import Models
+from .switch import method_items, method_settings
 from .table import is_command, pairs
 
 if TYPE_CHECKING:
     from ...race.choices import Choice
-    from ..app import SpecchatApp
-    from ..pickers.menu import Item
     from ..race.screen import RaceScreen
     from ..race.setup import Pick
 
@@ -32,15 +33,21 @@ USAGE = (
 
 
 class Racing:
-    """Opens races."""
+    """Opens races.
 
-    def __init__(self, chat: SpecchatApp) -> None:
-        self.chat = chat
+    Args:
+        host: the app.
+        models: the models that may race.
+        saving: exports a race.
+    """
+
+    def __init__(self, host: Host, models: Models, saving: Saving) -> None:
+        self.host, self._models, self._saving = host, models, saving
         self.screen: RaceScreen | None = None
         """The race on the screen."""
         self.heard: set[int] = set()
         """Ids of all races before."""
-        self.kept = KeptRaces(chat)
+        self.kept = KeptRaces(self)
 
     @property
     def running(self) -> bool:
@@ -49,34 +56,8 @@ class Racing:
 
     def entry(self, method: str, choice: Choice | None = None) -> Entry:
         """A method as it is set in the chat, on a model."""
-        settings = dict(self.chat.dialogue.settings.get(method, {}))
+        settings = dict(self.host.dialogue.settings.get(method, {}))
         return Entry(method, settings, choice.model, choice.backend) if choice is not None else Entry(method, settings)
-
-    def items(self, unavailable: Mapping[str, str] | None = None) -> list[Item]:
-        """The methods, for a menu; those that a model cannot run (None: the chat's) say why."""
-        from ...theming.colouring import LABEL_STYLES
-        from ..pickers.menu import Item
-
-        dialogue = self.chat.dialogue
-        reasons = dialogue.unavailable if unavailable is None else unavailable
-        return [
-            Item(
-                method.name,
-                method.name,
-                label := dialogue.label_of(method.name),
-                LABEL_STYLES.get(label, "$quiet"),
-                method.summary,
-                reason=reasons.get(method.name, ""),
-            )
-            for method in dialogue.methods.values()
-        ]
-
-    def attempt(self) -> None:
-        """For the key and the palette: ask who races; what is in the way is told."""
-        try:
-            self.ask()
-        except UserError as error:
-            self.chat.tell(str(error), "warning")
 
     def ask(self, prompt: str = "") -> None:
         """Ask who races.
@@ -86,15 +67,15 @@ class Racing:
         """
         from ..race.setup import RaceSetup
 
-        self._possible()
+        self._must_be_possible()
         text, messages, source = self._subject(prompt)
-        dialogue = self.chat.dialogue
+        dialogue = self.host.dialogue
 
         def chosen(lanes: list[Pick] | None) -> None:
             if lanes:
                 self.open([self.entry(method, choice) for method, choice in lanes], text, messages)
 
-        self.chat.push_screen(RaceSetup(self.items(), suggested(dialogue), text, source, self.ask_model), chosen)
+        self.host.push_screen(RaceSetup(method_items(dialogue), suggested(dialogue), text, source, self.ask_model), chosen)
 
     def ask_model(self, title: str, taken: Collection[str], note: str, then: Callable[[Choice | None], None]) -> None:
         """Ask for a model of this machine, or a name.
@@ -108,21 +89,21 @@ class Racing:
         from ...race.choices import look, own_choice
         from ..race.model import RaceModel
 
-        chat = self.chat
-        others = partial(look, chat.dialogue, chat.models.library, chat.settings.model_folders)
-        chat.push_screen(RaceModel(title, taken, note, own_choice(chat.dialogue), others, chat.settings.keymap), then)
+        dialogue = self.host.dialogue
+        others = partial(look, dialogue, self._models.library, self.host.live.settings.model_folders)
+        self.host.push_screen(RaceModel(title, taken, note, own_choice(dialogue), others, self.host.live.keymap), then)
 
-    def command(self, arguments: list[str]) -> None:
+    def command(self, *arguments: str) -> None:
         """What /race does: `METHOD key=value … METHOD@MODEL … : PROMPT`, all of it optional.
 
         Raises:
             UserError: it cannot be done; nothing has changed.
         """
-        words, _, prompt = arguments, "", ""
+        words, prompt = arguments, ""
         if ":" in arguments:
             at = arguments.index(":")
             words, prompt = arguments[:at], " ".join(arguments[at + 1 :])
-        self._possible()
+        self._must_be_possible()
         entries = self._entries(words)
         if not entries:
             self.ask(prompt)
@@ -131,9 +112,7 @@ class Racing:
         self.open(entries, text, messages)
 
     def _entries(self, words: Sequence[str]) -> list[Entry]:
-        from ....engine.catalog import get, parse_params
-
-        dialogue = self.chat.dialogue
+        dialogue = self.host.dialogue
         given: list[tuple[str, list[str]]] = []
         for word in words:
             if "=" not in word or "@" in word.partition("=")[0]:
@@ -145,15 +124,9 @@ class Racing:
         entries = []
         for word, settings in given:
             name, model, backend = split_model(word, dialogue.model, dialogue.info)
-            if name not in dialogue.methods:
-                get(name)  # raises with the nearest name
             if word.endswith("@"):
                 raise UserError(f"{word} names no model: {USAGE}")
-            if not (model or backend) and (reason := dialogue.unavailable.get(name)):
-                raise UserError(f"{name} cannot run on this model: {reason}")
-            own = {**dialogue.settings.get(name, {}), **pairs(settings, USAGE)}
-            if settings:
-                parse_params(get(name), own)
+            own = method_settings(dialogue, name, pairs(settings, USAGE), elsewhere=bool(model or backend))
             entries.append(Entry(name, own, model, backend))
         if len(entries) == 1:
             entries.insert(0, self._rival(entries[0]))
@@ -163,7 +136,7 @@ class Racing:
 
     def _rival(self, entry: Entry) -> Entry:
         """Whom a single entry races: on another model the chat's own with the same method, else the plain method."""
-        dialogue = self.chat.dialogue
+        dialogue = self.host.dialogue
         if entry.key and entry.method not in dialogue.unavailable:
             return Entry(entry.method, entry.settings)
         rival = next((name for name in suggested(dialogue, MOST) if name != entry.method or entry.key), None)
@@ -171,10 +144,9 @@ class Racing:
             raise UserError("This model can run one method only: name another model to race against, as in greedy@MODEL.")
         return self.entry(rival)
 
-    def _possible(self) -> None:
-        dialogue = self.chat.dialogue
-        if dialogue.busy or dialogue.queued is not None:
-            raise UserError("An answer is being written: stop it with esc, then race.")
+    def _must_be_possible(self) -> None:
+        dialogue = self.host.dialogue
+        dialogue.must_be_idle("race")
         if dialogue.phase == "loading":
             raise UserError("The model is still being loaded: race when it is ready.")
         if dialogue.phase != "ready":
@@ -184,8 +156,8 @@ class Racing:
         """Prompt, messages, and where the prompt is from."""
         from ..chat.welcome import STARTERS
 
-        dialogue = self.chat.dialogue
-        draft = self.chat.chat_screen.input.text
+        dialogue = self.host.dialogue
+        draft = self.host.box.text
         if prompt:
             found, source = talk(dialogue, prompt), ""
         elif draft.strip() and not is_command(draft):
@@ -200,17 +172,17 @@ class Racing:
 
     def open(self, entries: Sequence[Entry], prompt: str, messages: list[dict[str, str]]) -> None:
         """Race, and show it."""
-        race = Race(self.chat.dialogue, prompt, messages, entries, self.heard)
+        race = Race(self.host.dialogue, prompt, messages, entries, self.heard)
         self.show(race)
         race.start()
-        self.chat.stir()
+        self.host.stir()
 
     def show(self, race: Race) -> None:
         """Show a race."""
         from ..race.screen import RaceScreen
 
-        chat = self.chat
-        screen = self.screen = RaceScreen(race, chat.settings.keymap)
+        host = self.host
+        screen = self.screen = RaceScreen(race, host, self.entry, self.ask_model, self._saving.choose_race)
 
         def left(_: None) -> None:
             self.screen = None
@@ -218,52 +190,51 @@ class Racing:
             race.close()
             self.heard |= race.ids
             self.kept.left(race)
-            chat.changed()
+            host.changed()
 
-        chat.dialogue.listener = race.handle
-        chat.push_screen(screen, left)
+        host.dialogue.listener = race.handle
+        host.push_screen(screen, left)
 
 
 class KeptRaces:
     """Keeps the races of a chat, and opens them again.
 
     Args:
-        chat: the app.
+        racing: shows a race.
     """
 
-    def __init__(self, chat: SpecchatApp) -> None:
-        self.chat = chat
+    def __init__(self, racing: Racing) -> None:
+        self.host, self._racing = racing.host, racing
 
     def left(self, race: Race) -> None:
         """A race is no longer on the screen: it becomes a line of the chat, if it is a new one and a lane came through."""
         known = isinstance(race, KeptRace) and race.kept is not None
         if known or not any(racer.through and racer.tokens for racer in race.racers):
             return
-        record, transcript = race.record(), self.chat.dialogue.transcript
+        record, transcript = race.record(), self.host.dialogue.transcript
         entries, messages = [racer.entry for racer in race.racers], race.messages
 
-        async def keep() -> None:
-            data = await asyncio.to_thread(pack, record, messages, entries)
+        def keep(data: bytes) -> None:
             transcript.entries.append(Notice(sentence(record), race=data))
-            self.chat.changed()
+            self.host.changed()
 
-        self.chat.run_worker(keep(), group="races")
+        self.host.beside(lambda: pack(record, messages, entries), keep)
 
     def of(self, transcript: Transcript) -> list[Notice]:
         """The lines about races, oldest first."""
         return [entry for entry in transcript.entries if isinstance(entry, Notice) and entry.race]
 
-    def command(self, arguments: list[str]) -> None:
+    def command(self, *arguments: str) -> None:
         """What /races does: open race number N, or choose.
 
         Raises:
             UserError: there is none.
         """
-        races = self.of(self.chat.dialogue.transcript)
+        races = self.of(self.host.dialogue.transcript)
         if not races:
             raise UserError("No race was run in this chat yet: F5 or /race runs one.")
         match arguments:
-            case []:
+            case ():
                 if len(races) == 1:
                     self.open(races[0])
                 else:
@@ -272,13 +243,6 @@ class KeptRaces:
                 self.open(races[int(number) - 1])
             case _:
                 raise UserError(f"/races takes a number from 1 to {len(races)}; alone, it asks which.")
-
-    def attempt(self) -> None:
-        """For the palette: open or choose; what is in the way is told."""
-        try:
-            self.command([])
-        except UserError as error:
-            self.chat.tell(str(error), "warning")
 
     def _choose(self, races: list[Notice]) -> None:
         from ..pickers.menu import Item, Menu
@@ -292,13 +256,13 @@ class KeptRaces:
             if number is not None:
                 self._attempt(races[int(number)])
 
-        self.chat.push_screen(Menu("Races of this chat", items, str(len(races) - 1)), chosen)
+        self.host.push_screen(Menu("Races of this chat", items, str(len(races) - 1)), chosen)
 
     def _attempt(self, race: Notice) -> None:
         try:
             self.open(race)
         except UserError as error:
-            self.chat.tell(str(error), "warning")
+            self.host.tell(str(error), "warning")
 
     def open(self, race: Notice) -> None:
         """Show a race as it ended.
@@ -306,8 +270,7 @@ class KeptRaces:
         Raises:
             UserError: it is damaged, or an answer is under way.
         """
-        dialogue = self.chat.dialogue
-        if dialogue.busy or dialogue.queued is not None:
-            raise UserError("An answer is being written: stop it with esc, then open the race.")
+        dialogue = self.host.dialogue
+        dialogue.must_be_idle("open the race")
         record, messages, entries = unpack(race.race or b"")
-        self.chat.racing.show(KeptRace(dialogue, record, messages, entries, self.chat.racing.heard))
+        self._racing.show(KeptRace(dialogue, record, messages, entries, self._racing.heard))

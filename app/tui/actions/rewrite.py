@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from textual.widget import Widget
 
 from ....errors import UserError
 from ...attach.attachments import Attachment, escaped, parted, size_of
 from ...chat.entries import Prompt
 from ...chat.transcript import Transcript
 from ...text.cells import one_line
+from ..host import Host
 from .table import is_command
-from .variants_shared import index_of, lay_aside, marked_prompt, prompts_of
-
-if TYPE_CHECKING:
-    from ..app import SpecchatApp
 
 
 class Rewriting:
     """Writes messages anew.
 
     Args:
-        chat: the app.
+        host: the app.
     """
 
-    def __init__(self, chat: SpecchatApp) -> None:
-        self.chat = chat
+    def __init__(self, host: Host) -> None:
+        self.host = host
         self.files: dict[str, Attachment] = {}
         """What stands in the input box for a file of a message that was put back there → that file."""
         self._prompt: Prompt | None = None
@@ -46,13 +43,27 @@ class Rewriting:
     @property
     def base(self) -> Transcript:
         """The chat that the next message goes to: the one on the screen, or its beginning up to the message written anew."""
-        transcript = self.chat.dialogue.transcript
+        transcript = self.host.dialogue.transcript
         if self._prompt is None or self._cut:
             return transcript
         if self._base is None:
-            entries = transcript.entries[: index_of(self.chat, self._prompt)]
+            entries = transcript.entries[: index_of(self.host, self._prompt)]
             self._base = Transcript(entries, transcript.system, transcript.start if transcript.start <= len(entries) else 0)
         return self._base
+
+    def command(self, *words: str) -> None:
+        """Put a message back into the input box: number N, the marked one or the last.
+
+        Raises:
+            UserError: there is none.
+        """
+        match words:
+            case ():
+                self.edit()
+            case (number,) if number.isdecimal() and len(number) < 10:
+                self.edit(int(number))
+            case _:
+                raise UserError("/edit takes the number of a message of yours, 1 for the first; alone, it takes the last one.")
 
     def edit(self, number: int | None = None) -> None:
         """Put a message back into the input box.
@@ -63,17 +74,17 @@ class Rewriting:
         Raises:
             UserError: there is none of that number.
         """
-        prompts = prompts_of(self.chat)
+        prompts = prompts_of(self.host)
         if not prompts:
             raise UserError("There is no message to edit yet: ask something first.")
         if number is not None and not 1 <= number <= len(prompts):
             some = "one message" if len(prompts) == 1 else f"{len(prompts)} messages"
             raise UserError(f"This chat has {some} of yours: there is no number {number}.")
-        prompt = prompts[number - 1] if number is not None else marked_prompt(self.chat) or prompts[-1]
+        prompt = prompts[number - 1] if number is not None else marked_prompt(self.host) or prompts[-1]
         if prompt is self._prompt:
             return
         self.leave()
-        box = self.chat.chat_screen.input
+        box = self.host.box
         self._prompt, self._draft, self._cut, self._base = prompt, "" if is_command(box.text) else box.text, False, None
         _, text = self._left.pop(id(prompt), (prompt, ""))
         self._first = self._typed(prompt)
@@ -84,7 +95,7 @@ class Rewriting:
     def _typed(self, prompt: Prompt) -> str:
         """A message as it may have been typed; its files and pasted texts fold."""
         message, attachments = parted(prompt.text)
-        box = self.chat.chat_screen.input
+        box = self.host.box
         chips = []
         for attachment in attachments:
             name = one_line(attachment.name)
@@ -97,14 +108,14 @@ class Rewriting:
         """No longer write a message anew: the draft comes back. False if none was."""
         if self._prompt is None:
             return False
-        box = self.chat.chat_screen.input
+        box = self.host.box
         if box.text.strip() and box.text != self._first:
             self._left[id(self._prompt)] = (self._prompt, box.text)
         self._end()
         return True
 
     def _end(self) -> None:
-        box = self.chat.chat_screen.input
+        box = self.host.box
         self._prompt, self._base, self._cut = None, None, False
         box.put(self._draft)
         self._draft = ""
@@ -112,12 +123,13 @@ class Rewriting:
 
     def _show(self) -> None:
         """Say at the input box what is in it."""
-        composer = self.chat.chat_screen.query_one("#composer")
+        composer = self.host.box.parent
+        assert isinstance(composer, Widget)
         composer.set_class(self.active, "-edit")
         composer.border_title = ""
         composer.border_subtitle = ""
         if self._prompt is not None:
-            prompts = prompts_of(self.chat)
+            prompts = prompts_of(self.host)
             number = next((n for n, prompt in enumerate(prompts, 1) if prompt is self._prompt), 0)
             composer.border_title = f"message {number} of {len(prompts)}, anew"
             composer.border_subtitle = "enter sends · esc back to the draft" if self._draft else "enter sends · esc leaves it"
@@ -127,13 +139,13 @@ class Rewriting:
         if self._prompt is None or self._cut:
             return
         base = self.base
-        lay_aside(self.chat, index_of(self.chat, self._prompt))
-        self.chat.dialogue.transcript.start = base.start
+        lay_aside(self.host, index_of(self.host, self._prompt))
+        self.host.dialogue.transcript.start = base.start
         self._cut = True
 
     def submit(self, sent: str, draft: str) -> bool:
         """Ask, in the place of the message that is written anew if one is; False if that must wait."""
-        dialogue = self.chat.dialogue
+        dialogue = self.host.dialogue
         if dialogue.phase in ("prefill", "writing") or dialogue.queued is not None:
             return False
         self.branch()
@@ -143,5 +155,31 @@ class Rewriting:
         """The message is out of the input box: the draft may come back."""
         if self._prompt is not None:
             self._left.pop(id(self._prompt), None)
-            self._draft = self._draft or self.chat.chat_screen.input.text
+            self._draft = self._draft or self.host.box.text
             self._end()
+
+
+def prompts_of(host: Host) -> list[Prompt]:
+    """The person's messages on the screen."""
+    return [entry for entry in host.dialogue.transcript.entries if isinstance(entry, Prompt)]
+
+
+def marked_prompt(host: Host) -> Prompt | None:
+    """The message that is marked, or the one whose answer is."""
+    marked, entries = host.view.mark.entry, host.dialogue.transcript.entries
+    at = next((i for i, entry in enumerate(entries) if entry is marked), -1)
+    return next((entry for entry in reversed(entries[: at + 1]) if isinstance(entry, Prompt)), None)
+
+
+def index_of(host: Host, prompt: Prompt) -> int:
+    """Where a message is in the transcript."""
+    return next(i for i, entry in enumerate(host.dialogue.transcript.entries) if entry is prompt)
+
+
+def lay_aside(host: Host, index: int) -> None:
+    """Go on anew from before the entry at `index`; what follows becomes a variant."""
+    transcript, view = host.dialogue.transcript, host.view
+    place = transcript.variants.begin(transcript.entries, index)
+    transcript.start = transcript.start if transcript.start <= place else 0
+    view.mark.clear()
+    view.rewind(place)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from ....errors import UserError
+from ....errors import UserError, did_you_mean
+from ...settings.fields import Settings
 from ...text.cells import fit, one_line
+from ..host import Host
+from .table import pairs, typed
 
-if TYPE_CHECKING:
-    from ..app import SpecchatApp
+SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
+"""Names that /set takes without their table's name."""
+
+LIMITS = ("accept", "max_tokens", "stop", "system")
+"""What else it takes."""
 
 PRESET_WORDS = ("save", "delete", "undo", "edit", "none")
 """Words that /preset takes before a name, or for one."""
@@ -21,25 +26,41 @@ class Prompting:
     """Runs the commands.
 
     Args:
-        chat: the app.
+        host: the app.
     """
 
-    def __init__(self, chat: SpecchatApp) -> None:
-        self.chat = chat
+    def __init__(self, host: Host) -> None:
+        self.host = host
 
-    def settings(self, query: str = "") -> None:
-        """Show every setting.
-
-        Args:
-            query: what to search for to begin with.
-        """
+    def settings(self, *words: str) -> None:
+        """Show every setting; with words, those that have them."""
         from ..pickers.settings import SettingsScreen
 
-        self.chat.push_screen(SettingsScreen(self.chat.configuring, self.chat.dialogue, self.chat.changed, query))
+        live, dialogue = self.host.live, self.host.dialogue
+        self.host.push_screen(SettingsScreen(live, dialogue, self.host.changed, " ".join(words)), lambda _: None)
+
+    def set(self, *words: str) -> None:
+        """Change sampling or limits, `key=value …`, from the next answer on; alone, tell them.
+
+        Raises:
+            UserError: one is not known, or not as it must be; nothing has changed.
+        """
+        given = pairs(words, "/set temperature=0.7")
+        for key in given:
+            if key not in (*SAMPLING, *LIMITS):
+                raise UserError(f"/set knows no {key}: {did_you_mean(key, (*SAMPLING, *LIMITS))}")
+        if given:
+            values = {key: value if key in ("accept", "stop", "system") else typed(value) for key, value in given.items()}
+            names = {f"sampling.{key}": key for key in SAMPLING}
+            self.host.live.set({f"sampling.{key}" if key in SAMPLING else key: value for key, value in values.items()}, names)
+        now = set_now(self.host.live.settings)
+        parts = [f"{name}={now[name] or None}" for name in (*SAMPLING, "accept")]
+        parts.append(f"max_tokens={now['max_tokens'] or 'as many as fit'}")
+        self.host.tell("From the next answer on: " + "  ".join(parts))
 
     # System prompts
 
-    def system(self, words: list[str]) -> None:
+    def system(self, *words: str) -> None:
         """Show and write the system prompt in a screen, or set it to a text; `""` empties it."""
         if not words:
             self.write_system()
@@ -49,36 +70,36 @@ class Prompting:
 
     def set_system(self, text: str) -> None:
         """Set the system prompt of this chat."""
-        self.chat.configuring.set({"system": text})
+        self.host.live.set({"system": text})
         said = f"The system prompt is now “{fit(one_line(text), 60)}”." if text.strip() else "There is no system prompt now."
-        self.chat.tell(said)
-        self.chat.changed()
+        self.host.tell(said)
+        self.host.changed()
 
     def write_system(self) -> None:
         """Write the system prompt in a screen."""
         from ..pickers.text import TextScreen
 
-        before = self.chat.dialogue.transcript.system or ""
+        before = self.host.dialogue.transcript.system or ""
 
         def written(text: str | None) -> None:
             if text is not None and text.rstrip() != before:
                 self.set_system(text.rstrip())
 
-        self.chat.push_screen(TextScreen("System prompt", before, SYSTEM_ABOUT, self.chat.settings.keymap), written)
+        self.host.push_screen(TextScreen("System prompt", before, SYSTEM_ABOUT, self.host.live.keymap), written)
 
     # Presets
 
-    def preset(self, words: list[str]) -> None:
+    def preset(self, *words: str) -> None:
         """Run /preset.
 
         Raises:
             UserError: it cannot be done.
         """
-        match words:
+        match list(words):
             case []:
                 self.browse()
             case ["save"]:
-                name = self.chat.configuring.layers.preset_name
+                name = self.host.live.layers.preset_name
                 if not name:
                     raise UserError("No preset is in use: /preset save NAME makes one of this chat.")
                 self.save(name, again=True)
@@ -86,14 +107,15 @@ class Prompting:
                 again = rest[-1] == "!"
                 self.save(" ".join(rest[:-1] if again else rest), again=again)
             case ["delete", *rest]:
-                self.delete(" ".join(rest) or self.chat.configuring.layers.preset_name)
+                self.delete(" ".join(rest) or self.host.live.layers.preset_name)
             case ["undo"]:
                 self.undo()
             case ["edit", *rest]:
-                self.edit(" ".join(rest) or self.chat.configuring.layers.preset_name)
+                self.edit(" ".join(rest) or self.host.live.layers.preset_name)
             case ["none"]:
-                self.chat.configuring.no_preset()
-                self.chat.tell("No preset, and nothing set for this chat alone: the settings count.")
+                self.host.live.no_preset()
+                self.host.changed()
+                self.host.tell("No preset, and nothing set for this chat alone: the settings count.")
             case _:
                 self.use(" ".join(words))
 
@@ -101,7 +123,7 @@ class Prompting:
         """Show the presets."""
         from ..pickers.presets import PresetsScreen
 
-        self.chat.push_screen(PresetsScreen(self.chat.configuring, self.use, self.save, self.edit))
+        self.host.push_screen(PresetsScreen(self.host.live, self.use, self.save, self.edit), lambda _: None)
 
     def use(self, name: str) -> None:
         """Use a preset.
@@ -109,16 +131,17 @@ class Prompting:
         Raises:
             UserError: there is none of this name.
         """
-        problems = self.chat.configuring.preset(name)
-        self.chat.tell(f"Preset {one_line(name)} is in use: {self.told()}")
+        problems = self.host.live.preset(name)
+        self.host.changed()
+        self.host.tell(f"Preset {one_line(name)} is in use: {self.told()}")
         for problem in problems:
-            self.chat.tell(problem, "warning")
+            self.host.tell(problem, "warning")
 
     def told(self) -> str:
         """What the preset in use holds, on a line."""
         from ...settings.presets import Preset
 
-        layers = self.chat.configuring.layers
+        layers = self.host.live.layers
         return fit(Preset(layers.preset_name, layers.preset).summary, 100)
 
     def save(self, name: str, *, again: bool = False) -> None:
@@ -141,13 +164,13 @@ class Prompting:
             raise UserError(f"/preset {name} means something else: give the preset another name.")
         if name in names() and not again:
             raise UserError(f"There is a preset {name} already: enter once more, or /preset save {name} !, writes it anew.")
-        configuring = self.chat.configuring
+        configuring = self.host.live
         values = configuring.current()
         path = save_preset(name, values)
         layers = configuring.layers
         chat = {key: value for key, value in layers.chat.items() if key not in values}
         configuring.use(replace(layers, preset=values, preset_name=name, chat=chat))
-        self.chat.tell(f"Saved as preset {name}, in {short(path)}.")
+        self.host.tell(f"Saved as preset {name}, in {short(path)}.")
 
     def delete(self, name: str) -> None:
         """Delete a preset; /preset undo brings it back.
@@ -159,7 +182,7 @@ class Prompting:
 
         if not name:
             raise UserError("/preset delete takes the name of a preset; /preset lists them.")
-        self.chat.tell(f"Preset {delete_preset(name)} is deleted: /preset undo brings it back.")
+        self.host.tell(f"Preset {delete_preset(name)} is deleted: /preset undo brings it back.")
 
     def undo(self) -> None:
         """Bring back the preset that was deleted last.
@@ -172,7 +195,7 @@ class Prompting:
         name = last_deleted()
         if not name:
             raise UserError("No preset was deleted.")
-        self.chat.tell(f"Preset {restore_preset(name)} is back.")
+        self.host.tell(f"Preset {restore_preset(name)} is back.")
 
     def edit(self, name: str, then: Callable[[], object] = lambda: None) -> None:
         """Edit a preset's file in a screen.
@@ -205,13 +228,21 @@ class Prompting:
                 return
             try:
                 save_text(path.stem, text)
-                if self.chat.configuring.layers.preset_name == path.stem:
-                    self.chat.configuring.preset(path.stem)
+                if self.host.live.layers.preset_name == path.stem:
+                    self.host.live.preset(path.stem)
+                    self.host.changed()
             except UserError as error:
-                self.chat.tell(str(error), "warning")
+                self.host.tell(str(error), "warning")
                 return
-            self.chat.tell(f"Preset {path.stem} is kept.")
+            self.host.tell(f"Preset {path.stem} is kept.")
             then()
 
         about = "As in the settings file: system, method, max_tokens, stop, [sampling], [methods.NAME]; about says what for."
-        self.chat.push_screen(TextScreen(f"Preset {path.stem}", before or "", about, self.chat.settings.keymap, check), written)
+        self.host.push_screen(TextScreen(f"Preset {path.stem}", before or "", about, self.host.live.keymap, check), written)
+
+
+def set_now(settings: Settings) -> dict[str, str]:
+    """What /set takes, with its value now; empty where none is set."""
+    found = {name: getattr(settings.sampling, name) for name in SAMPLING}
+    found |= {name: getattr(settings, name) for name in LIMITS}
+    return {name: "" if value in (None, ()) else str(value) for name, value in found.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from secrets import randbelow
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual.content import Content
 
@@ -12,12 +12,11 @@ from ....engine.options import Sampling
 from ....errors import UserError
 from ...chat.compare import name_of
 from ...chat.entries import Answer, Prompt
-from .rewrite import Rewriting
+from ...settings.keymap import shown_keys
+from ..host import Host
+from .rewrite import Rewriting, index_of, lay_aside, marked_prompt, prompts_of
+from .switch import method_settings
 from .table import pairs
-from .variants_shared import index_of, lay_aside, marked_prompt, prompts_of
-
-if TYPE_CHECKING:
-    from ..app import SpecchatApp
 
 SEEDS = 1_000_000
 """New seeds are below this: short enough to be read out and typed."""
@@ -27,36 +26,16 @@ class Varying:
     """Edits, retries, takes back and turns to other variants.
 
     Args:
-        chat: the app.
+        host: the app.
+        rewriting: puts a message back into the input box.
     """
 
-    def __init__(self, chat: SpecchatApp) -> None:
-        self.chat = chat
-        self.rewriting = Rewriting(chat)
-
-    def command(self, name: str, arguments: list[str]) -> None:
-        """What /edit, /retry, /regenerate and /undo do.
-
-        Raises:
-            UserError: it cannot be done; nothing has changed.
-        """
-        match name, arguments:
-            case "edit", []:
-                self.rewriting.edit()
-            case "edit", [number] if number.isdecimal() and len(number) < 10:
-                self.rewriting.edit(int(number))
-            case "edit", _:
-                raise UserError("/edit takes the number of a message of yours, 1 for the first; alone, it takes the last one.")
-            case "retry", _:
-                self.retry(arguments)
-            case "regenerate", _:
-                self.regenerate(arguments)
-            case _:
-                self.undo()
+    def __init__(self, host: Host, rewriting: Rewriting) -> None:
+        self.host, self.rewriting = host, rewriting
 
     # Answers once more
 
-    def retry(self, arguments: list[str]) -> None:
+    def retry(self, *arguments: str) -> None:
         """Answer the last (or the marked) message with another method.
 
         Args:
@@ -65,30 +44,21 @@ class Varying:
         Raises:
             UserError: it cannot be done; nothing has changed.
         """
-        from ....engine.catalog import get, parse_params
-
-        dialogue = self.chat.dialogue
+        dialogue = self.host.dialogue
         index, answer = self._subject("retry")
         tried = [each.method for each in dialogue.transcript.variants.answers(dialogue.transcript.entries, index)] or [
             answer.method if answer else dialogue.method
         ]
         if arguments:
             name, *rest = arguments
-            given = pairs(rest, "/retry METHOD key=value …")
-            if name not in dialogue.methods:
-                get(name)  # raises with the nearest name
-            if reason := dialogue.unavailable.get(name):
-                raise UserError(f"{name} cannot run on this model: {reason}")
-            settings = {**dialogue.settings.get(name, {}), **given}
-            if given:
-                parse_params(get(name), settings)
+            settings = method_settings(dialogue, name, pairs(rest, "/retry METHOD key=value …"))
         else:
             name = self._next(tried)
             settings = dict(dialogue.settings.get(name, {}))
         self._again(index, {**self._wish(answer), "method": name, "settings": settings})
 
     def _next(self, tried: list[str]) -> str:
-        dialogue = self.chat.dialogue
+        dialogue = self.host.dialogue
         names = [name for name in dialogue.methods if name not in dialogue.unavailable]
         at = names.index(tried[-1]) if tried[-1] in names else -1
         order = [*names[at + 1 :], *names[: at + 1]]
@@ -96,7 +66,7 @@ class Varying:
             raise UserError("This model can run one method only: there is no other to retry with.")
         return next((name for name in order if name not in tried), order[0])
 
-    def regenerate(self, arguments: list[str]) -> None:
+    def regenerate(self, *arguments: str) -> None:
         """Answer the last (or the marked) message with the same method, settings and seed; with a new seed if that is asked.
 
         Args:
@@ -105,14 +75,14 @@ class Varying:
         Raises:
             UserError: it cannot be done; nothing has changed.
         """
-        dialogue = self.chat.dialogue
+        dialogue = self.host.dialogue
         index, answer = self._subject("regenerate")
         wish = self._wish(answer)
         sampling = dict(wish["sampling"])
         if arguments and not sampling["temperature"]:  # one may have been set since
             sampling = dialogue.wish()["sampling"]
         match arguments:
-            case []:
+            case ():
                 pass
             case ["new"]:
                 sampling["seed"] = randbelow(SEEDS)
@@ -128,7 +98,7 @@ class Varying:
 
     def _wish(self, answer: Answer | None) -> dict[str, Any]:
         """What to ask with once more: what the answer was asked with as far as that can be used, else what is in force."""
-        dialogue = self.chat.dialogue
+        dialogue = self.host.dialogue
         wish = dialogue.wish()
         if answer is None or not answer.asked:
             return wish
@@ -147,27 +117,27 @@ class Varying:
         Raises:
             UserError: there is none, or it must wait.
         """
-        self._idle(what)
-        dialogue = self.chat.dialogue
+        self.host.dialogue.must_be_idle(what)
+        dialogue = self.host.dialogue
         if dialogue.phase != "ready":
             raise UserError(f"No model is ready: wait for it or load one with /model, then {what}.")
-        prompt = marked_prompt(self.chat) or next(iter(prompts_of(self.chat)[::-1]), None)
+        prompt = marked_prompt(self.host) or next(reversed(prompts_of(self.host)), None)
         if prompt is None:
             raise UserError("There is no message to answer yet: ask something first.")
         entries = dialogue.transcript.entries
-        index = index_of(self.chat, prompt) + 1
+        index = index_of(self.host, prompt) + 1
         found = entries[index] if index < len(entries) else None
         return index, found if isinstance(found, Answer) else None
 
     def _again(self, index: int, wish: dict[str, Any]) -> None:
         self.rewriting.leave()
-        transcript = self.chat.dialogue.transcript
+        transcript = self.host.dialogue.transcript
         if index < len(transcript.entries):
-            lay_aside(self.chat, index)
-        self.chat.dialogue.ask_again(wish)
-        self.chat.chat_screen.refresh_dialogue()
-        self.chat.chat_screen.view.follow()
-        self.chat.stir()
+            lay_aside(self.host, index)
+        self.host.dialogue.ask_again(wish)
+        self.host.changed()
+        self.host.view.follow()
+        self.host.stir()
 
     # From variant to variant
 
@@ -177,14 +147,14 @@ class Varying:
         Raises:
             UserError: there is none, or it must wait.
         """
-        self._idle("take it back")
-        prompts = prompts_of(self.chat)
+        self.host.dialogue.must_be_idle("take it back")
+        prompts = prompts_of(self.host)
         if not prompts:
             raise UserError("There is nothing to take back: this chat has no message of yours.")
         self.rewriting.leave()
-        lay_aside(self.chat, index_of(self.chat, prompts[-1]))
-        self.chat.changed()
-        self.chat.tell(f"Taken back. {self._key('variant_before')} brings it back.")
+        lay_aside(self.host, index_of(self.host, prompts[-1]))
+        self.host.changed()
+        self.host.tell(f"Taken back. {shown_keys('variant_before', self.host.live.keymap)} brings it back.")
 
     def turn(self, step: int, index: int | None = None) -> None:
         """Show another variant of the marked entry, else of the last one in sight that has any.
@@ -196,8 +166,8 @@ class Varying:
         Raises:
             UserError: there is none, or it must wait.
         """
-        self._idle("look at the other variants")
-        transcript, view = self.chat.dialogue.transcript, self.chat.chat_screen.view
+        self.host.dialogue.must_be_idle("look at the other variants")
+        transcript, view = self.host.dialogue.transcript, self.host.view
         entries, variants = transcript.entries, transcript.variants
         if index is None:
             index = self._turning()
@@ -213,7 +183,7 @@ class Varying:
         variants.turn(entries, place, to)
         transcript.start = transcript.start if transcript.start <= place else 0
         view.rewind(place)
-        self.chat.changed()
+        self.host.changed()
         shown = next((i for i in range(place, len(entries)) if isinstance(entries[i], Prompt | Answer)), place)
         entry = entries[shown]
         view.mark.entry = entry if marked and isinstance(entry, Prompt | Answer) else None
@@ -221,16 +191,9 @@ class Varying:
             view.scroll_to(y=max(0, view.tops[place] - offset), animate=False, immediate=True, force=True)
         self._say(entry, fork.at, len(fork.ends))
 
-    def attempt(self, what: str, *arguments: Any) -> None:
-        """For keys and the palette: do it, or tell what is in the way."""
-        try:
-            getattr(self.rewriting if what == "edit" else self, what)(*arguments)
-        except UserError as error:
-            self.chat.tell(str(error), "warning")
-
     def _turning(self) -> int | None:
         """The entry whose variants keys go through; None if there is none."""
-        transcript, view = self.chat.dialogue.transcript, self.chat.chat_screen.view
+        transcript, view = self.host.dialogue.transcript, self.host.view
         entries, variants = transcript.entries, transcript.variants
 
         def several(index: int) -> bool:
@@ -255,20 +218,5 @@ class Varying:
         parts: list[Any] = [(f"{what} {at + 1} of {of}", "$foreground")]
         if isinstance(entry, Answer):
             parts.append((f"   {name_of(entry)}", "$quiet"))
-        keys = f"{self._key('variant_before')} {self._key('variant_after')}"
-        from ..chat.status import StatusLine
-
-        status = self.chat.chat_screen.query_one(StatusLine)
-        status.flash(Content.assemble(*parts, "   ", (keys, "bold $primary"), (" the others", "$quiet")))
-
-    # What they share
-
-    def _idle(self, what: str) -> None:
-        if self.chat.dialogue.busy or self.chat.dialogue.queued is not None:
-            raise UserError(f"An answer is under way: stop it with esc, then {what}.")
-
-    def _key(self, id: str) -> str:
-        from ...settings.keymap import CHAT, display
-
-        keys = next(key.keys for key in CHAT if key.id == id)
-        return display(self.chat.settings.keymap.get(id, keys))
+        keys = " ".join(shown_keys(id, self.host.live.keymap) for id in ("variant_before", "variant_after"))
+        self.host.flash(Content.assemble(*parts, "   ", (keys, "bold $primary"), (" the others", "$quiet")))

@@ -73,8 +73,7 @@ class HelpScreen(ModalScreen[None]):
                 yield Static(heading, classes="heading")
                 yield Static(self._keys(keys))
             yield Static("Commands", classes="heading")
-            rows = ((f"/{c.name} {c.arguments}".strip(), c.what) for c in COMMANDS)
-            yield Static(table(rows, self._cells))
+            yield Static(table(((f"/{row.slash}", row.what) for row in COMMANDS), self._cells))
             yield Static("Decoding methods", classes="heading")
             for method in self._methods:
                 yield Static(self._method(method))

@@ -54,8 +54,7 @@ class KeyBar(Widget):
         for key in self._keys:
             if key.id == "cancel" and not self.busy:
                 continue
-            action = key.action if "." in key.action else f"screen.{key.action}"
-            label = Content(f" {key.short}").stylize(f"@click={action}")
+            label = Content(f" {key.short}").stylize(f"@click={key.action}")
             part = Content.assemble((display(self._keymap.get(key.id, key.keys)), "bold $primary"), label)
             gap = " " * GAP if line else ""
             if line.cell_length + len(gap) + part.cell_length > room:

@@ -2,58 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container, Horizontal, Vertical
 from textual.content import Content
+from textual.screen import Screen
 from textual.widgets import Static
 
 from ....errors import UserError
-from ...chat.dialogue import Dialogue
 from ...chat.draft_length import lengthen
 from ...render.inspection_rows import strip_rows
 from ...settings.keymap import CHAT, display
 from ...theming.colouring import WAYS, Way, effective, legend
-from ..actions.chat_actions import ChatActions
+from ..actions.copy import Copying
+from ..actions.dispatch import Actions
+from ..actions.rewrite import Rewriting
+from ..actions.switch import known
 from ..actions.table import is_command, matching
+from ..bindings import bindings_of
 from ..composer.box import PromptInput
 from ..composer.completion import Completion
 from ..composer.context_ask import Fitting
 from ..composer.gathering import Gathering
 from ..composer.names import Attaching, put
 from ..composer.recalling import Recalling
+from ..host import Host
 from ..transcript.inspector import Inspector
 from ..transcript.line_view import LineView
 from ..transcript.view import TranscriptView
 from .header import Header
 from .keybar import KeyBar
-from .side_panel import SidePanel
+from .side_panel import PAGES, SidePanel
 from .status import StatusLine
 from .welcome import Welcome
 
 
-class ChatScreen(ChatActions):
-    """One chat."""
+class ChatScreen(Screen[None]):
+    """One chat.
+
+    Args:
+        host: the app.
+        actions: what keys and commands do.
+        rewriting: puts a message back into the input box.
+        copying: copies what is selected.
+        keep: whether a history is kept of what is sent.
+        piped: what was piped in, for the first message.
+    """
 
     AUTO_FOCUS = "#input"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012, Textual declares it as an instance's
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, key.action, key.what, show=False, priority=True, id=key.id, tooltip=key.what) for key in CHAT
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(CHAT)
 
-    def __init__(self, dialogue: Dialogue, keymap: Mapping[str, str]) -> None:
+    def __init__(
+        self, host: Host, actions: Actions, rewriting: Rewriting, copying: Copying, keep: bool = False, piped: str = ""
+    ) -> None:
         super().__init__()
-        self.dialogue = dialogue
-        self._keymap = keymap
+        self.host, self.dialogue = host, host.dialogue
+        self._actions, self._rewriting, self._copying, self._piped = actions, rewriting, copying, piped
+        self._keymap = host.live.keymap
         self._quit_armed = False
-        self.attaching = Attaching(self)
-        self.gathering = Gathering(self)
-        self.fitting = Fitting(self)
-        self.recalling = Recalling(self)
+        self.attaching = Attaching(host, lambda: self.query_one(Completion), rewriting.files)
+        self.gathering = Gathering(host, self.attaching.unfolded)
+        self.fitting = Fitting(host, rewriting, self.send)
+        self.recalling = Recalling(host, keep)
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -78,14 +92,19 @@ class ChatScreen(ChatActions):
     def on_mount(self) -> None:
         """Catch up with what came before there was a screen."""
         self.input.offer, self.input.choose = self._entered, self.attaching.names.move
-        way = next(way for way in WAYS if way == self.chat.settings.colours)
+        settings = self.host.live.settings
+        way = next(way for way in WAYS if way == settings.colours)
         self.view.colouring = self.panel.colouring = way
         self.query_one("#keys", KeyBar).colouring = effective(way, self.app.no_color)
-        self.panel.open("" if self.chat.settings.panel == "off" else self.chat.settings.panel)
+        self.panel.open("" if settings.panel == "off" else settings.panel)
         self.refresh_dialogue()
-        if self.chat.piped:
-            put(self.input, self.chat.piped)
+        if self._piped:
+            put(self.input, self._piped)
         self.call_after_refresh(self.recalling.begin)
+
+    def on_unmount(self) -> None:
+        """Nothing is read for a message any more."""
+        self.gathering.give_up()
 
     @property
     def input(self) -> PromptInput:
@@ -151,9 +170,9 @@ class ChatScreen(ChatActions):
             try:
                 if chip := next((chip for chip in self.input.pastes if chip in text), ""):
                     raise UserError(f"A command takes no folded text: put the cursor behind {chip} and press tab first.")
-                self.chat.commands.run(text)
+                self._actions.command(text)
             except UserError as error:
-                self.chat.tell(str(error), "warning")
+                self.host.tell(str(error), "warning")
                 return
             self.input.take(text)
             return
@@ -163,20 +182,20 @@ class ChatScreen(ChatActions):
         if self.fitting.check(text, sent):
             self.send(text, sent)
         else:
-            self.chat.stir()
+            self.host.stir()
 
     def send(self, text: str, sent: str) -> None:
         """Send a message, and take its draft out of the input box."""
-        if not self.chat.rewriting.submit(sent, text):
+        if not self._rewriting.submit(sent, text):
             waits = "A message waits already: esc takes it back." if self.dialogue.queued else "esc stops the answer."
-            self.chat.tell(f"Not sent, your draft stays here: {waits}", "warning")
+            self.host.tell(f"Not sent, your draft stays here: {waits}", "warning")
             return
         self.input.take(text)
-        self.chat.rewriting.sent()
+        self._rewriting.sent()
         self.view.mark.clear()
         self.refresh_dialogue()
         self.view.follow()
-        self.chat.stir()
+        self.host.stir()
 
     @on(PromptInput.Changed)
     def _typed(self, event: PromptInput.Changed) -> None:
@@ -194,7 +213,7 @@ class ChatScreen(ChatActions):
                 self.fitting.note = None
             return
         only = found[0]
-        usage = Content.assemble((f"/{only.name} ", "bold $primary"), (only.arguments, "$foreground"))
+        usage = Content.assemble((f"/{only.command} ", "bold $primary"), (only.arguments, "$foreground"))
         status.hint(Content.assemble(usage, "  " if only.arguments else " ", (only.what, "$quiet")))
 
     @on(Completion.Taken)
@@ -208,10 +227,6 @@ class ChatScreen(ChatActions):
         elif self.query_one("#welcome").display:
             self.query_one("#starters").focus()
 
-    @on(TranscriptView.Turned)
-    def _turned(self, event: TranscriptView.Turned) -> None:
-        self.chat.varying.attempt("turn", event.step, event.index)
-
     @on(Welcome.Chosen)
     def _starter(self, event: Welcome.Chosen) -> None:
         draft = self.input.text
@@ -219,7 +234,7 @@ class ChatScreen(ChatActions):
         if draft.strip() or not self.dialogue.submit(event.text):
             return
         self.refresh_dialogue()
-        self.chat.stir()
+        self.host.stir()
 
     @on(TranscriptView.Followed)
     def _followed(self, event: TranscriptView.Followed) -> None:
@@ -287,38 +302,32 @@ class ChatScreen(ChatActions):
             return
         if self.focused is not self.input:
             self.input.focus()
-        if not self.dialogue.busy and self.chat.rewriting.leave():
+        if not self.dialogue.busy and self._rewriting.leave():
             return
         if not self.dialogue.busy and self.view.mark.clear():
             return
         if self.dialogue.queued is not None and not self.input.text:
             self.input.put(self.dialogue.take_queued())
         elif self.dialogue.cancel():
-            self.chat.stir()
+            self.host.stir()
         self.refresh_dialogue()
 
     def action_interrupt(self) -> None:
         """Ctrl+C: copy a selection, else stop the answer, else quit at the second press."""
         selected = self.input.selected_text or self.get_selected_text()
         if selected:
-            self.chat.copy(selected, "the selection")
+            self._copying.text(selected, "the selection")
         elif self.dialogue.cancel():
             self.refresh_dialogue()
         elif self._quit_armed:
             self.app.exit()
         else:
             self._quit_armed = True
-            self.chat.tell("Press ctrl+c again to quit.")
+            self.host.tell("Press ctrl+c again to quit.")
             self.set_timer(2.0, self._disarm)
 
     def _disarm(self) -> None:
         self._quit_armed = False
-
-    def action_next_method(self) -> None:
-        """The next method that this model can run."""
-        if self.dialogue.next_method() is None:
-            self.chat.tell("There is no other method for this model.")
-        self.refresh_dialogue()
 
     def action_markdown(self) -> None:
         """Finished answers as Markdown, or their runs."""
@@ -331,10 +340,6 @@ class ChatScreen(ChatActions):
         line = Content.assemble((what, "$foreground"), "   ", (keys, "bold"), (" changes it", "$quiet"))
         self.query_one(StatusLine).flash(line)
 
-    def action_next_colouring(self) -> None:
-        """The next way of telling runs apart."""
-        self.chat.next_colouring()
-
     def action_inspect(self) -> None:
         """Look into the runs one by one, or go back to the input box. Markdown gives way to the runs."""
         cursor = self.view.cursor
@@ -345,7 +350,7 @@ class ChatScreen(ChatActions):
             self.query_one(StatusLine).hint(None)  # its keys are no longer these
             self.input.focus()
         elif not cursor.start():
-            self.chat.tell("There is nothing to look into yet: ask something first.")
+            self.host.tell("There is nothing to look into yet: ask something first.")
         else:
             self.query_one(StatusLine).flash(
                 Content.styled(
@@ -353,35 +358,46 @@ class ChatScreen(ChatActions):
                 )
             )
 
-    def action_next_panel(self) -> None:
-        """The next page of the side panel, or none."""
-        self.panel.next()
+    def action_panel(self, *words: str) -> None:
+        """A page of the side panel, or `off`; alone, the next one, or none.
 
-    def action_panel(self, page: str) -> None:
-        """A page of the side panel; an empty name closes it."""
-        self.panel.open(page)
+        Raises:
+            UserError: there is no such page.
+        """
+        if not words:
+            self.panel.next()
+            return
+        page = known("panel", words[0], (*PAGES, "off"))
+        self.panel.open("" if page == "off" else page)
 
     def action_pause(self) -> None:
         """Hold the answer, or let it go on."""
         dialogue = self.dialogue
         if dialogue.phase == "stopping":
-            self.chat.tell("The answer is being stopped.")
+            self.host.tell("The answer is being stopped.")
             return
         held = dialogue.pause()
         if not dialogue.busy:
             what = "will be paused before its first step" if held else "begins as usual"
-            self.chat.tell(f"The next answer {what}.")
-        self.chat.stir()
+            self.host.tell(f"The next answer {what}.")
+        self.host.stir()
         self.refresh_dialogue()
 
-    def action_step(self, steps: int = 1) -> None:
-        """Let the answer take some steps; it is paused after them."""
-        if self.dialogue.step(steps):
-            self.chat.stir()
+    def action_step(self, *words: str) -> None:
+        """Let the answer take a step, or N; it is paused after them.
+
+        Raises:
+            UserError: it is no number.
+        """
+        steps = words[0] if words else "1"
+        if not steps.isdecimal() or not int(steps):
+            raise UserError(f"/step takes a number of steps from 1 on, not {steps!r}.")
+        if self.dialogue.step(int(steps)):
+            self.host.stir()
             self.refresh_dialogue()
         else:
             pause = display(self._keymap.get("pause", "f8"))
-            self.chat.tell(f"There is no answer to step through: press {pause} and ask, then each step is yours.")
+            self.host.tell(f"There is no answer to step through: press {pause} and ask, then each step is yours.")
 
     def action_draft_length(self, direction: int) -> None:
         """Shorter (−1) or longer (1) drafts."""
@@ -393,13 +409,9 @@ class ChatScreen(ChatActions):
         """Mark the message before (−1) or after (1)."""
         place = self.view.mark.move(step)
         if place is None:
-            self.chat.tell("There is no message there.") if step < 0 else self.view.mark.clear()
+            self.host.tell("There is no message there.") if step < 0 else self.view.mark.clear()
             return
         self.query_one(StatusLine).flash(self.view.mark.told(place, self._keymap))
-
-    def action_prompt_search(self) -> None:
-        """Search in what was sent."""
-        self.recalling.search()
 
     def action_scroll_page(self, direction: int) -> None:
         """Scroll the transcript, or the side panel if it has the focus, by a page less two rows, so that the eye finds its

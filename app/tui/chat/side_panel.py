@@ -62,7 +62,7 @@ class PanelBar(Widget):
         tabs = [
             Content.styled(f" {page} ", "bold $primary on $panel")
             if page == self.page
-            else Content(f" {page} ").stylize(f"@click=screen.panel('{page}')")
+            else Content(f" {page} ").stylize(f"@click=app.do('panels', '{page}')")
             for page in PAGES
         ]
         left = Content("").join(tabs)

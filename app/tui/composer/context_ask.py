@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from textual.content import Content
 
@@ -10,17 +10,22 @@ from ....engine.messages import Counted
 from ...chat.context_fit import chat_from, cuts, room, surely_fits
 from ...chat.entries import Prompt
 from ...text.cells import fit, one_line
+from ..actions.rewrite import Rewriting
+from ..host import Host
 from ..pickers.menu import Item, Menu
-
-if TYPE_CHECKING:
-    from ..chat.screen import ChatScreen
 
 
 class Fitting:
-    """What the chat screen does about the context."""
+    """What the chat screen does about the context.
 
-    def __init__(self, screen: ChatScreen) -> None:
-        self._screen = screen
+    Args:
+        host: the app.
+        rewriting: knows the chat that the message goes to.
+        send: sends a message: its draft, and what goes out for it.
+    """
+
+    def __init__(self, host: Host, rewriting: Rewriting, send: Callable[[str, str], None]) -> None:
+        self._host, self._rewriting, self._send = host, rewriting, send
         self._id = 0
         self._draft = self._sent = ""
         self._cuts: list[int] = []
@@ -29,11 +34,11 @@ class Fitting:
 
     def check(self, draft: str, sent: str) -> bool:
         """Whether a message may be sent at once; else the engine is asked, and `counted` goes on."""
-        dialogue = self._screen.dialogue
+        dialogue = self._host.dialogue
         context = dialogue.info.get("context") or 0
         if dialogue.phase != "ready" or not context:
             return True
-        transcript = self._screen.chat.rewriting.base
+        transcript = self._rewriting.base
         if surely_fits(chat_from(transcript, transcript.start, sent), context):
             return True
         self._draft, self._sent, self._cuts = draft, sent, cuts(transcript)
@@ -42,20 +47,19 @@ class Fitting:
 
     def counted(self, event: Counted) -> None:
         """Send what fits; ask about what does not. A draft that was changed meanwhile stays."""
-        screen = self._screen
-        if event.id != self._id or screen.input.text != self._draft:
+        if event.id != self._id or self._host.box.text != self._draft:
             return
         most = event.context - room(event.context)
         if not event.tokens:  # it cannot be counted; the engine says why when it is to answer
-            screen.send(self._draft, self._sent)
+            self._send(self._draft, self._sent)
         elif event.tokens[0] <= most:
-            screen.send(self._draft, self._sent)
+            self._send(self._draft, self._sent)
             self.note = Content.assemble((f"{event.tokens[0]:,}", "bold"), f" of {event.context:,} tokens of context")
         else:
             self._ask(event, most)
 
     def _ask(self, event: Counted, most: int) -> None:
-        screen, transcript = self._screen, self._screen.chat.rewriting.base
+        transcript = self._rewriting.base
         full, *shorter = event.tokens
         alone = event.tokens[-1]
         cut = next((i for i, tokens in enumerate(shorter[:-1], 1) if tokens <= most), 0)
@@ -84,14 +88,14 @@ class Fitting:
 
         def chosen(choice: str | None) -> None:
             if choice == "trim":
-                screen.chat.rewriting.branch()
-                screen.dialogue.transcript.start = self._cuts[cut]
-                screen.dialogue.notice(f"From here on the model does not see {what} of this chat: {named}.", "warning")
+                self._rewriting.branch()
+                self._host.dialogue.transcript.start = self._cuts[cut]
+                self._host.dialogue.notice(f"From here on the model does not see {what} of this chat: {named}.", "warning")
             elif choice == "fresh":
-                screen.chat.rewriting.leave()
-                screen.chat.new_chat()
+                self._rewriting.leave()
+                self._host.new_chat()
             if choice in ("trim", "fresh"):
-                screen.send(self._draft, self._sent)
+                self._send(self._draft, self._sent)
 
         current = "trim" if cut else "keep" if too_long else "fresh"
-        screen.app.push_screen(Menu(f"{full:,} tokens; the context holds {event.context:,}", items, current), chosen)
+        self._host.push_screen(Menu(f"{full:,} tokens; the context holds {event.context:,}", items, current), chosen)

@@ -11,29 +11,32 @@ import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from textual.app import SuspendNotSupported
+from textual.app import App, SuspendNotSupported
 
 from ....errors import UserError
 from ...terminal.editor import editor_command
 from ...text.cells import one_line
-
-if TYPE_CHECKING:
-    from ..app import SpecchatApp
-
+from ..host import Host
 
 MOST_BYTES = 2_000_000
 """Of a draft: what a message may have in attachments too."""
 
 
 class Editing:
-    """Opens the draft in the editor."""
+    """Opens the draft in the editor.
 
-    def __init__(self, chat: SpecchatApp) -> None:
-        self.chat = chat
+    Args:
+        host: has the draft.
+        app: has the terminal.
+        ended: called when the editor has given the terminal back.
+    """
+
+    def __init__(self, host: Host, app: App[Any], ended: Callable[[], None]) -> None:
+        self.host, self._app, self._ended = host, app, ended
         self.open = False
         """An editor has the terminal."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -41,7 +44,7 @@ class Editing:
     def start(self) -> None:
         """Open the editor; when it ends its text is the draft. What is in the way is told, and the draft stays."""
         if not self.open:
-            self.chat.run_worker(self._edited(), group="editor")
+            self._app.run_worker(self._edited(), group="editor")
 
     def end(self, number: int) -> bool:
         """Pass a signal that ends the chat on to the editor; False where there is none. The chat ends after it."""
@@ -54,21 +57,20 @@ class Editing:
         try:
             await self._edit()
         finally:
-            if self.chat.ended_by:
-                self.chat.leave()
+            self._ended()
 
     async def _edit(self) -> None:
-        box = self.chat.chat_screen.input
+        box = self.host.box
         draft = box.text
         self.open = True
         try:
-            command = editor_command(self.chat.settings.editor)
+            command = editor_command(self.host.live.settings.editor)
             text = await self._through(command, draft)
         except UserError as error:
-            self.chat.tell(f"{error} Your draft is as it was.", "warning")
+            self.host.tell(f"{error} Your draft is as it was.", "warning")
             return
         except SuspendNotSupported:
-            self.chat.tell("This terminal cannot be lent to an editor. Your draft is as it was.", "warning")
+            self.host.tell("This terminal cannot be lent to an editor. Your draft is as it was.", "warning")
             return
         finally:
             self.open = False
@@ -91,7 +93,7 @@ class Editing:
         file = folder / "draft.md"
         try:
             file.write_bytes(f"{draft}\n".encode("utf-8", "surrogatepass") if draft else b"")
-            with _away(self.chat):
+            with _away(self._app):
                 code = await self._run([*command, str(file)])
             if code:
                 how = f"was ended by signal {-code}" if code < 0 else f"ended with the code {code}"
@@ -132,7 +134,7 @@ def _read(file: Path, name: str) -> str:
 
 
 @contextlib.contextmanager
-def _away(app: SpecchatApp) -> Iterator[None]:
+def _away(app: App[Any]) -> Iterator[None]:
     """Hand the terminal over. Events of the engine are taken in meanwhile, so nothing may be drawn.
 
     Raises:

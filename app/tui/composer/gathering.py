@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from threading import Event
-from typing import TYPE_CHECKING
 
 from ....errors import UserError
 from ...attach.attachments import Attachment, attach, compose, slow
+from ..host import Host
 
-if TYPE_CHECKING:
-    from ..chat.screen import ChatScreen
-
-SLOW_SECONDS = 0.7
-"""What takes longer says so."""
+Found = tuple[str, list[Attachment]]
+"""A message as it goes out, and its files."""
 
 Then = Callable[[str, str], None]
 """Told the draft, and what is sent for it."""
 
 
 class Gathering:
-    """Gathers the files of a message."""
+    """Gathers the files of a message.
 
-    def __init__(self, screen: ChatScreen) -> None:
-        self._screen = screen
+    Args:
+        host: the app.
+        unfolded: gives the message of a draft, and the long texts that stand folded in it.
+    """
+
+    def __init__(self, host: Host, unfolded: Callable[[str], Found]) -> None:
+        self._host, self._unfolded = host, unfolded
         self._given_up: Event | None = None
 
     def gather(self, draft: str, then: Then) -> None:
@@ -34,17 +35,13 @@ class Gathering:
             draft: the message as typed.
             then: told at once where nothing takes time, else later.
         """
-        message, pastes = self._screen.attaching.unfolded(draft)
+        message, pastes = self._unfolded(draft)
         if self._given_up is not None:
-            self._screen.chat.tell("The files of a message are being read: wait for them, or give up with esc.", "warning")
+            self._host.tell("The files of a message are being read: wait for them, or give up with esc.", "warning")
         elif slow(message):
-            self._given_up = Event()
-            self._screen.run_worker(self._beside(draft, message, pastes, self._given_up, then), group="gathering")
+            self._slowly(draft, message, pastes, then)
         else:
-            try:
-                self._done(draft, *attach(message), pastes, then)
-            except UserError as error:
-                self._refused(error)
+            self._done(draft, attached(message), pastes, then)
 
     def give_up(self) -> bool:
         """Read no further; False if nothing is being read."""
@@ -53,24 +50,29 @@ class Gathering:
         self._given_up.set()
         return True
 
-    async def _beside(self, draft: str, message: str, pastes: list[Attachment], given_up: Event, then: Then) -> None:
-        timer = self._screen.set_timer(SLOW_SECONDS, lambda: self._screen.chat.tell("Reading the files … esc gives up."))
-        try:
-            found = await asyncio.to_thread(attach, message, None, given_up.is_set)
-        except UserError as error:
-            self._refused(error)
-            return
-        finally:
-            timer.stop()
-            self._given_up = None
-            given_up.set()  # where the chat is left, the thread ends too
-        self._done(draft, *found, pastes, then)
+    def _slowly(self, draft: str, message: str, pastes: list[Attachment], then: Then) -> None:
+        given_up = self._given_up = Event()
 
-    def _done(self, draft: str, message: str, files: list[Attachment], pastes: list[Attachment], then: Then) -> None:
+        def done(found: Found | UserError) -> None:
+            self._given_up = None
+            self._done(draft, found, pastes, then)
+
+        self._host.beside(lambda: attached(message, given_up.is_set), done, "Reading the files … esc gives up.")
+
+    def _done(self, draft: str, found: Found | UserError, pastes: list[Attachment], then: Then) -> None:
+        if isinstance(found, UserError):
+            self._host.tell(f"Not sent, your draft stays here: {found}", "warning")
+            return
+        message, files = found
         for file in files:
             if file.notice:
-                self._screen.chat.tell(file.notice, "warning")
+                self._host.tell(file.notice, "warning")
         then(draft, compose(message, [*files, *pastes]))
 
-    def _refused(self, error: UserError) -> None:
-        self._screen.chat.tell(f"Not sent, your draft stays here: {error}", "warning")
+
+def attached(message: str, given_up: Callable[[], bool] | None = None) -> Found | UserError:
+    """A message and the files it names, or why one cannot go with it."""
+    try:
+        return attach(message, None, given_up)
+    except UserError as error:
+        return error

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ...attach.attachments import Attachment, with_pastes
-from ...attach.names import Offer, folder_of, names_below, names_in, offers, spelled, typed
+from ...attach.names import Offer, names_below, names_in, offers, spelled, typed
 from ...terminal.piped import NAME
 from ..actions.complete import Known, Line, completions, line, quoted
+from ..host import Host
+from .box import PromptInput
 from .completion import Completion
-
-if TYPE_CHECKING:
-    from ..chat.screen import ChatScreen
-    from .box import PromptInput
 
 T = TypeVar("T")
 
@@ -24,11 +22,17 @@ FRESH_SECONDS = 10.0
 
 
 class Attaching:
-    """What the chat screen does about names."""
+    """What the chat screen does about names.
 
-    def __init__(self, screen: ChatScreen) -> None:
-        self._screen = screen
-        self._known = Known()
+    Args:
+        host: the app.
+        names: the list above the input box.
+        folded: what stands in the input box for a file of a message that was put back there → that file.
+    """
+
+    def __init__(self, host: Host, names: Callable[[], Completion], folded: Mapping[str, Attachment]) -> None:
+        self._host, self._names, self._folded = host, names, folded
+        self._known = Known(want=self._look_for)
         self._looked: dict[str, float] = {}  # what was looked for → when
         self._looking: set[str] = set()
         self._closed = -1  # place of the word whose offers were sent away with esc
@@ -36,7 +40,7 @@ class Attaching:
     @property
     def names(self) -> Completion:
         """The list above the input box."""
-        return self._screen.query_one(Completion)
+        return self._names()
 
     def offer(self) -> None:
         """Offer names for what is being typed, or none."""
@@ -46,72 +50,34 @@ class Attaching:
         elif start < 0:
             self._closed = -1
         self.names.offer(found)
-        self._screen.input.offering = bool(found)
+        self._host.box.offering = bool(found)
 
     def _found(self) -> tuple[int, list[Offer]]:
         """Where the word begins that names are offered for, and the names; −1 if there is none."""
-        box = self._screen.input
+        box = self._host.box
         if box.walking:  # up goes on to the message before, not through names for the end of this one
             return -1, []
         command = self._command()
         if command is not None:
-            self._look_for(command)
-            return command.start, completions(command, self._current())
+            self._known.take(self._host)
+            return command.start, completions(command, self._known)
         found = typed(box.before)
         if found is None:
             return -1, []
-        self._look_for_files(found[1])
         return found[0], [Offer(name) for name in offers(found[1], self._known.names(found[1]))]
 
     def _command(self) -> Line | None:
         """The command that is being typed, up to the cursor."""
-        box = self._screen.input
+        box = self._host.box
         return line(box.before) if box.document.line_count == 1 else None
 
-    def _current(self) -> Known:
-        """What there is to choose from, as things are now."""
-        known, chat = self._known, self._screen.chat
-        dialogue = chat.dialogue
-        known.methods, known.unavailable = dialogue.methods, dialogue.unavailable
-        known.themes = {name: palette.summary for name, palette in chat.palettes.items()}
-        known.settings = chat.commands.current()
-        return known
-
-    def _look_for(self, command: Line) -> None:
-        """Look for what the command may be about, beside the drawing."""
-        match command.name:
-            case "open" | "export":
-                self._look_for_files(command.word)
-            case "chats":
-                self._look_for_all("chats", _titles)
-            case "preset":
-                self._look_for_all("presets", _presets)
-            case "model" | "models" | "race":
-                self._look_for_all("models", _models)
-
-    def _look_for_files(self, query: str) -> None:
-        """Look for the files that a name that is being typed may become."""
-        folder = folder_of(query)
-        if folder is None:
-            self._look_for_all("files", self._files)
+    def _look_for(self, what: str) -> None:
+        """Look for something that is asked for, beside the drawing."""
+        if what.startswith("in "):
+            folder = what.removeprefix("in ")
+            self._look(what, lambda: names_in(folder), lambda found: self._known.inside.update({folder: found}))
         else:
-            self._look(f"in {folder}", lambda: names_in(folder), lambda found: self._known.inside.update({folder: found}))
-
-    def _look_for_all(self, what: str, look: Callable[[], object]) -> None:
-        """Look for all there is of something.
-
-        Args:
-            what: the field of Known.
-            look: finds it.
-        """
-        self._look(what, look, lambda found: setattr(self._known, what, found))
-
-    @staticmethod
-    def _files() -> list[str]:
-        try:
-            return names_below(Path())
-        except OSError:  # the working folder is gone
-            return []
+            self._look(what, _LOOKS[what], lambda found: setattr(self._known, what, found))
 
     def _look(self, what: str, look: Callable[[], T], keep: Callable[[T], None]) -> None:
         """Look for something beside the drawing, unless that was done just now: it may be large, or on a slow disk."""
@@ -125,11 +91,11 @@ class Attaching:
             self._looking.discard(what)
             self.offer()
 
-        self._screen.run_worker(lambda: self._screen.app.call_from_thread(done, look()), thread=True, group="names")
+        self._host.beside(look, done)
 
     def take(self) -> bool:
         """Put the chosen name into the message; False if none is offered."""
-        names, box = self.names, self._screen.input
+        names, box = self.names, self._host.box
         name, row, column = names.chosen, *box.cursor_location
         if not name:
             return False
@@ -159,10 +125,16 @@ class Attaching:
 
     def unfolded(self, draft: str) -> tuple[str, list[Attachment]]:
         """The message, and the long texts that stand folded in its draft."""
-        message, pastes = with_pastes(draft, self._screen.input.pastes)
-        kept = self._screen.chat.rewriting.files
-        pastes = [kept.get(f"[{paste.name}]", paste) for paste in pastes]
-        return message, pastes
+        message, pastes = with_pastes(draft, self._host.box.pastes)
+        return message, [self._folded.get(f"[{paste.name}]", paste) for paste in pastes]
+
+
+def _files() -> list[str]:
+    """Names below the working folder."""
+    try:
+        return names_below(Path())
+    except OSError:  # it is gone
+        return []
 
 
 def _titles() -> Mapping[str, str]:
@@ -196,6 +168,9 @@ def _models() -> Mapping[str, str]:
         return {spot.spec: spot.place for spot in spots(recent()) if not spot.remark and spot.spec.isprintable()}
     except OSError:  # the working folder is gone
         return {}
+
+
+_LOOKS: Mapping[str, Callable[[], object]] = {"files": _files, "chats": _titles, "presets": _presets, "models": _models}
 
 
 def put(box: PromptInput, text: str) -> None:

@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from textual.css.query import NoMatches
 
 from ....errors import UserError
 from ...history.prompts import PromptHistory, Typed
 from ...text.amounts import shown
 from ...text.cells import sanitise
-from .box import PromptInput
-
-if TYPE_CHECKING:
-    from ..chat.screen import ChatScreen
+from ..host import Host
 
 
 class Recalling:
-    """Keeps what is sent for later chats, where a history is kept at all."""
+    """Keeps what is sent for later chats, where a history is kept at all.
 
-    def __init__(self, screen: ChatScreen) -> None:
-        self._screen = screen
+    Args:
+        host: the app.
+        keep: whether one is kept.
+    """
+
+    def __init__(self, host: Host, keep: bool) -> None:
+        self._host, self._keeps = host, keep
         self._history: PromptHistory | None = None
         self._turn = asyncio.Lock()
         self._warned = False
 
     def begin(self) -> None:
         """Read what earlier chats left, beside the first frame."""
-        if not self._screen.chat.keeping.keep:
+        if not self._keeps:
             return
         self._history = PromptHistory()
-        self._screen.input.keep = self._keep
+        self._host.box.keep = self._keep
         self.refresh(first=True)
 
     def refresh(self, first: bool = False) -> None:
@@ -47,23 +50,24 @@ class Recalling:
                     self._warn("What you sent in earlier chats cannot be read", error)
                     return
                 if found is not None:
-                    self._screen.input.recall(found)
+                    self._host.box.recall(found)
                     if first and found and found[-1].draft:
                         self._take_up(found[-1])
 
-        self._screen.run_worker(read(), group="prompts")
+        self._host.box.run_worker(read(), group="prompts")
 
     def _take_up(self, typed: Typed) -> None:
         """Go on with what was being typed when a chat was ended; no other chat does then."""
-        box = self._screen.input
-        if not box.text and not self._screen.dialogue.queued:
+        box = self._host.box
+        if not box.text and not self._host.dialogue.queued:
             box.bring(box.sent[-1])
             self._keep(replace(typed, draft=False))
 
     def leave(self) -> str:
         """Keep what is being typed for the next chat, now; a sentence about it, empty if nothing is."""
-        box = next(iter(self._screen.query(PromptInput)), None)
-        if box is None:  # the first frame is still to come
+        try:
+            box = self._host.box
+        except NoMatches:  # the first frame is still to come
             return ""
         draft = Typed(box.text, {chip: whole for chip, whole in box.pastes.items() if chip in box.text}, draft=True)
         if not draft.text.strip() or box.walking:
@@ -86,7 +90,7 @@ class Recalling:
                 except (OSError, UserError) as error:
                     self._warn("What you send is not kept for the up key in later chats", error)
 
-        self._screen.run_worker(add(), group="prompts")
+        self._host.box.run_worker(add(), group="prompts")
 
     def _warn(self, what: str, error: OSError | UserError) -> None:
         """Say once what is wrong with the file."""
@@ -95,15 +99,15 @@ class Recalling:
             why = str(error)
             if isinstance(error, OSError):
                 why = f"{error.strerror or type(error).__name__}; move {shown(self._history.path)} out of the way."
-            self._screen.chat.tell(f"{what}: {why}", "warning")
+            self._host.tell(f"{what}: {why}", "warning")
 
     def search(self) -> None:
         """Choose among all that was sent."""
         from ..pickers.prompts import PromptSearch
 
-        box = self._screen.input
+        box = self._host.box
         if not box.sent:
-            self._screen.chat.tell("Nothing was sent yet: what you send is found here.")
+            self._host.tell("Nothing was sent yet: what you send is found here.")
             return
 
         def chosen(text: str | None) -> None:
@@ -113,5 +117,4 @@ class Recalling:
 
         draft = box.text.strip()
         query = draft if "\n" not in draft and len(draft) < 60 else ""
-        chat = self._screen.chat
-        chat.push_screen(PromptSearch(box.sent, chat.settings.keymap, query), chosen)
+        self._host.push_screen(PromptSearch(box.sent, self._host.live.keymap, query), chosen)

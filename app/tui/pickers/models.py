@@ -41,7 +41,6 @@ class ModelsScreen(SearchScreen[None, Row]):
     Args:
         view: what there is to show.
         load: loads a model.
-        watch_downloads: called when one is begun.
         keymap: binding id → keys, where not the default.
         query: what to search for to begin with; a name on the Hub is looked up.
     """
@@ -49,18 +48,11 @@ class ModelsScreen(SearchScreen[None, Row]):
     DEFAULT_CSS = "ModelsScreen > Vertical { width: 108; } ModelsScreen #detail { height: 6; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(MODELS)
 
-    def __init__(
-        self,
-        view: View,
-        load: Callable[..., None],
-        watch_downloads: Callable[[], None],
-        keymap: Mapping[str, str],
-        query: str = "",
-    ) -> None:
+    def __init__(self, view: View, load: Callable[..., None], keymap: Mapping[str, str], query: str = "") -> None:
         listed = PickList[Row](lambda row: row.key, lambda row, cells: (drawn(row, cells),))
         super().__init__(listed, keymap, "Models", "Search, or owner/name on the Hub", query)
         self._view, self.looking, self._downloads = view, view.looking, view.downloads
-        self._load_model, self._watch_downloads = load, watch_downloads
+        self._load_model = load
         self._drawn = 0.0
         self._states: dict[str, str] = {}
         self._sure: Download | None = None
@@ -197,7 +189,6 @@ class ModelsScreen(SearchScreen[None, Row]):
             downloads.pause(download)
         else:
             downloads.go_on(download)
-            self._watch_downloads()
         self._show()
 
     def action_cancel(self) -> None:
@@ -250,7 +241,6 @@ class ModelsScreen(SearchScreen[None, Row]):
         """Load what the Hub offers if it is here, else fetch it."""
         if not self._view.here(offer):
             self._downloads.start(offer)
-            self._watch_downloads()
             self.say(f"{one_line(offer.spec)} goes on being fetched when this list is closed.")
             self._show(("download", offer.spec))
             return

@@ -19,7 +19,7 @@ from .pick_list import PickList
 from .search_screen import SearchScreen
 
 if TYPE_CHECKING:
-    from ..live_settings import Configuring
+    from ..live_settings import LiveSettings
 
 NAME_CELLS = 22
 """Of a preset's name in the list."""
@@ -47,7 +47,7 @@ class PresetsScreen(SearchScreen[None, Preset]):
 
     def __init__(
         self,
-        live: Configuring,
+        live: LiveSettings,
         use: Callable[[str], None],
         save: Callable[..., None],
         edit: Callable[[str, Callable[[], object]], None],

@@ -25,7 +25,7 @@ from .pick_list import PickList
 from .search_screen import SearchScreen
 
 if TYPE_CHECKING:
-    from ..live_settings import Configuring
+    from ..live_settings import LiveSettings
 
 NAME_CELLS = 34
 """Of a setting's name, where there is room."""
@@ -53,7 +53,7 @@ class SettingsScreen(SearchScreen[None, Row]):
     """
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(SETTINGS)
 
-    def __init__(self, live: Configuring, dialogue: Dialogue, changed: Callable[[], None], query: str = "") -> None:
+    def __init__(self, live: LiveSettings, dialogue: Dialogue, changed: Callable[[], None], query: str = "") -> None:
         listed = PickList[Row](lambda row: row.title if row.entry is not None else None, drawn)
         listed.empty = "No setting has that in its name, its description or its value."
         super().__init__(listed, live.keymap, "Settings", "Search in the settings", query)

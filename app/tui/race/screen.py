@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -19,17 +19,19 @@ from ...race.entry import Entry
 from ...race.guests import short_name
 from ...race.lane import Racer
 from ...race.race import FEWEST, MOST, Race
+from ...race.record import RaceRecord
 from ...race.replay import Replay
 from ...settings.keymap import RACE
+from ...theming.colouring import Way
+from ..actions.switch import method_items
 from ..bindings import bindings_of
+from ..host import Host
 from ..pickers.menu import Item, Menu
 from .around import RaceHeader, RaceKeys
 from .pane import RacePane
 from .photo_finish import PhotoFinish, standings
+from .setup import AskModel
 from .state import live_state, replay_state
-
-if TYPE_CHECKING:
-    from ..app import SpecchatApp
 
 SIDE_BY_SIDE = 36
 """Cells that a pane needs beside another."""
@@ -48,7 +50,10 @@ class RaceScreen(Screen[None]):
 
     Args:
         race: has been started.
-        keymap: binding id → keys, where not the default.
+        host: the app.
+        entry: gives a method as it is set in the chat.
+        ask_model: asks for another model.
+        export: saves the race.
     """
 
     AUTO_FOCUS = None
@@ -62,26 +67,24 @@ class RaceScreen(Screen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(RACE)
 
-    def __init__(self, race: Race, keymap: Mapping[str, str]) -> None:
+    def __init__(
+        self, race: Race, host: Host, entry: Callable[[str], Entry], ask_model: AskModel, export: Callable[[RaceRecord], None]
+    ) -> None:
         super().__init__()
         self.race = race
+        self._host, self._entry, self._ask_model, self._export = host, entry, ask_model, export
         self.replay: Replay | None = None
         self.panes: list[RacePane] = []
         self._header = RaceHeader(race.prompt)
         self._lanes = Container(id="lanes")
         self._finish = PhotoFinish(id="finish")
-        self._keys = RaceKeys(keymap)
+        self._keys = RaceKeys(host.live.keymap)
         self._finish_hidden = False
         self._stopping = False
         self._drawn = 0.0
         self._state: tuple[object, ...] = ()
         self._later: Timer | None = None
         self._clock: Timer | None = None
-
-    @property
-    def chat(self) -> SpecchatApp:
-        """The app, by its own type."""
-        return cast("SpecchatApp", self.app)
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -192,7 +195,7 @@ class RaceScreen(Screen[None]):
             self.panes.pop().remove()
         new = [RacePane() for _ in range(count - len(self.panes))]
         for pane in new:
-            pane.text.colouring = self.chat.chat_screen.view.colouring
+            pane.text.colouring = self._host.view.colouring
         self.panes += new
         if new:
             self._lanes.mount(*new)
@@ -226,7 +229,7 @@ class RaceScreen(Screen[None]):
         """Something was asked of the engine."""
         self._end_replay()
         self._finish_hidden = self._stopping = False
-        self.chat.stir()
+        self._host.stir()
         self.refresh_race(now=True)
 
     def _end_replay(self) -> None:
@@ -239,7 +242,7 @@ class RaceScreen(Screen[None]):
         if self.race.running and not self._stopping:
             self.race.cancel()
             self._stopping = True
-            self.chat.stir()
+            self._host.stir()
             self.refresh_race(now=True)
         elif self.replay is not None and not self.race.running:
             self._end_replay()
@@ -262,18 +265,18 @@ class RaceScreen(Screen[None]):
                 self._clock.resume()
         elif self.race.running:
             self.race.pause()
-            self.chat.stir()
+            self._host.stir()
         else:
-            self.chat.tell("Nothing runs: r runs the race again, w plays it back.")
+            self._host.tell("Nothing runs: r runs the race again, w plays it back.")
         self.refresh_race(now=True)
 
     def action_watch(self) -> None:
         """Play the race back, from the start."""
         if self.race.running:
-            self.chat.tell("The race still runs: it can be played back once all lanes are done.")
+            self._host.tell("The race still runs: it can be played back once all lanes are done.")
             return
         if not any(racer.answer.runs for racer in self.race.racers):
-            self.chat.tell("There is nothing to play back: no lane has written anything.")
+            self._host.tell("There is nothing to play back: no lane has written anything.")
             return
         if self.replay is None:
             self.replay = Replay(self.race.racers)
@@ -285,7 +288,7 @@ class RaceScreen(Screen[None]):
     def action_speed(self) -> None:
         """The next speed of the replay."""
         if self.replay is None:
-            self.chat.tell("The speed is the replay's: w starts it.")
+            self._host.tell("The speed is the replay's: w starts it.")
             return
         self.replay.faster()
         self.refresh_race(now=True)
@@ -293,9 +296,9 @@ class RaceScreen(Screen[None]):
     def action_export(self) -> None:
         """Save the race."""
         if not any(racer.answer.runs for racer in self.race.racers):
-            self.chat.tell("There is nothing to export yet: no lane has written anything.")
+            self._host.tell("There is nothing to export yet: no lane has written anything.")
             return
-        self.chat.saving.choose_race(self.race.record())
+        self._export(self.race.record())
 
     def action_finish(self) -> None:
         """Hide the results, so that there is more room for the texts, or show them."""
@@ -312,9 +315,9 @@ class RaceScreen(Screen[None]):
 
         def answered(name: str | None) -> None:
             if name is not None:
-                self._swap(number, replace(self.chat.racing.entry(name), model=current.model, backend=current.backend))
+                self._swap(number, replace(self._entry(name), model=current.model, backend=current.backend))
 
-        items = self.chat.racing.items(guest.unavailable if guest is not None else None)
+        items = method_items(self._host.dialogue, guest.unavailable if guest is not None else None)
         self.app.push_screen(Menu(f"Method of pane {number}", items, current.method), answered)
 
     def action_model(self) -> None:
@@ -332,7 +335,7 @@ class RaceScreen(Screen[None]):
                     self._swap(int(index) + 1, replace(entry, model=choice.model, backend=choice.backend))
 
             title = f"Model of pane {int(index) + 1}: {entry.name}"
-            self.chat.racing.ask_model(title, {entry.key}, "It is the one that runs in this pane.", chosen)
+            self._ask_model(title, {entry.key}, "It is the one that runs in this pane.", chosen)
 
         self.app.push_screen(Menu("Another model in which pane?", items, str(len(items) - 1)), asked)
 
@@ -349,21 +352,21 @@ class RaceScreen(Screen[None]):
     def action_add(self) -> None:
         """One pane more."""
         if len(self.race.racers) >= MOST:
-            self.chat.tell(f"A race has at most {MOST} panes: 1–{MOST} swap the method of one.")
+            self._host.tell(f"A race has at most {MOST} panes: 1–{MOST} swap the method of one.")
             return
 
         def answered(name: str | None) -> None:
             if name is not None:
-                self.race.add(self.chat.racing.entry(name))
+                self.race.add(self._entry(name))
                 self._go()
 
-        self.app.push_screen(Menu("One more against them", self.chat.racing.items(), ""), answered)
+        self.app.push_screen(Menu("One more against them", method_items(self._host.dialogue), ""), answered)
 
     def action_remove(self) -> None:
         """One pane fewer."""
         racers = self.race.racers
         if len(racers) <= FEWEST:
-            self.chat.tell(f"A race needs {FEWEST} panes: their numbers swap their methods.")
+            self._host.tell(f"A race needs {FEWEST} panes: their numbers swap their methods.")
             return
         names = self.race.model_names
         items = [Item(str(i), racer.entry.name, detail=names[i]) for i, racer in enumerate(racers)]
@@ -375,19 +378,10 @@ class RaceScreen(Screen[None]):
 
         self.app.push_screen(Menu("Which pane is to go?", items, str(len(racers) - 1)), answered)
 
-    def action_theme_menu(self) -> None:
-        """Choose a theme."""
-        self.chat.choose_theme()
-
-    def action_next_colouring(self) -> None:
+    def colouring(self, way: Way) -> None:
         """Tell runs apart in another way."""
-        self.chat.next_colouring()
         for pane in self.panes:
-            pane.text.colouring = self.chat.chat_screen.view.colouring
-
-    def action_help(self) -> None:
-        """Show the help."""
-        self.chat.show_help()
+            pane.text.colouring = way
 
     def action_scroll_texts(self, direction: int) -> None:
         """Scroll all texts by half a pane."""

@@ -47,7 +47,7 @@ async def race(app: Any, pilot: Any, engine: Any, prompt: str = "Say it.") -> No
         await pilot.pause()
         engine.loaded()
         app.take_events()
-    app.commands.run(f"/race greedy lookup soft : {prompt}")
+    app.actions.command(f"/race greedy lookup soft : {prompt}")
     await pilot.pause()
     run(engine, app.racing.screen.race, LANES)
     app.take_events()
@@ -75,7 +75,7 @@ async def test_a_race_becomes_a_line_of_the_chat_and_opens_again(make_kept: Make
         with Store() as store:
             opened = Chats(store).open(1)
         app.show_chat(opened.transcript)
-        app.commands.run("/races")
+        app.actions.command("/races")
         await quiet(pilot)
         screen = app.screen
         assert isinstance(screen, RaceScreen)
@@ -99,7 +99,7 @@ async def test_a_kept_race_can_be_run_again(make_kept: Make, engine: Any) -> Non
     async with app.run_test(size=(110, 34)) as pilot:
         await race(app, pilot, engine)
         before = len([command for command in engine.sent if isinstance(command, Generate)])
-        app.commands.run("/races 1")
+        app.actions.command("/races 1")
         await quiet(pilot)
         await pilot.press("r")
         again = [command for command in engine.sent if isinstance(command, Generate)][before:]
@@ -119,10 +119,10 @@ async def test_several_races_are_asked_for(make_kept: Make, engine: Any) -> None
     app = make_kept()
     async with app.run_test(size=(110, 34)) as pilot:
         with pytest.raises(UserError, match="No race was run"):
-            app.commands.run("/races")
+            app.actions.command("/races")
         await race(app, pilot, engine, "One [bold]thing")
         await race(app, pilot, engine, "Another")
-        app.commands.run("/races")
+        app.actions.command("/races")
         await pilot.pause()
         assert isinstance(app.screen, Menu)
         await pilot.press("1")
@@ -132,7 +132,7 @@ async def test_several_races_are_asked_for(make_kept: Make, engine: Any) -> None
         await pilot.press("escape")
         await quiet(pilot)
         with pytest.raises(UserError, match="from 1 to 2"):
-            app.commands.run("/races 3")
+            app.actions.command("/races 3")
 
 
 async def test_a_race_without_a_word_leaves_no_line(make_kept: Make, engine: Any) -> None:
@@ -141,7 +141,7 @@ async def test_a_race_without_a_word_leaves_no_line(make_kept: Make, engine: Any
         await pilot.pause()
         engine.loaded()
         app.take_events()
-        app.commands.run("/race greedy lookup : Nothing.")
+        app.actions.command("/race greedy lookup : Nothing.")
         await pilot.pause()
         for lane in range(2):
             begin(engine, lane)

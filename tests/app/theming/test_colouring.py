@@ -91,13 +91,13 @@ async def test_the_command_names_a_way_and_the_nearest_one_if_there_is_none(make
     app = make_chat()
     async with app.run_test() as pilot:
         await pilot.pause()
-        app.commands.run("/colours heat")
+        app.actions.command("/colours heat")
         assert app.chat_screen.view.colouring == "heat"
         with pytest.raises(UserError, match="did you mean underline"):
-            app.commands.run("/colours underlined")
-        app.commands.run("/colours")
+            app.actions.command("/colours underlined")
+        app.actions.command("/colours")
         assert app.chat_screen.view.colouring == "underline"
-        titles = [title for title, _, _ in app.commands.entries()]
+        titles = [title for title, _, _ in app.actions.palette()]
         assert [title for title in titles if title.startswith("Colours: ")] == [f"Colours: {way}" for way in WAYS]
 
 
@@ -126,7 +126,7 @@ async def test_what_was_chosen_is_there_in_the_next_chat(make_chat: Make, engine
     app = make_chat()
     async with app.run_test() as pilot:
         await pilot.press("f6")
-        app.commands.run("/theme light")
+        app.actions.command("/theme light")
         await app.workers.wait_for_complete()
     kept = (tmp_path / "settings.toml").read_text()
     assert kept.startswith("# mine")

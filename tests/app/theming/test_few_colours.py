@@ -73,7 +73,7 @@ async def test_the_chat_wears_them_where_the_terminal_has_no_more(
     if few:
         monkeypatch.delenv("COLORTERM")
     app = make_chat(theme="fjord")
-    true = app.palettes["fjord"].colours["background"]
+    true = app.themes.palettes["fjord"].colours["background"]
     async with app.run_test(size=(80, 24)) as pilot:
         assert app.theme_variables["background"].lower() == (nearest(true) if few else true)
         await pilot.press("f3", "down")
@@ -81,8 +81,8 @@ async def test_the_chat_wears_them_where_the_terminal_has_no_more(
         name = app.theme
         assert name != "fjord"
         variables = app.theme_variables
-        assert variables["run-0-tint"] == (reduced(app.palettes[name]) if few else app.palettes[name]).behind(0)
+        assert variables["run-0-tint"] == (reduced(app.themes.palettes[name]) if few else app.themes.palettes[name]).behind(0)
         await pilot.press("escape")
         assert app.theme_variables["background"].lower() == (nearest(true) if few else true)
     # What leaves the terminal has every colour.
-    assert app.palettes["fjord"].colours["background"] == true
+    assert app.themes.palettes["fjord"].colours["background"] == true

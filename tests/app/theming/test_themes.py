@@ -217,14 +217,14 @@ async def test_the_menu_previews_every_theme_on_the_whole_screen(make_chat: Any,
         await pilot.pause()
         before = painted(app.export_screenshot(), 30)
         await pilot.press("f3")
-        for name, palette in app.palettes.items():
+        for name, palette in app.themes.palettes.items():
             assert app.theme == name
             await pilot.pause()
             shown = painted(app.export_screenshot(), 30)
             assert palette.colours["background"] in shown
             assert palette.colours["surface"] in shown
             assert len({palette.behind(i) for i in range(SHADES)} & shown) >= 3, "runs in the transcript below"
-            assert app.theme == "dark" or app.palettes["dark"].colours["background"] not in shown
+            assert app.theme == "dark" or app.themes.palettes["dark"].colours["background"] not in shown
             text = "\n".join(str(app.screen.query_one("OptionList").get_option(name).prompt).split("\n"))
             assert palette.summary in text
             assert "■ ■ ■ ■ ■ ■  ▁▂▃▅▆█" in text
@@ -246,7 +246,7 @@ async def test_a_doubtful_theme_is_told_at_the_start_and_when_chosen(make_chat: 
     app = make_chat()
     assert not any("hard to read" in entry.text for entry in app.dialogue.transcript.entries)
     async with app.run_test(size=(90, 24)) as pilot:
-        app.use_theme("dim")
+        app.actions.command("/theme dim")
         await pilot.pause()
         assert any("hard to read" in notice.message for notice in app._notifications)
 

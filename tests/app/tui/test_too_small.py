@@ -111,7 +111,7 @@ async def test_no_size_ends_a_race(done: bool, make_chat: Any, engine: Any) -> N
     app = make_chat()
     async with app.run_test(size=(100, 30)) as pilot:
         await filled(pilot, engine)
-        app.commands.run("/race greedy lookup recompute : Say it.")
+        app.actions.command("/race greedy lookup recompute : Say it.")
         await pilot.pause()
         for lane, method in enumerate(("greedy", "lookup", "recompute")):
             begin(engine, lane)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from specchat.app.chat.methods import Method
 from specchat.app.history.chats import Chats
-from specchat.app.settings.keymap import CHAT
-from specchat.app.tui.actions.complete import PROVIDERS, Known, completions, line, quoted
-from specchat.app.tui.actions.dispatch import SAMPLING
-from specchat.app.tui.actions.palette import LISTED
+from specchat.app.settings.actions import ACTIONS
+from specchat.app.tui.actions import complete
+from specchat.app.tui.actions.complete import Known, completions, line, quoted
+from specchat.app.tui.actions.settings import SAMPLING, set_now
 from specchat.app.tui.actions.table import COMMANDS, parse
 from specchat.app.tui.composer.completion import Completion
 
@@ -98,15 +98,15 @@ def test_what_may_follow(before: str, names: list[str]) -> None:
 
 
 def test_a_lone_slash_offers_every_command() -> None:
-    assert offered("/") == [f"/{command.name}" for command in COMMANDS]
+    assert offered("/") == [f"/{command.command}" for command in COMMANDS]
 
 
 def test_every_command_whose_arguments_are_known_offers_them() -> None:
-    free = {"step", "rename", "branch"}  # a number, a title
-    takes = {command.name for command in COMMANDS if command.arguments}
-    assert {name for name in takes - free if name in PROVIDERS} >= {
-        *("method", "model", "set", "panel", "race", "theme", "colours", "copy", "export", "open", "chats"),
-    }
+    free = {"step", "edit", "races", "rename", "branch", "system", "settings"}  # a number, a title, a text
+    takes = {row.command for row in COMMANDS if row.arguments}
+    assert {row.command for row in COMMANDS if row.words or row.complete} == takes - free
+    for row in COMMANDS:
+        assert not row.complete or hasattr(complete, row.complete), row.id
 
 
 @given(st.text(max_size=30))
@@ -114,7 +114,7 @@ def test_every_command_whose_arguments_are_known_offers_them() -> None:
 @example('"a\\')
 @example("a  'b c")
 def test_any_line_can_be_looked_at(rest: str) -> None:
-    for name in PROVIDERS:
+    for name in (row.command for row in COMMANDS):
         typed = line(f"/{name} {rest}")
         if typed is not None:
             assert 0 < typed.start <= len(name) + 2 + len(rest)
@@ -125,7 +125,7 @@ def test_any_line_can_be_looked_at(rest: str) -> None:
 @example('it\'s a "name".json')
 def test_a_name_is_quoted_so_that_the_command_gets_it(name: str) -> None:
     if not name.endswith("/"):
-        assert parse(f"/open {quoted(name)}") == ("open", [name])
+        assert parse(f"/open {quoted(name)}")[1] == [name]
         typed = line(f"/open {quoted(name + '/')}x")
         if typed is not None and "\x85" not in name:
             assert typed.word == f"{name}/x"
@@ -224,8 +224,8 @@ async def test_esc_sends_the_list_away_and_a_long_list_scrolls(make_chat: Make, 
         list_ = app.chat_screen.query_one(Completion)
         assert list_.size.height == list_.rows < len(COMMANDS)
         await pilot.press("up")
-        assert list_.chosen == f"/{COMMANDS[-1].name}"
-        assert f"/{COMMANDS[-1].name}" in list_.render().plain
+        assert list_.chosen == f"/{COMMANDS[-1].command}"
+        assert f"/{COMMANDS[-1].command}" in list_.render().plain
         await pilot.press("escape")
         assert not list_.display
         await pilot.press("enter")
@@ -235,7 +235,7 @@ async def test_esc_sends_the_list_away_and_a_long_list_scrolls(make_chat: Make, 
 async def test_brackets_are_no_markup_in_the_palette(make_chat: Make) -> None:
     app = make_chat()
     async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.press("ctrl+p", "slash", *"copy")
+        await pilot.press("ctrl+p", *"copy")
         await app.screen.workers.wait_for_complete()
         await pilot.pause()
         hits = app.screen.query_one("CommandList")
@@ -252,18 +252,22 @@ async def test_a_name_can_be_clicked(make_chat: Make, engine: Any) -> None:
         assert app.chat_screen.input.text == "/panel tree"
 
 
+async def test_every_action_has_its_function(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE):
+        for row in ACTIONS:
+            assert callable(app.actions.function(row)), row.id
+
+
 async def test_the_palette_has_every_key_and_every_command(make_chat: Make) -> None:
     app = make_chat(**{"keymap.editor": "f12"})
     async with app.run_test(size=SIZE) as pilot:
-        entries = {title: (what, call) for title, what, call in app.commands.entries()}
-        for command in COMMANDS:
-            assert any(title.split()[0] == f"/{command.name}" for title in entries)
-        for key in CHAT:
-            assert key.what in entries or key.id in LISTED
-        assert entries["Write the draft in your editor ($VISUAL, $EDITOR)"][0] == "Key: F12"
+        entries = {title: (what, call) for title, what, call in app.actions.palette()}
+        for row in ACTIONS:
+            assert f"/{row.slash}" in entries[row.what][0] if row.slash else row.what in entries
+        assert entries["Write the draft in your editor ($VISUAL, $EDITOR)"][0] == "Key: F12   /editor"
         app.chat_screen.input.put("my draft")
-        [rename] = [call for title, (_, call) in entries.items() if title.startswith("/rename")]
-        rename()
+        entries["Give this chat a title"][1]()
         assert app.chat_screen.input.text == "/rename "
         app.chat_screen.input.put("")
         await pilot.press("up")
@@ -271,4 +275,4 @@ async def test_the_palette_has_every_key_and_every_command(make_chat: Make) -> N
 
 
 def test_set_completes_what_it_takes(make_chat: Make) -> None:
-    assert set(make_chat().commands.current()) >= {*SAMPLING, "accept", "max_tokens", "stop", "system"}
+    assert set(set_now(make_chat().settings)) >= {*SAMPLING, "accept", "max_tokens", "stop", "system"}

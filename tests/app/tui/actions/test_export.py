@@ -97,7 +97,7 @@ async def test_exporting_by_key_and_palette(make_chat: Make, engine: Any, make_s
         await pilot.press("2")
         await until(pilot, lambda: "Saved as" in toasts(app))
         assert [name[-4:] for name in os.listdir(here)] == [".svg"]
-        entry = next(entry for entry in app.commands.entries() if entry[0] == "Export the chat as HTML")
+        entry = next(entry for entry in app.actions.palette() if entry[0] == "Export the chat as html")
         entry[2]()
         await until(pilot, lambda: toasts(app).count("Saved as") == 2)
         assert any(name.endswith(".html") for name in os.listdir(here))
@@ -110,7 +110,7 @@ async def test_the_way_of_colouring_and_the_theme_in_force_are_those_of_the_file
     app = make_chat(theme="light")
     async with app.run_test(size=SIZE) as pilot:
         await converse(app, pilot, engine, make_steps)
-        app.use_colouring("heat")
+        app.actions.command("/colours heat")
         await command(app, pilot, "/export chat.html")
         await until(pilot, lambda: "Saved as" in toasts(app))
         text = (here / "chat.html").read_text()
@@ -197,8 +197,8 @@ async def test_keys_are_answered_while_a_file_is_written(
         return export_chat(*given)
 
     monkeypatch.setattr("specchat.app.export.formats.export_chat", slow)
-    monkeypatch.setattr("specchat.app.tui.actions.export.SLOW_SECONDS", 0.01)
-    monkeypatch.setattr(pilots, "held", {"files"})
+    monkeypatch.setattr("specchat.app.tui.app.SLOW_SECONDS", 0.01)
+    monkeypatch.setattr(pilots, "held", {"beside"})
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         await converse(app, pilot, engine, make_steps)

@@ -246,11 +246,11 @@ async def test_a_chat_keeps_its_own_system_prompt(make_kept: Make, engine: Any, 
     async with app.run_test(size=SIZE) as pilot:
         await say(app, pilot, engine, make_steps, "First")
         app.new_chat()
-        app.commands.run("/set system=Rhyme.")
+        app.actions.command("/set system=Rhyme.")
         await say(app, pilot, engine, make_steps, "Second")
         await browse(app, pilot)
         await press(pilot, "down", "enter")
-        app.commands.run("/set temperature=0.5")
+        app.actions.command("/set temperature=0.5")
         await say(app, pilot, engine, make_steps, "More")
         assert engine.asked.messages[0]["content"] == "Be brief."
         app.new_chat()
@@ -277,9 +277,9 @@ async def test_branches(make_kept: Make, engine: Any, make_steps: Make) -> None:
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await pilot.pause()
         with pytest.raises(UserError, match="nothing to branch from"):
-            app.commands.run("/branch")
+            app.actions.command("/branch")
         await say(app, pilot, engine, make_steps, "Shared")
-        app.commands.run("/branch Other way")
+        app.actions.command("/branch Other way")
         await say(app, pilot, engine, make_steps, "Elsewhere")
         screen = await browse(app, pilot)
         assert titles(screen) == ["Other way", "Shared"]
@@ -294,12 +294,12 @@ async def test_rename_in_the_chat(make_kept: Make, engine: Any, make_steps: Make
     app = make_kept()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await say(app, pilot, engine, make_steps, "Hello")
-        app.commands.run("/rename All about  lamps")
+        app.actions.command("/rename All about  lamps")
         await pilot.pause()
         assert "now called All about lamps" in toasts(app)
         app.keeping.recorder.settle()
         with pytest.raises(UserError, match="needs a character"):
-            app.commands.run("/rename")
+            app.actions.command("/rename")
         assert titles(await browse(app, pilot)) == ["All about lamps"]
 
 
@@ -319,7 +319,7 @@ async def test_trouble_is_said_in_the_chat_which_goes_on(make_kept: Make, engine
         assert "another version of specchat" in note(screen)
         await press(pilot, "escape")
         with pytest.raises(UserError, match="could not be opened"):
-            app.commands.run("/rename x")
+            app.actions.command("/rename x")
 
 
 async def test_a_database_that_breaks_under_the_list(make_kept: Make, engine: Any, make_steps: Make) -> None:
@@ -445,12 +445,12 @@ async def test_what_an_opened_chat_was_set_to_stays_with_it(make_kept: Make, eng
     app = make_kept()
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
-        app.commands.run("/set temperature=0.9 max_tokens=7")
-        app.commands.run("/system Rhyme.")
+        app.actions.command("/set temperature=0.9 max_tokens=7")
+        app.actions.command("/system Rhyme.")
         await say(app, pilot, engine, make_steps, "First")
         app.new_chat()
-        app.commands.run("/set temperature=0.1 max_tokens=99")
-        app.commands.run('/system ""')
+        app.actions.command("/set temperature=0.1 max_tokens=99")
+        app.actions.command('/system ""')
         await say(app, pilot, engine, make_steps, "Second")
         await browse(app, pilot)
         await press(pilot, "down", "enter")

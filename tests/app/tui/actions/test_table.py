@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from specchat.app.settings.keymap import ALL, GROUPS, display, spell
-from specchat.app.tui.actions.keys_page import PAGE, page
-from specchat.app.tui.actions.table import COMMANDS
+from specchat.app.tui.actions.table import COMMANDS, PAGE, page
 
 
 def test_the_page_is_what_the_tables_make_it() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "write it again: python -m specchat.app.tui.actions.keys_page"
+    assert PAGE.read_text(encoding="utf-8") == page(), "write it again: python -m specchat.app.tui.actions.table"
 
 
 def test_every_key_and_command_is_on_it() -> None:
@@ -18,7 +17,7 @@ def test_every_key_and_command_is_on_it() -> None:
     for key in ALL:
         assert f"`{key.id}`" in text
     for command in COMMANDS:
-        assert f"`/{command.name}" in text
+        assert f"`/{command.command}" in text
     for row in text.splitlines():
         if row.startswith("|"):
             assert row.replace("\\|", "").count("|") in (3, 4), row

@@ -156,7 +156,7 @@ async def test_an_edit_that_waits_for_a_model_that_is_not_to_be_had_comes_back(
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         await say(app, pilot, engine, make_steps, "First", "One.")
-        app.commands.run("/model gone")
+        app.actions.command("/model gone")
         await pilot.press("alt+w", *"!", "enter")
         assert app.dialogue.queued == "First!"
         await pilot.press("escape")  # takes it back
@@ -227,26 +227,26 @@ async def test_regenerate_asks_with_the_same_seed_or_a_new_one(make_chat: Make, 
     async with app.run_test(size=SIZE) as pilot:
         await say(app, pilot, engine, make_steps, "First", "One.")
         with pytest.raises(UserError, match="At temperature 0 a seed changes nothing"):
-            app.commands.run("/regenerate new")
-        app.commands.run("/set temperature=0.8 seed=7")
+            app.actions.command("/regenerate new")
+        app.actions.command("/set temperature=0.8 seed=7")
         await say(app, pilot, engine, make_steps, "Second", "Two.")
-        app.commands.run("/set temperature=0.1 seed=9 max_tokens=5")
+        app.actions.command("/set temperature=0.1 seed=9 max_tokens=5")
         app.dialogue.switch("greedy")
-        app.commands.run("/regenerate")
+        app.actions.command("/regenerate")
         asked = engine.asked
         assert (asked.method, asked.max_tokens) == ("lookup", None)
         assert (asked.sampling["temperature"], asked.sampling["seed"]) == (0.8, 7)
         await answer(app, pilot, engine, make_steps, "Two.")
         assert "≡ identical" in screen(app)
         assert app.dialogue.method == "greedy"
-        app.commands.run("/regenerate seed=12")
+        app.actions.command("/regenerate seed=12")
         assert (engine.asked.sampling["seed"], engine.asked.sampling["temperature"]) == (12, 0.8)
         await answer(app, pilot, engine, make_steps, "Else.")
         assert "seed 12" in screen(app)
-        app.commands.run("/regenerate new")
+        app.actions.command("/regenerate new")
         assert 0 <= engine.asked.sampling["seed"] < 1_000_000
         with pytest.raises(UserError, match="under way"):
-            app.commands.run("/regenerate")
+            app.actions.command("/regenerate")
 
 
 async def test_the_last_exchange_is_taken_back_and_brought_back(make_chat: Make, engine: Any, make_steps: Make) -> None:
@@ -276,7 +276,7 @@ async def test_variants_lie_within_variants(make_chat: Make, engine: Any, make_s
         await say(app, pilot, engine, make_steps, "First", "One.")
         await pilot.press("alt+r")
         await answer(app, pilot, engine, make_steps, "Once more.", method="soft")
-        app.commands.run("/edit 1")
+        app.actions.command("/edit 1")
         await pilot.press(*"!", "enter")
         await answer(app, pilot, engine, make_steps, "Anew.")
         assert talk(app) == ["First!", "Anew."]
@@ -338,15 +338,15 @@ async def test_an_exported_answer_can_be_asked_for_again(make_chat: Make, engine
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
-        app.commands.run("/set temperature=0.7 seed=5")
+        app.actions.command("/set temperature=0.7 seed=5")
         await say(app, pilot, engine, make_steps, "First", "One.")
         path = tmp_path / "chat.json"
         path.write_text("".join(chat_json(capture(app.dialogue))))
         asked = app.dialogue.transcript.answers()[0].asked
         app.show_chat(read_chat(path).transcript)
         assert app.dialogue.transcript.answers()[0].asked == asked
-        app.commands.run("/set temperature=0 seed=0")
-        app.commands.run("/regenerate")
+        app.actions.command("/set temperature=0 seed=0")
+        app.actions.command("/regenerate")
         assert (engine.asked.sampling["temperature"], engine.asked.sampling["seed"]) == (0.7, 5)
 
 
@@ -358,11 +358,11 @@ async def test_what_another_version_asked_with_is_asked_with_as_far_as_it_goes(
         await say(app, pilot, engine, make_steps, "First", "One.")
         asked = app.dialogue.transcript.answers()[0].asked
         asked |= {"method": "telepathy", "sampling": {"seed": 4}, "mood": "good"}
-        app.commands.run("/regenerate")
+        app.actions.command("/regenerate")
         assert (engine.asked.method, engine.asked.sampling["seed"], engine.asked.sampling["top_p"]) == ("lookup", 4, 1.0)
         await answer(app, pilot, engine, make_steps, "One.")
         app.dialogue.transcript.answers()[0].asked["sampling"] = {"temperature": "warm"}
-        app.commands.run("/regenerate")
+        app.actions.command("/regenerate")
         assert engine.asked.sampling["temperature"] == 0.0
 
 
@@ -383,7 +383,7 @@ async def test_what_cannot_be_done_is_said(make_chat: Make, engine: Any, make_st
             ("/undo", "nothing to take back"),
         ):
             with pytest.raises(UserError, match=sentence):
-                app.commands.run(command)
+                app.actions.command(command)
         await say(app, pilot, engine, make_steps, "First", "One.")
         for command, sentence in (
             ("/edit 2", "no number 2"),
@@ -394,7 +394,7 @@ async def test_what_cannot_be_done_is_said(make_chat: Make, engine: Any, make_st
             ("/regenerate twice", "takes nothing"),
         ):
             with pytest.raises(UserError, match=sentence):
-                app.commands.run(command)
+                app.actions.command(command)
         assert talk(app) == ["First", "One."]
         assert isinstance(app.dialogue.transcript.entries[-1], Answer)
         assert isinstance(app.dialogue.transcript.entries[-2], Prompt)
@@ -408,7 +408,7 @@ async def chat_of_variants(app: Any, pilot: Any, engine: Any, make_steps: Make) 
     await answer(app, pilot, engine, make_steps)
     await pilot.press("alt+r")
     await answer(app, pilot, engine, make_steps, method="soft", seed=2)
-    app.commands.run("/retry greedy")
+    app.actions.command("/retry greedy")
     records = make_steps(method="greedy", drafts=False)
     for record in records:
         record.text = record.text.replace("model", "reader")

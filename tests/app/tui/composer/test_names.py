@@ -147,13 +147,13 @@ async def test_a_folder_on_a_dead_disk_does_not_hold_typing_up(
     monkeypatch.setattr("specchat.app.tui.composer.names.names_in", lambda base: there.wait(60) and ["late.txt"])
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
-        held.add("names")
+        held.add("beside")
         try:
             await type_text(pilot, "Read @../l")
             assert app.chat_screen.input.text == "Read @../l"
             assert not app.chat_screen.query_one(Completion).display
         finally:
-            held.discard("names")
+            held.discard("beside")
             there.set()
         await until(pilot, lambda: app.chat_screen.query_one(Completion).names == ["../late.txt"])
 

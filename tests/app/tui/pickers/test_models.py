@@ -187,7 +187,7 @@ async def test_the_key_the_command_and_the_palette_open_it(make_chat: Make, engi
         assert screen(pilot).is_current
         await pilot.press("escape")
         assert not isinstance(pilot.app.screen, ModelsScreen)
-        pilot.app.commands.run("/models gull")
+        pilot.app.actions.command("/models gull")
         await until(pilot, lambda: opened(pilot) and still(pilot))
         assert titles(pilot) == ["LM Studio", "harbour/Gull-GGUF/Gull-Q4_K_M"]
         assert any("models" in title.lower() for title, *_ in pilot.app.get_system_commands(pilot.app.screen))
@@ -308,7 +308,7 @@ async def test_a_runtime_chosen_for_the_built_in_model_is_no_other_ones(make_cha
         await browse(pilot, engine)
         await goto(pilot, "builtin · llama.cpp")
         await pilot.press("enter")
-        pilot.app.commands.run("/model some/folder")
+        pilot.app.actions.command("/model some/folder")
         assert [load.backend for load in loads(engine)] == ["llama.cpp", "auto"]
 
 
@@ -435,6 +435,11 @@ async def test_a_download_is_held_goes_on_and_is_given_up(make_chat: Make, engin
 async def test_a_download_goes_on_behind_the_chat_which_tells_its_end(make_chat: Make, engine: Any, hub: Hub) -> None:
     told: list[str] = []
     app = make_chat()
+
+    def heard() -> bool:
+        app.models.idle()
+        return bool(told)
+
     async with app.run_test(size=(100, 30)) as pilot:
         app.tell = lambda text, severity="information": told.append(text)
         shown = await browse(pilot, engine, query="sea/Buoy")
@@ -442,7 +447,7 @@ async def test_a_download_goes_on_behind_the_chat_which_tells_its_end(make_chat:
         hub.refuse_files = (401, "GatedRepo")
         await pilot.press("enter", "escape", "escape", "escape")
         assert not isinstance(app.screen, ModelsScreen)
-        await until(pilot, lambda: bool(told))
+        await until(pilot, heard)
         assert "licence" in told.pop()
         hub.refuse_files = None
         app.models.browse()
@@ -450,7 +455,7 @@ async def test_a_download_goes_on_behind_the_chat_which_tells_its_end(make_chat:
         await goto(pilot, "sea/Buoy")
         assert "licence" in details(pilot)
         await pilot.press("enter", "escape")
-        await until(pilot, lambda: bool(told))
+        await until(pilot, heard)
         assert told == ["sea/Buoy is here (512 kB): /models loads it."]
 
 

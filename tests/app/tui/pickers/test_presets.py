@@ -170,8 +170,8 @@ async def ready(pilot: Any) -> None:
 async def test_a_preset_is_used_and_left(app: SpecchatApp, engine: Any) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(pilot)
-        app.commands.run("/set temperature=0.1 top_k=7")
-        app.commands.run("/preset haiku")
+        app.actions.command("/set temperature=0.1 top_k=7")
+        app.actions.command("/preset haiku")
         dialogue = app.dialogue
         assert (dialogue.method, dialogue.max_tokens, dialogue.stop) == ("greedy", 60, ("END",))
         assert (dialogue.sampling.temperature, dialogue.sampling.top_k) == (0.9, 7)
@@ -180,23 +180,23 @@ async def test_a_preset_is_used_and_left(app: SpecchatApp, engine: Any) -> None:
         await pilot.press(*"Hi", "enter")
         assert engine.asked.messages[0] == {"role": "system", "content": "Answer with a haiku."}
         assert engine.asked.sampling["temperature"] == 0.9
-        app.commands.run("/set temperature=0.3")
+        app.actions.command("/set temperature=0.3")
         assert dialogue.sampling.temperature == 0.3
-        app.commands.run("/preset none")
+        app.actions.command("/preset none")
         assert (dialogue.max_tokens, dialogue.sampling.temperature) == (None, 0.0)
         assert not dialogue.transcript.system
         assert dialogue.settings["lookup"] == {}
         with pytest.raises(UserError, match=r"did you mean haiku\?"):
-            app.commands.run("/preset haikuu")
+            app.actions.command("/preset haikuu")
 
 
 async def test_a_chat_becomes_a_preset(app: SpecchatApp, place: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(pilot)
-        app.commands.run('/system You\'re brief; "really".')
-        app.commands.run("/set temperature=0.3 max_tokens=9")
-        app.commands.run("/method lookup max_ngram=2")
-        app.commands.run("/preset save my own")
+        app.actions.command('/system You\'re brief; "really".')
+        app.actions.command("/set temperature=0.3 max_tokens=9")
+        app.actions.command("/method lookup max_ngram=2")
+        app.actions.command("/preset save my own")
         assert read_preset("my own").values == {
             "system": 'You\'re brief; "really".',
             "method": "lookup",
@@ -205,20 +205,20 @@ async def test_a_chat_becomes_a_preset(app: SpecchatApp, place: Path) -> None:
             "methods.lookup.max_ngram": 2,
         }
         with pytest.raises(UserError, match="There is a preset haiku already"):
-            app.commands.run("/preset save haiku")
-        app.commands.run("/set max_tokens=10")
-        app.commands.run("/preset save")
+            app.actions.command("/preset save haiku")
+        app.actions.command("/set max_tokens=10")
+        app.actions.command("/preset save")
         assert read_preset("my own").values["max_tokens"] == 10
-        app.commands.run("/preset delete my own")
+        app.actions.command("/preset delete my own")
         assert "my own" not in names()
-        app.commands.run("/preset undo")
+        app.actions.command("/preset undo")
         assert "my own" in names()
 
 
 async def test_the_system_prompt_is_shown_set_and_emptied(app: SpecchatApp) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(pilot)
-        app.commands.run("/system Be kind.")
+        app.actions.command("/system Be kind.")
         assert app.dialogue.transcript.system == "Be kind."
         await pilot.press("alt+i")
         assert isinstance(app.screen, TextScreen)
@@ -231,7 +231,7 @@ async def test_the_system_prompt_is_shown_set_and_emptied(app: SpecchatApp) -> N
         await pilot.press("ctrl+s")
         assert app.dialogue.transcript.system == "Be kind.\nAnd brief."
         assert app.settings.layers.origin("system").said == "this chat"
-        app.commands.run('/system ""')
+        app.actions.command('/system ""')
         assert not app.dialogue.transcript.system
         await pilot.press("alt+i", "escape")
         assert len(app.screen_stack) == 1
@@ -296,8 +296,8 @@ async def test_hostile_text_in_a_preset_is_shown_as_text(app: SpecchatApp, place
         assert "[bold]" in shown
         assert "\x1b" not in shown
         assert "[@click=app.exit]x" in shown.replace("&#160;", " ")
-        app.commands.run("/preset evil")
-        app.commands.run("/system")
+        app.actions.command("/preset evil")
+        app.actions.command("/system")
         await pilot.pause()
         assert isinstance(app.screen, TextScreen)
         assert "\x1b" not in app.screen.text
@@ -326,7 +326,7 @@ def test_pictures(
 
     async def before(pilot: Any) -> None:
         await ready(pilot)
-        pilot.app.configuring.preset("translator")
+        pilot.app.live.preset("translator")
         await pilot.press(key)
         await pilot.app.workers.wait_for_complete()
         await pilot.pause()

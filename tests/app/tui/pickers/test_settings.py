@@ -50,7 +50,7 @@ async def opened(pilot: Any, *keys: str) -> SettingsScreen:
 async def written(pilot: Any) -> None:
     """Wait for the file."""
     await pilot.app.workers.wait_for_complete()
-    pilot.app.configuring.idle()
+    pilot.app.live.idle()
     await pilot.pause()
 
 
@@ -177,8 +177,8 @@ async def test_a_new_key_is_named_everywhere_at_once(start: Start, file: Path) -
         app.take_events()
         assert "F1 help" in str(app.chat_screen.query_one("#keys").render())
         file.write_text('[keymap]\nhelp = "f12"\npanels = "ctrl+f4"\n')
-        app.configuring.check()
-        app.configuring.idle()
+        app.live.check()
+        app.live.idle()
         await pilot.pause()
         assert "F12 help" in str(app.chat_screen.query_one("#keys").render())
         await pilot.press("f12")
@@ -194,8 +194,8 @@ async def test_a_change_of_the_file_is_seen_while_the_screen_is_open(start: Star
     async with app.run_test(size=(100, 34)) as pilot:
         screen = await opened(pilot, *"sampling.top_k")
         file.write_text('theme = "light"\nzzz = 1\n[sampling]\ntop_k = 12\n')
-        app.configuring.check()
-        app.configuring.idle()
+        app.live.check()
+        app.live.idle()
         await pilot.pause()
         assert screen.listed.item is not None
         assert (screen.listed.item.text, screen.listed.item.mark) == ("12", "file")
@@ -203,8 +203,8 @@ async def test_a_change_of_the_file_is_seen_while_the_screen_is_open(start: Star
         assert app.dialogue.sampling.top_k == 12
         assert "line 2: there is no setting zzz" in note(screen)
         file.unlink()
-        app.configuring.check()
-        app.configuring.idle()
+        app.live.check()
+        app.live.idle()
         assert app.dialogue.sampling.top_k == 0
 
 
@@ -212,12 +212,12 @@ async def test_what_this_chat_was_set_to_stays_when_the_file_changes(start: Star
     app = start()
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        app.commands.run("/set temperature=0.9")
+        app.actions.command("/set temperature=0.9")
         file.write_text("max_tokens = 7\n[sampling]\ntemperature = 0.1\n")
-        app.configuring.check()
-        app.configuring.idle()
+        app.live.check()
+        app.live.idle()
         assert (app.dialogue.sampling.temperature, app.dialogue.max_tokens) == (0.9, 7)
-        assert app.configuring.layers.origin("sampling.temperature").said == "this chat"
+        assert app.live.layers.origin("sampling.temperature").said == "this chat"
 
 
 async def test_changes_right_after_one_another_are_all_written(start: Start, file: Path) -> None:
@@ -225,9 +225,9 @@ async def test_changes_right_after_one_another_are_all_written(start: Start, fil
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         for number in range(1, 9):
-            app.configuring.keep({"sampling.seed": number, f"keymap.race_swap_{number % 4 + 1}": f"f{number}"})
+            app.live.keep({"sampling.seed": number, f"keymap.race_swap_{number % 4 + 1}": f"f{number}"})
         await written(pilot)
-        assert app.configuring.layers.read.values["sampling.seed"] == 8
+        assert app.live.layers.read.values["sampling.seed"] == 8
         assert "seed = 8\n" in file.read_text()
         assert file.read_text().count("race_swap") == 4
 
@@ -239,13 +239,13 @@ async def test_a_model_that_is_loaded_brings_its_own_method_and_sampling(start: 
         engine.loaded()
         app.take_events()
         assert app.dialogue.method == "greedy"
-        app.commands.run("/model other/m-0.5")
+        app.actions.command("/model other/m-0.5")
         await pilot.pause()
         assert (app.dialogue.method, app.dialogue.sampling.temperature) == ("lookup", 0.4)
         assert app.dialogue.transcript.system == "Brief."
         engine.loaded()
         app.take_events()
-        app.commands.run("/model builtin")
+        app.actions.command("/model builtin")
         await pilot.pause()
         assert (app.dialogue.method, app.dialogue.sampling.temperature) == ("greedy", 0.0)
         assert app.dialogue.transcript.system is None

@@ -59,7 +59,7 @@ async def load(pilot: Any, engine: Any) -> None:
 async def race(pilot: Any, engine: Any, command: str = "/race greedy lookup soft : Say it.") -> RaceScreen:
     """A race that has just been asked for."""
     await load(pilot, engine)
-    pilot.app.commands.run(command)
+    pilot.app.actions.command(command)
     await pilot.pause()
     screen = pilot.app.screen
     assert isinstance(screen, RaceScreen)

@@ -329,7 +329,7 @@ async def test_resizing_the_panel_and_another_theme_keep_the_run(make_chat: Make
             await holds()
         await pilot.press("f4")
         await holds()
-        app.wear("light")
+        app.themes.wear("light")
         await holds()
 
 

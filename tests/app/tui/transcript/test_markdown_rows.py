@@ -163,7 +163,7 @@ async def test_an_answer_is_runs_while_it_is_written_and_markdown_when_it_has_en
         await pilot.pause()
         engine.loaded()
         app.take_events()
-        app.commands.run("/markdown")
+        app.actions.command("/markdown")
         app.chat_screen.input.put("How?")
         await pilot.press("enter")
         engine.begin([StepRecord("lookup", [1], "Some **bold** text.")])

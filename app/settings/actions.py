@@ -1,0 +1,304 @@
+"""Everything that can be done in the chat, one row each. Keys, slash commands, what completes them, the palette, the help and
+docs/keys.md are made of these rows; the settings' `[keymap]` remaps by their ids.
+
+A new action is a row here and the function that its `run` names. `specchat.app.tui.actions.table` reads the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+
+class Action(NamedTuple):
+    """One thing that can be done."""
+
+    id: str
+    run: str
+    """The function, as it is found from the app: `racing.command`, `varying.turn(-1)`. It takes a command's words."""
+    what: str
+    """In one sentence."""
+    keys: str = ""
+    """Defaults, separated by commas."""
+    short: str = ""
+    """Its name in the bar at the bottom; empty keeps it off the bar."""
+    slash: str = ""
+    """The command without the slash, and the arguments that it may have, as they are shown."""
+    takes: Literal["words", "text", "prompt"] = "words"
+    """What comes behind the command: words as a shell reads them, one text, or words and, behind a colon, a prompt."""
+    words: Mapping[str, str] = {}
+    """Words that may come first, each with what it does."""
+    complete: str = ""
+    """What else may come: a function of `specchat.app.tui.actions.complete`."""
+    each: str = ""
+    """The palette lists what may come first one by one, each after this."""
+
+    @property
+    def command(self) -> str:
+        """Name of the slash command; empty if there is none."""
+        return self.slash.partition(" ")[0]
+
+    @property
+    def arguments(self) -> str:
+        """What may follow the slash command, as it is shown."""
+        return self.slash.partition(" ")[2]
+
+
+ACTIONS = (
+    Action("cancel", "chat_screen.action_cancel", "Stop the answer; what is there stays", "escape", "stop"),
+    Action(
+        "next_method",
+        "switching.next_method",
+        "Next decoding method, also in the middle of an answer",
+        keys="ctrl+n",
+        short="next method",
+    ),
+    Action(
+        "method_menu",
+        "switching.method",
+        "Choose a decoding method, also in the middle of an answer; digits and letters pick",
+        keys="f2,ctrl+o",
+        short="methods",
+        slash="method NAME key=value …",
+        complete="method",
+        each="Method:",
+    ),
+    Action(
+        "model",
+        "models.command",
+        "Load another model: builtin, a folder, or owner/name on the Hub",
+        slash="model NAME",
+        complete="model",
+    ),
+    Action(
+        "models",
+        "models.browse",
+        "Models here and on the Hub: what fits, who drafts for whom; load or fetch one",
+        keys="alt+m",
+        slash="models TEXT",
+        complete="model",
+    ),
+    Action(
+        "theme_menu",
+        "switching.theme",
+        "Choose a colour theme, with a live preview",
+        keys="f3,ctrl+t",
+        short="theme",
+        slash="theme NAME",
+        complete="theme",
+        each="Theme:",
+    ),
+    Action(
+        "colours",
+        "switching.colours",
+        "Colour runs in turn, by their length, by lines alone, or not at all",
+        keys="f6",
+        short="colours",
+        slash="colours cycle|heat|underline|off",
+        words={
+            "cycle": "neighbours differ",
+            "heat": "by their length",
+            "underline": "lines instead of colours",
+            "off": "not at all",
+        },
+        each="Colours:",
+    ),
+    Action(
+        "markdown",
+        "chat_screen.action_markdown",
+        "Finished answers as Markdown, and back to their runs",
+        keys="ctrl+g",
+        slash="markdown",
+    ),
+    Action(
+        "panels",
+        "chat_screen.action_panel",
+        "Side panel: figures, the step's token tree, how the method works, closed",
+        keys="f4",
+        short="panel",
+        slash="panel numbers|tree|method|off",
+        words={
+            "numbers": "speed, run lengths, acceptance",
+            "tree": "each step's token tree",
+            "method": "how the method in force works",
+            "off": "close it",
+        },
+        each="Side panel:",
+    ),
+    Action(
+        "inspect",
+        "chat_screen.action_inspect",
+        "Why a run is as long as it is: go from run to run with the arrow keys",
+        keys="f7,ctrl+r",
+        short="why",
+    ),
+    Action(
+        "race",
+        "racing.command",
+        "Race two to four methods or models side by side on one prompt",
+        keys="f5",
+        short="race",
+        slash="race METHOD METHOD@MODEL … : PROMPT",
+        takes="prompt",
+        complete="race",
+    ),
+    Action("races", "racing.kept.command", "Races that were run in this chat: open one again", slash="races N"),
+    Action(
+        "pause",
+        "chat_screen.action_pause",
+        "Pause the answer, or let it go on; without one, the next begins paused",
+        keys="f8",
+        short="pause",
+        slash="pause",
+    ),
+    Action(
+        "step",
+        "chat_screen.action_step",
+        "One step of the answer, or N, paused after it",
+        keys="f9",
+        short="step",
+        slash="step N",
+    ),
+    Action(
+        "draft_shorter",
+        "chat_screen.action_draft_length(-1)",
+        "Shorter drafts, also in the middle of an answer",
+        keys="ctrl+down,alt+minus",
+    ),
+    Action(
+        "draft_longer",
+        "chat_screen.action_draft_length(1)",
+        "Longer drafts, also in the middle of an answer",
+        keys="ctrl+up,alt+equals_sign",
+    ),
+    Action("help", "show_help", "Help: every key and command, and what each method does", "f1", "help", "help"),
+    Action("palette", "action_command_palette", "Search every command", "ctrl+p", "commands"),
+    Action(
+        "copy_answer",
+        "copying.command",
+        "Copy the last answer, or what is marked: a message, a run",
+        keys="ctrl+y",
+        short="copy",
+        slash="copy code [N]|run|message|chat",
+        words={
+            "answer": "the last answer, or the one that is marked",
+            "code": "a block of code: the only one, or choose; /copy code 2 for the second",
+            "message": "your last message, or the one that is marked",
+            "run": "the run that is looked into",
+            "chat": "the whole chat, as Markdown",
+        },
+    ),
+    Action("copy_code", "copying.code", "Copy a block of code; choose where an answer has several", "alt+y"),
+    Action("message_before", "chat_screen.action_jump(-1)", "Go to the message before and mark it", "alt+up"),
+    Action("message_after", "chat_screen.action_jump(1)", "Go to the message after; past the last, follow the end", "alt+down"),
+    Action(
+        "edit",
+        "rewriting.command",
+        "Write your last message anew, the marked one, or number N; the chat as it was stays a variant",
+        keys="alt+w",
+        slash="edit N",
+    ),
+    Action(
+        "retry",
+        "varying.retry",
+        "Answer again with the next method, or this one, beside the first answer",
+        keys="alt+r",
+        slash="retry METHOD key=value …",
+        complete="method",
+    ),
+    Action(
+        "regenerate",
+        "varying.regenerate",
+        "Answer again with the same settings and seed, or with a new seed",
+        slash="regenerate new|seed=N",
+        words={"new": "with another seed", "seed=": "with this one"},
+    ),
+    Action(
+        "variant_before",
+        "varying.turn(-1)",
+        "The variant before, of an answer or a message: ‹ 1/2 ›",
+        keys="alt+left,alt+comma",
+    ),
+    Action("variant_after", "varying.turn(1)", "The variant after", keys="alt+right,alt+full_stop"),
+    Action(
+        "undo",
+        "varying.undo",
+        "Take back your last message and its answer; they stay a variant",
+        keys="alt+u",
+        slash="undo",
+    ),
+    Action("editor", "editing.start", "Write the draft in your editor ($VISUAL, $EDITOR)", keys="alt+e", slash="editor"),
+    Action("prompt_search", "chat_screen.recalling.search", "Search in what you sent before", keys="ctrl+f"),
+    Action(
+        "export",
+        "saving.command",
+        "Save the chat as a web page, a picture, Markdown or JSON; ! overwrites",
+        keys="alt+s",
+        slash="export html|svg|md|json|FILE [!]",
+        words={"html": "a web page", "svg": "a picture", "md": "Markdown", "json": "to open again with /open"},
+        complete="export",
+        each="Export the chat as",
+    ),
+    Action(
+        "open",
+        "saving.open",
+        "Open a chat that was saved as JSON; alone, go back to the chat before",
+        slash="open FILE.json",
+        complete="saved",
+    ),
+    Action(
+        "chats",
+        "keeping.browse",
+        "Your chats: search, open, rename, delete",
+        keys="alt+h",
+        slash="chats TEXT",
+        complete="chat",
+    ),
+    Action("rename", "keeping.rename", "Give this chat a title", slash="rename TITLE"),
+    Action("branch", "keeping.branch", "Go on in a new chat that shares this one's beginning", slash="branch TITLE"),
+    Action(
+        "system",
+        "prompting.system",
+        'The system prompt of this chat, in a screen of its own or as TEXT; "" empties it',
+        keys="alt+i",
+        slash="system TEXT",
+        takes="text",
+    ),
+    Action(
+        "presets",
+        "prompting.preset",
+        "Presets: system prompt, method, sampling and limits under a name",
+        keys="alt+p",
+        slash="preset NAME|save NAME|edit|delete|undo|none",
+        complete="preset",
+    ),
+    Action(
+        "settings",
+        "prompting.settings",
+        "Every setting: value, default, where it comes from; change it, remap keys",
+        keys="alt+o",
+        slash="settings TEXT",
+    ),
+    Action(
+        "set",
+        "prompting.set",
+        "Sampling and limits of this chat: temperature, top_k, top_p, seed, accept, max_tokens, …",
+        slash="set temperature=0.7 …",
+        complete="sampling",
+    ),
+    Action(
+        "new_chat",
+        "new_chat",
+        "Start a new chat; pressed again in the empty one, bring the old one back",
+        keys="ctrl+l",
+        slash="clear",
+    ),
+    Action("scroll_up", "chat_screen.action_scroll_page(-1)", "Scroll the transcript up by a page", "pageup"),
+    Action("scroll_down", "chat_screen.action_scroll_page(1)", "Scroll the transcript down by a page", "pagedown"),
+    Action("scroll_top", "chat_screen.action_scroll_top", "Scroll to the beginning", "ctrl+home"),
+    Action("scroll_end", "chat_screen.action_scroll_end", "Scroll to the end and follow new text", "ctrl+end"),
+    Action(
+        "interrupt", "chat_screen.action_interrupt", "Copy what is selected, else stop the answer, else (twice) quit", "ctrl+c"
+    ),
+    Action("quit", "exit", "Quit", "ctrl+q", "quit", "quit"),
+)

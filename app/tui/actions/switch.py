@@ -1,0 +1,155 @@
+"""Switching to another decoding method, another theme, another way of telling runs apart: by key, command, menu or palette."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ....errors import UserError, did_you_mean
+from ...chat.dialogue import Dialogue
+from ...text.cells import fit, one_line
+from ...theming.colouring import LABEL_STYLES, WAYS, following
+from ..host import Host
+from .table import pairs
+
+if TYPE_CHECKING:
+    from ..pickers.menu import Item
+
+
+def method_settings(dialogue: Dialogue, name: str, given: Mapping[str, str], *, elsewhere: bool = False) -> dict[str, Any]:
+    """What a method would run with: its settings in force, and those given.
+
+    Args:
+        dialogue: has the methods.
+        name: of one.
+        given: settings, as typed.
+        elsewhere: on another model than the loaded one, which alone is known to run it or not.
+
+    Raises:
+        UserError: there is no such method (with the nearest), the model cannot run it, or a setting is not as it must be.
+    """
+    from ....engine.catalog import get, parse_params
+
+    if name not in dialogue.methods:
+        get(name)  # raises with the nearest name
+    if not elsewhere and (reason := dialogue.unavailable.get(name)):
+        raise UserError(f"{name} cannot run on this model: {reason}")
+    settings = {**dialogue.settings.get(name, {}), **given}
+    if given:
+        parse_params(get(name), settings)
+    return settings
+
+
+def method_items(dialogue: Dialogue, unavailable: Mapping[str, str] | None = None) -> list[Item]:
+    """The methods, for a menu; those that a model cannot run (None: the loaded one) say why."""
+    from ..pickers.menu import Item
+
+    reasons = dialogue.unavailable if unavailable is None else unavailable
+    return [
+        Item(
+            method.name,
+            method.name,
+            label := dialogue.label_of(method.name),
+            LABEL_STYLES.get(label, "$quiet"),
+            method.summary,
+            reason=reasons.get(method.name, ""),
+        )
+        for method in dialogue.methods.values()
+    ]
+
+
+def known(what: str, name: str, names: Sequence[str]) -> str:
+    """A name that must be one of some.
+
+    Raises:
+        UserError: it is none, with the nearest.
+    """
+    if name not in names:
+        raise UserError(f"There is no {what} {name}: {did_you_mean(name, names)}")
+    return name
+
+
+class Switching:
+    """Switches, also in the middle of an answer.
+
+    Args:
+        host: the app.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    def method(self, *words: str) -> None:
+        """To the method `NAME key=value …`; alone, choose.
+
+        Raises:
+            UserError: it cannot be done; nothing has changed.
+        """
+        if not words:
+            self._choose_method()
+            return
+        name, *rest = words
+        given = pairs(rest, "/method NAME key=value …")
+        settings = method_settings(self.host.dialogue, name, given)
+        self.host.dialogue.switch(name, settings if given else None)
+        self.host.changed()
+
+    def _choose_method(self) -> None:
+        from ..pickers.menu import Menu
+
+        dialogue = self.host.dialogue
+
+        def chosen(name: str | None) -> None:
+            if name is not None:
+                self.method(name)
+
+        items = method_items(dialogue)
+        self.host.push_screen(Menu("Decoding method", items, dialogue.switching or dialogue.method), chosen)
+
+    def next_method(self) -> None:
+        """To the next method that this model can run."""
+        if self.host.dialogue.next_method() is None:
+            self.host.tell("There is no other method for this model.")
+        self.host.changed()
+
+    def theme(self, *words: str) -> None:
+        """To another theme, for later chats too; alone, choose. A doubt about it is told.
+
+        Raises:
+            UserError: there is none of this name.
+        """
+        if not words:
+            self._choose_theme()
+            return
+        themes = self.host.themes
+        name = known("theme", words[0], list(themes.palettes))
+        self.host.live.keep({"theme": name})
+        if warning := themes.palettes[name].warning:
+            self.host.tell(warning, "warning")
+
+    def _choose_theme(self) -> None:
+        """The theme under the cursor shows at once."""
+        from ..pickers.menu import Item, Menu
+
+        themes = self.host.themes
+        before = themes.name
+
+        def chosen(name: str | None) -> None:
+            themes.wear(before)
+            if name is not None:
+                self.theme(name)
+
+        items = [
+            Item(name, fit(one_line(name), 10).ljust(10), detail=palette.summary, sample=themes.shown(name).sample())
+            for name, palette in themes.palettes.items()
+        ]
+        self.host.push_screen(Menu("Theme", items, before, themes.wear), chosen)
+
+    def colours(self, *words: str) -> None:
+        """To another way of telling runs apart, everywhere at once and in later chats too; alone, to the next.
+
+        Raises:
+            UserError: there is no such way.
+        """
+        way = known("way of colouring", words[0], WAYS) if words else following(self.host.view.colouring)
+        self.host.live.keep({"colours": way})

@@ -1,0 +1,75 @@
+"""What an action, the composer or a screen may ask of the app around it: `Host`. The app has it all and hands itself over as no
+more than this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Protocol, TypeVar
+
+from textual.content import Content
+from textual.screen import Screen
+
+from ..chat.dialogue import Dialogue
+from ..chat.transcript import Transcript
+from .composer.box import PromptInput
+from .live_settings import LiveSettings
+from .themes import Themes
+from .transcript.view import TranscriptView
+
+T = TypeVar("T")
+
+Severity = Literal["information", "warning", "error"]
+
+
+class Host(Protocol):
+    """The app, as an action sees it."""
+
+    @property
+    def dialogue(self) -> Dialogue:
+        """The conversation with the engine."""
+
+    @property
+    def live(self) -> LiveSettings:
+        """The settings in force."""
+
+    @property
+    def themes(self) -> Themes:
+        """The colours in force, and all others."""
+
+    @property
+    def view(self) -> TranscriptView:
+        """The transcript on the screen: what is marked, what is looked into."""
+
+    @property
+    def box(self) -> PromptInput:
+        """The input box."""
+
+    def tell(self, text: str, severity: Severity = "information") -> None:
+        """Say something beside the chat."""
+
+    def flash(self, line: Content) -> None:
+        """Say something in the status line, for a moment."""
+
+    def changed(self) -> None:
+        """Show what changed in the dialogue."""
+
+    def stir(self) -> None:
+        """Something is under way: look for the engine's events at every frame."""
+
+    def push_screen(self, screen: Screen[T], callback: Callable[[T | None], None], /) -> object:
+        """Show a screen; `callback` is told what it was closed with."""
+
+    def beside(self, work: Callable[[], T], done: Callable[[T], None], slow: str = "") -> None:
+        """Work in a thread; the screen goes on.
+
+        Args:
+            work: a UserError of it is told.
+            done: called with its result, in the app's own thread.
+            slow: what to say where it takes a while.
+        """
+
+    def show_chat(self, transcript: Transcript) -> None:
+        """Put a chat in the place of the one on the screen."""
+
+    def new_chat(self) -> None:
+        """Start afresh; in a chat that is empty already, bring the one before back."""
