@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ..text.cells import fit, one_line, width
-from .entries import THROUGH, Answer
+from .entries import Answer
 
 Mark = Literal["reference", "identical", "near tie", "lossy", "another model", "unknown"]
 """How a lane's tokens compare with those of the first lane of its model. `unknown`: not both have got as far as that. `another
@@ -77,13 +77,13 @@ def likeness(answer: Answer, first: Answer) -> Likeness:
     if answer is first:
         return Likeness("reference", "")
     one, other = first.text, answer.text
-    if one == other and (first.reason in THROUGH) == (answer.reason in THROUGH):
+    if one == other and first.through == answer.through:
         return Likeness("identical", "identical")
     if not answer.done or not first.done or not one or not other:
         return Likeness("unknown", "not finished" if not answer.done or not first.done else "no text to compare")
     shorter = min(len(one), len(other))
     at = next((i for i in range(shorter) if one[i] != other[i]), shorter)
-    cut = (at == len(one) and first.reason not in THROUGH) or (at == len(other) and answer.reason not in THROUGH)
+    cut = (at == len(one) and not first.through) or (at == len(other) and not answer.through)
     if cut:  # it was stopped before its end
         return Likeness("identical", "as far as it goes")
     where = f"from token {token + 1:,}" if (token := _token(answer, first)) is not None else f"from character {at + 1:,}"

@@ -34,7 +34,7 @@ from ...engine.options import Capabilities, Sampling
 from ...errors import UserError
 from ..text.cells import one_line
 from .about import About
-from .entries import Answer, Notice, Prompt
+from .entries import Answer, Notice, Prompt, Severity
 from .methods import Method
 from .pieces import Pieces
 from .transcript import Transcript
@@ -260,7 +260,7 @@ class Dialogue:
                 self.engine.send(Cancel(self._answer_id))
             self.phase = "stopping"
 
-    def notice(self, text: str, severity: Literal["information", "warning", "error"] = "information") -> None:
+    def notice(self, text: str, severity: Severity = "information") -> None:
         """Put a sentence into the transcript."""
         self.transcript.entries.append(Notice(text, severity))
 

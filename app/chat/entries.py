@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ...engine.catalog import Totals
 from ...engine.messages import Event, Failed, Finished, Prefilling, Started, StepRecord, Steps, Switched
@@ -49,7 +49,11 @@ class Shades:
 WINDOW_SECONDS = 1.0
 """The live tokens/s looks back this far, so that a method switch shows at once."""
 
-REASONS = {
+Severity = Literal["information", "warning", "error"]
+"""How bad news is."""
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+
+_REASONS = {
     "eos": "finished",
     "length": "token limit",
     "context": "context full",
@@ -145,7 +149,7 @@ class Notice:
     """A sentence from specchat itself."""
 
     text: str
-    severity: Literal["information", "warning", "error"] = "information"
+    severity: Severity = "information"
     race: bytes | None = field(default=None, repr=False)
     """The race that it tells of, as `race_kept.pack` has it."""
 
@@ -216,6 +220,27 @@ class Answer:
     @property
     def done(self) -> bool:
         return self.reason is not None
+
+    @property
+    def through(self) -> bool:
+        """Whether it has reached its end."""
+        return self.reason in THROUGH
+
+    @property
+    def ending(self) -> str:
+        """Why it ended, in words; empty while it has not."""
+        return _REASONS.get(self.reason or "", self.reason or "")
+
+    @property
+    def severity(self) -> Severity:
+        """How bad its end is: a warning where text may be missing."""
+        match self.reason:
+            case "eos":
+                return "information"
+            case "died" | "error":
+                return "error"
+            case _:
+                return "warning"
 
     def take(self, event: Event) -> None:
         """Take in what the engine says of it."""

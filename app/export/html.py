@@ -157,7 +157,7 @@ def spans(answer: Answer, look: Look, clock: Sequence[float] = ()) -> Iterator[s
 def figures(answer: Answer, *, speeds: bool = True) -> str:
     """The line below an answer."""
     reason, dot, rest = " ".join(figures_lines(answer, _WIDE, speeds=speeds)).partition(" · ")
-    css = {"eos": "", "died": "worse", "error": "worse"}.get(answer.reason or "", "bad")
+    css = {"information": "", "warning": "bad", "error": "worse"}[answer.severity]
     first = f'<span class="{css}">{text(reason)}</span>' if css else text(reason)
     return f'<p class="figures">{first}{dot}{text(rest)}</p>\n'
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..chat.compare import SIGNS
-from ..chat.entries import THROUGH
 from ..race.clock import SHORT, Track, Unit, bars, in_words
 from ..race.guests import short_name
 from ..race.record import RaceLane, RaceRecord
@@ -89,7 +88,7 @@ def called(record: RaceRecord) -> list[str]:
 
 def remarks(record: RaceRecord) -> list[str]:
     """What must be known to read the figures, a sentence each."""
-    amounts = {Track.of(lane.answer).amount(record.unit) for lane in record.lanes if lane.answer.reason in THROUGH} - {0}
+    amounts = {Track.of(lane.answer).amount(record.unit) for lane in record.lanes if lane.answer.through} - {0}
     said = []
     if record.unit == "characters":
         said.append("The lanes' tokens are not the same, so they are compared in characters.")

@@ -17,7 +17,6 @@ from .look import Look, told
 CELLS = 88
 """Cells of a line of text."""
 
-_REASONS = {"eos": "quiet", "died": "error", "error": "error"}
 LEFT = 2
 """Cells left of the text, for the bar beside a prompt."""
 
@@ -83,7 +82,8 @@ def draw_row(canvas: Canvas, left: float, cells: int, y: float, block: Block, ro
         case "figures":
             assert isinstance(block.entry, Answer)
             reason, dot, rest = row.text.partition(" · ") if row.first else ("", "", row.text)
-            return canvas.words(left, y, [(reason, _REASONS.get(block.entry.reason or "", "warning")), (dot + rest, "quiet")])
+            severity = block.entry.severity
+            return canvas.words(left, y, [(reason, "quiet" if severity == "information" else severity), (dot + rest, "quiet")])
         case "prompt":
             behind = canvas.box(left - LEFT, y, cells + LEFT + 1, "surface") + canvas.box(left - LEFT, y, 0.35, "primary")
             return behind + canvas.text(left, y, row.text, "foreground b")

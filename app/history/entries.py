@@ -10,7 +10,7 @@ from threading import current_thread, main_thread
 from time import sleep
 from typing import Any
 
-from ..chat.entries import Answer, Entry, Notice, Prompt
+from ..chat.entries import SEVERITIES, Answer, Entry, Notice, Prompt
 from ..chat.pieces import Pieces
 from ..saved.chat_json import asked_of, dump, pieces_body, read_answer, run_body
 from ..saved.reading import Table, Wrong
@@ -19,8 +19,6 @@ from .schema import loaded
 
 REST_RUNS, REST_SECONDS = 64, 0.0005
 """After so many runs (1 ms) the interface's thread gets its turn at once, where it would wait for the interpreter's lock."""
-
-_SEVERITIES = ("information", "warning", "error")
 
 
 def pack(answer: Answer, pieces: Pieces, first: int, end: int, tail: str = "") -> bytes:
@@ -82,7 +80,7 @@ def read_entry(row: tuple[Any, ...], parts: Iterable[bytes]) -> tuple[Entry, boo
     if kind == "prompt":
         return Prompt(loaded(text)), True
     if kind != "answer":
-        return Notice(loaded(text), severity if severity in _SEVERITIES else "information"), True
+        return Notice(loaded(text), severity if severity in SEVERITIES else "information"), True
     method, label = one_line(loaded(method)), one_line(loaded(label))
     body = {"method": method, "label": label, "reason": loaded(reason) or None}
     try:

@@ -6,7 +6,7 @@ from array import array
 from dataclasses import dataclass, field
 
 from ...engine.messages import Event, Failed, Finished
-from ..chat.entries import TEXT_END, THROUGH, Answer
+from ..chat.entries import TEXT_END, Answer
 from .clock import Track, Unit
 from .entry import Entry
 
@@ -55,7 +55,7 @@ class Racer:
     @property
     def through(self) -> bool:
         """It has reached the end of its answer."""
-        return self.answer.reason in THROUGH
+        return self.answer.through
 
     @property
     def seconds(self) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..chat.compare import Mark
-from ..chat.entries import THROUGH, Answer
+from ..chat.entries import Answer
 from ..chat.pieces import Pieces
 from .clock import Track, Unit, common
 
@@ -73,7 +73,7 @@ class RaceRecord:
     @property
     def finish_line(self) -> int:
         """The length at which the lanes are compared: that of the shortest answer that is through; 0 where none is."""
-        amounts = (Track.of(lane.answer).amount(self.unit) for lane in self.lanes if lane.answer.reason in THROUGH)
+        amounts = (Track.of(lane.answer).amount(self.unit) for lane in self.lanes if lane.answer.through)
         return common(amount for amount in amounts if amount)
 
     def arrival(self, lane: RaceLane) -> float:
@@ -86,7 +86,7 @@ class RaceRecord:
         first, other = self.lanes[0].answer, lane.answer
         tracks = Track.of(first), Track.of(other)
         length = common(track.amount(self.unit) for track in tracks)
-        if first.reason in THROUGH and other.reason in THROUGH:
+        if first.through and other.through:
             length = min(length, self.finish_line)
         own = tracks[1].time(length, self.unit, other.figures)
         return tracks[0].time(length, self.unit, first.figures) / own if own else 0.0

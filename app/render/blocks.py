@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..attach.attachments import folded
 from ..chat.compare import Part, badge, table
-from ..chat.entries import REASONS, Answer, Entry, Notice, Prompt
+from ..chat.entries import Answer, Entry, Notice, Prompt
 from ..chat.transcript import Transcript
 from ..text.cells import expand_tabs, fit, sanitise, width
 from ..text.wrap import Flow
@@ -217,7 +217,7 @@ def step_at(block: Block, row: int, cell: int) -> int:
 def figures_lines(answer: Answer, cells: int, *, speeds: bool = True) -> list[str]:
     """The figures below a finished answer, in as many lines as they need; without speeds where others are told of it."""
     figures = answer.figures
-    parts = [REASONS.get(answer.reason or "", answer.reason or ""), ", ".join(answer.methods) or answer.method]
+    parts = [answer.ending, ", ".join(answer.methods) or answer.method]
     if figures.tokens:
         parts.append(f"{figures.tokens:,} token{'s' * (figures.tokens != 1)}")
         if speeds:

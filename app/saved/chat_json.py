@@ -11,7 +11,7 @@ from typing import Any
 
 from ...engine.messages import StepRecord
 from ...errors import UserError
-from ..chat.entries import SHADES, Answer, Figures, Notice, Prompt, Run
+from ..chat.entries import SEVERITIES, SHADES, Answer, Figures, Notice, Prompt, Run
 from ..chat.pieces import Pieces, SomePieces
 from ..chat.transcript import Transcript
 from ..text.cells import one_line
@@ -21,7 +21,6 @@ from .reading import Table, Wrong, read
 FORMAT = "specchat chat"
 VERSION = 1
 
-_SEVERITIES = ("information", "warning", "error")
 _FIGURES = ("prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted", "prefill_seconds", "decode_seconds")
 _COUNTS = tuple(
     f.name
@@ -138,9 +137,9 @@ def chat_of(table: Table) -> SavedChat:
                 transcript.entries.append(Prompt(entry.text("text")))
             case "notice":
                 severity = entry.text("severity", "information")
-                if severity not in _SEVERITIES:
-                    raise Wrong(f"{entry.place}.severity is none of {', '.join(_SEVERITIES)}")
-                transcript.entries.append(Notice(entry.text("text"), severity))  # type: ignore[arg-type]
+                if severity not in SEVERITIES:
+                    raise Wrong(f"{entry.place}.severity is none of {', '.join(SEVERITIES)}")
+                transcript.entries.append(Notice(entry.text("text"), severity))
             case "answer":
                 transcript.entries.append(read_answer(entry))
             case _:

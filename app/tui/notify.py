@@ -12,7 +12,6 @@ from typing import Any
 from textual.app import App
 
 from ..chat.dialogue import Dialogue
-from ..chat.entries import REASONS
 from ..terminal.notify import sequence, way_here
 
 LONG_SECONDS = 5.0
@@ -58,7 +57,7 @@ class Notifying:
         if dialogue.paused or answer is None or answer.reason in (None, "cancelled"):
             return ""
         figures = answer.figures
-        return f"The answer has ended ({REASONS.get(answer.reason, answer.reason)}): {figures.tokens:,} tokens."
+        return f"The answer has ended ({answer.ending}): {figures.tokens:,} tokens."
 
     def _download(self) -> str:
         dialogue = self._dialogue

@@ -10,7 +10,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from ...chat.dialogue import Dialogue
-from ...chat.entries import REASONS, Answer, Figures
+from ...chat.entries import Answer, Figures, Severity
 from ...settings.keymap import shown_keys
 
 STAGES = {
@@ -20,6 +20,9 @@ STAGES = {
     "check": "checking what this model can verify",
 }
 """Stage of a load → what a reader is told."""
+
+COLOURS: dict[Severity, str] = {"information": "$success", "warning": "$warning", "error": "$error"}
+"""Of the sign before how the last answer ended."""
 
 BAR_CELLS = 16
 
@@ -152,9 +155,8 @@ class StatusLine(Widget):
             context = self.dialogue.info.get("context")
             ready = Content.assemble(("● ", "$success"), ("ready", "$foreground"))
             return [ready, Content(f"{context:,} tokens of context")] if context else [ready]
-        word = REASONS.get(last.reason or "", last.reason or "")
-        colour = {"finished": "$success", "engine stopped": "$error", "error": "$error"}.get(word, "$warning")
-        return [Content.assemble(("● ", colour), (word, "$foreground")), *figure_parts(last.figures, live=False)]
+        ending = Content.assemble(("● ", COLOURS[last.severity]), (last.ending, "$foreground"))
+        return [ending, *figure_parts(last.figures, live=False)]
 
 
 def figure_parts(figures: Figures, live: bool) -> list[Content]:

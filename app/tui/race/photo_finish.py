@@ -9,7 +9,6 @@ from textual.content import Content
 from textual.widget import Widget
 
 from ...chat.compare import SIGNS
-from ...chat.entries import REASONS
 from ...race.clock import SHORT, Unit, bars, in_words
 from ...race.lane import Racer
 from ...race.race import Race
@@ -101,7 +100,7 @@ def standings(race: Race) -> list[Standing]:
                 sign,
                 "reference" if racer is race.racers[0] else words,
                 style,
-                "" if racer.through else REASONS.get(racer.answer.reason or "", racer.answer.reason or ""),
+                "" if racer.through else racer.answer.ending,
                 unit,
                 racer.speed("tokens"),
                 line if len(lengths) > 1 else 0,

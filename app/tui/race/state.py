@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...chat.compare import SIGNS
-from ...chat.entries import REASONS
 from ...race.clock import common
 from ...race.guests import Guest
 from ...race.lane import Racer
@@ -49,7 +48,7 @@ def label_of(race: Race, racer: Racer) -> str:
 def doing_of(race: Race, racer: Racer) -> str:
     """What goes on before there are figures, or why there are no more."""
     if racer.done:
-        return "" if racer.through else REASONS.get(racer.answer.reason or "", racer.answer.reason or "")
+        return "" if racer.through else racer.answer.ending
     if racer.tokens:
         return ""
     if race.loading is not None:
@@ -92,8 +91,7 @@ def replay_state(race: Race, replay: Replay, index: int, time: float) -> tuple[P
         index + 1,
         racer.entry.name,
         label_of(race, racer),
-        (REASONS.get(racer.answer.reason or "", "") if over and not racer.through else "")
-        or ("" if tokens or over else "reading the prompt"),
+        (racer.answer.ending if over and not racer.through else "") or ("" if tokens or over else "reading the prompt"),
         amount,
         race.expected,
         clock,

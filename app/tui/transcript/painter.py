@@ -13,9 +13,6 @@ from ...render.blocks import MARK, Block, Row
 from ...text.cells import width
 from ...theming.colouring import Way, style_name
 
-REASON_STYLES = {"eos": "figures", "died": "error", "error": "error"}
-"""Finish reason → style; others are worth a warning's colour, since text is missing."""
-
 CHOSEN = Style(reverse=True, bold=True)
 """Of the run that is looked into: as readable as the run itself, with colours and without."""
 
@@ -90,7 +87,8 @@ class RowPainter:
             case "figures":
                 assert isinstance(block.entry, Answer)
                 reason, dot, rest = row.text.partition(" · ") if row.first else ("", "", row.text)
-                style = self._styles[REASON_STYLES.get(block.entry.reason or "", "warning")]
+                severity = block.entry.severity
+                style = self._styles["figures" if severity == "information" else severity]
                 return Strip([space, Segment(reason, style), Segment(dot + rest, self._styles["figures"])])
             case "prompt":
                 behind = self._styles["prompt-row"]
