@@ -118,6 +118,11 @@ class Figures:
             self.recent_seconds -= self.recent.popleft()[1]
 
     @property
+    def seconds(self) -> float:
+        """Of compute, from the prompt to the last token."""
+        return self.prefill_seconds + self.decode_seconds
+
+    @property
     def tokens_per_step(self) -> float:
         return self.tokens / self.steps if self.steps else 0.0
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..chat.compare import SIGNS
-from ..race.clock import SHORT, Track, Unit, bars, in_words
+from ..race.clock import SHORT, Unit, bars, in_words
 from ..race.guests import short_name
 from ..race.record import RaceLane, RaceRecord
 from ..render.blocks import figures_lines
@@ -71,7 +71,7 @@ def photo_finish(record: RaceRecord) -> list[Finish]:
     speedups, speeds = ([find(lane) for lane in record.lanes] for find in (record.speedup, record.speed))
     return [
         Finish(
-            *(lane, name, share, lane.seconds, Track.of(lane.answer).amount(record.unit), speed, record.unit),
+            *(lane, name, share, lane.seconds, lane.track.amount(record.unit), speed, record.unit),
             *(lane.answer.figures.tokens_per_step, speedup),
         )
         for lane, name, share, speed, speedup in zip(
@@ -88,7 +88,7 @@ def called(record: RaceRecord) -> list[str]:
 
 def remarks(record: RaceRecord) -> list[str]:
     """What must be known to read the figures, a sentence each."""
-    amounts = {Track.of(lane.answer).amount(record.unit) for lane in record.lanes if lane.answer.through} - {0}
+    amounts = {lane.track.amount(record.unit) for lane in record.lanes if lane.answer.through} - {0}
     said = []
     if record.unit == "characters":
         said.append("The lanes' tokens are not the same, so they are compared in characters.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 from ..chat.entries import Answer, Figures, Run
 
@@ -83,7 +83,42 @@ def bars(speedups: Sequence[float], speeds: Sequence[float]) -> list[float]:
     return [length / top if top else 0.0 for length in lengths]
 
 
+class Timed(Protocol):
+    """A lane, as far as places are reckoned."""
+
+    @property
+    def answer(self) -> Answer:
+        """What it has written."""
+
+    @property
+    def track(self) -> Track:
+        """How far it was when."""
+
+
 def common(amounts: Iterable[int]) -> int:
     """The length at which lanes are compared: that of the shortest text. A longer text shares its prefill among more tokens, a
     shorter one is done sooner, and neither of these is speed."""
     return min(amounts, default=0)
+
+
+def finish_line(lanes: Iterable[Timed], unit: Unit) -> int:
+    """The length at which places are given: that of the shortest answer that is through; 0 while there is none."""
+    return common(amount for lane in lanes if lane.answer.through and (amount := lane.track.amount(unit)))
+
+
+def speedup(first: Timed, other: Timed, unit: Unit, line: int) -> float:
+    """How many times sooner than the first lane another one had written what both have, by their clocks. 0 where there is
+    nothing to compare.
+
+    Args:
+        first: the lane that is compared with.
+        other: the other one.
+        unit: what they are compared in.
+        line: the finish line, which counts for lanes that are through; 0 while some still write.
+    """
+    one, two = first.track, other.track
+    length = common((one.amount(unit), two.amount(unit)))
+    if line and first.answer.through and other.answer.through:
+        length = min(length, line)
+    own = two.time(length, unit, other.answer.figures)
+    return one.time(length, unit, first.answer.figures) / own if own else 0.0

@@ -60,7 +60,7 @@ class Racer:
     @property
     def seconds(self) -> float:
         """The lane's own clock: what it has computed, from the prompt on, other lanes' turns left out."""
-        return self.answer.figures.prefill_seconds + self.answer.figures.decode_seconds
+        return self.answer.figures.seconds
 
     def time(self, amount: int, unit: Unit) -> float:
         """Its own clock when it had written so much; 0 if it never had."""

@@ -28,7 +28,7 @@ from ..chat.about import public
 from ..chat.compare import Mark
 from ..chat.dialogue import Dialogue
 from ..chat.entries import Answer
-from .clock import Unit, common
+from .clock import Unit, finish_line, speedup
 from .entry import Entry
 from .guests import Guest, RaceModels
 from .lane import Racer
@@ -213,18 +213,12 @@ class Race:
     @property
     def finish_line(self) -> int:
         """The length at which places are given: that of the shortest answer that is through; 0 while there is none."""
-        unit = self.unit
-        return common(amount for racer in self.racers if racer.through and (amount := racer.track.amount(unit)))
+        return finish_line(self.racers, self.unit)
 
     def speedup(self, racer: Racer) -> float:
         """How many times sooner than the first lane a racer had written what both have, by their clocks. 0 where there is
         nothing to compare yet."""
-        first, unit = self.racers[0], self.unit
-        length = common(each.track.amount(unit) for each in (first, racer))
-        if not self.running and first.through and racer.through:
-            length = min(length, self.finish_line)
-        own = racer.time(length, unit)
-        return first.time(length, unit) / own if own else 0.0
+        return speedup(self.racers[0], racer, self.unit, 0 if self.running else self.finish_line)
 
     def _arrival(self, racer: Racer) -> float | None:
         """Its clock at the finish line; None where it is not through, or wrote nothing."""

@@ -8,7 +8,7 @@ from typing import Any
 from ..chat.compare import Mark
 from ..chat.entries import Answer
 from ..chat.pieces import Pieces
-from .clock import Track, Unit, common
+from .clock import Track, Unit, finish_line, speedup
 
 
 @dataclass(slots=True)
@@ -36,13 +36,18 @@ class RaceLane:
         return " ".join(part for part in (self.method, given, self.model and f"on {self.model}") if part)
 
     @property
+    def track(self) -> Track:
+        """How far it was when."""
+        return Track.of(self.answer)
+
+    @property
     def seconds(self) -> float:
         """Of own compute, from the prompt to the last token; turns of other lanes left out."""
-        return self.answer.figures.prefill_seconds + self.answer.figures.decode_seconds
+        return self.answer.figures.seconds
 
     def clock(self) -> list[float]:
         """The lane's own clock at the end of each run, in seconds [runs]."""
-        return Track.of(self.answer).clock(self.answer.figures)
+        return self.track.clock(self.answer.figures)
 
 
 @dataclass(slots=True)
@@ -73,27 +78,20 @@ class RaceRecord:
     @property
     def finish_line(self) -> int:
         """The length at which the lanes are compared: that of the shortest answer that is through; 0 where none is."""
-        amounts = (Track.of(lane.answer).amount(self.unit) for lane in self.lanes if lane.answer.through)
-        return common(amount for amount in amounts if amount)
+        return finish_line(self.lanes, self.unit)
 
     def arrival(self, lane: RaceLane) -> float:
         """A lane's own clock at the finish line; 0 where it never got there."""
-        return Track.of(lane.answer).time(self.finish_line, self.unit, lane.answer.figures)
+        return lane.track.time(self.finish_line, self.unit, lane.answer.figures)
 
     def speedup(self, lane: RaceLane) -> float:
         """How many times sooner than the first lane a lane had written what both have, by their clocks. 0 where nothing can be
         compared."""
-        first, other = self.lanes[0].answer, lane.answer
-        tracks = Track.of(first), Track.of(other)
-        length = common(track.amount(self.unit) for track in tracks)
-        if first.through and other.through:
-            length = min(length, self.finish_line)
-        own = tracks[1].time(length, self.unit, other.figures)
-        return tracks[0].time(length, self.unit, first.figures) / own if own else 0.0
+        return speedup(self.lanes[0], lane, self.unit, self.finish_line)
 
     def speed(self, lane: RaceLane, unit: Unit | None = None) -> float:
         """What a lane wrote, per second of its own clock, the prompt's prefill included."""
-        return Track.of(lane.answer).amount(unit or self.unit) / lane.seconds if lane.seconds > 0 else 0.0
+        return lane.track.amount(unit or self.unit) / lane.seconds if lane.seconds > 0 else 0.0
 
     def ranking(self) -> list[RaceLane]:
         """The lanes, the fastest first; equals in their order."""

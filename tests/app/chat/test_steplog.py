@@ -39,6 +39,8 @@ def records(draw: st.DrawFn) -> StepRecord:
         draw(st.lists(st.floats(0, 1, width=32), max_size=12)),
         draw(st.sampled_from(["", "lookup is off: it loses"])),
         draw(st.sampled_from([0, 0, 40])),
+        draw(st.sampled_from([0, 0, 2])),
+        checked=draw(st.sampled_from([0, 0, 1])),
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from specchat.app.chat.entries import SHADES, Answer, Figures, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.render.blocks import MARK, Block, figures_lines
-from specchat.engine.messages import StepRecord
+from specchat.engine.messages import Failed, Finished, Prefilling, Started, StepRecord, Steps, Switched
 
 
 def answer_of(*runs: tuple[int, str], method: str = "lookup") -> Answer:
@@ -54,6 +54,34 @@ def test_live_speed_looks_back_a_second() -> None:
     assert figures.recent_tokens_per_second == pytest.approx(50)
     assert figures.tokens_per_second < 20
     assert len(figures.recent) < 14
+
+
+def test_an_answer_takes_what_the_engine_says() -> None:
+    answer = Answer("greedy", "")
+    answer.take(Started(1, "main", "lookup", "identical", 30, 10))
+    answer.take(Prefilling(1, 20, 29, 0.1))
+    assert (answer.method, answer.label, answer.prefill) == ("lookup", "identical", (20, 29))
+    answer.take(Steps(1, [StepRecord("lookup", [1, 2], "ab", 4, 1, 5, 0.1, 0.2, 0.1, checked=1)]))
+    answer.take(Switched(1, "greedy", "lossy"))
+    answer.take(Failed(1, "user", "Cannot switch.", ended=False))
+    assert (answer.label, answer.done, answer.ending) == ("lossy", False, "")
+    answer.take(Finished(1, "eos", "c", 0.25, 1.25))
+    figures = answer.figures
+    assert (figures.prompt_tokens, figures.reused, figures.prefill_seconds, figures.decode_seconds) == (30, 10, 0.25, 1.0)
+    told = answer.as_dict()
+    assert (told["text"], told["token_ids"], told["runs"]) == ("abc", [1, 2], [2])
+    assert (told["method"], told["finish_reason"], told["draft_tokens"], told["near_ties_checked"]) == ("lookup", "eos", 4, 1)
+    assert told["tokens_per_second"] == pytest.approx(2 / 0.4)
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"), [("died", "died"), ("cancelled", "cancelled"), ("memory", "error"), ("bug", "error")]
+)
+def test_a_failure_ends_an_answer(cause: str, reason: str) -> None:
+    answer = answer_of((2, "ab"))
+    answer.take(Failed(1, cause, "It failed.", tail="c"))
+    assert (answer.reason, answer.text, answer.through) == (reason, "abc", False)
+    assert answer.severity == ("warning" if reason == "cancelled" else "error")
 
 
 def test_the_tail_is_text_too() -> None:
