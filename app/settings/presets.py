@@ -144,8 +144,9 @@ def preset_of(name: str, text: str, place: str) -> Preset:
     values: dict[str, Any] = {}
     about = ""
     problems: list[str] = []
+    found = parse(text, place)
     numbers = line_numbers(text)
-    for parts, value in leaves(parse(text, place), _TABLES):
+    for parts, value in leaves(found, _TABLES):
         if len(problems) == MOST_WRONG:
             problems.append(f"{place} has more than {MOST_WRONG} lines that no preset has: the rest of it is not read.")
             break

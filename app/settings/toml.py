@@ -26,8 +26,12 @@ _KEY = r'(?:[\w-]+|"[^"\n]*"|\'[^\'\n]*\')'
 _DOTTED = re.compile(rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*+[ \t]*([=\]])?")
 """Parts with dots between them, all of them at once; a key if a sign follows."""
 
-_HEADER = re.compile(r"\s*\[\[?(.*?)\]\]?\s*(#.*)?")
-_OPENING = re.compile(r'"""|\'\'\'|"|\'|#|[\[{]|[\]}]')
+# The next three are for a text that is TOML: on any other they may take time with its square.
+_TEXT_OR_COMMENT = re.compile(r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\]|\\.)*"|\'[^\']*\'|#[^\n]*', re.DOTALL)
+_PART = r'(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\')'
+_KEY_LINE = re.compile(
+    rf"^[ \t]*(?P<table>\[\[?[ \t]*)?(?P<key>{_PART}(?:[ \t]*\.[ \t]*{_PART})*+)[ \t]*(?(table)\]|=)", re.MULTILINE
+)
 
 
 def read_text(path: Path) -> str | None:
@@ -89,76 +93,23 @@ def leaves(
 
 
 def line_numbers(text: str) -> dict[tuple[str, ...], int]:
-    """On which line, from 1, each key and each table of a TOML text is."""
+    """On which line, from 1, each key and each table of a TOML text is.
+
+    Args:
+        text: what `parse` has taken.
+    """
+    # What stands in a text of several lines is no key.
+    plain = _TEXT_OR_COMMENT.sub(lambda found: "\n" * found[0].count("\n") or found[0], text)
     out: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
-    inside, depth = "", 0  # the quotes of a text that goes on, and how many brackets are open
-    for number, row in enumerate(text.split("\n"), 1):
-        at = 0
-        if not inside and not depth:
-            stripped = row.strip()
-            if not stripped or stripped[0] == "#":
-                continue
-            if stripped[0] == "[":
-                table = split(stripped.lstrip("[").partition("#")[0].strip().rstrip("]")) or _header(row)
-                out.setdefault(table, number)
-                continue
-            at = _equals(row)
-            if at < 0:
-                continue
-            out.setdefault((*table, *split(row[:at])), number)
-        inside, depth = _through(row, at, inside, depth)
+    number, before = 1, 0
+    for found in _KEY_LINE.finditer(plain):
+        number += plain.count("\n", before, found.start())
+        before = found.start()
+        if found["table"]:
+            table = split(found["key"])
+        out.setdefault(table if found["table"] else (*table, *split(found["key"])), number)
     return out
-
-
-def _header(row: str) -> tuple[str, ...]:
-    """The name of a table; of one with a # in quotes, which the quick way cuts."""
-    found = _HEADER.fullmatch(row)
-    return split(found[1].strip()) if found else ()
-
-
-def _equals(row: str) -> int:
-    """Where the equals sign after the key is."""
-    quote = ""
-    for at, letter in enumerate(row):
-        if quote:
-            if letter == quote and (quote == "'" or not _escaped(row, at)):
-                quote = ""
-        elif letter in "'\"":
-            quote = letter
-        elif letter == "=":
-            return at
-    return -1
-
-
-def _through(row: str, at: int, inside: str, depth: int) -> tuple[str, int]:
-    """What is still open at the end of a line."""
-    while True:
-        if inside:
-            end = row.find(inside, at)
-            while end > 0 and inside[0] == '"' and _escaped(row, end):
-                end = row.find(inside, end + 1)
-            if end < 0:
-                return (inside, depth) if len(inside) == 3 else ("", depth)
-            at, inside = end + len(inside), ""
-            continue
-        found = _OPENING.search(row, at)
-        if found is None or found[0] == "#":
-            return inside, depth
-        at = found.end()
-        if found[0] in "[{":
-            depth += 1
-        elif found[0] in "]}":
-            depth -= 1
-        else:
-            inside = found[0]
-
-
-def _escaped(row: str, at: int) -> bool:
-    before = at
-    while before and row[before - 1] == "\\":
-        before -= 1
-    return (at - before) % 2 == 1
 
 
 def line_of(lines: Mapping[tuple[str, ...], int], parts: tuple[str, ...]) -> int:
