@@ -208,6 +208,9 @@ def label_of(
     return model.identical if label == "identical" and model is not None else label
 
 
+ON_OFF = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+"""Words for a setting that is on or off."""
+
 KINDS: dict[str, type[Any]] = {"int": int, "float": float, "bool": bool, "str": str}
 """Types that a setting may have."""
 
@@ -254,10 +257,9 @@ def _convert(method: str, f: Any, value: Any) -> Any:
     """One value in the type of its field, checked against the field's range."""
     kind = KINDS[setting_type(f)]
     if kind is bool and isinstance(value, str):
-        words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-        if value.lower() not in words:
+        if value.lower() not in ON_OFF:
             raise UserError(f"{method}.{f.name} is on or off, not {value!r}.")
-        return words[value.lower()]
+        return ON_OFF[value.lower()]
     try:
         out = kind(value)
         if (kind is float and not isfinite(out)) or (kind is int and not isinstance(value, str) and out != value):

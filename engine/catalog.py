@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from ..decoders.acceptance import Acceptance
-from ..decoders.base import label_of, parse_params
+from ..decoders.base import ON_OFF, label_of, parse_params
 from ..decoders.registry import broken, describe, elsewhere, get, methods
 from ..decoders.stats import Totals
 from ..decoders.text import Stops
 
-__all__ = ["Acceptance", "Stops", "Totals", "broken", "describe", "elsewhere", "get", "label_of", "methods", "parse_params"]
+__all__ = [
+    "ON_OFF",
+    "Acceptance",
+    "Stops",
+    "Totals",
+    "broken",
+    "describe",
+    "elsewhere",
+    "get",
+    "label_of",
+    "methods",
+    "parse_params",
+]

@@ -211,17 +211,9 @@ def from_text(key: str, text: str) -> Any:
             if kind == "tuple[str, ...]":
                 return _value(text) if text.lstrip().startswith("[") else [text] if text else []
             if kind == "bool":
-                words = {
-                    "true": True,
-                    "yes": True,
-                    "on": True,
-                    "1": True,
-                    "false": False,
-                    "no": False,
-                    "off": False,
-                    "0": False,
-                }
-                return words.get(text.strip().lower(), text)
+                from ...engine.catalog import ON_OFF  # as in `check_method`
+
+                return ON_OFF.get(text.strip().lower(), text)
             return _value(text)
     return text
 
