@@ -15,6 +15,7 @@ from time import monotonic
 from ... import plain_file
 from ...errors import UserError
 from ...plain_file import user_path
+from ..text.amounts import size_of
 from ..text.cells import one_line
 from . import pdf
 from .files import GivenUp, walk
@@ -58,13 +59,6 @@ class Attachment:
         kind = "file" if self.file else "text"
         end = "" if self.text.endswith("\n") else "\n"
         return f"Attached {kind}: {one_line(self.name)[:300]} ({size_of(self.size)})\n{fence}\n{self.text}{end}{fence}"
-
-
-def size_of(size: int) -> str:
-    """A number of bytes, for people."""
-    if size < 1000:
-        return f"{size} B"
-    return f"{size / 1000:,.1f} kB" if size < 1_000_000 else f"{size / 1e6:,.1f} MB"
 
 
 def compose(message: str, attachments: Iterable[Attachment]) -> str:

@@ -142,10 +142,10 @@ def export(
     if json:
         _print_json({"file": str(place)})
     else:
-        from ..text.amounts import shown
+        from ..text.amounts import short_path
 
         other = f" ({path.name} was there already; --force replaces it)" if place.name != path.name else ""
-        typer.echo(f"Saved as {shown(place)}{other}.")
+        typer.echo(f"Saved as {short_path(place)}{other}.")
 
 
 def _line(row: ChatRow) -> str:

@@ -22,6 +22,7 @@ from ...plain_file import cache_folder
 from ..settings import locations
 from ..settings.precedence import load_settings
 from ..terminal.ansi import colour_depth
+from ..text.amounts import size_of
 
 REQUIRED = ("torch", "transformers", "textual", "safetensors", "huggingface-hub", "accelerate", "numpy", "tomlkit", "typer")
 OPTIONAL = ("llama-cpp-python",)
@@ -111,7 +112,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield "Machine"
     yield f"  {'system':18} {machine['system']}"
     yield f"  {'processor':18} {machine['processor']}, {machine['cores']} cores, {machine['threads']} threads"
-    yield f"  {'memory':18} {_gigabytes(machine['memory'])}, {_gigabytes(machine['memory_available'])} free"
+    yield f"  {'memory':18} {size_of(machine['memory'])}, {size_of(machine['memory_available'])} free"
     for name, value in _device_lines(report.devices):
         yield f"  {name:18} {value}"
     if report.versions.get("llama-cpp-python"):
@@ -140,7 +141,7 @@ def _lines(report: Report) -> Iterator[str]:
 
 def _device_lines(devices: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for i, gpu in enumerate(devices.get("cuda", ())):
-        yield f"cuda:{i}", f"{gpu['name']}, {_gigabytes(gpu['memory'])}"
+        yield f"cuda:{i}", f"{gpu['name']}, {size_of(gpu['memory'])}"
     if devices.get("mps"):
         yield "mps", "available"
     if devices and not devices.get("cuda") and not devices.get("mps"):
@@ -154,7 +155,7 @@ def _llama_lines(build: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "built for", ", ".join(here) or "unknown (it does not tell)"
     yield "built without", ", ".join(missing) or "-"
     for device in build.get("devices", ()):
-        memory = f", {_gigabytes(device['total'])}, {_gigabytes(device['free'])} free" if device["total"] else ""
+        memory = f", {size_of(device['total'])}, {size_of(device['free'])} free" if device["total"] else ""
         yield device["name"], device["description"] + memory
     for name in missing:
         yield f"to add {name}", rebuild_command(f"-DGGML_{name.upper()}=on")
@@ -314,7 +315,3 @@ def _writable(problems: list[Problem]) -> None:
         above = next(parent for parent in (folder, *folder.parents) if parent.exists())
         if not os.access(above, os.W_OK):
             problems.append(Problem(f"The folder {above} ({name}) cannot be written to.", f"chmod u+w {quote(str(above))}"))
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.1f} GB"

@@ -18,6 +18,7 @@ from typing import TypeAlias
 from ... import plain_file
 from ...errors import UserError
 from ..settings.locations import data_folder
+from ..text.amounts import short_path
 from .schema import SCHEMA, TABLES, VERSION
 
 NAME = "history.db"
@@ -45,13 +46,6 @@ def history_file() -> Path:
     return data_folder() / NAME
 
 
-def short(path: Path) -> str:
-    """A path for a sentence."""
-    from ..text.amounts import shown
-
-    return shown(path)
-
-
 def damaged(error: sqlite3.Error) -> bool:
     """Whether an error says that the file is no longer a sound database."""
     return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED
@@ -63,15 +57,15 @@ def trouble(error: Exception, path: Path) -> str:
     said = "" if isinstance(error, OSError) else str(error)
     number = error.errno if isinstance(error, OSError) else None
     if "disk is full" in said or number == errno.ENOSPC:
-        return f"The disk of {short(path.parent)} is full: free some space there."
+        return f"The disk of {short_path(path.parent)} is full: free some space there."
     if "readonly" in said or number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"{short(path)} cannot be written: make the file and its folder writable, or name another in SPECCHAT_DATA."
+        return f"{short_path(path)} cannot be written: make the file and its folder writable, or name another in SPECCHAT_DATA."
     if "locked" in said:
-        return f"{short(path)} has been busy for {BUSY_SECONDS:.0f} s: another program holds it; end that."
+        return f"{short_path(path)} has been busy for {BUSY_SECONDS:.0f} s: another program holds it; end that."
     if "unable to open" in said:
-        return f"{short(path)} cannot be opened: make its folder readable and writable, or name another in SPECCHAT_DATA."
+        return f"{short_path(path)} cannot be opened: make its folder readable and writable, or name another in SPECCHAT_DATA."
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return f"{short(path)} cannot be used ({reason}): look at the file, or name another folder in SPECCHAT_DATA."
+    return f"{short_path(path)} cannot be used ({reason}): look at the file, or name another folder in SPECCHAT_DATA."
 
 
 class Store:
@@ -191,7 +185,7 @@ class Store:
         version = _version(db)
         if version not in (0, VERSION):
             raise UserError(
-                f"{short(self.path)} was written by another version of specchat: use that one, "
+                f"{short_path(self.path)} was written by another version of specchat: use that one, "
                 "or name another folder in SPECCHAT_DATA."
             )
         if version and not _tables(db) >= TABLES:
@@ -222,7 +216,7 @@ class Store:
             for suffix in ("-wal", "-shm", ""):
                 with suppress(FileNotFoundError):
                     Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
-        self.told.append(f"The history was damaged: it was put aside as {short(aside)}, and a new one begins.")
+        self.told.append(f"The history was damaged: it was put aside as {short_path(aside)}, and a new one begins.")
 
     def _aside(self) -> Path:
         """An empty file beside the database, of a name that was free."""

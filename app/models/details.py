@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from ...backends.options import BUILTIN
-from ..text.amounts import path_of, size_of
+from ..text.amounts import short_path, size_of
 from ..text.cells import fit, one_line
 from .downloads import Download
 from .hub import Offer, Repository
@@ -29,7 +29,7 @@ def of_model(found: Found, room: Room | None, options: Mapping[str, Any]) -> lis
         out.append((one_line(found.problem), "$warning", 3))
     else:
         out += _fit(fit_of(found, room, options))
-    return [*out, (one_line(path_of(found.spot.path)), "$quiet", 1)]
+    return [*out, (short_path(found.spot.path), "$quiet", 1)]
 
 
 def of_draft(target: Found, found: Found, pairing: Pairing | None) -> list[Sentence]:
@@ -38,7 +38,7 @@ def of_draft(target: Found, found: Found, pairing: Pairing | None) -> list[Sente
     if pairing is not None:
         told = one_line(pairing.reason) or f"Has {title_of(target)}'s vocabulary, so it can draft for it."
         out.append((told, "$success" if pairing.able and not pairing.reason else "$warning", 3))
-    return [*out, (one_line(path_of(found.spot.path)), "$quiet", 1)]
+    return [*out, (short_path(found.spot.path), "$quiet", 1)]
 
 
 def of_target_alone(target: Found) -> list[Sentence]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
-from ..text.amounts import short
+from ..text.amounts import short_path
 from . import locations
 from .checks import checked
 from .fields import FIELDS, PLAIN, SAMPLING, TABLES, Settings
@@ -118,7 +118,7 @@ def read(path: Path | None = None) -> Read:
                 problems.append(f"{str(error).rstrip('.')}; correct it in your shell or unset it.")
     try:
         text = read_text(path) or ""
-        found = list(leaves(parse(text, short(path)), TABLES)) if text else []
+        found = list(leaves(parse(text, short_path(path)), TABLES)) if text else []
     except UserError as error:
         return Read(path, environment=environment, problems=(str(error), *problems))
     numbers = line_numbers(text) if found else {}
@@ -127,14 +127,15 @@ def read(path: Path | None = None) -> Read:
     wrong: list[str] = []
     for parts, value in found:
         if len(wrong) == MOST_WRONG:
-            wrong.append(f"{short(path)} has more than {MOST_WRONG} lines that are no settings: the rest of it is not read.")
+            more = f"more than {MOST_WRONG} lines that are no settings: the rest of it is not read."
+            wrong.append(f"{short_path(path)} has {more}")
             break
         key, line = join(parts), line_of(numbers, parts)
         try:
             values[key] = checked(key, value, key)
             lines[key] = line
         except UserError as error:
-            place = f"{short(path)}, line {line}" if line else short(path)
+            place = f"{short_path(path)}, line {line}" if line else short_path(path)
             wrong.append(f"{place}: {mend(str(error))}")
     return Read(path, values, lines, environment, (*wrong, *problems))
 
@@ -162,14 +163,14 @@ def save(changes: Mapping[str, Any], path: Path | None = None) -> Settings:
     path = path or locations.settings_file()
     values = {key: None if value is None else checked(key, value, key) for key, value in changes.items()}
     text = read_text(path) or ""
-    parse(text, short(path))
+    parse(text, short_path(path))
     document = tomlkit.parse(text)
     for key, value in values.items():
         put(document, split(key), list(value) if isinstance(value, tuple) else value)
     # In an inline table or a dotted one tomlkit may leave what cannot be read again: better refused than written.
     new = tomlkit.dumps(document).rstrip("\n")
     new += "\n" if new else ""
-    parse(new, short(path))
+    parse(new, short_path(path))
     write(path, new)
     return settings_of(read(path))
 
@@ -180,7 +181,7 @@ def spots(path: Path) -> list[tuple[str, ...]]:
     Raises:
         UserError: it is no TOML.
     """
-    return [parts for parts, _ in leaves(parse(read_text(path) or "", short(path)), ())]
+    return [parts for parts, _ in leaves(parse(read_text(path) or "", short_path(path)), ())]
 
 
 def takes_many(key: str) -> bool:

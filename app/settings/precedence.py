@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ...errors import UserError
 from ...plain_file import user_path
-from ..text.amounts import short
+from ..text.amounts import short_path
 from . import locations
 from .checks import checked, method_params
 from .fields import SAMPLING, Settings, is_chat_key
@@ -100,7 +100,7 @@ class Layers:
 
     def place(self, line: int) -> str:
         """A line of the settings file in words."""
-        return f"{short(self.read.path)}, line {line}" if line else short(self.read.path)
+        return f"{short_path(self.read.path)}, line {line}" if line else short_path(self.read.path)
 
 
 def model_table(models: Mapping[str, Mapping[str, Any]], model: str) -> tuple[str, dict[str, Any]]:

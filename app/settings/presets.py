@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UserError, did_you_mean
-from ..text.amounts import short
+from ..text.amounts import short_path
 from ..text.cells import fit, one_line
 from . import locations
 from .checks import checked
@@ -127,7 +127,7 @@ def read_preset(name: str) -> Preset:
         known = names()
         hint = did_you_mean(name, known) if known else "there is none yet; /preset save NAME makes one of this chat."
         raise UserError(f"There is no preset {fit(one_line(name), MOST_CELLS)}: {hint}")
-    return preset_of(path.stem, text, short(path))
+    return preset_of(path.stem, text, short_path(path))
 
 
 def preset_of(name: str, text: str, place: str) -> Preset:
@@ -184,7 +184,7 @@ def save_preset(name: str, values: Mapping[str, Any]) -> Path:
     path = path_of(name)
     text = read_text(path) or ""
     try:
-        before = dict(leaves(parse(text, short(path)), _TABLES))
+        before = dict(leaves(parse(text, short_path(path)), _TABLES))
     except UserError:  # it was no TOML: what was in it cannot be kept
         text, before = "", {}
     document = tomlkit.parse(text)
@@ -198,7 +198,7 @@ def save_preset(name: str, values: Mapping[str, Any]) -> Path:
         if before.get(parts) != plain:
             put(document, parts, plain)
     new = tomlkit.dumps(document)
-    parse(new, short(path))
+    parse(new, short_path(path))
     write(path, new)
     return path
 
@@ -230,7 +230,7 @@ def delete_preset(name: str) -> str:
         locations.ensure(place)
         path.replace(place / path.name)
     except OSError as error:
-        raise UserError(f"{short(path)} cannot be deleted ({error.strerror}): make its folder writable.") from None
+        raise UserError(f"{short_path(path)} cannot be deleted ({error.strerror}): make its folder writable.") from None
     return path.stem
 
 
@@ -249,7 +249,7 @@ def restore_preset(name: str) -> str:
     except FileNotFoundError:
         raise UserError(f"There is no deleted preset {path.stem}.") from None
     except OSError as error:
-        raise UserError(f"{short(path)} cannot be written ({error.strerror}): make its folder writable.") from None
+        raise UserError(f"{short_path(path)} cannot be written ({error.strerror}): make its folder writable.") from None
     return path.stem
 
 
@@ -265,7 +265,7 @@ def rename_preset(name: str, new: str) -> str:
     try:
         path.replace(target)
     except OSError as error:
-        raise UserError(f"{short(path)} cannot be renamed ({error.strerror}).") from None
+        raise UserError(f"{short_path(path)} cannot be renamed ({error.strerror}).") from None
     return target.stem
 
 

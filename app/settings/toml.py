@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import UserError
 from ...plain_file import read_bytes
-from ..text.amounts import short
+from ..text.amounts import short_path
 from . import locations
 from .key_path import split
 
@@ -45,9 +45,9 @@ def read_text(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except UnicodeDecodeError:
-        raise UserError(f"{short(path)} is not UTF-8 text: save it as UTF-8 or delete it.") from None
+        raise UserError(f"{short_path(path)} is not UTF-8 text: save it as UTF-8 or delete it.") from None
     except OSError as error:
-        raise UserError(f"{short(path)} cannot be read ({error.strerror}): make it a readable file.") from None
+        raise UserError(f"{short_path(path)} cannot be read ({error.strerror}): make it a readable file.") from None
 
 
 def parse(text: str, name: str) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def write(path: Path, text: str) -> None:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
         reason = getattr(error, "strerror", None) or "a character in it cannot be written as UTF-8"
-        raise UserError(f"{short(path)} cannot be written ({reason}): make its folder writable.") from None
+        raise UserError(f"{short_path(path)} cannot be written ({reason}): make its folder writable.") from None
 
 
 def _where(error: str, text: str) -> str:

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..text.amounts import size_of
+
 TIMEOUT_SECONDS = 2.0
 """xclip waits for ever for an X server that does not answer."""
 
@@ -157,7 +159,7 @@ def told(what: str, copied: Copied, text: str, remote: bool | None = None) -> st
         remote: whether specchat runs on another machine than the terminal; looked up if None.
     """
     size = len(text.encode("utf-8", "replace"))
-    limits = f" It is long ({size / 1000:,.0f} kB), and some terminals take no more than 75 kB." if size > LONG_BYTES else ""
+    limits = f" It is long ({size_of(size)}), and some terminals take no more than 75 kB." if size > LONG_BYTES else ""
     remote = is_remote() if remote is None else remote
     tool = copied.tool
     if tool is None:

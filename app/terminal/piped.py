@@ -10,7 +10,8 @@ from threading import Timer
 from typing import TYPE_CHECKING, BinaryIO
 
 from ...errors import UserError
-from ..attach.attachments import MOST_BYTES, decoded, size_of
+from ..attach.attachments import MOST_BYTES, decoded
+from ..text.amounts import size_of
 
 if TYPE_CHECKING:
     pass

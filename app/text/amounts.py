@@ -16,12 +16,17 @@ def size_of(count: float) -> str:
     return f"{count:.0f} B"
 
 
-def path_of(path: Path) -> str:
-    """A path as people write it: `~/models/x.gguf`."""
+def progress_of(done: float, total: float) -> str:
+    """Bytes that have come, in a unit that stays the same meanwhile: `412 of 1,234 MB`."""
+    return f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB"
+
+
+def short_path(path: Path) -> str:
+    """A path on a line, with ~ for the home folder: `~/models/x.gguf`."""
     try:
-        return f"~/{path.relative_to(Path.home())}"
+        return one_line(f"~/{path.relative_to(Path.home())}")
     except (ValueError, RuntimeError):
-        return str(path)
+        return one_line(str(path))
 
 
 def count_of(count: float) -> str:
@@ -41,22 +46,6 @@ def time_of(seconds: float) -> str:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if minutes and hours < 24 else f"{hours} h"
-
-
-def short(path: Path) -> str:
-    """A path as people write it."""
-    try:
-        return f"~/{path.relative_to(Path.home())}"
-    except (ValueError, RuntimeError):
-        return str(path)
-
-
-def shown(path: Path) -> str:
-    """A path for reading: `~` for the home folder."""
-    try:
-        return one_line(f"~/{path.relative_to(Path.home())}")
-    except (ValueError, RuntimeError):
-        return one_line(str(path))
 
 
 def milliseconds(seconds: float) -> str:

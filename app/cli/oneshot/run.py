@@ -27,6 +27,7 @@ from ...chat.about import About
 from ...chat.entries import Answer
 from ...chat.pieces import Pieces
 from ...terminal.output import Notes, stdout
+from ...text.amounts import progress_of
 from ..exit_codes import ANSWERED, BROKEN, CLOSED, USER
 from ..interrupts import POLL_SECONDS, Interrupts
 from .output import Output
@@ -294,5 +295,5 @@ def _loading(model: str, event: Loading) -> str:
     if not event.total:
         return what
     if event.stage.endswith("download"):
-        return f"{what} {event.done / 1e6:,.0f} of {event.total / 1e6:,.0f} MB"
+        return f"{what} {progress_of(event.done, event.total)}"
     return f"{what} {event.done:,} of {event.total:,}"

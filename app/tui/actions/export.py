@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ....errors import UserError
 from ....plain_file import user_path
-from ...text.amounts import shown
+from ...text.amounts import short_path
 from ...text.cells import one_line
 from ..host import Host
 
@@ -122,7 +122,7 @@ class Saving:
     def _write(self, path: Path, work: Callable[[], Path]) -> None:
         def done(place: Path) -> None:
             other = f" ({one_line(path.name)} was there already; ! at the end overwrites)" if place.name != path.name else ""
-            self.host.tell(f"Saved as {shown(place)}{other}.")
+            self.host.tell(f"Saved as {short_path(place)}{other}.")
 
         self.host.beside(work, done, f"Writing {one_line(path.name)} …")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from textual.widget import Widget
 
 from ....errors import UserError
-from ...attach.attachments import Attachment, escaped, parted, size_of
+from ...attach.attachments import Attachment, escaped, parted
 from ...chat.entries import Prompt
 from ...chat.transcript import Transcript
+from ...text.amounts import size_of
 from ...text.cells import one_line
 from ..host import Host
 from .table import is_command

@@ -157,7 +157,7 @@ class Prompting:
         from dataclasses import replace
 
         from ...settings.presets import clean_name, names, save_preset
-        from ...text.amounts import short
+        from ...text.amounts import short_path
 
         name = clean_name(name)
         if name in PRESET_WORDS:
@@ -170,7 +170,7 @@ class Prompting:
         layers = configuring.layers
         chat = {key: value for key, value in layers.chat.items() if key not in values}
         configuring.use(replace(layers, preset=values, preset_name=name, chat=chat))
-        self.host.tell(f"Saved as preset {name}, in {short(path)}.")
+        self.host.tell(f"Saved as preset {name}, in {short_path(path)}.")
 
     def delete(self, name: str) -> None:
         """Delete a preset; /preset undo brings it back.

@@ -6,6 +6,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from ...chat.dialogue import Dialogue
+from ...text.amounts import count_of
 from ...text.cells import fit, one_line
 from ...theming.colouring import LABEL_STYLES
 
@@ -42,7 +43,7 @@ class Header(Widget):
             parts = [one_line(str(info.get("name", dialogue.model)))]
             parts.append(" ".join(one_line(str(info[key])) for key in ("device", "dtype") if info.get(key)))
             if info.get("parameters"):
-                parts.append(f"{_short(info['parameters'])} parameters")
+                parts.append(f"{count_of(info['parameters'])} parameters")
         for i, part in enumerate(parts):
             spare = room - left.cell_length - right.cell_length - 5
             if spare < 8 and i:
@@ -67,11 +68,3 @@ class Header(Widget):
             (f" ◆ {name} ", "bold $primary on $panel"),
             (f" {label} " if label else "", f"{LABEL_STYLES.get(label, '$quiet')} on $panel"),
         )
-
-
-def _short(count: int) -> str:
-    """A count in three digits: 26.1M, 7.2B."""
-    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3)):
-        if count >= size:
-            return f"{count / size:.3g}{unit}"
-    return str(count)

@@ -12,6 +12,7 @@ from textual.widget import Widget
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Figures, Severity
 from ...settings.keymap import shown_keys
+from ...text.amounts import progress_of
 
 STAGES = {
     "import": "starting the runtime",
@@ -131,7 +132,7 @@ class StatusLine(Widget):
             parts = [self._lively(STAGES.get(stage, stage) + draft)]
             if loading.total:
                 parts.append(bar(loading.done, loading.total))
-                amount = _megabytes(loading.done, loading.total) if stage == "download" else ""
+                amount = progress_of(loading.done, loading.total) if stage == "download" else ""
                 parts.append(Content(amount or f"{loading.done / loading.total:.0%}"))
         if self.dialogue.queued is not None:
             parts.append(Content.styled("your message goes out when it is ready", "$accent"))
@@ -185,7 +186,3 @@ def bar(done: int, total: int, cells: int = BAR_CELLS) -> Content:
     full, part = divmod(eighths, 8)
     filled = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
     return Content.styled(filled.ljust(cells), "$primary on $panel")
-
-
-def _megabytes(done: int, total: int) -> str:
-    return f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB"

@@ -9,7 +9,7 @@ from textual.css.query import NoMatches
 
 from ....errors import UserError
 from ...history.prompts import PromptHistory, Typed
-from ...text.amounts import shown
+from ...text.amounts import short_path
 from ...text.cells import sanitise
 from ..host import Host
 
@@ -98,7 +98,7 @@ class Recalling:
             self._warned = True
             why = str(error)
             if isinstance(error, OSError):
-                why = f"{error.strerror or type(error).__name__}; move {shown(self._history.path)} out of the way."
+                why = f"{error.strerror or type(error).__name__}; move {short_path(self._history.path)} out of the way."
             self._host.tell(f"{what}: {why}", "warning")
 
     def search(self) -> None:

@@ -17,7 +17,7 @@ from ...settings.keymap import SETTINGS
 from ...settings.precedence import default_of
 from ...settings.rows import Row, detail, rows_of, typed_form
 from ...settings.table import NEXT_LOAD, Entry, entries
-from ...text.amounts import short
+from ...text.amounts import short_path
 from ...text.cells import fit, one_line, width
 from ...text.lines import Line, ends, line
 from ..bindings import bindings_of
@@ -202,14 +202,14 @@ class SettingsScreen(SearchScreen[None, Row]):
         self._show(title)
         entry = next(entry for entry in self._entries if entry.key == _name(key))
         layers = self._live.layers
-        said = f"Kept in {short(layers.read.path)}; it {entry.when}."
+        said = f"Kept in {short_path(layers.read.path)}; it {entry.when}."
         warn = ""
         if os.environ.get(variable(entry.key)):  # also where a later word counts for now
             warn = f" ${variable(entry.key)} goes before the file from the next start on."
         elif split(key)[0] != "models" and layers.origin(entry.key).kind == "model":
             warn = f" {one_line(self._dialogue.model)} has its own, which goes before it: tab shows that."
         elif entry.when == NEXT_LOAD and entry.key == "model":
-            said = f"Kept in {short(layers.read.path)}; it counts from the next start on, /model loads one now."
+            said = f"Kept in {short_path(layers.read.path)}; it counts from the next start on, /model loads one now."
         self.say(f"{said}{warn}", wrong=bool(warn))
 
 

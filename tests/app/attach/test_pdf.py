@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from specchat.app.attach import pdf as pdf_reader
-from specchat.app.attach.attachments import OFFICE, attach, read, size_of, slow
+from specchat.app.attach.attachments import OFFICE, attach, read, slow
 from specchat.app.attach.pdf import extract
+from specchat.app.text.amounts import size_of
 from specchat.errors import UserError
 
 from ...fakes.pdf import pdf
@@ -75,7 +76,7 @@ def test_too_much_text_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(UserError, match=r"^a\.pdf has more than 0\.0 million characters of text: attach a part of it\.$"):
         extract(path, "a.pdf", 2000)
     monkeypatch.setattr(pdf_reader, "MOST_BYTES", 100)
-    size = f"{path.stat().st_size / 1000:.1f} kB"
+    size = size_of(path.stat().st_size)
     assert sentence(path) == f"a.pdf has {size}, more than the 100 B that are read of a PDF file: attach a part."
 
 

@@ -316,7 +316,7 @@ def test_pictures(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
-    monkeypatch.setattr("specchat.app.settings.presets.short", lambda path: f"~/.config/specchat/presets/{path.name}")
+    monkeypatch.setattr("specchat.app.settings.presets.short_path", lambda path: f"~/.config/specchat/presets/{path.name}")
     (place / "haiku.toml").write_text(HAIKU)
     (place / "translator.toml").write_text(
         'system = """You translate what you are given into plain English.\nKeep names.\nAnswer with the translation alone."""\n'

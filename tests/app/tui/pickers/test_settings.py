@@ -274,8 +274,8 @@ def test_pictures(
     snap_compare: Any, start: Start, theme: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
-    monkeypatch.setattr("specchat.app.tui.pickers.settings.short", lambda path: "~/.config/specchat/settings.toml")
-    monkeypatch.setattr("specchat.app.settings.precedence.short", lambda path: "~/.config/specchat/settings.toml")
+    monkeypatch.setattr("specchat.app.tui.pickers.settings.short_path", lambda path: "~/.config/specchat/settings.toml")
+    monkeypatch.setattr("specchat.app.settings.precedence.short_path", lambda path: "~/.config/specchat/settings.toml")
 
     async def before(pilot: Any) -> None:
         await opened(pilot, *("down",) * 16)
