@@ -66,8 +66,8 @@ def set_threads(wanted: int | None) -> None:
         torch.set_num_threads(max(1, min(psutil.cpu_count(logical=False) or allowed, allowed)))
 
 
-def free_memory(device: torch.device) -> int | None:
-    """Bytes that are free on a device; None if it does not say."""
+def free_memory(device: torch.device) -> int:
+    """Bytes that are free on a device."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return int(psutil.virtual_memory().available)

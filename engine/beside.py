@@ -6,18 +6,22 @@ import gc
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..backends.base import Model
 from ..backends.loading import find_model
 from ..backends.options import LoadOptions
-from ..errors import Cancelled
+from ..errors import Cancelled, UserError
 from .drafts import Drafts, options_of, refusals
 from .failures import failure
 from .messages import Event, Load, LoadBeside, LoadedBeside, Loading
 
 if TYPE_CHECKING:
     from .lanes import Lanes
+
+UNKNOWN_CONTEXT = 32_768
+"""Tokens, of models that state none."""
 
 _TAKEN = {f.name for f in fields(Load)} - {"id", "model"}
 
@@ -58,8 +62,6 @@ class Beside:
             lanes: what runs; it has its turn again once this has returned.
             cancelled: polled.
         """
-        from .room import check_room  # reads files of all kinds: 10 ms that only a race with models need pay
-
         self.free(lanes, command.key)
         self._post(Loading(command.id, "import"))
 
@@ -119,6 +121,66 @@ def _beside(options: LoadOptions, own: Model | None) -> LoadOptions:
     """Options of the chat's model, for one that is its guest: it needs no longer context, and has no share in RPC servers."""
     limit = own.info.context if own is not None else None
     return replace(options, context=None, context_at_most=options.context or limit, rpc="")
+
+
+def check_room(name: str, path: Path, options: LoadOptions, lanes: int) -> None:
+    """Refuse a model that does not fit beside those that are loaded, before anything of it is read.
+
+    Args:
+        name: as the user named it.
+        path: its folder or GGUF file.
+        options: how it is going to be loaded.
+        lanes: conversations that are going to share it.
+
+    Raises:
+        UserError: says what it needs, and what is free.
+    """
+    # They read files of all kinds: 10 ms that only a race with models need pay.
+    from ..backends.files.memory import USUAL, needs_of
+    from ..backends.files.model_card import read_card
+
+    card = read_card(path)
+    if card.problem:  # which the load itself words better
+        return
+    gguf = card.backend == "llama.cpp"
+    gpu, free, where = (_llama_room if gguf else _torch_room)(path, options)
+    model = needs_of(card).footprint(gpu=gpu, dtype=options.dtype, kv_type=options.kv_type)
+    tokens = options.context or min(card.context or UNKNOWN_CONTEXT, options.context_at_most or UNKNOWN_CONTEXT)
+    # llama.cpp takes the memory of the whole context at once, transformers as it fills.
+    needed = model.base + lanes * model.cache(tokens if gguf else min(tokens, USUAL))
+    if needed <= free:
+        return
+    panes = f"{lanes} panes" if lanes > 1 else "a pane"
+    takes = f"{_gigabytes(needed)} ({_gigabytes(model.weights)} of weights, the rest for what {panes} will write)"
+    raise UserError(
+        f"{name} does not fit beside the chat's model: it takes about {takes}, and {_gigabytes(free)} are free {where}: race a "
+        "smaller model, or close other programs."
+    )
+
+
+def _llama_room(path: Path, options: LoadOptions) -> tuple[bool, int, str]:
+    """Whether llama.cpp takes the GPU, bytes that are free there, and where that is."""
+    import psutil
+
+    from ..backends.files.gguf_file import read_header
+    from ..backends.llama.library import devices
+    from ..backends.llama.options import choose_runtime
+
+    if choose_runtime(options, read_header(path)).gpu_layers:
+        return True, sum(device.free for device in devices() if device.gpu), "on the GPU"
+    return False, int(psutil.virtual_memory().available), "in memory"
+
+
+def _torch_room(path: Path, options: LoadOptions) -> tuple[bool, int, str]:
+    """The same for transformers."""
+    from ..backends.devices import choose_device, free_memory
+
+    device = choose_device(options.device)
+    return device.type != "cpu", free_memory(device), "in memory" if device.type == "cpu" else f"on {device}"
+
+
+def _gigabytes(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 / 2 else f"{max(1, round(count / 1e6))} MB"
 
 
 def fingerprint(model: Model) -> str:

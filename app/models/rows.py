@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...backends.files.memory import Needs, needs_of
 from ...backends.files.model_card import Card
 from ...backends.options import BUILTIN
 from ..text.amounts import count_of, size_of, time_of
@@ -14,7 +15,7 @@ from ..text.lines import Line, cut, length, line
 from .downloads import Download
 from .hub import Offer, Repository
 from .library import Found
-from .memory import Fit, Needs, Room, judge
+from .memory import Fit, Room, judge
 from .pairing import Pairing
 from .places import PLACES
 
@@ -36,11 +37,6 @@ VERDICTS = {
     "unknown": ("?", "unknown", "$quiet"),
 }
 """What is judged → sign, word, style."""
-
-
-def needs_of(card: Card) -> Needs:
-    """Of a model on the disk."""
-    return Needs(card.backend, card.size, card.weight_bytes(4), card.context, card.cache_numbers)
 
 
 def needs_of_offer(repository: Repository, offer: Offer) -> Needs:

@@ -65,10 +65,6 @@ class Card:
         """
         return self.size if item_bytes is None else self.size - self.float_bytes + self.floats * item_bytes
 
-    def cache_bytes(self, context: int, number_bytes: float) -> int:
-        """Bytes of a KV cache of so many tokens."""
-        return int(self.cache_numbers * context * number_bytes)
-
 
 def read_card(path: Path) -> Card:
     """What the model in a folder or a GGUF file says about itself. Never raises: what is wrong is the card's `problem`."""

@@ -253,17 +253,17 @@ def _spread(needed: int, device: torch.device, wanted: str, name: str) -> bool:
         UserError: they fit nowhere.
     """
     free = free_memory(device)
-    if free is None or needed <= free:
+    if needed <= free:
         return False
     if device.type == "cuda" and wanted in ("auto", "cuda") and torch.cuda.device_count() > 1:
-        together = sum(free_memory(torch.device("cuda", i)) or 0 for i in range(torch.cuda.device_count()))
+        together = sum(free_memory(torch.device("cuda", i)) for i in range(torch.cuda.device_count()))
         if needed <= together:
             return True
     raise _too_big(name, needed, device)
 
 
 def _too_big(name: str, needed: int, device: torch.device) -> UserError:
-    free = free_memory(device) or 0
+    free = free_memory(device)
     other = "--device cpu, " if device.type == "cuda" else ""
     return UserError(
         f"{name} needs {needed / 1e9:.1f} GB on {device} and {free / 1e9:.1f} GB are free: close other programs, or use "

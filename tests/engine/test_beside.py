@@ -13,7 +13,7 @@ import pytest
 
 from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.backends.options import LoadOptions
-from specchat.engine import room
+from specchat.engine.beside import check_room
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import (
     Cancel,
@@ -240,7 +240,7 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_read(
     *before, failed = engine.until(20, Failed, LoadedBeside)
     assert isinstance(failed, Failed)
     assert failed.cause == "user"
-    assert "does not fit beside the chat's model: it takes about 4398" in failed.sentence
+    assert "does not fit beside the chat's model: it takes about 4618.1 GB (4398.1 GB of weights" in failed.sentence
     assert failed.sentence.endswith("race a smaller model, or close other programs.")
     assert not [event for event in before if isinstance(event, Loading) and event.stage == "weights"]
     assert said(engine, 21) == ANSWER
@@ -255,9 +255,9 @@ def test_every_pane_adds_the_memory_of_a_cache(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(psutil, "virtual_memory", Memory)
     options = LoadOptions(device="cpu", backend="transformers", context_at_most=2048)
-    room.check_room("builtin", builtin_path(), options, 1)
+    check_room("builtin", builtin_path(), options, 1)
     with pytest.raises(UserError, match=r"^builtin does not fit .* what 64 panes will write\), and 100 MB are free in memory"):
-        room.check_room("builtin", builtin_path(), options, 64)
+        check_room("builtin", builtin_path(), options, 64)
 
 
 @needs_llama
@@ -269,9 +269,9 @@ def test_a_gguf_files_cache_counts_as_long_as_its_context(monkeypatch: pytest.Mo
         available = 60_000_000
 
     monkeypatch.setattr(psutil, "virtual_memory", Memory)
-    room.check_room("small", builtin_gguf(), LoadOptions(device="cpu", context_at_most=256), 4)
+    check_room("small", builtin_gguf(), LoadOptions(device="cpu", context_at_most=256), 4)
     with pytest.raises(UserError, match="does not fit beside the chat's model"):
-        room.check_room("small", builtin_gguf(), LoadOptions(device="cpu", context_at_most=2048, kv_type="f32"), 16)
+        check_room("small", builtin_gguf(), LoadOptions(device="cpu", context_at_most=2048, kv_type="f32"), 16)
 
 
 @needs_llama

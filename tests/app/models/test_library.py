@@ -15,11 +15,12 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from specchat.app.models.library import Found, Library, Words, in_order
-from specchat.app.models.memory import Needs, Room, judge
+from specchat.app.models.memory import Room, judge
 from specchat.app.models.pairing import pair
 from specchat.app.models.places import Spot
 from specchat.app.models.recent import recent, remember
 from specchat.app.models.rows import about, all_rows, draft_rows, drawn, matches
+from specchat.backends.files.memory import Needs
 from specchat.backends.files.model_card import Card, quantization_in, read_card
 from specchat.backends.files.ollama import locate_ollama
 from specchat.backends.files.vocabulary import difference, folder_vocabulary
