@@ -240,7 +240,7 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_read(
     *before, failed = engine.until(20, Failed, LoadedBeside)
     assert isinstance(failed, Failed)
     assert failed.cause == "user"
-    assert "does not fit beside the chat's model: it takes about 4618.1 GB (4398.1 GB of weights" in failed.sentence
+    assert "does not fit beside the chat's model: it takes about 4618.0 GB (4398.0 GB of weights" in failed.sentence
     assert failed.sentence.endswith("race a smaller model, or close other programs.")
     assert not [event for event in before if isinstance(event, Loading) and event.stage == "weights"]
     assert said(engine, 21) == ANSWER
