@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import grimp
 import pytest
-from importlinter.cli import lint_imports
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("app", "backends", "builtin", "decoders", "engine", "themes", "errors.py", "plain_file.py")
@@ -28,7 +29,10 @@ def files() -> list[Path]:
 
 def test_nobody_imports_uphill() -> None:
     """The contracts of pyproject.toml, which `make lint` checks as well."""
-    assert lint_imports(str(ROOT / "pyproject.toml"), no_cache=True) == 0
+    # In a process of its own, as it sets up the logging of all.
+    script = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.xfail(reason="to be opened")
