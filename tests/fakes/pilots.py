@@ -10,11 +10,14 @@ from typing import Any
 
 from textual._context import active_app
 
-PATIENCE = 60.0
-"""Seconds before a test gives up: a machine that does much else may be this slow."""
+PATIENCE, PROCESSOR = 60.0, 10.0
+"""Seconds, by the clock and of its own processor time, before a test gives up: beside much else a process gets little."""
 
 SOON = 0.012
 """A timer due within so many seconds belongs to what is being done: a resize, the next slice of a long chat."""
+
+MOST_SOON = 200
+"""Rounds that wait for timers alone: one that comes again before its last turn is done, on a slow machine, is no work."""
 
 held: set[str] = set()
 """Groups of workers that a test holds up, for which nobody can wait."""
@@ -25,7 +28,7 @@ async def idle(least: float = 0, most: float = 0) -> None:
 
     Stands in for Textual's, which sleeps and takes a process that got no time on the processor for one that has nothing to do.
     """
-    app, end, quiet = active_app.get(None), time.monotonic() + PATIENCE, 0
+    app, patient, quiet, timers = active_app.get(None), _patience(), 0, 0
     loop: Any = asyncio.get_running_loop()
     while quiet < 3:
         await asyncio.sleep(0)
@@ -35,10 +38,10 @@ async def idle(least: float = 0, most: float = 0) -> None:
         # What was due before this task has run by now; what is due after it is still in the loop's queue.
         if loop._ready:
             quiet = 0
-        elif at_work or soon:
-            assert time.monotonic() < end, f"still at work: {at_work}"
+        elif at_work or (soon and timers < MOST_SOON):
+            assert patient(), f"still at work: {at_work}"
             await asyncio.sleep(0.001)
-            quiet = 0
+            quiet, timers = 0, 0 if at_work else timers + 1
         else:
             if app is not None and app.screen_stack:
                 app.screen._on_timer_update()
@@ -57,9 +60,15 @@ async def until(pilot: Any, condition: Callable[[], bool]) -> None:
     Raises:
         AssertionError: it did not come about.
     """
-    end = time.monotonic() + PATIENCE
+    patient = _patience()
     while not condition():
-        assert time.monotonic() < end, "it did not come about"
+        assert patient(), "it did not come about"
         await asyncio.sleep(0.005)
         await pilot.pause()
     await pilot.pause()
+
+
+def _patience() -> Callable[[], bool]:
+    """Tells whether to wait on, from now."""
+    clock, processor = time.monotonic() + PATIENCE, time.process_time() + PROCESSOR
+    return lambda: time.monotonic() < clock or time.process_time() < processor

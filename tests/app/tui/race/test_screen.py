@@ -359,14 +359,14 @@ async def test_there_is_nothing_to_save_or_play_back_at_the_start(make_chat: Mak
         ]
 
 
-async def test_w_plays_the_race_back(make_chat: Make, engine: Any) -> None:
+async def test_w_plays_the_race_back(make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("specchat.app.tui.race.screen.Replay", lambda racers: Replay(racers, lambda: now))
     async with make_chat().run_test(size=(120, 30)) as pilot:
         screen = await race(pilot, engine)
         await run(pilot, engine)
-        now = 100.0
         await pilot.press("w")
         assert screen.replay is not None
-        screen.replay = Replay(screen.race.racers, lambda: now)
         assert not screen._finish.has_class("-shown")
         now += 0.12 + 0.031 * 3 + 0.001
         screen._tick()
