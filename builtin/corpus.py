@@ -11,8 +11,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypedDict
 
-from . import copying, editing, formats, prose, pycode, spelling, talk
-from .draw import Draw, Message, is_held_out
+from .generators import copying, editing, formats, prose, pycode, spelling, talk
+from .generators.draw import Draw, Message, is_held_out
 
 
 class Chat(TypedDict):

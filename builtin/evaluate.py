@@ -23,8 +23,8 @@ from transformers import LlamaForCausalLM
 
 from . import path
 from .corpus import TASKS, draw_task
-from .draw import Draw, Message
-from .facts import FACTS
+from .generators.draw import Draw, Message
+from .generators.facts import FACTS
 from .tokenizer import CONTEXT, END, PAD, encode_chat, load
 
 SEED = "evaluation"

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from . import words
 from .corpus import chats
-from .draw import Draw, Message
+from .generators import words
+from .generators.draw import Draw, Message
 
 VOCABULARY = 2048
 CONTEXT = 2048

@@ -35,7 +35,6 @@ def test_nobody_imports_uphill() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.xfail(reason="to be opened")
 def test_no_circle_of_imports() -> None:
     """Over all imports: those inside functions and under TYPE_CHECKING are design as well."""
     graph = grimp.build_graph("specchat", cache_dir=None)
@@ -48,7 +47,6 @@ def test_no_circle_of_imports() -> None:
         pytest.fail(f"a circle of imports: {' <- '.join(error.args[1])}")
 
 
-@pytest.mark.xfail(reason="to be cleared")
 def test_no_crowded_folder() -> None:
     counts = Counter(file.parent for file in files() if file.name != "__init__.py")
     crowded = {str(folder): count for folder, count in counts.items() if count > MOST_FILES}

@@ -8,10 +8,10 @@ from transformers import LlamaForCausalLM
 
 from specchat import builtin
 from specchat.builtin import evaluate as scoring
-from specchat.builtin import talk
 from specchat.builtin import tokenizer as tokens_of
-from specchat.builtin.draw import Message
-from specchat.builtin.facts import FACTS
+from specchat.builtin.generators import talk
+from specchat.builtin.generators.draw import Message
+from specchat.builtin.generators.facts import FACTS
 
 
 def test_the_folder_is_found_and_small() -> None:

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from specchat.builtin.corpus import TASKS, chat, chats, draw_task, prompt_text
-from specchat.builtin.draw import Draw, is_held_out
-from specchat.builtin.facts import FACTS
+from specchat.builtin.generators.draw import Draw, is_held_out
+from specchat.builtin.generators.facts import FACTS
 
 
 def _printed(hash_seed: str) -> str:

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from specchat.builtin import tokenizer as tokens_of
-from specchat.builtin.draw import Message
+from specchat.builtin.generators.draw import Message
 
 from ..cases import cases
 

@@ -161,7 +161,7 @@ def _is_message(message: Any) -> bool:
 def _builtin(each: int) -> PromptSet:
     """Tasks on the side of the corpus that training never saw, `each` of every family, the family's tasks in turn."""
     from ....builtin.corpus import TASKS, draw_task
-    from ....builtin.draw import Draw
+    from ....builtin.generators.draw import Draw
 
     items = []
     for family in BUILTIN_FAMILIES:

@@ -1,0 +1,1 @@
+"""Generators of the text that the built-in models learn: one kind of task a file."""
