@@ -44,25 +44,9 @@ class KeptRace(Race):
             racer.track = Track.of(lane.answer)
             racer.compared = len(racer.tokens) if lane.position is None else lane.position
 
-    def start(self) -> None:
-        """Run it again."""
+    def _want(self) -> None:
         self.kept = None
-        super().start()
-
-    def swap(self, index: int, entry: Entry) -> None:
-        """Let another method or model run in a lane."""
-        self.kept = None
-        super().swap(index, entry)
-
-    def add(self, entry: Entry) -> None:
-        """One lane more."""
-        self.kept = None
-        super().add(entry)
-
-    def remove(self, index: int) -> None:
-        """One lane fewer."""
-        self.kept = None
-        super().remove(index)
+        super()._want()
 
     @property
     def unit(self) -> Unit:

@@ -117,6 +117,7 @@ class Race:
         self._compare()
 
     def _want(self) -> None:
+        """Who takes part, or what they write, is another from now on."""
         self.models.want([racer.entry for racer in self.racers])
 
     def pause(self) -> None:

@@ -8,13 +8,13 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from ...settings.keymap import ALL, CHAT, INPUT, Key, keys_of, spell, wanted_by
+from .framed import Framed
 
 
-class KeyScreen(ModalScreen[dict[str, str] | None]):
+class KeyScreen(Framed[dict[str, str]]):
     """Waits for a key; answers with the changes of the keymap (binding id → keys), None if all stays as it is.
 
     Args:
@@ -24,13 +24,7 @@ class KeyScreen(ModalScreen[dict[str, str] | None]):
 
     DEFAULT_CSS = """
     KeyScreen {
-        align: center middle;
-        background: $background 60%;
-        & > Vertical {
-            width: 64; max-width: 94%; height: auto;
-            background: $surface; border: round $border; padding: 1 2;
-            border-title-color: $primary; border-title-style: bold; border-subtitle-color: $quiet;
-        }
+        & > Vertical { width: 64; max-width: 94%; }
         & #key-note { margin-top: 1; color: $quiet; }
         & #key-note.-wrong { color: $warning; }
     }
@@ -80,8 +74,3 @@ class KeyScreen(ModalScreen[dict[str, str] | None]):
         note = self.query_one("#key-note", Static)
         note.set_class(True, "-wrong")
         note.update(Content(text))
-
-    def on_click(self, event: events.Click) -> None:
-        """A click outside closes."""
-        if event.widget is self:
-            self.dismiss(None)

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import ClassVar
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from ...text.cells import one_line, sanitise
+from .framed import Framed
 
 PICKS = "1234567890abcdefghijklmnopqrstuvwxyz"
 """Keys of the items, in order. Nothing is typed in a menu, so letters are free."""
@@ -36,7 +36,7 @@ class Item:
     reason: str = ""
 
 
-class Menu(ModalScreen[str | None]):
+class Menu(Framed[str]):
     """Ask for one of some items; answers with its id, None if none was chosen.
 
     Args:
@@ -48,13 +48,7 @@ class Menu(ModalScreen[str | None]):
 
     DEFAULT_CSS = """
     Menu {
-        align: center middle;
-        background: $background 60%;
-        & > Vertical {
-            width: 76; max-width: 94%; height: auto; max-height: 90%;
-            background: $surface; border: round $border; padding: 1 2;
-            border-title-color: $primary; border-title-style: bold; border-subtitle-color: $quiet;
-        }
+        & > Vertical { width: 76; max-width: 94%; max-height: 90%; }
         &.-beside { align: right middle; background: $background 0%; }
         &.-beside > Vertical { width: 48; }
         & OptionList {
@@ -135,8 +129,3 @@ class Menu(ModalScreen[str | None]):
     def action_dismiss_none(self) -> None:
         """Leave without a choice."""
         self.dismiss(None)
-
-    def on_click(self, event: events.Click) -> None:
-        """A click outside closes."""
-        if event.widget is self:
-            self.dismiss(None)

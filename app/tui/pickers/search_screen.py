@@ -6,27 +6,25 @@ The lists of chats, models, settings, presets, sent messages and the models of a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from ...settings.keymap import LISTS, shown_keys
 from ..bindings import bindings_of
+from .framed import Framed, Result
 from .pick_list import Item, PickList
-
-Result = TypeVar("Result")
 
 AROUND = 9
 """Rows that are not the list's where the frame grows with it: frame, box, four rows about an item."""
 
 
-class SearchScreen(ModalScreen[Result], Generic[Result, Item]):
+class SearchScreen(Framed[Result], Generic[Result, Item]):
     """A list in which one searches; answers None if nothing is chosen.
 
     A subclass lists what was searched for (`search`), does something with what is chosen (`choose`), names the keys that count
@@ -42,13 +40,7 @@ class SearchScreen(ModalScreen[Result], Generic[Result, Item]):
 
     DEFAULT_CSS = """
     SearchScreen {
-        align: center middle;
-        background: $background 60%;
-        & > Vertical {
-            width: 92; max-width: 96%; height: 92%;
-            background: $surface; border: round $border; padding: 1 0 0 0;
-            border-title-color: $primary; border-title-style: bold; border-subtitle-color: $quiet;
-        }
+        & > Vertical { width: 92; height: 92%; padding: 1 0 0 0; }
         & #search { height: 1; padding: 0 2; margin-bottom: 1; }
         & #glyph { width: auto; color: $accent; text-style: bold; }
         & Input {
@@ -214,11 +206,6 @@ class SearchScreen(ModalScreen[Result], Generic[Result, Item]):
         if not self.asking:
             self.listed.cursor = event.index
             self.action_choose()
-
-    def on_click(self, event: events.Click) -> None:
-        """A click outside closes."""
-        if event.widget is self:
-            self.dismiss(None)
 
     def action_choose(self) -> None:
         """Choose the item under the cursor, or take what was typed."""

@@ -6,18 +6,18 @@ from collections.abc import Callable, Collection, Sequence
 from textwrap import wrap
 from typing import ClassVar, NamedTuple
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from ...race.choices import Choice
 from ...race.race import FEWEST, MOST
 from ...text.cells import fit, one_line
+from ..pickers.framed import Framed
 from ..pickers.menu import PICKS as MENU_PICKS
 from ..pickers.menu import Item
 from .pane import lane_colour
@@ -44,7 +44,7 @@ class Pick(NamedTuple):
         return f"{self.method} on {self.choice.title}" if self.choice is not None else self.method
 
 
-class RaceSetup(ModalScreen[list[Pick] | None]):
+class RaceSetup(Framed[list[Pick]]):
     """Ask for the methods of a race; answers with the lanes in the order of the panes, None if there is to be none.
 
     Args:
@@ -57,13 +57,7 @@ class RaceSetup(ModalScreen[list[Pick] | None]):
 
     DEFAULT_CSS = """
     RaceSetup {
-        align: center middle;
-        background: $background 60%;
-        & > Vertical {
-            width: 76; max-width: 94%; height: auto; max-height: 94%;
-            background: $surface; border: round $border; padding: 1 2;
-            border-title-color: $primary; border-title-style: bold; border-subtitle-color: $quiet;
-        }
+        & > Vertical { width: 76; max-width: 94%; }
         & #race-prompt { height: auto; max-height: 3; margin-bottom: 1; }
         & #race-line { height: auto; margin-top: 1; }
         & OptionList {
@@ -235,8 +229,3 @@ class RaceSetup(ModalScreen[list[Pick] | None]):
     def _clicked(self, event: OptionList.OptionSelected) -> None:
         event.stop()
         self._toggle(event.option_index)
-
-    def on_click(self, event: events.Click) -> None:
-        """A click outside closes."""
-        if event.widget is self:
-            self.dismiss(None)

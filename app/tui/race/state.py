@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...chat.compare import SIGNS
 from ...race.clock import common
 from ...race.guests import Guest
@@ -17,27 +19,28 @@ def live_state(race: Race, index: int) -> PaneState:
     """A lane as it is now."""
     racer, unit = race.racers[index], race.unit
     sign, words, style = mark_words(race, racer, live=racer.position is None and (not racer.done or race.running))
-    return PaneState(
-        index + 1,
-        racer.entry.name,
-        label_of(race, racer),
-        doing_of(race, racer),
-        racer.track.amount(unit),
-        race.expected,
-        racer.seconds,
-        racer.speed(unit),
-        racer.answer.figures.tokens_per_step,
-        race.speedup(racer) if index else 0.0,
-        sign,
-        words,
-        style,
-        race.place(racer),
-        not racer.done,
-        race.paused and not racer.done,
-        race.model_names[index],
-        unit,
-        racer.speed("tokens"),
+    return replace(
+        _lane(race, index),
+        doing=doing_of(race, racer),
+        amount=racer.track.amount(unit),
+        seconds=racer.seconds,
+        speed=racer.speed(unit),
+        tokens_per_step=racer.answer.figures.tokens_per_step,
+        speedup=race.speedup(racer) if index else 0.0,
+        sign=sign,
+        mark=words,
+        mark_style=style,
+        place=race.place(racer),
+        running=not racer.done,
+        paused=race.paused and not racer.done,
+        tokens_per_second=racer.speed("tokens"),
     )
+
+
+def _lane(race: Race, index: int) -> PaneState:
+    """What does not change while it runs."""
+    racer, model = race.racers[index], race.model_names[index]
+    return PaneState(index + 1, racer.entry.name, label_of(race, racer), expected=race.expected, model=model, unit=race.unit)
 
 
 def label_of(race: Race, racer: Racer) -> str:
@@ -87,25 +90,24 @@ def replay_state(race: Race, replay: Replay, index: int, time: float) -> tuple[P
         sign, words, style = mark_words(race, racer, live=not over)
     if index and not tokens:
         sign, words = "", ""
-    return PaneState(
-        index + 1,
-        racer.entry.name,
-        label_of(race, racer),
-        (racer.answer.ending if over and not racer.through else "") or ("" if tokens or over else "reading the prompt"),
-        amount,
-        race.expected,
-        clock,
-        amount / clock if clock > 0 else 0.0,
+    doing = "" if tokens else "reading the prompt"
+    if over:
+        doing = "" if racer.through else racer.answer.ending
+    state = replace(
+        _lane(race, index),
+        doing=doing,
+        amount=amount,
+        seconds=clock,
+        speed=amount / clock if clock > 0 else 0.0,
         # The last run may be text that had been held back: no step of its own.
-        tokens / min(runs, len(racer.answer.log)) if tokens else 0.0,
-        first.time(length, unit) / own if index and own else 0.0,
-        sign,
-        words,
-        style,
-        race.place(racer) if over else None,
-        not over,
-        replay.paused and not over,
-        race.model_names[index],
-        unit,
-        tokens / clock if clock > 0 else 0.0,
-    ), runs
+        tokens_per_step=tokens / min(runs, len(racer.answer.log)) if tokens else 0.0,
+        speedup=first.time(length, unit) / own if index and own else 0.0,
+        sign=sign,
+        mark=words,
+        mark_style=style,
+        place=race.place(racer) if over else None,
+        running=not over,
+        paused=replay.paused and not over,
+        tokens_per_second=tokens / clock if clock > 0 else 0.0,
+    )
+    return state, runs
