@@ -22,6 +22,13 @@ class Framed(ModalScreen[Result]):
             background: $surface; border: round $border; padding: 1 2;
             border-title-color: $primary; border-title-style: bold; border-subtitle-color: $quiet;
         }
+        & OptionList {
+            height: auto; max-height: 100%; background: $surface; border: none; padding: 0; scrollbar-size-vertical: 1;
+            &:focus { border: none; background-tint: $surface 0%; }
+            & > .option-list--option { padding: 0 1; }
+            & > .option-list--option-highlighted { color: $foreground; background: $block-cursor-background; text-style: none; }
+            &:focus > .option-list--option-highlighted { color: $foreground; text-style: none; }
+        }
     }
     """
 

@@ -51,15 +51,7 @@ class Menu(Framed[str]):
         & > Vertical { width: 76; max-width: 94%; max-height: 90%; }
         &.-beside { align: right middle; background: $background 0%; }
         &.-beside > Vertical { width: 48; }
-        & OptionList {
-            height: auto; max-height: 100%; background: $surface; border: none; padding: 0;
-            scrollbar-size-vertical: 1;
-            &:focus { border: none; background-tint: $surface 0%; }
-            & > .option-list--option { padding: 0 1 1 1; }
-            & > .option-list--option-highlighted { color: $foreground; background: $block-cursor-background; text-style: none; }
-            &:focus > .option-list--option-highlighted { color: $foreground; text-style: none; }
-            & > .option-list--option-disabled { color: $faint; }
-        }
+        & OptionList > .option-list--option { padding: 0 1 1 1; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -60,14 +60,6 @@ class RaceSetup(Framed[list[Pick]]):
         & > Vertical { width: 76; max-width: 94%; }
         & #race-prompt { height: auto; max-height: 3; margin-bottom: 1; }
         & #race-line { height: auto; margin-top: 1; }
-        & OptionList {
-            height: auto; background: $surface; border: none; padding: 0;
-            scrollbar-size-vertical: 1;
-            &:focus { border: none; background-tint: $surface 0%; }
-            & > .option-list--option { padding: 0 1 0 1; }
-            & > .option-list--option-highlighted { color: $foreground; background: $block-cursor-background; text-style: none; }
-            &:focus > .option-list--option-highlighted { color: $foreground; text-style: none; }
-        }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
