@@ -173,7 +173,7 @@ def _llama_room(path: Path, options: LoadOptions) -> tuple[bool, int, str]:
 
 def _torch_room(path: Path, options: LoadOptions) -> tuple[bool, int, str]:
     """The same for transformers."""
-    from ..backends.devices import choose_device, free_memory
+    from ..backends.hf.devices import choose_device, free_memory
 
     device = choose_device(options.device)
     return device.type != "cpu", free_memory(device), "in memory" if device.type == "cpu" else f"on {device}"

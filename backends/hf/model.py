@@ -15,10 +15,10 @@ import torch
 
 from ...errors import Cancelled, UserError
 from ..base import Message, Model, ModelInfo, Session
-from ..devices import choose_device, choose_dtype, free_memory, set_threads
 from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
 from ..infill import Gap, gap
 from ..options import LoadOptions, StageProgress
+from .devices import choose_device, choose_dtype, free_memory, set_threads
 from .masks import native_plan
 from .plain import PlainSession
 from .proof import PASSES, prove, rounded

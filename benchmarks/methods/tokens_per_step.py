@@ -1,6 +1,6 @@
 """Tokens per step of every identical method on the built-in model's evaluation prompts, as a Markdown table.
 
-    python -m benchmarks.tokens_per_step [--prompts 8] [--nodes 16] > tokens_per_step.md
+    python -m benchmarks.methods.tokens_per_step [--prompts 8] [--nodes 16] > tokens_per_step.md
 
 Greedy, float32. Counts do not depend on the machine, its load or its speed (but for `auto` and the schedules that measure time,
 which are left out). A family's figure is tokens / steps over all its answers.

@@ -1,6 +1,6 @@
 """Tokens per step of prompt lookup on recorded answers, as published and ours by node budget.
 
-    python benchmarks/replay_lookup.py DATA_FOLDER TOKENIZER_FOLDER [--nodes 10,16,32,64] [--set name=value …]
+    python benchmarks/methods/replay_lookup.py DATA_FOLDER TOKENIZER_FOLDER [--nodes 10,16,32,64] [--set name=value …]
 
 DATA_FOLDER holds JSONL files of {"prompt", "response"}; every file is a set. A figure is the mean over a set's records.
 """

@@ -1,6 +1,6 @@
 """Time and memory of fusion at a long context: µs per tree, per appended token and per `learn`, bytes per token.
 
-    python -m benchmarks.fusion_tree [--length 32768] [--drafts 1000] [--nodes 16,64]
+    python -m benchmarks.methods.fusion_tree [--length 32768] [--drafts 1000] [--nodes 16,64]
 
 Each text is indexed up to `length` less `drafts` tokens, then grows by one token before each timed draft. Seconds are those
 of this thread, so that other processes on the machine do not count. Memory is what tracemalloc counts, the text itself not

@@ -7,7 +7,7 @@ import os
 import psutil
 import torch
 
-from ..errors import UserError
+from ...errors import UserError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
