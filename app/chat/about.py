@@ -44,6 +44,11 @@ class About:
         }
 
 
+def asking(wish: Mapping[str, Any]) -> dict[str, Any]:
+    """A wish as fields of the engine's `Generate`, where `model` says something else."""
+    return {name: value for name, value in wish.items() if name != "model"}
+
+
 class Chat(Protocol):
     """A chat that can be saved: what was said, and with what."""
 

@@ -33,7 +33,7 @@ from ...engine.messages import (
 from ...engine.options import Capabilities, Sampling
 from ...errors import UserError
 from ..text.cells import one_line
-from .about import About
+from .about import About, asking
 from .entries import Answer, Notice, Prompt, Severity
 from .methods import Method
 from .pieces import Pieces
@@ -299,15 +299,10 @@ class Dialogue:
             Generate(
                 self._answer_id,
                 messages=messages,
-                method=wish["method"],
-                settings=dict(wish["settings"]),
-                sampling=dict(wish["sampling"]),
-                accept=wish["accept"],
-                max_tokens=wish["max_tokens"],
-                stop=list(wish["stop"]),
                 watch=self.watching,
                 paused=self.paused,
                 fresh=fresh,
+                **asking(wish),
             )
         )
 

@@ -156,7 +156,7 @@ class Notice:
     text: str
     severity: Severity = "information"
     race: bytes | None = field(default=None, repr=False)
-    """The race that it tells of, as `race_kept.pack` has it."""
+    """The race that it tells of, as `saved.race_json.pack` makes it."""
 
 
 @dataclass(slots=True, eq=False)

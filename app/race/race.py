@@ -24,7 +24,7 @@ from ...engine.messages import (
     Started,
     Steps,
 )
-from ..chat.about import public
+from ..chat.about import asking, public
 from ..chat.compare import Mark
 from ..chat.dialogue import Dialogue
 from ..chat.entries import Answer
@@ -143,26 +143,14 @@ class Race:
         self.models.close()
 
     def _run(self, racer: Racer) -> None:
-        dialogue = self.dialogue
+        engine = self.dialogue.engine
         if all(other.done for other in self.racers if other is not racer):
             self.paused = False  # a pause of lanes that have ended since
-        racer.id = dialogue.engine.next_id()
+        racer.id = engine.next_id()
         self._own.add(racer.id)
-        dialogue.engine.send(
-            Generate(
-                racer.id,
-                lane=racer.lane,
-                messages=self.messages,
-                method=racer.entry.method,
-                settings=dict(racer.entry.settings),
-                sampling=asdict(dialogue.sampling),
-                accept=dialogue.accept,
-                max_tokens=dialogue.max_tokens,
-                stop=list(dialogue.stop),
-                paused=self.paused,
-                model=racer.entry.key,
-            )
-        )
+        wish = self.dialogue.wish() | {"method": racer.entry.method, "settings": dict(racer.entry.settings)}
+        lane, model = racer.lane, racer.entry.key
+        engine.send(Generate(racer.id, lane, messages=self.messages, paused=self.paused, model=model, **asking(wish)))
 
     def _close(self, racer: Racer) -> None:
         self.dialogue.engine.send(CloseLane(racer.lane))

@@ -23,7 +23,7 @@ from ....engine.messages import (
     StepRecord,
     Steps,
 )
-from ...chat.about import About
+from ...chat.about import About, asking
 from ...chat.entries import Answer
 from ...chat.pieces import Pieces
 from ...terminal.output import Notes, stdout
@@ -203,8 +203,7 @@ class _Run:
         else:
             system = [{"role": "system", "content": settings.system}] if settings.system else []
             asked = {"messages": [*system, {"role": "user", "content": self.prompt}]}
-        wish = {name: value for name, value in answer.asked.items() if name != "model"}
-        self.id = self.client.generate(**asked, **wish, stop_regex=list(self.request.stop_regex))
+        self.id = self.client.generate(**asked, **asking(answer.asked), stop_regex=list(self.request.stop_regex))
 
     def _left_out(self, event: Started) -> None:
         """Say what of a text with a gap did not fit."""
