@@ -5,23 +5,15 @@ The engine is another process; this one draws. It never imports a model runtime 
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from time import monotonic, process_time
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
-from rich.console import RenderableType
-from textual import events, on
-from textual._compositor import CompositorUpdate
-from textual.app import App, SystemCommand
+from textual import on
+from textual.app import SystemCommand
 from textual.content import Content
-from textual.driver import Driver
-from textual.drivers.linux_driver import LinuxDriver
-from textual.filter import LineFilter
 from textual.screen import Screen
-from textual.timer import Timer
 
 from ...errors import UserError
 from ..chat.dialogue import Dialogue, Engine
@@ -30,8 +22,6 @@ from ..chat.transcript import Transcript
 from ..settings.fields import Settings
 from ..settings.keymap import ALL, conflicts
 from ..settings.locations import config_folder
-from ..terminal.clipboard import osc52
-from ..text.cells import sanitise
 from ..theming.colouring import WAYS
 from .actions.copy import Copying
 from .actions.dispatch import Actions, unmarked
@@ -48,35 +38,18 @@ from .chat.status import StatusLine
 from .composer.box import PromptInput
 from .composer.editor import Editing
 from .driver import Terminal
-from .garbage import Sweeper
-from .harmless import Harmless
-from .host import Severity
+from .frames import Frames
 from .live_settings import LiveSettings
 from .notify import Notifying, notify
+from .terminal_app import TerminalApp
 from .themes import Themes
-from .too_small import LEAST, fits, laid_out, refusal
 from .transcript.view import TranscriptView
-
-T = TypeVar("T")
-
-FRAME_SECONDS = 1 / 30
-"""Between looks at the engine's events while there are some to expect: what an eye can follow, at half the cost of 60 Hz."""
-
-SHARE = 0.15
-"""Most of its time that the process may spend on frames; when they are dear (a fast stream, a slow machine) there are fewer of
-them, so that keys are answered in between."""
-
-LONGEST_REST = 0.15
-"""Most seconds between two frames of a stream."""
-
-SLOW_SECONDS = 0.7
-"""Work beside the interface that takes longer says so."""
 
 IDLE_SECONDS = 0.25
 """Between looks while nothing is under way (only the engine's end can come), and of the sign of life while it is."""
 
 
-class SpecchatApp(App[None]):
+class SpecchatApp(TerminalApp):
     """The chat.
 
     Args:
@@ -103,7 +76,6 @@ class SpecchatApp(App[None]):
         keep: bool = False,
     ) -> None:
         super().__init__()
-        self.animation_level = "none"
         self.themes = Themes(self, config_folder() / "themes", settings.theme)
         known = known_methods() if methods is None else methods
         self.dialogue = Dialogue(
@@ -127,8 +99,7 @@ class SpecchatApp(App[None]):
         self.switching = Switching(self)
         self.actions = Actions(self, self)
         self.notifying = Notifying(self.dialogue, lambda: self.racing.running, self._say)
-        self.sweeper = Sweeper()
-        self._harmless = Harmless()
+        self.frames = Frames(self, self.take_events)
         self.piped = ""
         """What was piped in, for the first message."""
         unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
@@ -140,15 +111,10 @@ class SpecchatApp(App[None]):
         for text in notices:
             self.dialogue.notice(text, "warning")
         self.set_keymap(dict(settings.keymap))
-        self.terminal_size = LEAST
-        """Of the terminal itself; `size` is what the screens are laid out for."""
         self.ended_by = 0
         """The signal that ends the chat."""
         self.last_words = ""
         """What is to be said once the terminal is given back."""
-        self._frames: Timer | None = None
-        self._rest = 0.0
-        self._spent = 0.0
         self._previous = self.dialogue.transcript
 
     def get_default_screen(self) -> ChatScreen:
@@ -179,7 +145,7 @@ class SpecchatApp(App[None]):
 
     def on_mount(self) -> None:
         """Begin to look for events."""
-        self._frames = self.set_interval(FRAME_SECONDS, self._frame)
+        self.frames.begin()
         self.set_interval(IDLE_SECONDS, self._idle)
         self.call_after_refresh(self.sweeper.begin)
         self.live.begin()
@@ -188,22 +154,6 @@ class SpecchatApp(App[None]):
         """Leave Python's garbage collection as it was."""
         self.sweeper.end()
         self.live.close()
-
-    async def on_event(self, event: events.Event) -> None:
-        """Note each key press on its way. No screen is laid out for less than the least size."""
-        if isinstance(event, events.Key):
-            self.sweeper.key()
-        elif isinstance(event, events.Resize):
-            if not (fits(self.terminal_size) and fits(event.size)):
-                self.refresh(layout=True)
-            self.terminal_size, size = event.size, laid_out(event.size)
-            event = events.Resize(size, size, size, event.pixel_size)
-        await super().on_event(event)
-
-    def get_driver_class(self) -> type[Driver]:
-        """Ours, unless the environment names another."""
-        found = super().get_driver_class()
-        return Terminal if found is LinuxDriver else found
 
     @on(Terminal.Ended)
     def _ended(self, event: Terminal.Ended) -> None:
@@ -232,27 +182,16 @@ class SpecchatApp(App[None]):
             self.tell(str(error), "warning")
 
     def stir(self) -> None:
-        """Something is under way: look for events at every frame."""
-        if self._frames is not None:
-            self._frames.resume()
-
-    def _frame(self) -> None:
-        now = monotonic()
-        if now < self._rest or not self.screen_stack:  # which is empty while the chat ends
-            return
-        # All that the process did since the last frame: it is paint, for the most part, and that comes after this call.
-        spent = process_time()
-        self._rest = now + min((spent - self._spent) / SHARE, LONGEST_REST) - FRAME_SECONDS / 2
-        self._spent = spent
-        self.take_events()
+        """Something is under way: look for the engine's events at every frame."""
+        self.frames.stir()
 
     def take_events(self) -> None:
         """Take in what the engine sent and show it, once a frame."""
         if self.dialogue.drain():
             self.changed()
             self.stir()
-        elif self._frames is not None and self.dialogue.phase in ("ready", "unloaded") and not self.racing.running:
-            self._frames.pause()
+        elif self.dialogue.phase in ("ready", "unloaded") and not self.racing.running:
+            self.frames.rest()
 
     def _idle(self) -> None:
         if not self.screen_stack:
@@ -299,10 +238,6 @@ class SpecchatApp(App[None]):
         if hasattr(self.screen, "settings_changed"):
             self.screen.settings_changed()
 
-    def tell(self, text: str, severity: Severity = "information") -> None:
-        """Say something beside the chat."""
-        self.notify(sanitise(text), severity=severity, markup=False, timeout=4 if severity == "information" else 6)
-
     def flash(self, line: Content) -> None:
         """Say something in the status line, for a moment."""
         self.chat_screen.query_one(StatusLine).flash(line)
@@ -311,31 +246,6 @@ class SpecchatApp(App[None]):
         """Tell somebody who looks elsewhere."""
         if not self.editing.open:
             notify(self, self.settings.notify, text)
-
-    def beside(self, work: Callable[[], T], done: Callable[[T], None], slow: str = "") -> None:
-        """Work in a thread, which ends its work even if the chat is left; then tell."""
-
-        async def run() -> None:
-            timer = self.set_timer(SLOW_SECONDS, lambda: self.tell(slow)) if slow else None
-            try:
-                done(await asyncio.to_thread(work))
-            except UserError as error:
-                self.tell(str(error), "error")
-            finally:
-                if timer is not None:
-                    timer.stop()
-
-        self.run_worker(run(), group="beside")
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """What each row goes through before it is written."""
-        return [*super().get_line_filters(), self._harmless]
-
-    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
-        """Write what changed on the screen; a terminal that is too small for it says so instead, and the chat goes on."""
-        if isinstance(renderable, CompositorUpdate) and not fits(self.terminal_size):
-            renderable = refusal(self.terminal_size)
-        super()._display(screen, renderable)
 
     def action_do(self, id: str, *words: str) -> None:
         """Run an action of the table."""
@@ -346,16 +256,6 @@ class SpecchatApp(App[None]):
         from .chat.help import HelpScreen
 
         self.push_screen(HelpScreen(self.live.keymap, self.dialogue.methods.values(), self.dialogue.unavailable))
-
-    def copy_to_clipboard(self, text: str) -> None:
-        """Ask the terminal to copy, through tmux and screen too."""
-        self.keep_copied(text, send=True)
-
-    def keep_copied(self, text: str, send: bool) -> None:
-        """Note what was copied, for pasting here; `send` asks the terminal to copy it."""
-        self._clipboard = text
-        if send and self._driver is not None:
-            self._driver.write(osc52(text))
 
     def on_app_focus(self) -> None:
         """The terminal is in front again: another one may have sent something meanwhile."""

@@ -197,7 +197,7 @@ async def test_keys_are_answered_while_a_file_is_written(
         return export_chat(*given)
 
     monkeypatch.setattr("specchat.app.export.formats.export_chat", slow)
-    monkeypatch.setattr("specchat.app.tui.app.SLOW_SECONDS", 0.01)
+    monkeypatch.setattr("specchat.app.tui.terminal_app.SLOW_SECONDS", 0.01)
     monkeypatch.setattr(pilots, "held", {"beside"})
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:

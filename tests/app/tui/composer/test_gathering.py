@@ -71,7 +71,7 @@ async def test_what_cannot_be_read_is_told_and_the_draft_stays(make_chat: Make, 
 def held(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Event:
     """A document whose reading waits for this event."""
     monkeypatch.setattr(pilots, "held", {"beside"})
-    monkeypatch.setattr("specchat.app.tui.app.SLOW_SECONDS", 0.01)
+    monkeypatch.setattr("specchat.app.tui.terminal_app.SLOW_SECONDS", 0.01)
     (folder / "slow.pdf").write_bytes(b"%PDF-1.7")
     go = Event()
 

@@ -1,0 +1,59 @@
+"""When the screen takes in what the engine has sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic, process_time
+from typing import Any
+
+from textual.app import App
+from textual.timer import Timer
+
+FRAME_SECONDS = 1 / 30
+"""Between looks at the engine's events while there are some to expect: what an eye can follow, at half the cost of 60 Hz."""
+
+SHARE = 0.15
+"""Most of its time that the process may spend on frames; when they are dear (a fast stream, a slow machine) there are fewer of
+them, so that keys are answered in between."""
+
+LONGEST_REST = 0.15
+"""Most seconds between two frames of a stream."""
+
+
+class Frames:
+    """Looks at the engine's events again and again.
+
+    Args:
+        app: whose frames they are.
+        look: takes in the events there are.
+    """
+
+    def __init__(self, app: App[Any], look: Callable[[], None]) -> None:
+        self._app, self._look = app, look
+        self._timer: Timer | None = None
+        self._rest = 0.0
+        self._spent = 0.0
+
+    def begin(self) -> None:
+        """Look from now on."""
+        self._timer = self._app.set_interval(FRAME_SECONDS, self._frame)
+
+    def stir(self) -> None:
+        """Something is under way: look at every frame."""
+        if self._timer is not None:
+            self._timer.resume()
+
+    def rest(self) -> None:
+        """Nothing is to be expected."""
+        if self._timer is not None:
+            self._timer.pause()
+
+    def _frame(self) -> None:
+        now = monotonic()
+        if now < self._rest or not self._app.screen_stack:  # which is empty while the app ends
+            return
+        # All that the process did since the last frame: it is paint, for the most part, and that comes after this call.
+        spent = process_time()
+        self._rest = now + min((spent - self._spent) / SHARE, LONGEST_REST) - FRAME_SECONDS / 2
+        self._spent = spent
+        self._look()
