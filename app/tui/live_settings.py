@@ -295,9 +295,9 @@ class LiveSettings:
 
     def idle(self) -> None:
         """Take in what the file says now."""
-        found, self._news = self._news, None
-        if found is None or self._pending:
+        if self._news is None or self._pending or self._writing.locked():  # what is being written is newer
             return
+        found, self._news = self._news, None
         layers = self.layers
         problems = [problem for problem in found.problems if problem not in layers.read.problems][:1]
         changed = found.values != layers.read.values
