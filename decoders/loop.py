@@ -7,19 +7,19 @@ between any two steps: cache and pools stay, and no token changes as long as the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..backends.base import PREFILL_CHUNK, ROOT, Message, Model, Sampling, Scores
+from ..backends.base import PREFILL_CHUNK, Message, Model, Sampling
 from ..errors import ContextFull, UserError
 from .acceptance import EXACT, Acceptance, accept, probabilities, walk
 from .base import Context, Drafter, Outcome, Verified
 from .conversation import Conversation
 from .detokenize import behind
-from .stats import Totals
+from .stats import StepClock, Totals
 from .text import Stops, TextStream
-from .tree import Tree
+from .tree import Pass, Tree
 
 FinishReason = Literal["eos", "length", "context", "stop", "cancelled", "error"]
 """eos: the model ended its answer; length: the token limit; context: the context is full; stop: a stop string or regex."""
@@ -255,32 +255,23 @@ class Generation(Iterator[Step]):
 
     def _step(self, settled: Sequence[int] | None = None) -> Step:
         """A pass, or what a method with a loop of its own left behind (`settled`)."""
-        started = time.perf_counter()
-        session, drafter = self.conversation.session, self._leaving or self.drafter
-        nodes, forward, prefilled = session.nodes_evaluated, session.forward_seconds, 0
-        draft_seconds, watching = 0.0, self.watch_seconds
+        clock = StepClock(self.conversation.session)
+        drafter = self._leaving or self.drafter
         if settled is None and self._leaving is not None:
             self._leaving, settled = None, drafter.leave(self._context())
         if settled is not None:
             outcome = Outcome(settled, Tree.chain(self.tokens[-1], settled), earlier=len(settled))
-            new = self._cut(list(settled))
         elif drafter.own_loop:
             outcome = drafter.step(self._context())
-            new = self._cut(list(outcome.tokens), done=outcome.done)
         else:
-            prefilled = max(0, self.prompt_tokens - 1 - session.length)
-            draft_seconds, early, outcome = self._draft_and_verify(drafter, max(0, len(self.tokens) - 1 - session.length))
-            forward += early
-            new = self._cut(list(outcome.tokens))
+            outcome = self._draft_and_verify(drafter, clock)
+        new = self._cut(list(outcome.tokens), done=outcome.done)
         waiting = len(self._text.held)
         text = self._show(new)
         self.tokens.extend(new)
-        forward_seconds = session.forward_seconds - forward
-        nodes = session.nodes_evaluated - nodes - prefilled
-        prefill_seconds = forward_seconds * prefilled / (prefilled + nodes) if prefilled else 0.0
-        forward_seconds -= prefill_seconds
+        nodes, forward_seconds, prefill_seconds, other_seconds = clock.stop()
         self.prefill_seconds += prefill_seconds
-        apart = prefill_seconds + self.watch_seconds - watching
+        self.watch_seconds += clock.apart
         step = Step(
             index=len(self.totals.runs),
             method=drafter.name,
@@ -290,128 +281,102 @@ class Generation(Iterator[Step]):
             drafted=outcome.drafted,
             accepted=outcome.accepted,
             nodes=nodes,
-            draft_seconds=draft_seconds,
+            draft_seconds=clock.draft_seconds,
             forward_seconds=forward_seconds,
-            other_seconds=time.perf_counter() - started - forward_seconds - draft_seconds - apart,
+            other_seconds=other_seconds,
             tree=outcome.tree,
             path=tuple(outcome.path),
             note=drafter.note,
             probs=outcome.probs,
             checked=outcome.checked,
-            prefilled=prefilled,
+            prefilled=clock.prefilled,
             earlier=min(outcome.earlier, len(new)),
             held=self._text.waiting,
         )
         self.totals.add(step)
         return step
 
-    def _draft_and_verify(self, drafter: Drafter, missing: int) -> tuple[float, float, Outcome]:
-        """Seconds of drafting, how many of them the target's own first layers ran, and what the step gave.
-
-        Args:
-            drafter: whose turn it is.
-            missing: how many tokens before the pending one are not in the cache, the prompt's end or what is evaluated again
-                (see `Session.exact`): the pass begins with them.
-        """
-        started = time.perf_counter()
-        session = self.conversation.session
-        forward = session.forward_seconds
-        tree = drafter.draft(self._context())
-        draft_seconds, early = time.perf_counter() - started, 0.0
-        passes = session.forward_seconds - forward
-        if tree.alive:
-            read = passes * missing / (missing + tree.alive)  # the first of its passes began with the end of the prompt
-            early, draft_seconds = passes - read, draft_seconds - read
-        else:
-            draft_seconds -= passes  # recompute reads the whole text again
-        forward = session.forward_seconds
-        fits = missing + len(tree) <= session.context - session.length
-        if not fits:
-            # `room` bounds the depth; at the very end of the context a broad tree may still have too many nodes.
-            tree = Tree.root(self.tokens[-1])
-            session.commit(())
-        if missing or tree.alive:
-            chain = [*self.tokens[session.length : -1], *tree.tokens]
-            parents = [*range(ROOT, missing - 1), *(missing + parent for parent in tree.parents)]
-            done = missing + tree.alive if tree.alive else 0
-            scores = session.evaluate(chain[done:], parents[done:], range(missing, len(chain)))
-        else:
-            scores = session.evaluate(tree.tokens, tree.parents)
-        histories = self._histories(tree) if self.sampling.uses_history else None
-        chosen = scores.choose(self.sampling, histories)
-        checked, kept = 0, 0
-        if self.acceptance.rule == "exact" or len(tree) == 1:
-            path = walk(tree, chosen)
-            near = self._near_tie if missing + len(tree) > 1 else 0.0
-            if near:
-                scores, path, checked = self._check(tree, scores, chosen, path, missing, near)
-            kept = session.exact([*range(missing), *(missing + node for node in path)])
-        else:
-            path, last = accept(tree, scores, chosen, self.acceptance, self.sampling, lambda node: self._history(tree, node))
-            # What the drafters learn is what became of it.
-            for node, follows in zip(path, [*(tree.tokens[node] for node in path[1:]), last], strict=True):
-                chosen[node] = follows
-        probs = self._watch(tree, scores, path[-1], chosen[path[-1]]) if self.watched else ()
-        whole = [*range(missing), *(missing + node for node in path)] if missing else path
-        session.commit(whole[:kept] if kept else whole)
-        tokens = [tree.tokens[node] for node in path[1:]] + [chosen[path[-1]]]
-        if fits:
+    def _draft_and_verify(self, drafter: Drafter, clock: StepClock) -> Outcome:
+        """One pass: the longest path of a drafted tree that the target agrees with, and the target's own choice after it."""
+        verifying = self._draft(drafter, clock)
+        tree, scores = verifying.tree, verifying.evaluate()
+        chosen = scores.choose(self.sampling, self._histories(tree, range(len(tree))))
+        exactly = self.acceptance.rule == "exact" or len(tree) == 1
+        path = self._match(verifying, chosen) if exactly else self._accept(verifying, chosen)
+        probs = self._watch(verifying, path[-1], chosen[path[-1]], clock) if self.watched else ()
+        verifying.commit(path, exactly=exactly)
+        if verifying.whole:
             # What a pass costs that begins with a prompt says nothing of the others.
-            seconds = 0.0 if missing else session.forward_seconds - forward
-            drafter.learn(Verified(tree, chosen, path, scores, draft_seconds, seconds))
-        drafted = len(tree) - 1 - len(tree.window)
-        accepted = sum(node not in tree.window for node in path[1:]) if tree.window else len(path) - 1
-        return draft_seconds, early, Outcome(tokens, tree, path, drafted, accepted, probs=probs, checked=checked)
+            seconds = clock.verify_seconds if len(verifying) == len(tree) else 0.0
+            drafter.learn(Verified(tree, chosen, path, verifying.scores, clock.draft_seconds, seconds))
+        tokens = [*(tree.tokens[node] for node in path[1:]), chosen[path[-1]]]
+        return Outcome(tokens, tree, path, tree.drafted, tree.accepted(path), probs=probs, checked=verifying.checked)
 
-    def _check(
-        self, tree: Tree, scores: Scores, chosen: list[int], path: list[int], missing: int, near: float
-    ) -> tuple[Scores, list[int], int]:
-        """The scores, the accepted path after a look at its near ties, and how many there were.
+    def _draft(self, drafter: Drafter, clock: StepClock) -> Pass:
+        """The drafter's tree, behind what the cache lacks of the text: the prompt's end, or what is evaluated again (see
+        `Session.exact`)."""
+        session = self.conversation.session
+        clock.prefilled = max(0, self.prompt_tokens - 1 - session.length)
+        lacking = self.tokens[session.length : -1]
+        tree = drafter.draft(self._context())
+        clock.drafted(tree.alive / (len(lacking) + tree.alive) if tree.alive else 0.0)
+        if len(lacking) + len(tree) <= session.context - session.length:
+            return Pass(session, lacking, tree)
+        # `room` bounds the depth; at the very end of the context a broad tree may still have too many nodes.
+        session.commit(())
+        return Pass(session, lacking, Tree.root(self.tokens[-1]), whole=False)
+
+    def _match(self, verifying: Pass, chosen: list[int]) -> list[int]:
+        """The accepted path where the target's own choice decides."""
+        path = walk(verifying.tree, chosen)
+        return self._check(verifying, chosen, path) if self._near_tie and len(verifying) > 1 else path
+
+    def _accept(self, verifying: Pass, chosen: list[int]) -> list[int]:
+        """The accepted path under another rule; `chosen` is changed to what became of it, for the drafters to learn."""
+        tree = verifying.tree
+        path, last = accept(
+            *(tree, verifying.scores, chosen, self.acceptance, self.sampling),
+            lambda node: self._history(tree, node),
+        )
+        for node, follows in zip(path, [*(tree.tokens[node] for node in path[1:]), last], strict=True):
+            chosen[node] = follows
+        return path
+
+    def _check(self, verifying: Pass, chosen: list[int], path: list[int]) -> list[int]:
+        """The accepted path after a look at its near ties.
 
         Where the target's two best choices are so close that a pass of one node may pick the other one, that pass decides;
         `chosen` is changed to its choice.
-
-        Args:
-            tree, scores, chosen: what was verified.
-            path: the accepted path so far.
-            missing: nodes of the pass before the tree's.
-            near: how close is close.
         """
-        session = self.conversation.session
-        exact = self._caps.exact
+        tree, exact = verifying.tree, self._caps.exact
         # Of an exact pass only what lies beside the first path can have moved.
-        start = max(0, session.exact([*range(missing), *(missing + node for node in path)]) - missing) if exact else 0
-        checked = at = 0
+        start = verifying.exact(path) if exact else 0
+        at = 0
         leads = dict[int, float]()
         while (at := max(at, start)) < len(path):
             fresh = [node for node in path[at:] if node not in leads]
             if fresh:
-                histories = [self._history(tree, node) for node in fresh] if self.sampling.uses_history else None
-                leads.update(zip(fresh, scores.leads(fresh, self.sampling, histories), strict=True))
-            at = next((i for i in range(at, len(path)) if leads[path[i]] < near), len(path))
+                found = verifying.scores.leads(fresh, self.sampling, self._histories(tree, fresh))
+                leads.update(zip(fresh, found, strict=True))
+            at = next((i for i in range(at, len(path)) if leads[path[i]] < self._near_tie), len(path))
             if at == len(path):
                 break
-            if not checked and not exact:
-                scores = scores.kept()
-            checked += 1
             if exact:
                 # The next pass begins with this node, as a part of the first path.
-                return scores, path[:at], checked
+                verifying.checked += 1
+                return path[:at]
             node = path[at]
-            above = missing + path[at - 1] if at else missing - 1
-            alone = session.evaluate((tree.tokens[node],), (above,))
-            history = [self._history(tree, node)] if self.sampling.uses_history else None
-            (choice,) = alone.choose(self.sampling, history)
+            (choice,) = verifying.alone(node).choose(self.sampling, self._histories(tree, (node,)))
             if choice != chosen[node]:
                 chosen[node] = choice
                 path = walk(tree, chosen)
             at += 1
-        return scores, path, checked
+        return path
 
-    def _watch(self, tree: Tree, scores: Scores, end: int, last: int) -> tuple[float, ...]:
-        start = time.perf_counter()
-        found = probabilities(tree, scores, end, last)
-        self.watch_seconds += time.perf_counter() - start
+    def _watch(self, verifying: Pass, end: int, last: int, clock: StepClock) -> tuple[float, ...]:
+        begun = time.perf_counter()
+        found = probabilities(verifying.tree, verifying.scores, end, last)
+        clock.apart += time.perf_counter() - begun
         return found
 
     def _cut(self, new: list[int], *, done: bool = False) -> list[int]:
@@ -447,9 +412,9 @@ class Generation(Iterator[Step]):
             self.finish_reason = "error"
         return text
 
-    def _histories(self, tree: Tree) -> list[list[int]]:
-        """For each node all tokens up to and including it."""
-        return [self._history(tree, node) for node in range(len(tree))]
+    def _histories(self, tree: Tree, nodes: Iterable[int]) -> list[list[int]] | None:
+        """For each of the nodes all tokens up to and including it; None where no setting asks."""
+        return [self._history(tree, node) for node in nodes] if self.sampling.uses_history else None
 
     def _history(self, tree: Tree, node: int) -> list[int]:
         return self.tokens[:-1] + [tree.tokens[i] for i in tree.path(node)]

@@ -1,11 +1,51 @@
-"""What an answer's steps add up to: acceptance, tokens per step, where the time went."""
+"""What a step takes, and what an answer's steps add up to: acceptance, tokens per step, where the time went."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from ..backends.base import Session
+
+
+class StepClock:
+    """Where a step's seconds go: the draft, the target's passes, the prompt that they took along, and the rest."""
+
+    __slots__ = ("_begun", "_forward", "_nodes", "_session", "_verifying", "apart", "draft_seconds", "prefilled")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._begun = time.perf_counter()
+        self._forward = self._verifying = session.forward_seconds
+        self._nodes = session.nodes_evaluated
+        self.draft_seconds = 0.0
+        self.apart = 0.0
+        """Seconds that are not the step's."""
+        self.prefilled = 0
+        """Prompt tokens that its passes took along."""
+
+    def drafted(self, own: float) -> None:
+        """The draft ends here. Of the target's passes until now the share `own` was drafting, with its first layers."""
+        self._verifying = self._session.forward_seconds
+        passes = self._verifying - self._forward
+        self.draft_seconds = time.perf_counter() - self._begun - passes * (1 - own)
+        self._forward += passes * own
+
+    @property
+    def verify_seconds(self) -> float:
+        """Of the target's passes since the draft."""
+        return self._session.forward_seconds - self._verifying
+
+    def stop(self) -> tuple[int, float, float, float]:
+        """Nodes evaluated, and the seconds of the target's passes, of the prompt's part of them, and of the rest."""
+        nodes = self._session.nodes_evaluated - self._nodes - self.prefilled
+        forward = self._session.forward_seconds - self._forward
+        rest = time.perf_counter() - self._begun - forward - self.draft_seconds - self.apart
+        prefill = forward * self.prefilled / (self.prefilled + nodes) if self.prefilled else 0.0
+        return nodes, forward - prefill, prefill, rest
 
 
 class StepLike(Protocol):
