@@ -16,7 +16,7 @@ from .costs import SLOPE, PassCosts
 from .learned import Reliability
 from .ngram_index import LONGEST, ORDERS
 from .ppm import ContextModel, Occurrence
-from .proposers import FirstLayers, Proposer
+from .proposers import FirstLayers, Guesses, Proposer
 
 CANDIDATES = 4
 """Places that are looked at for one that something follows."""
@@ -143,47 +143,72 @@ def grow_chain(
     most = min(most, context.room, context.session.context - context.session.length - 1)
     if most < 1:
         return tree
-    sampled = not context.sampling.greedy and context.acceptance.rule in ("rejection", "soft")
-    line: list[int] = []
-    chances: list[float] = []
     reading = context.session.length < len(context.tokens) - 1  # the first pass may begin with the prompt
-    room = proposer.room(context)  # the draft model's own context may be the smaller one
+    room = min(most, proposer.room(context))  # the draft model's own context may be the smaller one
     if copies is not None:
         copies.follow(context.tokens)
-        line, chances = copies.after((), min(most, room) - 1, context.eos_ids)
-    copied = bool(line)
-    if not copied:
-        line = proposer.expect(context, (), min(most, room) - 1)
+    line, chances = _expected(proposer, copies, context, tree, room)
     guesses = proposer.begin(context, 1, line)
     while guesses[0]:
-        ended, right = False, 0
-        for i, found in enumerate(guesses):
-            token, probability = found[0]
-            parent = len(tree) - 1
-            node = tree.add(token, parent)
-            if sampled:
-                tree.probs = (tree.probs or {}) | {parent: Draws(proposer.distribution(parent), (node,))}
-            agreed = i < len(line) and token == line[i]
-            right += agreed
-            # What two drafters agree on is likelier than either thinks, and has been evaluated already.
-            ended = node >= most or token in context.eos_ids or (probability < enough and not agreed)
-            if ended or not agreed:
-                break
-        if copies is not None and (copied or not line) and not reading:
+        right, ended = _take(guesses, line, tree, proposer, context, most, enough)
+        if copies is not None and len(chances) == len(line) and not reading:
             copies.learn(chances, right, proposer.seconds[-1])
         reading = False
         if right < len(line):
             proposer.forget(proposer.evaluated - len(line) + right)
         if ended:
             break
-        token, parent = tree.tokens[-1], len(tree) - 2
-        line, chances = [], []
-        if copies is not None:
-            line, chances = copies.after(tree.tokens[1:], min(most, room) - len(tree), context.eos_ids)
-        copied = bool(line)
-        if not copied:
-            line = proposer.expect(context, tree.tokens[1:], min(most, room) - len(tree))
-        guesses = proposer.grow([token, *line], range(parent, parent + 1 + len(line)), 1)
+        line, chances = _expected(proposer, copies, context, tree, room)
+        last = len(tree) - 1
+        guesses = proposer.grow([tree.tokens[last], *line], range(last - 1, last + len(line)), 1)
     if isinstance(proposer, FirstLayers):
         tree.alive = proposer.evaluated
     return tree
+
+
+def _expected(
+    proposer: Proposer, copies: Copies | None, context: Context, tree: Tree, room: int
+) -> tuple[list[int], list[float]]:
+    """What the proposer is expected to choose next: what followed in the text, or else what a quicker drafter of its own says.
+
+    Returns:
+        the line, and for each token of one from the text the probability that the draft goes on so far with it.
+    """
+    drafted, most = tree.tokens[1:], room - len(tree)
+    line, chances = copies.after(drafted, most, context.eos_ids) if copies is not None else ([], [])
+    return line or proposer.expect(context, drafted, most), chances
+
+
+def _take(
+    guesses: Sequence[Guesses],
+    line: Sequence[int],
+    tree: Tree,
+    proposer: Proposer,
+    context: Context,
+    most: int,
+    enough: float,
+) -> tuple[int, bool]:
+    """Add the choices of one pass to the chain: as far as the line foretold them, and the one after it.
+
+    Args:
+        guesses: after the chain's end, and after each token of the line [1 + n].
+        line: what the pass took along [n].
+        tree, proposer, context, most, enough: as `grow_chain`'s.
+
+    Returns:
+        how many tokens of the line were right, and whether the chain ends here.
+    """
+    sampled = not context.sampling.greedy and context.acceptance.rule in ("rejection", "soft")
+    right, ended = 0, False
+    for (token, probability), *_ in guesses:
+        parent = len(tree) - 1
+        node = tree.add(token, parent)
+        if sampled:
+            tree.probs = (tree.probs or {}) | {parent: Draws(proposer.distribution(parent), (node,))}
+        agreed = right < len(line) and token == line[right]
+        # What two drafters agree on is likelier than either thinks, and has been evaluated already.
+        ended = node >= most or token in context.eos_ids or (probability < enough and not agreed)
+        right += agreed
+        if ended or not agreed:
+            break
+    return right, ended
