@@ -424,5 +424,5 @@ async def test_a_timer_that_fires_while_the_chat_ends_finds_no_screen_and_does_n
     assert not app.screen_stack
     engine.loaded()
     app._idle()
-    app._frame()
+    app.frames._frame()
     assert engine.events
