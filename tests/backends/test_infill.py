@@ -18,9 +18,9 @@ from specchat.backends.llama.model import load_llama
 from specchat.backends.options import LoadOptions
 from specchat.decoders import Conversation, Generation
 
-from ..fakes.coders import BYTE_LEVEL, SENTENCEPIECE, coder, coder_gguf, processor
-from ..fakes.llama_tiny import FLOAT32, needs_llama, room
-from ..fakes.tiny import tiny_model
+from ..fakes.models.coders import BYTE_LEVEL, SENTENCEPIECE, coder, coder_gguf, processor
+from ..fakes.models.llama_tiny import FLOAT32, needs_llama, room
+from ..fakes.models.tiny import tiny_model
 
 BEFORE, AFTER = "def add(a, b):\n    return ", "\n\nprint(add(1,  2))\n"
 

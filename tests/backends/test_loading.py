@@ -17,7 +17,7 @@ from specchat.backends import Cancelled, LoadOptions, UserError, load_model
 from specchat.backends.hf.masks import Reach
 from specchat.backends.hf.model import load_transformers
 
-from ..fakes.tiny import CONTEXT, TREES, VOCAB, tiny_folder, tiny_model
+from ..fakes.models.tiny import CONTEXT, TREES, VOCAB, tiny_folder, tiny_model
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from specchat.backends import ROOT, Sampling, UserError
 from specchat.backends.hf.session import TransformersSession
 
 from ..cases import cases
-from ..fakes.mirror import Mirror, linear, tokens
-from ..fakes.tiny import TREES, VOCAB, WINDOW, WINDOWED, reference, tiny_model
+from ..fakes.models.mirror import Mirror, linear, tokens
+from ..fakes.models.tiny import TREES, VOCAB, WINDOW, WINDOWED, reference, tiny_model
 
 GREEDY = Sampling()
 

@@ -16,7 +16,7 @@ from specchat.backends import UserError
 from specchat.decoders import Conversation, Generation, registry
 from specchat.decoders.registry import methods
 
-from ..fakes.toy import ToyModel, plain
+from ..fakes.models.toy import ToyModel, plain
 
 MODULE = '''
 """A package that brings drafters; without postponed annotations, as many are written."""

@@ -10,7 +10,7 @@ import pytest
 
 from specchat.backends.loading import builtin_path
 
-from ..fakes.hub_server import Hub, serving
+from ..fakes.models.hub_server import Hub, serving
 from ..fakes.terminal import Terminal
 
 SPECCHAT = str(Path(sys.executable).parent / "specchat")

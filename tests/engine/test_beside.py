@@ -38,7 +38,7 @@ from specchat.engine.messages import (
 from specchat.errors import UserError
 
 from ..fakes.engines import ANSWER, LONG, BareEngine, recorded, steps_of, text_of, until
-from ..fakes.llama_tiny import needs_llama
+from ..fakes.models.llama_tiny import needs_llama
 
 needs_builtin = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
 

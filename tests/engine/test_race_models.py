@@ -19,7 +19,7 @@ from specchat.backends.loading import builtin_gguf, builtin_path
 
 from ..cases import FULL
 from ..fakes.engine_races import FOX, begin, finished, opened, until
-from ..fakes.llama_tiny import needs_llama
+from ..fakes.models.llama_tiny import needs_llama
 
 pytestmark = pytest.mark.skipif(not (builtin_path() / "config.json").is_file(), reason="the built-in weights are absent")
 

@@ -14,8 +14,8 @@ from specchat.app.cli.main import app
 from specchat.app.models.memory import Room
 from specchat.errors import UserError
 
-from ...fakes.hub_server import Hub, serving
-from ...fakes.model_folders import make_home
+from ...fakes.models.hub_server import Hub, serving
+from ...fakes.models.model_folders import make_home
 
 WEIGHTS = bytes(range(256)) * 2000
 

@@ -12,7 +12,7 @@ from specchat.app.models.downloads import Download, Downloads
 from specchat.backends.files.hub_listing import look_up
 from specchat.backends.files.hub_transfer import PART
 
-from ...fakes.hub_server import Hub, serving
+from ...fakes.models.hub_server import Hub, serving
 
 WEIGHTS = bytes(range(256)) * 2000
 

@@ -28,7 +28,7 @@ from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.errors import UserError
 
 from ...cases import cases
-from ...fakes.model_folders import COMMIT, make_home, write_folder, write_gguf, write_ollama
+from ...fakes.models.model_folders import COMMIT, make_home, write_folder, write_gguf, write_ollama
 
 
 @pytest.fixture

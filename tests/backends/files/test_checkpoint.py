@@ -20,7 +20,7 @@ from specchat.backends import LoadOptions, UserError, load_model
 from specchat.backends.files.checkpoint import check_folder, shown
 from specchat.backends.files.model_card import read_card
 
-from ...fakes.tiny import tiny_folder
+from ...fakes.models.tiny import tiny_folder
 
 WEIGHTS, CONFIG, INDEX = "model.safetensors", "config.json", "model.safetensors.index.json"
 

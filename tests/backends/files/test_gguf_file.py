@@ -14,7 +14,7 @@ from specchat.backends.files.gguf_file import read_header
 from specchat.backends.files.model_card import read_card
 from specchat.backends.loading import builtin_gguf
 
-from ...fakes.gguf_changes import changed, tokens
+from ...fakes.models.gguf_changes import changed, tokens
 
 TOKENS = tokens(builtin_gguf())
 

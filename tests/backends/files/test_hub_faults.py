@@ -21,8 +21,8 @@ from specchat.backends.files.hub import locate
 from specchat.backends.files.hub_listing import look_up
 from specchat.backends.files.hub_transfer import PART
 
-from ...fakes import hub_server
-from ...fakes.hub_server import Hub, etag, serving
+from ...fakes.models import hub_server
+from ...fakes.models.hub_server import Hub, etag, serving
 
 WEIGHTS = bytes(range(256)) * 2000
 FILES = {"config.json": b'{"model_type": "llama"}', "tokenizer.json": b"{}", "model.safetensors": WEIGHTS}

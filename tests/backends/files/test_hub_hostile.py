@@ -20,7 +20,7 @@ from specchat.backends.files.hub_client import keeps_secrets
 from specchat.backends.files.hub_contents import fit
 from specchat.backends.files.hub_listing import look_up
 
-from ...fakes.hub_server import COMMIT, Handler, Hub, serving
+from ...fakes.models.hub_server import COMMIT, Handler, Hub, serving
 
 FILES = {"config.json": b'{"model_type": "llama"}', "tokenizer.json": b"{}", "model.safetensors": bytes(range(256)) * 100}
 

@@ -15,8 +15,8 @@ from specchat.backends.hf.blocks import Run, shown
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.options import LoadOptions
 
-from ...fakes.mirror import linear
-from ...fakes.tiny import TREES, WINDOW, reference, tiny_folder, tiny_model
+from ...fakes.models.mirror import linear
+from ...fakes.models.tiny import TREES, WINDOW, reference, tiny_folder, tiny_model
 from .test_early_layers import HALVES, close
 
 

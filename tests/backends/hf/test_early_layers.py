@@ -19,8 +19,8 @@ from specchat.backends.hf.session import TransformersSession
 from specchat.backends.options import LoadOptions
 
 from ...cases import cases
-from ...fakes.mirror import Mirror, linear, tokens
-from ...fakes.tiny import TREES, WINDOW, cut, tiny_folder, tiny_model
+from ...fakes.models.mirror import Mirror, linear, tokens
+from ...fakes.models.tiny import TREES, WINDOW, cut, tiny_folder, tiny_model
 
 LAYERS = 3
 """Of every tiny model."""

@@ -17,7 +17,7 @@ from specchat.backends.hf.session import TransformersSession
 from specchat.backends.loading import load_model
 from specchat.backends.options import LoadOptions
 
-from ...fakes.tiny import reference, tiny_folder, tiny_model
+from ...fakes.models.tiny import reference, tiny_folder, tiny_model
 
 FAMILY = ("llama", "mistral", "qwen2", "qwen3")
 

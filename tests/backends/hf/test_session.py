@@ -11,7 +11,7 @@ from specchat.backends import ROOT, Cancelled, ContextFull, Sampling, UserError
 from specchat.backends.base import PREFILL_CHUNK
 from specchat.backends.hf.session import out_of_memory
 
-from ...fakes.tiny import CONTEXT, TREES, tiny_model
+from ...fakes.models.tiny import CONTEXT, TREES, tiny_model
 
 GREEDY = Sampling()
 
@@ -207,7 +207,7 @@ def test_a_closed_model_opens_no_session() -> None:
     from specchat.backends.hf.model import load_transformers
     from specchat.backends.options import LoadOptions
 
-    from ...fakes.tiny import tiny_folder
+    from ...fakes.models.tiny import tiny_folder
 
     model = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
     model.close()

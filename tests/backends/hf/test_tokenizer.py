@@ -13,7 +13,7 @@ from specchat.backends import UserError
 from specchat.backends.hf.tokenizer import MARK, TextCodec
 from specchat.backends.transcripts import FileTokenizer
 
-from ...fakes.tiny import SPECIAL, VOCAB, tiny_folder, tiny_model, write_tokenizer
+from ...fakes.models.tiny import SPECIAL, VOCAB, tiny_folder, tiny_model, write_tokenizer
 
 
 def raw(folder: Path) -> Any:

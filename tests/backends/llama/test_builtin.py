@@ -11,7 +11,7 @@ import pytest
 from specchat.backends import LoadOptions, UserError, load_model, loading
 from specchat.backends.loading import builtin_path
 
-from ...fakes.llama_tiny import gguf_of, needs_llama, tiny_folder
+from ...fakes.models.llama_tiny import gguf_of, needs_llama, tiny_folder
 
 pytestmark = needs_llama
 

@@ -19,7 +19,7 @@ from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.registry import methods
 
 from ...cases import FULL
-from ...fakes.llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder, tiny_llama
+from ...fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder, tiny_llama
 from ...fakes.prompts import mixed_prompts
 
 pytestmark = needs_llama
@@ -147,7 +147,7 @@ def test_the_same_tokens_as_create_completion(case: Case, method: str) -> None:
 
 
 def test_float32_logits_are_transformers() -> None:
-    from ...fakes.llama_tiny import linear
+    from ...fakes.models.llama_tiny import linear
 
     model = tiny_llama()
     session: Any = model.open_session()

@@ -16,7 +16,7 @@ import pytest
 from specchat.backends import Cancelled, LoadOptions, UserError, load_model
 from specchat.backends.files.gguf_file import Long, read_header
 
-from ...fakes.llama_tiny import CONTEXT, FLOAT32, VOCAB, gguf_of, needs_llama, tiny_folder, tiny_llama
+from ...fakes.models.llama_tiny import CONTEXT, FLOAT32, VOCAB, gguf_of, needs_llama, tiny_folder, tiny_llama
 
 pytestmark = needs_llama
 

@@ -10,7 +10,7 @@ import pytest
 from specchat.backends import LoadOptions, UserError, load_model
 from specchat.backends.files.gguf_hub import locate_gguf
 
-from ...fakes.llama_tiny import gguf_of, needs_llama, tiny_folder
+from ...fakes.models.llama_tiny import gguf_of, needs_llama, tiny_folder
 from ..files import test_hub
 from ..files.test_hub import hub as hub
 

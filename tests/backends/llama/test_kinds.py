@@ -17,7 +17,7 @@ from specchat.backends.llama.model import load_llama
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.registry import methods, unavailable
 
-from ...fakes.llama_tiny import FLOAT32, VOCAB, needs_llama, tiny_folder
+from ...fakes.models.llama_tiny import FLOAT32, VOCAB, needs_llama, tiny_folder
 
 pytestmark = needs_llama
 

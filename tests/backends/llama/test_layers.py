@@ -22,7 +22,7 @@ from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.loading import builtin_path
 from specchat.decoders import Conversation, Generation, encode_prompt
 
-from ...fakes.llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder
+from ...fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder
 
 pytestmark = needs_llama
 

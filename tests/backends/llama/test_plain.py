@@ -15,7 +15,7 @@ import torch
 from specchat.backends import ROOT, ContextFull, Model, UserError, load_model
 from specchat.decoders import Conversation, Generation
 
-from ...fakes.llama_tiny import FLOAT32, VOCAB, needs_llama, tiny_folder
+from ...fakes.models.llama_tiny import FLOAT32, VOCAB, needs_llama, tiny_folder
 
 pytestmark = needs_llama
 

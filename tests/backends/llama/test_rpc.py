@@ -17,7 +17,7 @@ from specchat.backends.llama.library import library
 from specchat.backends.llama.model import load_llama
 from specchat.decoders import Conversation, Generation
 
-from ...fakes.llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder
+from ...fakes.models.llama_tiny import FLOAT32, gguf_of, needs_llama, tiny_folder
 
 pytestmark = needs_llama
 

@@ -15,7 +15,7 @@ from specchat.backends.llama.context import Weights
 from specchat.backends.llama.session import LlamaSession
 
 from ...cases import cases
-from ...fakes.llama_tiny import VOCAB, linear, needs_llama, tiny_llama
+from ...fakes.models.llama_tiny import VOCAB, linear, needs_llama, tiny_llama
 
 pytestmark = needs_llama
 

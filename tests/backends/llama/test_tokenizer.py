@@ -15,7 +15,7 @@ from specchat.backends.hf.tokenizer import TextCodec
 from specchat.backends.loading import builtin_path
 from specchat.builtin.tokenizer import load
 
-from ...fakes.llama_tiny import VOCAB, gguf_of, needs_llama, tiny_folder, tiny_llama
+from ...fakes.models.llama_tiny import VOCAB, gguf_of, needs_llama, tiny_folder, tiny_llama
 
 pytestmark = needs_llama
 

@@ -16,8 +16,8 @@ from specchat.decoders import Conversation, Generation
 from specchat.decoders.base import Drafter, parse_params
 from specchat.decoders.registry import methods
 
-from ...fakes.tiny import CONTEXT, VOCAB, smaller_model, tiny_model
-from ...fakes.toy import ToyModel
+from ...fakes.models.tiny import CONTEXT, VOCAB, smaller_model, tiny_model
+from ...fakes.models.toy import ToyModel
 
 TOKENS = 16
 PROMPT = [30, 31, 32, 33, 30, 31, 32, 40, 30, 31]

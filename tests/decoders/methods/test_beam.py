@@ -16,9 +16,9 @@ from specchat.decoders import Conversation, encode_prompt, registry
 from specchat.decoders.loop import Generation
 from specchat.decoders.methods.beam import Beam, Link, meeting
 
-from ...fakes.llama_tiny import needs_llama
-from ...fakes.tiny import VOCAB, reference, tiny_model
-from ...fakes.toy import ToyModel
+from ...fakes.models.llama_tiny import needs_llama
+from ...fakes.models.tiny import VOCAB, reference, tiny_model
+from ...fakes.models.toy import ToyModel
 
 EARLY = {"guess": False, "full": True, "never": "never"}
 """Our names for transformers' `early_stopping`."""
@@ -135,7 +135,7 @@ def test_builtin_model_matches_transformers(
 @needs_llama
 @pytest.mark.parametrize("early", EARLY)
 def test_llama_cpp_matches_transformers(early: str) -> None:
-    from ...fakes import llama_tiny
+    from ...fakes.models import llama_tiny
 
     model, network = llama_tiny.tiny_llama(), llama_tiny.reference()
     rng = random.Random(early)

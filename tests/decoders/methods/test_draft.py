@@ -22,9 +22,9 @@ from specchat.decoders.parts.proposers import DraftModel, Reencoded
 from specchat.decoders.parts.schedules import SCHEDULES
 
 from ...cases import FULL
+from ...fakes.models.tiny import tiny_folder, tiny_model
+from ...fakes.models.toy import ToyModel
 from ...fakes.prompts import TEXTS
-from ...fakes.tiny import tiny_folder, tiny_model
-from ...fakes.toy import ToyModel
 
 COPY = f"Repeat this text exactly: {TEXTS[0]}"
 TOKENS = 96 if FULL else 48

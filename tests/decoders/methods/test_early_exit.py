@@ -10,8 +10,8 @@ from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.methods.early_exit import what_is_left
 
 from ...cases import FULL
+from ...fakes.models.tiny import tiny_model
 from ...fakes.prompts import TEXTS
-from ...fakes.tiny import tiny_model
 from .test_families import FAMILIES, SETTINGS, TOKENS, endless, explained, plain, prompts, through
 
 LISTS = ("1a", "1m", "2", "0m,2a", "1a,2m", "1-2a", "0,2m")

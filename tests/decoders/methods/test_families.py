@@ -18,7 +18,7 @@ from specchat.decoders import Conversation, Generation
 from specchat.decoders.registry import methods, unavailable
 
 from ...cases import FULL
-from ...fakes.tiny import VOCAB, WINDOW, smaller_model, tiny_model
+from ...fakes.models.tiny import VOCAB, WINDOW, smaller_model, tiny_model
 
 PROMPTS, TOKENS = (30, 200) if FULL else (2, 28)
 FAMILIES = ("qwen3", "gpt2", "qwen3-moe", "gemma3", "mistral")

@@ -15,8 +15,8 @@ from specchat.decoders.base import Verified
 from specchat.decoders.methods.jacobi import Jacobi, JacobiParams
 
 from ...cases import FULL, cases
+from ...fakes.models.toy import ToyModel, drafting, plain
 from ...fakes.prompts import copy_prompts
-from ...fakes.toy import ToyModel, drafting, plain
 
 
 def jacobi(**params: Any) -> Jacobi:

@@ -15,8 +15,8 @@ from specchat.decoders.loop import Generation
 from specchat.decoders.methods.lookahead import Lookahead, LookaheadParams
 
 from ...cases import FULL, cases
+from ...fakes.models.toy import ToyModel, drafting, plain, run
 from ...fakes.prompts import copy_prompts
-from ...fakes.toy import ToyModel, drafting, plain, run
 
 
 def lookahead_of(conversation: Conversation, **params: Any) -> Lookahead:

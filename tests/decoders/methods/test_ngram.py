@@ -16,8 +16,8 @@ from specchat.decoders.parts.ngram_pool import NgramPool, TextNgrams
 from specchat.decoders.tree import Tree
 
 from ...cases import FULL, cases
+from ...fakes.models.toy import ToyModel, drafting, plain, run
 from ...fakes.prompts import copy_prompts
-from ...fakes.toy import ToyModel, drafting, plain, run
 
 FEW = st.lists(st.integers(0, 3), min_size=1, max_size=60)
 

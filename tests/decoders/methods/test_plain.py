@@ -5,7 +5,7 @@ from __future__ import annotations
 from specchat.backends import Sampling
 from specchat.decoders import Conversation, Generation
 
-from ...fakes.tiny import tiny_model
+from ...fakes.models.tiny import tiny_model
 
 
 def answer(method: str, sampling: Sampling | None = None) -> tuple[list[int], set[str]]:

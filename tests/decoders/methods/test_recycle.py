@@ -15,8 +15,8 @@ from specchat.decoders.methods.recycle import SHARES, Recycle, RecycleParams, Su
 from specchat.decoders.tree import Tree
 
 from ...cases import FULL, cases
+from ...fakes.models.toy import ToyModel, drafting, plain, run
 from ...fakes.prompts import copy_prompts
-from ...fakes.toy import ToyModel, drafting, plain, run
 
 
 def recycle(rows: dict[int, tuple[int, ...]] | None = None, **params: Any) -> Recycle:

@@ -18,7 +18,7 @@ from specchat.decoders.parts.ppm import ContextModel
 from specchat.decoders.parts.proposers import DraftModel, FirstLayers, Proposer
 
 from ...cases import FULL, cases
-from ...fakes.llama_tiny import needs_llama
+from ...fakes.models.llama_tiny import needs_llama
 from ...fakes.prompts import TEXTS
 
 COPY = f"Repeat this text exactly: {TEXTS[0]}"

@@ -17,7 +17,7 @@ from specchat.decoders.parts.drafting import Trie, drawn
 from specchat.decoders.registry import get
 
 from ...cases import cases
-from ...fakes.toy import CONTEXT, ToyModel, drafting, plain, run
+from ...fakes.models.toy import CONTEXT, ToyModel, drafting, plain, run
 
 METHODS = ["ngram", "recycle", "jacobi", "lookahead"]
 CHAINS = METHODS[:3]

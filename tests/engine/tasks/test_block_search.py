@@ -18,7 +18,7 @@ from specchat.engine.tasks.work import TASKS, Job
 from specchat.errors import Cancelled
 
 from ...cases import FULL
-from ...fakes.tiny import tiny_model
+from ...fakes.models.tiny import tiny_model
 
 LAYERS = 8
 UNITS = [frozenset({(layer, kind)}) for layer in range(LAYERS) for kind in "am"]

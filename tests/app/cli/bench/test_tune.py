@@ -26,7 +26,7 @@ from specchat.app.settings.precedence import Layers, read_settings
 from specchat.decoders.methods.early_exit import what_is_left
 from specchat.decoders.registry import BUILT_IN, elsewhere, get
 
-from ....fakes.tiny import tiny_folder
+from ....fakes.models.tiny import tiny_folder
 
 
 def searching(speeds: dict[str, float], prompts: int = 24, noise: float = 0.15, **request: Any) -> Search:

@@ -15,8 +15,8 @@ from specchat.decoders import Conversation, Generation
 from specchat.decoders.registry import methods
 
 from ....cases import FULL
-from ....fakes.coders import coder, coder_gguf
-from ....fakes.llama_tiny import CONTEXT, needs_llama
+from ....fakes.models.coders import coder, coder_gguf
+from ....fakes.models.llama_tiny import CONTEXT, needs_llama
 
 BEFORE, AFTER = "def add(a, b):\n    return ", "\n\nprint(add(1, 2))  # me@home.org @nowhere\n"
 

@@ -16,8 +16,8 @@ from specchat.app.tui.pickers.pick_list import PickList
 from specchat.backends.loading import builtin_gguf
 from specchat.engine.messages import Cancel, Failed, Load, Loaded, Loading
 
-from ....fakes.hub_server import COMMIT, Hub, serving
-from ....fakes.model_folders import make_home, write_folder, write_gguf
+from ....fakes.models.hub_server import COMMIT, Hub, serving
+from ....fakes.models.model_folders import make_home, write_folder, write_gguf
 from ....fakes.pilots import until
 
 Make = Callable[..., Any]

@@ -17,8 +17,8 @@ from specchat.decoders.methods.auto.experience import Experience, Rival
 from specchat.decoders.methods.auto.text_drafters import LONGEST_NAP
 from specchat.decoders.parts.learned import Calibration
 
+from ....fakes.models.toy import ToyModel, plain
 from ....fakes.prompts import TEXTS
-from ....fakes.toy import ToyModel, plain
 
 TOKENS = 160
 

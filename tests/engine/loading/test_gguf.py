@@ -9,8 +9,8 @@ import pytest
 
 from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded, Loading, Unloaded
 
-from ..fakes.engines import BareEngine, steps_of
-from ..fakes.llama_tiny import gguf_of, needs_llama, tiny_folder
+from ...fakes.engines import BareEngine, steps_of
+from ...fakes.models.llama_tiny import gguf_of, needs_llama, tiny_folder
 
 pytestmark = needs_llama
 

@@ -12,9 +12,9 @@ from specchat.backends.loading import builtin_gguf, builtin_path
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Event, Failed, Loaded, Loading
 
-from ..fakes.hub_server import Hub, serving
-from ..fakes.llama_tiny import needs_llama
-from ..fakes.model_folders import write_ollama
+from ...fakes.models.hub_server import Hub, serving
+from ...fakes.models.llama_tiny import needs_llama
+from ...fakes.models.model_folders import write_ollama
 
 SECONDS = 300
 

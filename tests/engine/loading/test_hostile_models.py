@@ -9,9 +9,9 @@ from specchat.backends.loading import builtin_gguf
 from specchat.engine.client import EngineClient
 from specchat.engine.messages import Event, Failed, Finished, Loaded
 
-from ..fakes.engines import answer
-from ..fakes.gguf_changes import changed, tokens
-from ..fakes.llama_tiny import needs_llama
+from ...fakes.engines import answer
+from ...fakes.models.gguf_changes import changed, tokens
+from ...fakes.models.llama_tiny import needs_llama
 
 pytestmark = needs_llama
 

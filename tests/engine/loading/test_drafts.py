@@ -12,7 +12,7 @@ from specchat.engine import drafts as module
 from specchat.engine.drafts import Drafts, options_of
 from specchat.engine.messages import Load
 
-from ..fakes.tiny import CONTEXT, tiny_folder, tiny_model
+from ...fakes.models.tiny import CONTEXT, tiny_folder, tiny_model
 
 
 @pytest.fixture
