@@ -42,7 +42,7 @@ class SearchScreen(Framed[Result], Generic[Result, Item]):
     SearchScreen {
         & > Vertical { width: 92; height: 92%; padding: 1 0 0 0; }
         & #search { height: 1; padding: 0 2; margin-bottom: 1; }
-        & #glyph { width: auto; color: $accent; text-style: bold; }
+        & #asks { width: auto; color: $accent; text-style: bold; }
         & Input {
             height: 1; width: 1fr; border: none; padding: 0; background: $surface; color: $foreground;
             &:focus { border: none; background-tint: $surface 0%; }
@@ -65,7 +65,7 @@ class SearchScreen(Framed[Result], Generic[Result, Item]):
         self.frame = Vertical()
         self.frame.border_title = Content(title)
         self.detail, self.note = Static(id="detail"), Static(id="note")
-        self._glyph = Static("› ", id="glyph")
+        self._glyph = Static("› ", id="asks")
         self._keymap, self._placeholder, self._searched = keymap, placeholder, text
         self._taker: Callable[[str], None] | None = None
         self._verb = ""

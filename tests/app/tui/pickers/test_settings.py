@@ -69,7 +69,9 @@ async def test_a_number_is_found_changed_written_and_undone(start: Start, file: 
         assert screen.listed.item is not None
         assert [row.title for row in screen.listed.items if row.entry] == ["sampling.temperature"]
         assert "default 0.0 · counts from the next answer on" in told(screen)
-        await pilot.press("enter", "backspace", "backspace", "backspace", *"0.7", "enter")
+        await pilot.press("enter")
+        assert screen.box.region.x >= screen.frame.region.x + len("temperature: ")  # the whole name is seen before it
+        await pilot.press("backspace", "backspace", "backspace", *"0.7", "enter")
         await written(pilot)
         assert app.dialogue.sampling.temperature == 0.7
         assert file.read_text() == "# mine\n[sampling]\ntop_p = 0.9 # rather\ntemperature = 0.7\n"
