@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..history.resume import one_chat
 from . import complete as completion_shell
 from .options import AsJson, flag, option
 
@@ -83,6 +82,7 @@ def show(chat: Which, json: AsJson = False) -> None:
     """Print a chat as Markdown, or as JSON with everything that `/open` needs."""
     from ..export.markdown import chat_markdown
     from ..history.chats import reading
+    from ..history.resume import one_chat
     from ..saved.chat_json import chat_json
 
     with reading() as chats:
@@ -100,6 +100,7 @@ def delete(
 ) -> None:
     """Delete a chat, or bring it back."""
     from ..history.chats import reading
+    from ..history.resume import one_chat
 
     with reading() as chats:
         row = one_chat(chats, chat, deleted=undo)
@@ -126,6 +127,7 @@ def export(
     """Write a chat to a file, in the colours that the settings name."""
     from ..export.formats import Look, export_chat, target
     from ..history.chats import reading
+    from ..history.resume import one_chat
     from ..settings.locations import config_folder
     from ..settings.precedence import load_settings
     from ..theming.colouring import WAYS
