@@ -10,7 +10,6 @@ import io
 from pathlib import Path
 from typing import Any
 
-import resvg_py
 from PIL import Image
 from textual.pilot import Pilot
 
@@ -19,7 +18,7 @@ from specchat.app.settings.file import changed
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.composer.box import PromptInput
 from specchat.engine.client import EngineClient
-from specchat.screenshots.make import COPY, until
+from specchat.screenshots.make import COPY, png, until
 
 HERE = Path(__file__).resolve().parent
 SIZE = (96, 24)
@@ -40,7 +39,7 @@ class Film:
     def shoot(self, milliseconds: int) -> None:
         """Keep what is on the screen."""
         svg = self.app.export_screenshot(title="specchat")
-        picture = Image.open(io.BytesIO(bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=1)))).convert("RGB")
+        picture = Image.open(io.BytesIO(png(svg))).convert("RGB")
         size = (round(picture.width * ZOOM), round(picture.height * ZOOM))
         self.frames.append(picture.resize(size, Image.Resampling.LANCZOS))
         self.durations.append(milliseconds)

@@ -24,6 +24,7 @@ from specchat.app.tui.composer.box import PromptInput
 from specchat.engine.client import EngineClient
 
 HERE = Path(__file__).resolve().parent
+FONT = "DejaVu Sans Mono"
 SIZE = (104, 30)
 COPY = (
     "Repeat this text exactly: The lighthouse stood on the northern rock. Every evening Ana climbed the stairs, lit the lamp "
@@ -31,6 +32,22 @@ COPY = (
 )
 
 Scene = Callable[[SpecchatApp, Pilot[Any]], Awaitable[None]]
+
+
+def png(svg: str) -> bytes:
+    """A picture of the terminal as PNG.
+
+    Raises:
+        SystemExit: the font is not installed; the text would be left out without a word.
+    """
+    letter = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><text y="9" font-family="monospace">{}</text></svg>'
+    if _rendered(letter.format("x")) == _rendered(letter.format(" ")):
+        raise SystemExit(f"{FONT} is not installed: on Debian, apt install fonts-dejavu-core.")
+    return _rendered(svg)
+
+
+def _rendered(svg: str) -> bytes:
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=1, monospace_family=FONT))
 
 
 async def until(pilot: Pilot[Any], condition: Callable[[], bool], seconds: float = 90) -> None:
@@ -183,7 +200,7 @@ async def take(name: str, theme: str, scene: Scene) -> None:
     finally:
         client.close()
     (HERE / f"{name}.svg").write_text(svg)
-    (HERE / f"{name}.png").write_bytes(bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=1)))
+    (HERE / f"{name}.png").write_bytes(png(svg))
     print(f"screenshots/{name}.svg and .png")
 
 
