@@ -29,7 +29,7 @@ class Frames:
     """
 
     def __init__(self, app: App[Any], look: Callable[[], None]) -> None:
-        self._app, self._look = app, look
+        self._app, self.look = app, look
         self._timer: Timer | None = None
         self._rest = 0.0
         self._spent = 0.0
@@ -56,4 +56,4 @@ class Frames:
         spent = process_time()
         self._rest = now + min((spent - self._spent) / SHARE, LONGEST_REST) - FRAME_SECONDS / 2
         self._spent = spent
-        self._look()
+        self.look()
