@@ -194,7 +194,7 @@ class SpecchatApp(TerminalApp):
             self.frames.rest()
 
     def _idle(self) -> None:
-        if not self.screen_stack:
+        if not self.is_running:  # it ends, and the widgets go one by one
             return
         self.live.idle()
         self.keeping.idle()

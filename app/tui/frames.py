@@ -50,7 +50,7 @@ class Frames:
 
     def _frame(self) -> None:
         now = monotonic()
-        if now < self._rest or not self._app.screen_stack:  # which is empty while the app ends
+        if now < self._rest or not self._app.is_running:  # it ends, and the widgets go one by one
             return
         # All that the process did since the last frame: it is paint, for the most part, and that comes after this call.
         spent = process_time()

@@ -417,12 +417,13 @@ async def test_tab_completes_a_command(make_chat: Make) -> None:
         assert "NAME key=value" in app.chat_screen.query_one("#status").render().plain
 
 
-async def test_a_timer_that_fires_while_the_chat_ends_finds_no_screen_and_does_nothing(make_chat: Any, engine: Any) -> None:
+async def test_a_timer_that_fires_while_the_chat_ends_does_nothing(make_chat: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     app = make_chat()
-    async with app.run_test():
-        pass
-    assert not app.screen_stack
-    engine.loaded()
-    app._idle()
-    app.frames._frame()
-    assert engine.events
+    async with app.run_test(size=SIZE):
+        # As Textual ends: what runs the app no longer does, then the widgets go, then their screen.
+        monkeypatch.setattr(app, "_running", False)
+        await app.chat_screen.remove_children()
+        monkeypatch.setattr(app.live, "idle", app.changed)
+        monkeypatch.setattr(app.frames, "look", app.changed)
+        app._idle()
+        app.frames._frame()
