@@ -417,12 +417,15 @@ async def test_tab_completes_a_command(make_chat: Make) -> None:
         assert "NAME key=value" in app.chat_screen.query_one("#status").render().plain
 
 
-async def test_a_timer_that_fires_while_the_chat_ends_does_nothing(make_chat: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_timer_that_fires_while_the_chat_ends_does_nothing(
+    make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = make_chat()
-    async with app.run_test(size=SIZE):
+    async with app.run_test(size=SIZE) as pilot:
+        await answering(app, pilot, engine, make_steps())
         # As Textual ends: what runs the app no longer does, then the widgets go, then their screen.
         monkeypatch.setattr(app, "_running", False)
-        await app.chat_screen.remove_children()
+        await app.chat_screen.inspector.remove()
         monkeypatch.setattr(app.live, "idle", app.changed)
         monkeypatch.setattr(app.frames, "look", app.changed)
         app._idle()
