@@ -10,6 +10,9 @@ from ...engine.options import Sampling
 from .pieces import Pieces
 from .transcript import Transcript
 
+LOADED_WITH = ("draft_model", "revision", "backend")
+"""Options of a load that belong to a chat; the others (device, threads, …) to the machine that it goes on at."""
+
 
 @dataclass(frozen=True, slots=True)
 class About:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UserError
+from ..chat.about import LOADED_WITH
 from ..settings.checks import checked
 from ..settings.fields import Settings
-from .writing import LOADED_WITH
 
 if TYPE_CHECKING:
     from .chats import ChatRow, Chats, OpenedChat

@@ -10,7 +10,7 @@ from time import time
 from typing import Any, NamedTuple
 
 from ..attach.attachments import folded, parted
-from ..chat.about import About
+from ..chat.about import LOADED_WITH, About
 from ..chat.entries import Answer, Entry, Figures, Notice, Prompt
 from ..chat.pieces import Pieces
 from ..chat.transcript import Transcript
@@ -20,9 +20,6 @@ from ..saved.chat_json import dump, figures_body
 from ..text.cells import fit, one_line
 from .entries import pack, parts_of, text_of
 from .schema import index, loaded, stored
-
-LOADED_WITH = ("draft_model", "revision", "backend")
-"""Options of a load that belong to a chat; the others (device, threads, …) to the machine that it goes on at."""
 
 TITLE_CELLS = 80
 """Longest title that is made of a prompt."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....errors import UserError
+from ...chat.about import LOADED_WITH
 from ...chat.transcript import Transcript
 from ...history.resume import continued, own_model, welcome
-from ...history.writing import LOADED_WITH
 from ...settings.fields import Settings
 from ..host import Host
 
