@@ -17,12 +17,14 @@ from .acceptance import EXACT, Acceptance, accept, probabilities, walk
 from .base import Context, Drafter, Outcome, Verified
 from .conversation import Conversation
 from .detokenize import behind
+from .repeats import Loop, LoopGuard
 from .stats import StepClock, Totals
 from .text import Stops, TextStream
 from .tree import Pass, Tree
 
-FinishReason = Literal["eos", "length", "context", "stop", "cancelled", "error"]
-"""eos: the model ended its answer; length: the token limit; context: the context is full; stop: a stop string or regex."""
+FinishReason = Literal["eos", "length", "context", "stop", "loop", "cancelled", "error"]
+"""eos: the model ended its answer; length: the token limit; context: the context is full; stop: a stop string or regex;
+loop: the answer repeated itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class Generation(Iterator[Step]):
         stops: where to end the answer besides EOS.
         ends: tokens that end it like EOS, and show nothing.
         anchor: tokens of a text that the answer goes on from: without it SentencePiece drops an answer's first space.
+        stop_loops: end the answer where it repeats itself far beyond what text does (`LoopGuard`).
 
     Raises:
         UserError: unknown method or setting.
@@ -107,6 +110,7 @@ class Generation(Iterator[Step]):
         stops: Stops | None = None,
         ends: Sequence[int] = (),
         anchor: Sequence[int] = (),
+        stop_loops: bool = False,
     ) -> None:
         model, session = conversation.model, conversation.session
         if not prompt:
@@ -127,6 +131,8 @@ class Generation(Iterator[Step]):
         self.prompt_tokens = len(prompt)
         self.max_tokens = max_tokens
         self.finish_reason: FinishReason | None = None
+        self.loop: Loop | None = None
+        """What the answer repeated, where that ended it."""
         self.totals = Totals()
         """The same for the steps of each method; under `auto` and merged ones, of the drafter that it handed over to."""
         self.reused = session.align(prompt[:-1])
@@ -139,6 +145,7 @@ class Generation(Iterator[Step]):
         self._caps = model.info.capabilities
         self._near_tie = self._caps.near_tie if self._caps.guard or self._caps.exact else 0.0
         self._text = TextStream(behind(anchor, model.decode) if anchor else model.decode, stops)
+        self._guard = LoopGuard(model.decode) if stop_loops else None
         self._ends = frozenset(ends)
         self._eos = self._ends.union(model.info.eos_ids)
         self._branching = model.info.capabilities.tree
@@ -398,7 +405,7 @@ class Generation(Iterator[Step]):
         return new
 
     def _show(self, new: list[int]) -> str:
-        """Feed the tokens to the text stream; at a stop, cut `new` after the token that completed it."""
+        """Feed the tokens to the text stream; at a stop or a loop, cut `new` after the token that completed it."""
         text = ""
         for i, token in enumerate(new):
             if token in self._ends:  # always the last; some tokenizers take its name for text
@@ -407,6 +414,10 @@ class Generation(Iterator[Step]):
             if self._text.stopped:
                 del new[i + 1 :]
                 self.finish_reason = "stop"
+                break
+            if self._guard is not None and token not in self._eos and (loop := self._guard.push(token)):
+                del new[i + 1 :]
+                self.finish_reason, self.loop = "loop", loop
                 break
         if self.trouble is not None:
             self.finish_reason = "error"

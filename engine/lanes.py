@@ -131,6 +131,7 @@ class Lanes:
                 stops=stops_of(request.stop, request.stop_regex),
                 ends=gap.ends if gap else (),
                 anchor=gap.anchor if gap else (),
+                stop_loops=request.stop_loops,
             )
         except BaseException as error:  # see `failure`
             self._fail(lane, request.id, error)
@@ -291,12 +292,15 @@ def _tail(generation: Generation) -> str:
 
 def _finished(lane: Lane, generation: Generation) -> Finished:
     tail = generation.flush()  # may find a stop
+    period, repeats = generation.loop or (0, 0)
     return Finished(
         id=lane.id,
         reason=generation.finish_reason or "error",
         tail=tail,
         prefill_seconds=generation.prefill_seconds,
         busy_seconds=lane.busy_seconds,
+        period=period,
+        repeats=repeats,
     )
 
 

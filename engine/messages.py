@@ -83,6 +83,8 @@ class Generate:
     max_tokens: int | None = None
     stop: list[str] = field(default_factory=list)
     stop_regex: list[str] = field(default_factory=list)
+    stop_loops: bool = False
+    """End the answer where it repeats itself far beyond what text does."""
     watch: bool = False
     """As if Watch had been sent."""
     paused: bool = False
@@ -370,6 +372,10 @@ class Finished:
     prefill_seconds: float
     busy_seconds: float
     """Seconds of this answer's own compute (prefill and decode), other lanes' turns left out."""
+    period: int = 0
+    """With the reason "loop": how many tokens the answer repeated at its end."""
+    repeats: int = 0
+    """And how often they came."""
 
 
 @dataclass(slots=True)

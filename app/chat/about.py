@@ -31,6 +31,7 @@ class About:
     accept: str
     max_tokens: int | None
     stop: Sequence[str]
+    stop_loops: bool
     pieces: Pieces = field(default_factory=Pieces)
     """Token texts for answers that have none of their own."""
 
@@ -44,6 +45,7 @@ class About:
             "accept": self.accept,
             "max_tokens": self.max_tokens,
             "stop": list(self.stop),
+            "stop_loops": self.stop_loops,
         }
 
 

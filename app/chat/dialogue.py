@@ -34,7 +34,7 @@ from ...engine.options import Capabilities, Sampling
 from ...errors import UserError
 from ..text.cells import one_line
 from .about import About, asking
-from .entries import Answer, Notice, Prompt, Severity
+from .entries import Answer, Notice, Prompt, Severity, loop_sentence
 from .methods import Method
 from .pieces import Pieces
 from .transcript import Transcript
@@ -80,6 +80,7 @@ class Dialogue:
     accept: str = "exact"
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    stop_loops: bool = True
     load: Mapping[str, Any] = field(default_factory=dict)
     transcript: Transcript = field(default_factory=Transcript)
     phase: Phase = "loading"
@@ -268,7 +269,8 @@ class Dialogue:
         """The model and the settings in force."""
         return About(
             *(self.model, self.info, self.load, self.method, self.settings),
-            *(self.sampling, self.accept, self.max_tokens, self.stop, self.pieces),
+            *(self.sampling, self.accept, self.max_tokens, self.stop, self.stop_loops),
+            self.pieces,
         )
 
     def wish(self) -> dict[str, Any]:
@@ -354,6 +356,8 @@ class Dialogue:
                 self.switching = self._back = None
             case Paused():
                 self.paused = event.paused
+            case Finished(reason="loop"):
+                self.notice(loop_sentence(event, "/set repetition_penalty=1.1", "/set stop_loops=off"), "warning")
 
     def _loaded(self, event: Loaded) -> None:
         known, self._before = self.info, None

@@ -17,7 +17,7 @@ COUNTED_AT_ONCE = 4000
 
 OWN_END = ("eos", "stop")
 """Finish reasons of an answer that the model, or a stop text, ended."""
-TEXT_END = (*OWN_END, "length")
+TEXT_END = (*OWN_END, "length", "loop")
 """Those after which the answer would be no longer if it were asked for again."""
 THROUGH = (*TEXT_END, "context")
 """Those with which an answer has reached its end."""
@@ -58,12 +58,25 @@ _REASONS = {
     "length": "token limit",
     "context": "context full",
     "stop": "stop text",
+    "loop": "repeated itself",
     "cancelled": "cancelled",
     "error": "error",
     "died": "engine stopped",
     "unfinished": "not finished when saved",
 }
 """Finish reason → what a reader is told. `died` (the engine's process ended) and `unfinished` (in saved chats) are ours."""
+
+
+def loop_sentence(event: Finished, penalty: str, off: str) -> str:
+    """What a reader is told where an answer was stopped because it repeated itself.
+
+    Args:
+        event: the answer's end.
+        penalty: how to set the repetition penalty here.
+        off: how to let such an answer go on.
+    """
+    last = f"{event.period:,} tokens" if event.period > 1 else "token"
+    return f"Stopped: the last {last} repeated {event.repeats:,} times. {penalty} often helps; {off} lets the answer go on."
 
 
 @dataclass(slots=True)

@@ -169,6 +169,10 @@ def run(
     stop_regex: Annotated[
         list[str] | None, _option("--stop-regex", "End at a match; may be given several times.", "REGEX")
     ] = None,
+    stop_loops: Annotated[
+        bool | None,
+        _flag("--stop-loops/--no-stop-loops", "End an answer that repeats itself without end; with JSON only if asked."),
+    ] = None,
     raw: Annotated[bool, _flag("--raw", "Continue the prompt as it is: no chat template.")] = False,
     suffix: Annotated[
         str | None, _option("--suffix", "Fill in what stands between the prompt and this text (code models).", "TEXT")
@@ -226,6 +230,7 @@ def run(
         accept=accept,
         max_tokens=max_tokens,
         stop=tuple(stop) if stop else None,
+        stop_loops=stop_loops,
         threads=threads,
         device=device,
         dtype=dtype,

@@ -33,6 +33,7 @@ OPTIONS = {
     "accept": "--accept",
     "max_tokens": "--max-tokens",
     "stop": "--stop",
+    "stop_loops": "--stop-loops",
     "sampling.temperature": "--temperature",
     "sampling.top_k": "--top-k",
     "sampling.top_p": "--top-p",

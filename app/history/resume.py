@@ -19,7 +19,7 @@ def own_values(opened: OpenedChat) -> dict[str, Any]:
     """A chat's own settings by dotted keys; those that are not as they must be are left out."""
     body = opened.settings
     methods, sampling = (body.get(name) for name in ("methods", "sampling"))
-    values = {name: body.get(name) for name in ("method", "accept", "max_tokens", "stop")}
+    values = {name: body.get(name) for name in ("method", "accept", "max_tokens", "stop", "stop_loops")}
     for name, table in (methods if isinstance(methods, dict) else {}).items():
         for key, value in (table if isinstance(table, dict) else {}).items():
             values[f"methods.{name}.{key}"] = value

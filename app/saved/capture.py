@@ -20,7 +20,7 @@ class SavedChat:
     model: dict[str, Any] = field(default_factory=dict)
     """`asked`: as the user named it; the rest as the engine tells it."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """`method`, `methods` (the settings of each), `sampling`, `accept`, `max_tokens`, `stop`."""
+    """`method`, `methods` (the settings of each), `sampling`, `accept`, `max_tokens`, `stop`, `stop_loops`."""
     saved: str = ""
     """When: local time with its offset, ISO 8601."""
     version: str = ""
@@ -67,6 +67,7 @@ def settings_body(about: About) -> dict[str, Any]:
         "accept": about.accept,
         "max_tokens": about.max_tokens,
         "stop": list(about.stop),
+        "stop_loops": about.stop_loops,
     }
 
 

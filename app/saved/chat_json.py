@@ -185,7 +185,8 @@ def asked_of(value: Any) -> dict[str, Any]:
     kinds = {"model": str, "method": str, "settings": dict, "sampling": dict, "accept": str, "stop": list}
     if not isinstance(value, dict) or not all(isinstance(value.get(name), kind) for name, kind in kinds.items()):
         return {}
-    return value if isinstance(value.get("max_tokens"), int | None) else {}
+    kept = isinstance(value.get("max_tokens"), int | None) and isinstance(value.get("stop_loops", False), bool)
+    return value if kept else {}
 
 
 def _step(run: Table) -> StepRecord:

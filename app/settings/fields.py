@@ -63,6 +63,8 @@ class Settings:
     """Most tokens of an answer; as many as the context holds where not set."""
     stop: tuple[str, ...] = ()
     """Texts that end an answer."""
+    stop_loops: bool = True
+    """Whether an answer that repeats itself far beyond what text does is stopped: true or false."""
     system: str | None = None
     """System prompt that a chat starts with."""
     history: bool = True
@@ -97,7 +99,7 @@ PLAIN = tuple(name for name in FIELDS if name not in TABLES)
 
 SAMPLING = {f.name: f for f in fields(Sampling)}
 
-CHAT_KEYS = ("method", "accept", "max_tokens", "stop", "system")
+CHAT_KEYS = ("method", "accept", "max_tokens", "stop", "stop_loops", "system")
 """Besides `[sampling]` and `[methods.NAME]` what a chat, a preset or a model's defaults may hold."""
 
 

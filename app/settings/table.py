@@ -32,7 +32,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "GGUF models": ("gpu_layers", "split_mode", "flash_attention", "kv_type", "rpc"),
     "Decoding": ("method", "accept"),
-    "Sampling and limits": (*(f"sampling.{name}" for name in SAMPLING), "max_tokens", "stop"),
+    "Sampling and limits": (*(f"sampling.{name}" for name in SAMPLING), "max_tokens", "stop", "stop_loops"),
     "Prompt": ("system",),
     "Look": ("theme", "colours", "panel"),
     "Chat": ("history", "notify", "editor"),

@@ -144,6 +144,7 @@ class LiveSettings:
         settings, dialogue = self.settings, self._dialogue
         dialogue.accept = settings.accept
         dialogue.sampling, dialogue.max_tokens, dialogue.stop = settings.sampling, settings.max_tokens, settings.stop
+        dialogue.stop_loops = settings.stop_loops
         if (
             before is not None and settings.system != before.system
         ):  # a chat that was opened has its own until another one is set
@@ -224,8 +225,8 @@ class LiveSettings:
         if dialogue.transcript.system:
             values["system"] = dialogue.transcript.system
         default = Settings()
-        plain = {"max_tokens": settings.max_tokens, "stop": settings.stop, "accept": settings.accept}
-        for key, value in plain.items():
+        for key in ("max_tokens", "stop", "stop_loops", "accept"):
+            value = getattr(settings, key)
             if value != getattr(default, key):
                 values[key] = value
             else:

@@ -55,6 +55,11 @@ class Request:
         """Whether the answer is printed as text."""
         return not (self.as_json or self.as_lines)
 
+    @property
+    def stop_loops(self) -> bool:
+        """Whether an answer that repeats itself is stopped. A program gets the model's own text unless it asks."""
+        return self.settings.stop_loops and (self.plain or "stop_loops" in self.explicit)
+
 
 def suffix_of(text: str | None, file: Path | None) -> str | None:
     """The text after the gap, as the options give it.

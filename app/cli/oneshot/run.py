@@ -24,7 +24,7 @@ from ....engine.messages import (
     Steps,
 )
 from ...chat.about import About, asking
-from ...chat.entries import Answer
+from ...chat.entries import Answer, loop_sentence
 from ...chat.pieces import Pieces
 from ...terminal.output import Notes, stdout
 from ...text.amounts import progress_of
@@ -151,7 +151,10 @@ class _Run:
                 self.answer.take(event)
                 self._show(event, shown)
                 if isinstance(event, Finished):
-                    return self._end(event.reason)
+                    code = self._end(event.reason)
+                    if event.reason == "loop":
+                        self.notes.sentence(loop_sentence(event, "--repetition-penalty 1.1", "--no-stop-loops"))
+                    return code
             case Failed() if event.id in (load, self.id) or event.cause == "died":
                 return self._failed(event)
         if self.chat is not None:
@@ -188,7 +191,7 @@ class _Run:
             answer.method = "greedy"
         about = About(
             *(settings.model, event.info, settings.load_options(), answer.method, settings.methods),
-            *(settings.sampling, settings.accept, settings.max_tokens, settings.stop),
+            *(settings.sampling, settings.accept, settings.max_tokens, settings.stop, self.request.stop_loops),
         )
         answer.asked = about.wish()
         if answer.method == settings.method:

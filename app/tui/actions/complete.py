@@ -23,6 +23,11 @@ RULES = (
     Offer("accept=typical:0.3,0.3", "lossy: typical acceptance"),
 )
 
+LOOPS = (
+    Offer("stop_loops=on", "end an answer that repeats itself without end"),
+    Offer("stop_loops=off", "let it go on"),
+)
+
 PRESET_WORDS = {
     "save": "what this chat is set to, under a name",
     "edit": "write one anew",
@@ -196,6 +201,8 @@ def sampling(typed: Line, known: Known) -> list[Offer]:
     """What /set takes."""
     if typed.word.startswith("accept="):
         return list(RULES)
+    if typed.word.startswith("stop_loops="):
+        return list(LOOPS)
     if "=" in typed.word:
         return []
     given = {word.partition("=")[0] for word in typed.words}

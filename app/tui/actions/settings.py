@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ....errors import UserError, did_you_mean
 from ...settings.fields import Settings
+from ...settings.file import from_text
 from ...text.cells import fit, one_line
 from ..host import Host
 from .table import pairs, typed
@@ -13,7 +14,7 @@ from .table import pairs, typed
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
 """Names that /set takes without their table's name."""
 
-LIMITS = ("accept", "max_tokens", "stop", "system")
+LIMITS = ("accept", "max_tokens", "stop", "stop_loops", "system")
 """What else it takes."""
 
 PRESET_WORDS = ("save", "delete", "undo", "edit", "none")
@@ -50,12 +51,12 @@ class Prompting:
             if key not in (*SAMPLING, *LIMITS):
                 raise UserError(f"/set knows no {key}: {did_you_mean(key, (*SAMPLING, *LIMITS))}")
         if given:
-            values = {key: value if key in ("accept", "stop", "system") else typed(value) for key, value in given.items()}
+            values = {key: from_text(key, value) if key in LIMITS else typed(value) for key, value in given.items()}
             names = {f"sampling.{key}": key for key in SAMPLING}
             self.host.live.set({f"sampling.{key}" if key in SAMPLING else key: value for key, value in values.items()}, names)
         now = set_now(self.host.live.settings)
         parts = [f"{name}={now[name] or None}" for name in (*SAMPLING, "accept")]
-        parts.append(f"max_tokens={now['max_tokens'] or 'as many as fit'}")
+        parts += [f"max_tokens={now['max_tokens'] or 'as many as fit'}", f"stop_loops={now['stop_loops']}"]
         self.host.tell("From the next answer on: " + "  ".join(parts))
 
     # System prompts
@@ -245,4 +246,5 @@ def set_now(settings: Settings) -> dict[str, str]:
     """What /set takes, with its value now; empty where none is set."""
     found = {name: getattr(settings.sampling, name) for name in SAMPLING}
     found |= {name: getattr(settings, name) for name in LIMITS}
+    found["stop_loops"] = "on" if settings.stop_loops else "off"
     return {name: "" if value in (None, ()) else str(value) for name, value in found.items()}

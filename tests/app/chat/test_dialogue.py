@@ -186,6 +186,19 @@ def test_a_failed_answer_keeps_its_text(dialogue: Dialogue, engine: Any, make_st
     assert phase(dialogue) == "ready"
 
 
+def test_an_answer_that_was_stopped_for_repeating_itself_says_so(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
+    dialogue.submit("Hello")
+    assert engine.asked.stop_loops
+    id = engine.begin(make_steps()[:2])
+    engine.events += [Finished(id, "loop", "", 0, 0, period=24, repeats=12)]
+    dialogue.drain()
+    assert dialogue.transcript.answers()[0].ending == "repeated itself"
+    assert notices(dialogue)[-1].startswith("Stopped: the last 24 tokens repeated 12 times. /set repetition_penalty=1.1 often")
+    dialogue.stop_loops = False
+    dialogue.submit("Again")
+    assert not engine.asked.stop_loops
+
+
 def test_a_new_chat_ignores_the_old_answer(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
     dialogue.submit("Hello")
     id = engine.begin(make_steps()[:2])

@@ -57,6 +57,24 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     return called
 
 
+def test_loops_are_stopped_for_people_and_for_programs_that_ask(call: Any, tmp_path: Path) -> None:
+    file = tmp_path / "loops.jsonl"
+    file.write_text(json.dumps({"prompt": "hello", "response": "It goes: " + "round and round " * 200}) + "\n")
+    asked = ("hello", "--model", f"recorded:{file}")
+    _, whole, _ = call(*asked, "--no-stop-loops")
+    code, out, err = call(*asked)
+    assert code == 0
+    assert len(out) < len(whole)
+    assert whole.startswith(out.rstrip("\n"))
+    assert re.search(
+        r"Stopped: the last \d tokens repeated \d+ times. --repetition-penalty 1.1 often helps; --no-stop-loops", err
+    )
+    data = json.loads(call(*asked, "--json")[1])
+    assert (data["finish_reason"], data["text"]) == ("eos", whole[:-1])
+    data = json.loads(call(*asked, "--json", "--stop-loops")[1])
+    assert (data["finish_reason"], data["text"]) == ("loop", out[:-1])
+
+
 def command(*args: str) -> list[str]:
     return [sys.executable, "-m", "specchat", "run", *args]
 
