@@ -130,7 +130,7 @@ def export(
     from ..history.resume import one_chat
     from ..settings.locations import config_folder
     from ..settings.precedence import load_settings
-    from ..theming.colouring import WAYS
+    from ..theming.colouring import way_named
     from ..theming.themes import load_themes
 
     settings, _ = load_settings()
@@ -139,8 +139,8 @@ def export(
     with reading() as chats:
         opened = chats.open(one_chat(chats, chat).id)
     _warn(opened)
-    way = next(way for way in WAYS if way == settings.colours)
-    place = export_chat(opened, path, Look(palettes.get(settings.theme, palettes["dark"]), way), force)
+    look = Look(palettes.get(settings.theme, palettes["dark"]), way_named(settings.colours))
+    place = export_chat(opened, path, look, force)
     if json:
         _print_json({"file": str(place)})
     else:

@@ -13,7 +13,7 @@ from ..settings.locations import themes_folder
 from ..terminal.ansi import RESET, Depth, colour_depth
 from ..text.cells import fit, one_line, width
 from ..theming.colours import SIGHTS, contrast, distance, rgb, seen
-from ..theming.themes import APART, LENGTHS, SHIPPED, Palette, load_themes, read_theme
+from ..theming.themes import APART, LENGTHS, SHIPPED, STEPS, Palette, load_themes, read_theme
 
 
 def print_themes() -> None:
@@ -63,7 +63,7 @@ def _figures(palette: Palette, depth: Depth) -> Iterator[str]:
     yield f"{'contrast on':16}{'the page':>10}{'its own':>10}"
     page = palette.colours["background"]
     rows = [(f"run {i + 1}", palette.run(i), palette.behind(i)) for i in range(SHADES)]
-    rows += [(f"{LENGTHS[i]} token{'s' * (i > 0)}", palette.heat[i], palette.behind_heat(i)) for i in range(SHADES)]
+    rows += [(f"{LENGTHS[step]} tokens", *palette.tone(step)) for step in STEPS]
     for what, colour, behind in rows:
         figures = f"{contrast(colour, page):10.1f}{contrast(colour, behind):10.1f}"
         yield f"{what:16}{figures}  {_painted([(' Abc ', f'{colour} on {behind}')], depth)}"

@@ -7,7 +7,8 @@ from html import escape
 
 from ..chat.entries import SHADES
 from ..text.cells import cluster_width, graphemes, width
-from .look import Ink, Look, visible
+from ..theming.colouring import bared
+from .look import Look, visible
 
 CELL = 8.4
 """Width of a cell: 0.6 em, that of most monospace fonts."""
@@ -66,8 +67,9 @@ class Canvas:
         page, line = self.look.colour("background"), self.look.colour("line")
         rules = [f"text{{font:{FONT}px {_FACES};white-space:pre;pointer-events:none}}"]
         rules += [f".{name}{{fill:{self.look.colour(name)}}}" for name in _NAMES]
-        rules += [f".{ink.name}{{fill:{ink.colour}{';font-weight:bold' if ink.bold else ''}}}" for ink in self.look.inks]
-        rules += [f".{ink.name}b{{fill:{ink.behind}}}" for ink in self.look.inks if ink.behind]
+        for name, ink in self.look.inks.items():
+            rules.append(f".{name}{{fill:{ink.colour}{';font-weight:bold' if ink.bold else ''}}}")
+            rules += [f".{name}-tint{{fill:{ink.behind}}}"] if ink.behind else []
         # Bars keep their colour whatever way runs are coloured.
         rules += [f".lane{i}{{fill:{self.look.palette.run(i)}}}" for i in range(SHADES)]
         rules += [".b{font-weight:bold}", ".i{font-style:italic}"]
@@ -110,15 +112,18 @@ class Canvas:
             out.append(f'<text class="{css}" x="{left:.1f}" y="{base:.1f}"{fitted}>{markup(shown)}</text>\n')
         return "".join(out)
 
-    def run(self, column: float, row: float, text: str, ink: Ink, tip: str = "") -> str:
-        """Text of a run, with what lies behind it."""
-        cells = width(text)
+    def run(self, column: float, row: float, text: str, ink: str, tip: str = "", *, whole: bool = False) -> str:
+        """Text of a run in an ink, with what lies behind it; `whole`: behind the blanks around it too."""
+        before, text, _ = ("", text, "") if whole else bared(text)
+        column, cells = column + len(before), width(text)
+        if not text:
+            return ""
         out = ""
-        if ink.behind:
-            out = self.box(column, row + 0.04, cells, f"{ink.name}b", 0.92, 3, tip)
-        if ink.underline:
-            out += self.box(column, row + 0.86, cells, ink.name, 0.06)
-        return out + self.text(column, row, text, ink.name)
+        if self.look.inks[ink].behind:
+            out = self.box(column, row + 0.04, cells, f"{ink}-tint", 0.92, 3, tip)
+        if self.look.inks[ink].underline:
+            out += self.box(column, row + 0.86, cells, ink, 0.06)
+        return out + self.text(column, row, text, ink)
 
     def words(self, column: float, row: float, parts: list[tuple[str, str]]) -> str:
         """Texts one after the other, each with its classes."""

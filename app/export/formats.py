@@ -37,7 +37,7 @@ def export_chat(chat: SavedChat, path: Path, look: Look, overwrite: bool = False
     return write(path, chat_chunks(chat, format_of(path), look), overwrite)
 
 
-def export_race(record: RaceRecord, path: Path, palette: Palette, way: Way = "cycle", overwrite: bool = False) -> Path:
+def export_race(record: RaceRecord, path: Path, palette: Palette, way: Way = "length", overwrite: bool = False) -> Path:
     """Write a race in the format that the file's suffix names; returns where it is (`name-2.html` if there was a `name.html`).
 
     Raises:

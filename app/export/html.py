@@ -12,7 +12,8 @@ from ..chat.entries import Answer, Notice, Prompt
 from ..render.blocks import figures_lines
 from ..saved.capture import SavedChat
 from ..text.cells import one_line
-from .look import Ink, Look, told, visible
+from ..theming.colouring import Ink
+from .look import Look, told, visible
 
 _WIDE = 1 << 20
 
@@ -51,10 +52,9 @@ header .model { color: $foreground; }
 .run[title]:hover { outline: 1px solid $quiet; }
 .legend {
   color: $quiet; font-size: 13px; margin: 3rem 0 0; padding-top: .8rem; border-top: 1px solid $line;
-  display: flex; flex-wrap: wrap; gap: .3rem 2ch;
+  display: flex; flex-wrap: wrap; gap: .3rem 2ch; justify-content: space-between;
 }
-.legend .run { padding: .12em .6ch; }
-.legend .hint { margin-left: auto; }
+.legend .scale { white-space: pre; }
 .empty { color: $quiet; font-style: italic; margin-top: 2rem; }
 @media print {
   html { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
@@ -76,10 +76,10 @@ def style(look: Look, template: str = STYLE) -> str:
     out = template.replace("$scheme", "dark" if look.palette.dark else "light")
     for name in sorted(names, key=len, reverse=True):
         out = out.replace(f"${name}", look.colour(name))
-    return out + "\n" + "\n".join(rule(ink) for ink in look.inks)
+    return out + "\n" + "\n".join(rule(name, ink) for name, ink in look.inks.items())
 
 
-def rule(ink: Ink) -> str:
+def rule(name: str, ink: Ink) -> str:
     """One ink as a class."""
     parts = [f"color: {ink.colour};"]
     if ink.behind:
@@ -88,7 +88,7 @@ def rule(ink: Ink) -> str:
         parts.append("text-decoration: underline; text-underline-offset: 3px;")
     if ink.bold:
         parts.append("font-weight: 700;")
-    return f".{ink.name} {{ {' '.join(parts)} }}"
+    return f".{name} {{ {' '.join(parts)} }}"
 
 
 def head(title: str, look: Look, script: str = "", template: str = STYLE) -> str:
@@ -162,13 +162,15 @@ def figures(answer: Answer, *, speeds: bool = True) -> str:
     return f'<p class="figures">{first}{dot}{text(rest)}</p>\n'
 
 
-def span(said: str, ink: Ink, tooltip: str, more: str = "") -> str:
-    """Text in an ink; `more`: further attributes."""
-    return f'<span class="run {ink.name}" title="{text(tooltip)}"{more}>{text(said)}</span>'
+def span(said: str, ink: str, tooltip: str, more: str = "") -> str:
+    """Text of a run in an ink; `more`: further attributes."""
+    rest = said.lstrip() or said  # a gap shows where the run begins
+    gap = said[: len(said) - len(rest)]
+    return f'{text(gap)}<span class="run {ink}" title="{text(tooltip)}"{more}>{text(rest)}</span>'
 
 
 def legend(look: Look) -> str:
     """What the colours mean."""
-    samples = "".join(f'<span class="run {ink.name}">{text(words)}</span>' for words, ink in look.legend())
+    samples = "".join(f'<span class="run {ink}">{text(words)}</span>' if ink else text(words) for words, ink in look.legend())
     hint = '<span class="hint">Rest the pointer on a run to see its step.</span>'
-    return f'<p class="legend">{samples}{hint}</p>\n'
+    return f'<p class="legend"><span class="scale">{samples}</span>{hint}</p>\n'

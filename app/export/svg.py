@@ -98,6 +98,6 @@ def draw_legend(canvas: Canvas, cells: int, y: float) -> str:
     out = [canvas.box(0, y - 0.3, cells, "line", 0.05)]
     column = 0
     for words, ink in canvas.look.legend():
-        out.append(canvas.run(column, y, f" {words} ", ink))
-        column += width(words) + 3
+        out.append(canvas.run(column, y, words, ink, whole=True) if ink else canvas.text(column, y, words, "quiet"))
+        column += width(words)
     return "".join(out)

@@ -10,7 +10,7 @@ from ..text.amounts import milliseconds
 from ..text.cells import fit, one_line
 from ..text.charts import bar, percent
 from ..text.lines import Line, ends, length, line, paragraph, track
-from ..theming.colouring import Way, style_name
+from ..theming.colouring import INKS, Way, ink_name
 from .inspection import gathered, inspect
 from .tree_rows import Role, StepTree, TreeRow, tree_rows
 
@@ -54,7 +54,7 @@ def tree_lines(
     cells: int,
     height: int,
     *,
-    way: Way = "cycle",
+    way: Way = "length",
     paused: bool = False,
     keys: str = "",
 ) -> list[Line]:
@@ -77,7 +77,7 @@ def tree_lines(
     pending = answer.log.record(step - 1).tokens[-1:] if step else []
     tree = StepTree.of(record, pending[0] if pending else -1)
     run = answer.runs[step]
-    lit, trunk = _colours(style_name(way, run.shade, run.together))
+    lit, trunk = _colours(ink_name(way, run.shade, run.together))
 
     out = _head(answer, step, cells, selected=index is not None, paused=paused, keys=keys)
     if record.note:
@@ -104,15 +104,9 @@ def tree_lines(
 
 
 def _colours(name: str) -> tuple[str, str]:
-    """Styles of the tokens on the path, and of the line beside them, from the name of their run's style."""
-    kind, _, number = name.partition("-")
-    match kind:
-        case "run" | "heat":
-            return f"${name} on ${name}-tint", f"${name}"
-        case "line":
-            return "underline $foreground" if int(number) % 2 == 0 else "$foreground", "$primary"
-        case _:
-            return "$foreground", "$primary"
+    """Styles of the tokens on the path, and of the line beside them, from the name of their run's ink."""
+    ink = INKS[name]
+    return ink.style, f"${ink.colour}" if ink.behind else "$primary"
 
 
 def _nothing(answer: Answer | None, cells: int, *, paused: bool, keys: str) -> list[Line]:

@@ -91,13 +91,13 @@ ACTIONS = (
     Action(
         "colours",
         "switching.colours",
-        "Colour runs in turn, by their length, by lines alone, or not at all",
+        "How runs are coloured: by tokens per pass, in turn, with lines, or not at all",
         keys="f6",
         short="colours",
-        slash="colours cycle|heat|underline|off",
+        slash="colours length|cycle|underline|off",
         words={
-            "cycle": "neighbours differ",
-            "heat": "by their length",
+            "length": "by tokens per pass",
+            "cycle": "hues in turn",
             "underline": "lines instead of colours",
             "off": "not at all",
         },

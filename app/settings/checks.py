@@ -22,7 +22,7 @@ THEMES = locations.package_folder() / "themes"
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "dtype": DTYPES,
     "backend": BACKENDS,
-    "colours": ("cycle", "heat", "underline", "off"),
+    "colours": ("length", "cycle", "underline", "off"),
     "panel": ("numbers", "tree", "method", "off"),
     "notify": ("auto", "osc9", "osc777", "bell", "off"),
     "exact": ("auto", "bits", "off"),

@@ -51,8 +51,8 @@ class Settings:
     """Defaults per model: by its name as `model` has it, what goes before the settings for all; `specchat tune` writes here."""
     theme: str = "dark"
     """Colour theme: the name of a file in `themes/`."""
-    colours: str = "cycle"
-    """How runs are told apart: cycle (neighbours differ), heat (by length), underline (no colours), off."""
+    colours: str = "length"
+    """How runs are coloured: length (tokens per pass), cycle (hues in turn), underline (no colours) or off."""
     panel: str = "off"
     """Page of the side panel that a chat starts with: numbers, tree, method or off."""
     sampling: Sampling = field(default_factory=Sampling)

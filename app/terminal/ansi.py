@@ -13,16 +13,27 @@ Depth = Literal[0, 16, 256, 16_777_216]
 RESET = "\x1b[0m"
 DIM = "\x1b[2m"
 
-# (truecolor, the xterm palette's nearest, the 16 colours'). The terminal's background is not known here, so each has a relative
-# luminance of 0.19: contrast 4.8 on black and 4.3 on white. Plain blue and red are left out of the 16: unreadable on black.
-_RUNS: tuple[tuple[str, int, int], ...] = (
-    ("37;118;231", 32, 36),
-    ("191;94;10", 130, 33),
-    ("20;140;60", 29, 32),
-    ("211;49;171", 169, 35),
-    ("8;133;145", 30, 96),
-    ("220;63;57", 167, 93),
-)
+# Ink → (truecolor, the xterm palette's nearest, the 16 colours'). The terminal's background is not known here, so each has a
+# relative luminance of about 0.2: contrast 4.8 on black and 4.3 on white; half tones differ a little in it. Plain blue and red
+# are left out of the 16: unreadable on black. There half tones are bold, which the Linux console shows as brighter.
+_INKS: dict[str, tuple[str, str, str]] = {
+    "run-0": ("37;118;231", "32", "36"),
+    "run-1": ("191;94;10", "130", "33"),
+    "run-2": ("20;140;60", "29", "32"),
+    "run-3": ("211;49;171", "169", "35"),
+    "run-4": ("8;133;145", "30", "96"),
+    "run-5": ("220;63;57", "167", "93"),
+    "heat-1": ("131;113;17", "100", "36"),
+    "heat-1-half": ("152;131;22", "94", "1;36"),
+    "heat-2": ("156;102;8", "130", "32"),
+    "heat-2-half": ("182;118;10", "136", "1;32"),
+    "heat-3": ("189;79;15", "166", "33"),
+    "heat-3-half": ("221;92;18", "131", "1;33"),
+    "heat-4": ("216;44;38", "160", "35"),
+    "heat-4-half": ("224;86;81", "167", "1;35"),
+    "heat-5": ("210;37;124", "162", "91"),
+    "heat-5-half": ("223;76;149", "169", "1;91"),
+}
 
 
 def colour_depth(mode: str, is_terminal: bool, environ: Mapping[str, str] | None = None) -> Depth:
@@ -46,14 +57,14 @@ def colour_depth(mode: str, is_terminal: bool, environ: Mapping[str, str] | None
     return 16 if legacy else 256
 
 
-def run_colour(shade: int, depth: Depth) -> str:
-    """The escape sequence that colours a run of this shade (`Run.shade`). Empty without colours, and for one that has none."""
-    if shade < 0:
+def run_colour(ink: str, depth: Depth) -> str:
+    """The escape sequence for a run's ink (`ink_name`). Empty without colours, and for plain text."""
+    if not depth or ink.startswith("plain"):
         return ""
-    true, xterm, basic = _RUNS[shade % len(_RUNS)]
+    if ink.startswith("line"):
+        return "\x1b[4m" if ink == "line" else "\x1b[1m"
+    true, xterm, basic = _INKS[ink]
     match depth:
-        case 0:
-            return ""
         case 16:
             return f"\x1b[{basic}m"
         case 256:

@@ -27,7 +27,8 @@ class Notes:
     def __init__(self, color: str) -> None:
         self._stream = sys.stderr
         terminal = self._stream is not None and self._stream.isatty()
-        self._dim = colour_depth(color, terminal) > 0
+        self.depth = colour_depth(color, terminal)
+        """Colours to write with."""
         # A dumb terminal cannot clear a line.
         self._moves = terminal and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
         self._shown = False
@@ -36,7 +37,7 @@ class Notes:
         """Show what is going on, in place of what was shown before."""
         if self._moves and self._stream is not None:
             line = fit(sanitise(text), shutil.get_terminal_size().columns - 1)
-            self._put(f"\r\x1b[K{DIM}{line}{RESET}" if self._dim else f"\r\x1b[K{line}")
+            self._put(f"\r\x1b[K{DIM}{line}{RESET}" if self.depth else f"\r\x1b[K{line}")
             self._shown = True
 
     def clear(self) -> None:
@@ -53,7 +54,12 @@ class Notes:
     def figures(self, text: str) -> None:
         """Print the line of figures, dim where there are colours."""
         self.clear()
-        self._put(f"{DIM}{text}{RESET}\n" if self._dim else f"{text}\n")
+        self._put(f"{DIM}{text}{RESET}\n" if self.depth else f"{text}\n")
+
+    def painted(self, text: str) -> None:
+        """Print a line that has its own colours."""
+        self.clear()
+        self._put(f"{text}\n")
 
     def _put(self, text: str) -> None:
         if self._stream is None:

@@ -1,10 +1,12 @@
-"""The ways in which runs are told apart in the transcript."""
+"""The ways of colouring runs, and how a run looks in each: in the chat, in files and in the shell."""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, get_args
 
-from .themes import LENGTHS, heat_step
+from ..chat.entries import SHADES
+from .themes import LENGTHS, LONGEST, STEPS, heat_step
 
 LABEL_STYLES = {
     "identical": "$success",
@@ -16,10 +18,46 @@ LABEL_STYLES = {
 """Colour of a method's label: how far its text may be from the plain method's."""
 
 
-Way = Literal["cycle", "heat", "underline", "off"]
-"""cycle: neighbouring runs differ; heat: by number of tokens; underline: lines and weight instead of colours; off: plain."""
+Way = Literal["length", "cycle", "underline", "off"]
+"""length: by tokens per pass; cycle: hues in turn; underline: lines and weight instead of colours; off: plain."""
 
 WAYS: tuple[Way, ...] = get_args(Way)
+
+
+class Ink(NamedTuple):
+    """How a run is drawn. Colours are variables of the theme, or what they stand for in it."""
+
+    colour: str
+    behind: str = ""
+    """Empty for the page."""
+    underline: bool = False
+    bold: bool = False
+
+    def of(self, variables: Mapping[str, str]) -> Ink:
+        """The same in a theme's colours."""
+        return self._replace(colour=variables[self.colour], behind=variables[self.behind] if self.behind else "")
+
+    @property
+    def style(self) -> str:
+        """As Textual's content has it."""
+        weight = "bold " * self.bold + "underline " * self.underline
+        return f"{weight}${self.colour}" + (f" on ${self.behind}" if self.behind else "")
+
+
+INKS: Mapping[str, Ink] = {
+    "plain": Ink("plain"),
+    "plain-alt": Ink("plain-alt"),
+    **{name: Ink(name, f"{name}-tint") for name in (f"run-{i}" for i in range(SHADES))},
+    **{name: Ink(name, f"{name}-tint") for step in STEPS for name in (f"heat-{step}", f"heat-{step}-half")},
+    "line": Ink("foreground", underline=True),
+    "line-alt": Ink("foreground", bold=True),
+}
+"""Every ink by its name, as `ink_name` gives it."""
+
+
+def way_named(colours: str) -> Way:
+    """The way that a setting names, which is checked already."""
+    return next(way for way in WAYS if way == colours)
 
 
 def following(way: Way) -> Way:
@@ -29,36 +67,58 @@ def following(way: Way) -> Way:
 
 def effective(way: Way, colourless: bool) -> Way:
     """The way that can be seen: without colours there are only lines and weight."""
-    return "underline" if colourless and way in ("cycle", "heat") else way
+    return "underline" if colourless and way in ("length", "cycle") else way
 
 
-def style_name(way: Way, shade: int, tokens: int) -> str:
-    """Name of the style of a run.
+def ink_name(way: Way, shade: int, tokens: int) -> str:
+    """Name of a run's ink.
 
     Args:
         way: as `effective` has it.
-        shade: of the run's colour; negative where the pass produced a single token.
+        shade: of the run's colour, which its neighbours do not have; negative where the pass produced a single token.
         tokens: how many it produced.
     """
-    if way == "off":
-        return "plain"
-    if way == "heat":
-        return f"heat-{heat_step(tokens)}"
-    if shade < 0:
-        return "plain" if shade == -1 else "plain-alt"
-    return f"{'line' if way == 'underline' else 'run'}-{shade}"
+    step = heat_step(tokens)
+    match way:
+        case "length" if step:
+            return f"heat-{step}-half" if shade % 2 else f"heat-{step}"
+        case "cycle" if shade >= 0:
+            return f"run-{shade}"
+        case "underline" if shade >= 0:
+            return "line-alt" if shade % 2 else "line"
+        case "cycle" | "underline" if shade == -2:
+            return "plain-alt"
+        case _:
+            return "plain"
+
+
+def inks_of(way: Way) -> list[str]:
+    """Names of the inks that runs can have."""
+    found = {ink_name(way, shade, tokens) for shade in range(-2, SHADES) for tokens in range(1, LONGEST + 1)}
+    return [name for name in INKS if name in found]
+
+
+def bared(text: str) -> tuple[str, str, str]:
+    """Blanks, the text of a run, blanks. Blanks are drawn on the page, so that a gap shows where a run begins."""
+    rest = text.lstrip(" ")
+    core = rest.rstrip(" ")
+    return text[: len(text) - len(rest)], core, rest[len(core) :]
 
 
 def legend(way: Way) -> list[tuple[str, str]]:
-    """The legend as (text, style) with theme variables."""
+    """What the colours mean: samples, each with the name of its ink, then words in no ink (an empty name)."""
     match way:
+        case "length":
+            names = ("plain", *(f"heat-{step}" for step in STEPS))
+            return [*((f" {length} ", name) for length, name in zip(LENGTHS, names, strict=True)), (" tokens a pass", "")]
         case "cycle":
-            words = ("one ", "colour ", "one ", "pass")
-            return [(word, f"$run-{i} on $run-{i}-tint") for i, word in enumerate(words)]
-        case "heat":
-            parts = [(f" {length} ", f"$heat-{i} on $heat-{i}-tint") for i, length in enumerate(LENGTHS)]
-            return [*parts, (" tokens a pass", "$quiet")]
+            return [(" tokens of a pass ", "run-0"), (" of the next ", "run-1")]
         case "underline":
-            return [("one ", "underline $foreground"), ("line ", "bold $foreground"), ("one pass", "underline $foreground")]
+            return [("tokens of a pass", "line"), (" ", ""), ("of the next", "line-alt")]
         case "off":
             return []
+
+
+def legend_line(way: Way) -> list[tuple[str, str]]:
+    """The legend in the styles of Textual's content."""
+    return [(text, INKS[name].style if name else "$quiet") for text, name in legend(way)]

@@ -6,14 +6,14 @@ among those that there are, so that text stays readable and runs stay apart.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cache
 from math import atan2, degrees, dist
 
 from ..chat.entries import SHADES
 from .colours import Channels, blend, contrast, lab
-from .themes import APART, READABLE, Palette
+from .themes import APART, READABLE, STEPS, Palette
 
 HUES = 25
 """Most degrees that a glow's hue is moved; greys are always near."""
@@ -47,18 +47,25 @@ def shown(colour: str) -> str:
 
 
 def nearest(
-    colour: str, *, on: Sequence[str] = (), least: float = READABLE, apart: Sequence[str] = (), other: Sequence[str] = ()
+    colour: str,
+    *,
+    among: Mapping[str, Channels] | None = None,
+    on: Sequence[str] = (),
+    least: float = READABLE,
+    apart: Sequence[str] = (),
+    other: Sequence[str] = (),
 ) -> str:
-    """The colour of the 256 that looks most like this one; what is asked of it goes before if it can be had.
+    """The colour that looks most like this one; what is asked of it goes before if it can be had.
 
     Args:
         colour: what it should look like.
+        among: colours in Lab; those of the 256 if None.
         on: what it should be readable on.
         least: contrast that makes it so.
         apart: what it should be easy to tell from.
         other: what it should not be.
     """
-    wanted, labs = lab(colour), _labs()
+    wanted, labs = lab(colour), among or _labs()
     order = sorted(labs, key=lambda candidate: dist(labs[candidate], wanted))
     for candidate in order:
         if (
@@ -75,15 +82,15 @@ class FewColours(Palette):
     """A theme in 256 colours: see `reduced`."""
 
     tints: tuple[str, ...] = ()
-    glows: tuple[str, ...] = ()
+    tones: Mapping[tuple[int, bool], tuple[str, str]] = field(default_factory=dict)
 
     def behind(self, shade: int) -> str:
         """Background of a run that cycles."""
         return self.tints[shade]
 
-    def behind_heat(self, step: int) -> str:
-        """Background of a run by its length."""
-        return self.glows[step]
+    def tone(self, step: int, half: bool = False) -> tuple[str, str]:
+        """Text colour and background of a run by its length."""
+        return self.tones[step, half]
 
     def mix(self, over: str, share: float) -> str:
         """The page with a share of a colour, among those that there are."""
@@ -101,10 +108,6 @@ def _hues_apart(one: str, other: str) -> float:
     return abs((angles[0] - angles[1] + 180) % 360 - 180)
 
 
-def _stronger(one: str, other: str, page: str) -> bool:
-    return contrast(shown(one), shown(page)) > contrast(shown(other), shown(page))
-
-
 def reduced(palette: Palette) -> Palette:
     """A theme in the 256 colours, as like it as can be read."""
     # The cube has nothing between a grey and a strong colour, and large faces of those would be loud.
@@ -120,16 +123,19 @@ def reduced(palette: Palette) -> Palette:
     # Backgrounds first, on which the text as it is would nearly be readable; then the text, which can be moved more freely.
     nearly = READABLE * 0.9
     tints = [nearest(palette.behind(i), on=(palette.run(i),), least=nearly, other=(page,)) for i in range(SHADES)]
-    others = [page, *(colour for colour in coloured if _hues_apart(colour, palette.glow) > HUES)]
-    steps = range(1, SHADES)
-    glows = [page, *(nearest(palette.behind_heat(i), on=(palette.heat[i],), least=nearly, other=others) for i in steps)]
     runs: list[str] = []
-    heat: list[str] = []
     for i in range(SHADES):
         beside = [*runs[-1:], *(runs[:1] if i == SHADES - 1 else ())]
         runs.append(nearest(palette.run(i), on=(page, tints[i]), apart=beside))
-        weaker = [colour for colour in _there() if heat and not _stronger(colour, heat[-1], page)]
-        heat.append(nearest(palette.heat[i], on=(page, glows[i]), other=weaker))
-    given = {field.name: getattr(palette, field.name) for field in fields(Palette)}
-    given |= {"colours": colours, "runs": tuple(runs), "heat": tuple(heat), "glow": glows[-1]}
-    return FewColours(**given, tints=tuple(tints), glows=tuple(glows))
+    others = [page, *(colour for colour in coloured if _hues_apart(colour, palette.glow) > HUES)]
+    tones: dict[tuple[int, bool], tuple[str, str]] = {}
+    for half in (False, True):
+        for step in STEPS:
+            text, glow = palette.tone(step, half)
+            used = [tones[other, False][1] for other in (STEPS[: step - 1] if not half else [step])]
+            behind = nearest(glow, on=(text,), other=(*others, *used))
+            tones[step, half] = nearest(text, on=(page, behind)), behind
+    given = {part.name: getattr(palette, part.name) for part in fields(Palette)}
+    heat = tuple(tones[step, False][0] for step in STEPS)
+    given |= {"colours": colours, "runs": tuple(runs), "heat": heat, "glow": tones[STEPS[-1], False][1]}
+    return FewColours(**given, tints=tuple(tints), tones=tones)

@@ -36,16 +36,34 @@ READABLE = 4.5
 VISIBLE = 3.0
 """Least contrast of what need not be read: placeholders, what cannot be chosen."""
 
+ROOM = READABLE * 1.6
+"""Contrast of derived run colours on the page, so that a tint can lie between them."""
+
 APART = 12.0
 """Least distance of neighbouring run colours."""
 
-HEAT = (1, 2, 3, 5, 7)
-"""Most tokens of a run of each heat colour but the last."""
-
 LENGTHS = ("1", "2", "3", "4–5", "6–7", "8+")
-"""The lengths that share a heat colour, for legends."""
+"""The scale of tokens per pass, for legends: lengths on one step look alike. A single token is plain text."""
 
-BLOCK, BARS = "■", "▁▂▃▅▆█"
+LONGEST = 8
+"""Runs of so many tokens and more are on the last step."""
+
+_MOST = (1, 2, 3, 5, LONGEST - 1)
+"""Most tokens on each step of the scale but the last."""
+
+STEPS = range(1, len(LENGTHS))
+"""Steps of the scale that have a colour."""
+
+SHARES = (0.32, 0.45, 0.6, 0.8, 1.0)
+"""Share of the glow behind each step's text: even to the eye, and the first clearly off the page."""
+
+HALF = 0.7
+"""What every second run has of its tint: neighbours of one length stay apart, 5 in CIE Lab on most themes."""
+
+PALEST = 5.0
+"""Least distance of the palest tint from the page: twice what can just be noticed."""
+
+BLOCK, BARS = "■", "▂▃▅▆█"
 """How a theme's run colours are shown, and those by length."""
 
 _FIRST = ("dark", "light")
@@ -80,7 +98,7 @@ class Palette:
     tint: float
     """Share of a run's colour in the background behind it, 0 to 1."""
     heat: tuple[str, ...]
-    """Text colours of runs by length, from one token to the longest; SHADES of them."""
+    """Text colours of runs by length, one for each of STEPS."""
     glow: str
     """Background of the longest runs; shorter ones have less of it, a single token none."""
 
@@ -94,9 +112,9 @@ class Palette:
         """Background of a run that cycles."""
         return self.mix(self.run(shade), self.tint)
 
-    def behind_heat(self, step: int) -> str:
-        """Background of a run by its length, as a step from 0 to SHADES − 1."""
-        return self.mix(self.glow, step / (SHADES - 1))
+    def tone(self, step: int, half: bool = False) -> tuple[str, str]:
+        """Text colour and background of a run by its length (one of STEPS), in full or in the half tone of its neighbours."""
+        return self.heat[step - 1], self.mix(self.glow, SHARES[step - 1] * (HALF if half else 1))
 
     def mix(self, over: str, share: float) -> str:
         """The page with a share of a colour."""
@@ -136,7 +154,8 @@ class Palette:
         return self.mix(ink, min(share, 1.0))
 
     def variables(self) -> dict[str, str]:
-        """Variables of the style sheet. Run colours become $run-0, $run-0-tint, …; by length, $heat-0, $heat-0-tint, …"""
+        """Variables of the style sheet. Run colours become $run-0, $run-0-tint, …; by length, $heat-1, $heat-1-tint, …, in half
+        tone $heat-1-half, $heat-1-half-tint, …"""
         page, ink = self.colours["background"], self.colours["foreground"]
         variables = {
             "quiet": self.quiet,
@@ -166,7 +185,9 @@ class Palette:
         }
         for i in range(SHADES):
             variables[f"run-{i}"], variables[f"run-{i}-tint"] = self.run(i), self.behind(i)
-            variables[f"heat-{i}"], variables[f"heat-{i}-tint"] = self.heat[i], self.behind_heat(i)
+        for step in STEPS:
+            for name, half in ((f"heat-{step}", False), (f"heat-{step}-half", True)):
+                variables[name], variables[f"{name}-tint"] = self.tone(step, half)
         return variables
 
     def pairs(self) -> Iterator[Pair]:
@@ -183,9 +204,10 @@ class Palette:
             yield Pair(f"run colour {i + 1}", colour, "background", colours["background"], READABLE)
             tint = self.mix(colour, self.tint)
             yield Pair(f"run colour {i + 1}", colour, "its tint", tint, READABLE)
-        for i, colour in enumerate(self.heat):
-            yield Pair(f"heat colour {i + 1}", colour, "background", colours["background"], READABLE)
-            yield Pair(f"heat colour {i + 1}", colour, "its glow", self.behind_heat(i), READABLE)
+        for step in STEPS:
+            colour, behind = self.tone(step)
+            yield Pair(f"heat colour {step}", colour, "background", colours["background"], READABLE)
+            yield Pair(f"heat colour {step}", colour, "its glow", behind, READABLE)
 
     def doubts(self) -> list[str]:
         """What makes the theme hard to use, in words, the worst first."""
@@ -195,17 +217,15 @@ class Palette:
             one, other = self.run(i), self.run((i + 1) % SHADES)
             if (apart := distance(one, other)) < APART:
                 found.append(f"the neighbouring runs {one} and {other} are {apart:.0f} apart, less than {APART:g}")
-        for i in range(SHADES - 1):
-            page = self.colours["background"]
-            if contrast(self.heat[i + 1], page) <= contrast(self.heat[i], page):
-                found.append(f"heat colour {i + 2} is no stronger than the one before")
+        if (apart := distance(self.tone(STEPS[0], half=True)[1], self.colours["background"])) < PALEST:
+            found.append(f"the palest tint of the glow {self.glow} is {apart:.0f} from the page, less than {PALEST:g}")
         return list(dict.fromkeys(found))
 
     def sample(self) -> tuple[tuple[str, str], ...]:
         """Run colours in turn, then by length, on the theme's own page: pieces of text, each with its style."""
         page = self.colours["background"]
         runs = ((f" {BLOCK}", f"{self.run(i)} on {page}") for i in range(SHADES))
-        heat = ((bar, f"{self.heat[i]} on {page}") for i, bar in enumerate(BARS))
+        heat = ((bar, f"{colour} on {page}") for bar, colour in zip(BARS, self.heat, strict=True))
         return (*runs, ("  ", f"on {page}"), *heat, (" ", f"on {page}"))
 
     @property
@@ -218,8 +238,8 @@ class Palette:
 
 
 def heat_step(tokens: int) -> int:
-    """Which of the heat colours a run of that length has, 0 to SHADES − 1."""
-    return bisect_left(HEAT, tokens)
+    """Where a run of that length is on the scale: 0 for a single token, else one of STEPS."""
+    return bisect_left(_MOST, tokens)
 
 
 def read_theme(path: Path) -> Palette:
@@ -295,9 +315,9 @@ def _parsed(path: Path) -> dict[str, Any]:
                 if not _colour_list(value) or len(value) < 2:
                     raise refuse('needs runs = ["#rrggbb", …] with at least two colours')
             case "heat":
-                if not _colour_list(value) or len(value) != SHADES:
+                if not _colour_list(value) or len(value) != len(STEPS):
                     has = f", not {len(value)}" if isinstance(value, list) else ""
-                    raise refuse(f'needs heat = ["#rrggbb", …] with {SHADES} colours, from one token to many{has}')
+                    raise refuse(f'needs heat = ["#rrggbb", …] with {len(STEPS)} colours, from two tokens to many{has}')
             case "tint":
                 if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
                     raise refuse(f"has tint = {value!r}: it must be between 0 and 1")
@@ -314,22 +334,17 @@ def _colour_list(value: Any) -> bool:
 
 
 def _derived_heat(colours: Mapping[str, str]) -> tuple[str, ...]:
-    """Six steps from the theme's ink, muted, over its accent to the strongest that the page allows."""
+    """From the theme's ink to its accent."""
     page, ink, accent = (colours[name] for name in ("background", "foreground", "accent"))
-    most = max(contrast("#ffffff", page), contrast("#000000", page))
-    # The last step at 80% of black or white still has a colour. On a page of middling grey all steps are as strong as can be.
-    low, high = READABLE * 1.1, max(most * 0.8, READABLE * 1.1)
-    return tuple(
-        with_contrast(blend(ink, accent, min(1.0, i / 3)), page, low * (high / low) ** (i / (SHADES - 1)))
-        for i in range(SHADES)
-    )
+    steps = (blend(ink, accent, step / len(STEPS)) for step in STEPS)
+    return tuple(colour if contrast(colour, page) >= ROOM else with_contrast(colour, page, ROOM) for colour in steps)
 
 
 def _derived_glow(page: str, heat: tuple[str, ...]) -> str:
     """As much of the last heat colour as leaves every step readable."""
-    for percent in range(30, 4, -2):
+    for percent in range(50, 4, -2):
         glow = blend(page, heat[-1], percent / 100)
-        if all(contrast(colour, blend(page, glow, i / (SHADES - 1))) >= READABLE for i, colour in enumerate(heat)):
+        if all(contrast(colour, blend(page, glow, share)) >= READABLE for colour, share in zip(heat, SHARES, strict=True)):
             return glow
     return page
 

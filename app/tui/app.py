@@ -22,7 +22,7 @@ from ..chat.transcript import Transcript
 from ..settings.fields import Settings
 from ..settings.keymap import ALL, conflicts
 from ..settings.locations import config_folder
-from ..theming.colouring import WAYS
+from ..theming.colouring import effective, way_named
 from .actions.copy import Copying
 from .actions.dispatch import Actions, unmarked
 from .actions.export import Saving
@@ -221,7 +221,7 @@ class SpecchatApp(TerminalApp):
         if before.theme != after.theme and after.theme in self.themes.palettes:
             self.themes.wear(after.theme)
         if before.colours != after.colours:
-            way = next(way for way in WAYS if way == after.colours)
+            way = way_named(after.colours)
             self.chat_screen.colouring(way)
             if self.racing.screen is not None:
                 self.racing.screen.colouring(way)
@@ -255,7 +255,8 @@ class SpecchatApp(TerminalApp):
         """Open the help."""
         from .chat.help import HelpScreen
 
-        self.push_screen(HelpScreen(self.live.keymap, self.dialogue.methods.values(), self.dialogue.unavailable))
+        way = effective(self.view.colouring, self.no_color)
+        self.push_screen(HelpScreen(self.live.keymap, self.dialogue.methods.values(), self.dialogue.unavailable, way))
 
     def on_app_focus(self) -> None:
         """The terminal is in front again: another one may have sent something meanwhile."""

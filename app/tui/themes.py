@@ -25,7 +25,7 @@ class Themes:
         self._app = app
         self.palettes: Mapping[str, Palette]
         self.palettes, self.problems = load_themes(folder)
-        self._reduced: dict[str, Palette] = {}
+        self._shown: dict[str, Palette] = {}
         for palette in self.palettes.values():
             app.register_theme(textual_theme(palette))
         self.wear(first if first in self.palettes else "dark")
@@ -49,13 +49,19 @@ class Themes:
 
     def shown(self, name: str) -> Palette:
         """A theme in the colours that this terminal has."""
-        if self._app.console.color_system != "256":
-            return self.palettes[name]
-        if name not in self._reduced:
-            from ..theming.few_colours import reduced
+        if name not in self._shown:
+            palette = self.palettes[name]
+            match self._app.console.color_system:
+                case "256":
+                    from ..theming.few_colours import reduced
 
-            self._reduced[name] = reduced(self.palettes[name])
-        return self._reduced[name]
+                    palette = reduced(palette)
+                case "standard" | "windows":
+                    from ..theming.sixteen_colours import sixteen
+
+                    palette = sixteen(palette)
+            self._shown[name] = palette
+        return self._shown[name]
 
 
 def textual_theme(palette: Palette) -> Theme:

@@ -8,19 +8,23 @@ from typing import TextIO
 from ...chat.entries import Run
 from ...terminal.ansi import RESET, Depth, colour_depth, run_colour
 from ...text.cells import sanitise
+from ...theming.colouring import Way, ink_name, legend
 
 
 class Output:
     """The answer's text. On a terminal harmless, and coloured as in the chat; piped, the text as it is."""
 
-    def __init__(self, stream: TextIO, color: str) -> None:
+    def __init__(self, stream: TextIO, color: str, way: Way = "length") -> None:
         self._stream = stream
+        self._way = way
         self.is_terminal = stream.isatty()
         self.depth: Depth = colour_depth(color, self.is_terminal)
         # Coloured text is for eyes even through a pipe (`| less -R`).
         self._safe = self.is_terminal or self.depth > 0
-        self._shade = -1
+        self._ink = "plain"
         self._last = "\n"
+        self.coloured = False
+        """Whether a run with a colour was written."""
 
     def write(self, runs: Iterable[Run]) -> None:
         """Write some runs.
@@ -31,7 +35,7 @@ class Output:
         shown = []
         for run in runs:
             shown.append(self._coloured(run.text[: run.carried]))  # of the run before
-            self._shade = run.shade
+            self._ink = ink_name(self._way, run.shade, run.together)
             shown.append(self._coloured(run.text[run.carried :]))
         if text := "".join(shown):
             self._stream.write(text)
@@ -56,5 +60,11 @@ class Output:
         self._last = text[-1]
         if self._safe:
             text = sanitise(text)
-        colour = run_colour(self._shade, self.depth)
+        colour = run_colour(self._ink, self.depth)
+        self.coloured |= bool(colour)
         return f"{colour}{text}{RESET}" if colour else text
+
+    def legend(self, depth: Depth) -> str:
+        """What the colours of the answer mean, in as many of them; empty where it has none."""
+        parts = legend(self._way) if self.coloured and depth else []
+        return "".join(f"{run_colour(ink, depth)}{text}{RESET}" if ink else text for text, ink in parts).strip(" ")

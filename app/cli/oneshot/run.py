@@ -28,6 +28,7 @@ from ...chat.entries import Answer, loop_sentence
 from ...chat.pieces import Pieces
 from ...terminal.output import Notes, stdout
 from ...text.amounts import progress_of
+from ...theming.colouring import way_named
 from ..exit_codes import ANSWERED, BROKEN, CLOSED, USER
 from ..interrupts import POLL_SECONDS, Interrupts
 from .output import Output
@@ -45,7 +46,7 @@ def run_once(request: Request) -> int:
     """
     check(request)
     stream = stdout()
-    output, notes = Output(stream, request.color), Notes(request.color)
+    output, notes = Output(stream, request.color, way_named(request.settings.colours)), Notes(request.color)
     text, attachments = attached(request, notes)
     chat, request = _chat(request, notes)
     with EngineClient() as client:
@@ -232,6 +233,8 @@ class _Run:
         self.output.end_line()
         if len(self.answer.log) and self.request.plain and self.output.is_terminal:
             self.notes.figures(_figures(body) + (f" · chat {number}" if number is not None else ""))
+            if scale := self.output.legend(self.notes.depth):
+                self.notes.painted(scale)
         return {"cancelled": self.interrupts.code, "error": BROKEN}.get(reason, ANSWERED)
 
     def close(self, reason: str) -> None:

@@ -13,16 +13,15 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from ...chat.entries import SHADES
 from ...chat.methods import Method
 from ...settings.keymap import GROUPS, Key, spell
 from ...text.cells import width
-from ...theming.colouring import LABEL_STYLES
+from ...theming.colouring import LABEL_STYLES, Way, legend_line
 from ..actions.table import COMMANDS
 
 ABOUT = (
-    "Every answer shows how it was decoded. Tokens that one forward pass of the model produced together share a colour: "
-    "drafts that the model checked and accepted, and its own next token after them. Plain text came one token per pass."
+    "Every answer shows how it was decoded: the colour says how many tokens one pass of the model gave. Plain text came one "
+    "token a pass. Several came at once where the model accepted draft tokens; its own next token comes with them."
 )
 LABELS = {
     "identical": "the plain method's own tokens, only sooner",
@@ -38,6 +37,7 @@ class HelpScreen(ModalScreen[None]):
         keymap: binding id → keys, where not the default.
         methods: every method.
         unavailable: method → why this model cannot run it.
+        way: of colouring, as `effective` has it.
     """
 
     DEFAULT_CSS = """
@@ -58,9 +58,9 @@ class HelpScreen(ModalScreen[None]):
         Binding("escape,f1,q,enter,ctrl+c", "close", "Close", id="help.close", tooltip="Close the help")
     ]
 
-    def __init__(self, keymap: Mapping[str, str], methods: Iterable[Method], unavailable: Mapping[str, str]) -> None:
+    def __init__(self, keymap: Mapping[str, str], methods: Iterable[Method], unavailable: Mapping[str, str], way: Way) -> None:
         super().__init__()
-        self._keymap, self._methods, self._unavailable = keymap, list(methods), unavailable
+        self._keymap, self._methods, self._unavailable, self._way = keymap, list(methods), unavailable, way
 
     def compose(self) -> ComposeResult:
         """One long page."""
@@ -68,7 +68,7 @@ class HelpScreen(ModalScreen[None]):
             page.border_title = "Help"
             page.border_subtitle = "↑↓ scroll · esc close"
             yield Static(Content(ABOUT), classes="about")
-            yield Static(self._legend())
+            yield Static(Content.assemble("\n", *legend_line(self._way)))
             for heading, keys in GROUPS.items():
                 yield Static(heading, classes="heading")
                 yield Static(self._keys(keys))
@@ -92,11 +92,6 @@ class HelpScreen(ModalScreen[None]):
     def _cells(self) -> int:
         """Cells of a line of text."""
         return min(92, self.app.size.width * 94 // 100) - 8  # frame, padding, scrollbar
-
-    def _legend(self) -> Content:
-        words = ("several ", "tokens in ", "one pass, ", "the next ", "pass, and ", "the next")[:SHADES]
-        runs = [(word, f"$run-{i} on $run-{i}-tint") for i, word in enumerate(words)]
-        return Content.assemble("\n", *runs, ("  one", "$plain"), (" by", "$plain-alt"), (" one", "$plain"))
 
     def _keys(self, keys: Iterable[Key]) -> Content:
         return table(((spell(self._keymap.get(key.id, key.keys)), key.what) for key in keys), self._cells)

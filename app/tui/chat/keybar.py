@@ -9,7 +9,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from ...settings.keymap import CHAT, Key, display
-from ...theming.colouring import Way, legend
+from ...theming.colouring import Way, legend_line
 
 GAP = 3
 """Cells between two keys."""
@@ -49,7 +49,8 @@ class KeyBar(Widget):
     def render(self) -> Content:
         """One line."""
         line = Content("")
-        shown = Content.assemble(*legend(self.colouring)) if self.colouring and self.size.width >= LEGEND_FROM else Content("")
+        parts = legend_line(self.colouring) if self.colouring and self.size.width >= LEGEND_FROM else []
+        shown = Content.assemble(*parts)
         room = self.size.width - (shown.cell_length + GAP if shown else 0)
         for key in self._keys:
             if key.id == "cancel" and not self.busy:

@@ -16,7 +16,7 @@ from ....errors import UserError
 from ...chat.draft_length import lengthen
 from ...render.inspection_rows import strip_rows
 from ...settings.keymap import CHAT, display
-from ...theming.colouring import WAYS, Way, effective, legend
+from ...theming.colouring import Way, effective, legend_line, way_named
 from ..actions.copy import Copying
 from ..actions.dispatch import Actions
 from ..actions.rewrite import Rewriting
@@ -93,7 +93,7 @@ class ChatScreen(Screen[None]):
         """Catch up with what came before there was a screen."""
         self.input.offer, self.input.choose = self._entered, self.attaching.names.move
         settings = self.host.live.settings
-        way = next(way for way in WAYS if way == settings.colours)
+        way = way_named(settings.colours)
         self.view.colouring = self.panel.colouring = way
         self.query_one("#keys", KeyBar).colouring = effective(way, self.app.no_color)
         self.panel.open("" if settings.panel == "off" else settings.panel)
@@ -152,8 +152,9 @@ class ChatScreen(Screen[None]):
         """Tell runs apart in another way, and say how to read it."""
         self.view.colouring = self.panel.colouring = way
         self.panel.update(now=True)
+        self.show_inspection()
         self.query_one("#keys", KeyBar).colouring = effective(way, self.app.no_color)
-        parts = legend(effective(way, self.app.no_color)) or [("runs are not coloured", "$quiet")]
+        parts = legend_line(effective(way, self.app.no_color)) or [("runs are not coloured", "$quiet")]
         self.query_one(StatusLine).flash(Content.assemble(("colours: ", "$quiet"), (way, "bold $foreground"), "   ", *parts))
 
     def pulse(self) -> None:
@@ -262,7 +263,8 @@ class ChatScreen(Screen[None]):
             return
         pieces = answer.pieces if len(answer.pieces) else self.dialogue.pieces
         width, height = view.size.width, view.size.height
-        strip.tell(answer, cursor.spot.run, pieces, view.margin, width, height, by_keys=cursor.by_keys)
+        way = effective(view.colouring, self.app.no_color)
+        strip.tell(answer, cursor.spot.run, pieces, view.margin, width, height, way=way, by_keys=cursor.by_keys)
         rows = strip_rows(height)
         at_top = cursor.strip_at_top(self.dialogue.busy)
         strip.styles.offset = (0, rows - height if at_top else 0)

@@ -92,7 +92,7 @@ class SidePanel(Vertical):
         """The one that is open; empty if none is."""
         self.selected: tuple[Answer, int] | None = None
         """Answer and run that are inspected; None for the latest."""
-        self.colouring: Way = "cycle"
+        self.colouring: Way = "length"
         """How the transcript tells runs apart."""
         self._transcript = dialogue.transcript
         self._keymap = keymap

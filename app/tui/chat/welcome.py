@@ -14,6 +14,8 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from ...theming.colouring import INKS
+
 
 @dataclass(frozen=True, slots=True)
 class Starter:
@@ -112,7 +114,7 @@ class Welcome(VerticalScroll, can_focus=False):
         yield Static(title(), id="welcome-title")
         yield Static(
             Content.assemble(
-                "A chat that shows how the model decodes. Tokens that came out of one forward pass share a colour; ",
+                "A chat that shows how the model decodes. The stronger the colour, the more tokens came out of one pass; ",
                 ("ctrl+n", "bold $foreground"),
                 " changes the method, even in the middle of an answer, and the text stays the same.",
             ),
@@ -136,9 +138,9 @@ class Welcome(VerticalScroll, can_focus=False):
 
 
 def title() -> Content:
-    """The name, in run colours."""
-    runs = (("spec", 0), ("chat", 1))
+    """The name, in the colours of two runs."""
     return Content.assemble(
-        *((part, f"bold $run-{i} on $run-{i}-tint") for part, i in runs),
+        ("spec", f"bold {INKS['heat-3'].style}"),
+        ("chat", f"bold {INKS['heat-5'].style}"),
         ("  every token, how it came about\n", "$quiet"),
     )

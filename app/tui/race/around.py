@@ -9,16 +9,21 @@ from textual.widget import Widget
 
 from ...settings.keymap import RACE, display
 from ...text.cells import fit, one_line
+from ...theming.colouring import Way, legend_line
+
+LEGEND_FROM = 110
+"""Narrower headers have no room for the legend beside the prompt."""
 
 
 class RaceHeader(Widget):
-    """One line: what is raced on, and how it stands."""
+    """One line: what is raced on, what the colours mean, and how it stands."""
 
     DEFAULT_CSS = "RaceHeader { height: 1; padding: 0 1; background: $surface; color: $quiet; }"
 
     def __init__(self, prompt: str) -> None:
         super().__init__()
         self._prompt = one_line(prompt)
+        self._way: Way = "off"
         self.state: tuple[str, str] = ("", "")
 
     def say(self, text: str, style: str) -> None:
@@ -27,10 +32,16 @@ class RaceHeader(Widget):
             self.state = (text, style)
             self.refresh()
 
+    def colouring(self, way: Way) -> None:
+        """What to show the legend of."""
+        self._way = way
+        self.refresh()
+
     def render(self) -> Content:
-        """Left: the prompt. Right: the state."""
-        text, style = self.state
-        left, right = Content.styled("race", "bold $primary"), Content.styled(text, style)
+        """Left: the prompt. Right: the legend and the state."""
+        left, right = Content.styled("race", "bold $primary"), Content.styled(*self.state)
+        if self.size.width >= LEGEND_FROM:
+            right = Content.assemble(*legend_line(self._way), "   ", right)
         room = self.size.width - left.cell_length - right.cell_length - 8
         if room > 8:
             left = Content.assemble(left, ("  ·  ", "$faint"), (fit(self._prompt, room), "$foreground"))

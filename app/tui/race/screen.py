@@ -22,7 +22,7 @@ from ...race.race import FEWEST, MOST, Race
 from ...race.record import RaceRecord
 from ...race.replay import Replay
 from ...settings.keymap import RACE
-from ...theming.colouring import Way
+from ...theming.colouring import Way, effective
 from ..actions.switch import method_items
 from ..bindings import bindings_of
 from ..host import Host
@@ -96,6 +96,7 @@ class RaceScreen(Screen[None]):
     def on_mount(self) -> None:
         """Begin to show the race."""
         self._clock = self.set_interval(FRAME_SECONDS, self._tick, pause=True)
+        self.colouring(self._host.view.colouring)
         self.refresh_race(now=True)
 
     def on_resize(self) -> None:
@@ -380,6 +381,7 @@ class RaceScreen(Screen[None]):
 
     def colouring(self, way: Way) -> None:
         """Tell runs apart in another way."""
+        self._header.colouring(effective(way, self.app.no_color))
         for pane in self.panes:
             pane.text.colouring = way
 

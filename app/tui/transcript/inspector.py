@@ -10,6 +10,7 @@ from ...render.inspection import Parts, Role, inspect
 from ...render.inspection_rows import inspection_rows, strip_rows
 from ...settings.keymap import shown_keys
 from ...text.lines import PAD, Line
+from ...theming.colouring import INKS, Way, ink_name
 from .line_view import LineView
 
 STYLES: dict[Role, str] = {
@@ -45,7 +46,9 @@ class Inspector(LineView, can_focus=False):
         moves = "".join(shown_keys(f"inspect_{name}", self._keymap) for name in ("previous", "next", "above", "below"))
         return f"{moves} other runs · {shown_keys('cancel', self._keymap)} back"
 
-    def tell(self, answer: Answer, index: int, pieces: Pieces, margin: int, width: int, height: int, *, by_keys: bool) -> None:
+    def tell(
+        self, answer: Answer, index: int, pieces: Pieces, margin: int, width: int, height: int, *, way: Way, by_keys: bool
+    ) -> None:
         """Tell about a run.
 
         Args:
@@ -55,27 +58,29 @@ class Inspector(LineView, can_focus=False):
             margin: cells left of the transcript's text.
             width: cells of the transcript.
             height: its rows.
+            way: of colouring, as `effective` has it: tokens look like their run.
             by_keys: whether keys move from run to run; then they are named.
         """
-        state = (answer, index, answer.done, pieces, margin, width, height, by_keys)
+        state = (answer, index, answer.done, pieces, margin, width, height, way, by_keys)
         if state == self._shown:
             return
         self._shown = state
         rows = strip_rows(height)
-        shade = answer.runs[index].shade
+        run = answer.runs[index]
+        ink = ink_name(way, run.shade, run.together)
         cells = max(20, width - 2 * margin)
         told = inspection_rows(inspect(answer, index, pieces), cells, rows, self.keys if by_keys else "")
-        bar = (" " * max(0, margin - 2 - PAD), ""), ("▌ ", f"$run-{shade}" if shade >= 0 else "$plain")
+        bar = (" " * max(0, margin - 2 - PAD), ""), ("▌ ", f"${INKS[ink].colour}")
         self.styles.height = rows
-        self.show([(*bar, *styled(parts, shade)) for parts in [*told, *[()] * (rows - len(told))]])
+        self.show([(*bar, *styled(parts, ink)) for parts in [*told, *[()] * (rows - len(told))]])
 
 
-def styled(parts: Parts, shade: int) -> Line:
+def styled(parts: Parts, ink: str) -> Line:
     """Parts in the colours of a theme.
 
     Args:
         parts: of a row.
-        shade: of the run's colour; negative where it has none.
+        ink: of the run, by its name.
     """
-    lit = f"$run-{shade} on $run-{shade}-tint" if shade >= 0 else "bold $foreground"
+    lit = INKS[ink].style if INKS[ink].behind else "bold $foreground"
     return tuple((part.text, STYLES.get(part.role, lit)) for part in parts)

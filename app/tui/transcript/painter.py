@@ -8,13 +8,22 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from ...chat.entries import SHADES, Answer
+from ...chat.entries import Answer
 from ...render.blocks import MARK, Block, Row
 from ...text.cells import width
-from ...theming.colouring import Way, style_name
+from ...theming.colouring import INKS, Way, bared, ink_name
 
 CHOSEN = Style(reverse=True, bold=True)
 """Of the run that is looked into: as readable as the run itself, with colours and without."""
+
+
+def run_styles(variables: Mapping[str, str]) -> dict[str, Style]:
+    """The styles of runs in a theme's colours, by the names of their inks."""
+    inks = {name: ink.of(variables) for name, ink in INKS.items()}
+    return {
+        name: Style(color=ink.colour, bgcolor=ink.behind or None, underline=ink.underline, bold=ink.bold)
+        for name, ink in inks.items()
+    }
 
 
 class RowPainter:
@@ -40,8 +49,6 @@ class RowPainter:
                 ("bar", "primary", True, None),
                 ("cursor", "primary", None, None),
                 ("mark", "accent", None, True),
-                ("plain", "plain", None, None),
-                ("plain-alt", "plain-alt", None, None),
                 ("quiet", "quiet", None, None),
                 ("badge", "primary", True, None),
                 ("chosen", "foreground", None, None),
@@ -51,11 +58,7 @@ class RowPainter:
         }
         self._styles["prompt-row"] = Style(bgcolor=variables["surface"])
         self._styles["selected"] = Style(bgcolor=variables["screen-selection-background"])
-        for i in range(SHADES):
-            self._styles[f"run-{i}"] = Style(color=variables[f"run-{i}"], bgcolor=variables[f"run-{i}-tint"])
-            self._styles[f"heat-{i}"] = Style(color=variables[f"heat-{i}"], bgcolor=variables[f"heat-{i}-tint"])
-            # Neighbours differ by line and weight.
-            self._styles[f"line-{i}"] = Style(color=variables["foreground"], underline=i % 2 == 0, bold=i % 2 == 1)
+        self._styles |= run_styles(variables)
         over = ("prompt-row", "selected")  # go over others
         self._styles |= {name: base + style for name, style in self._styles.items() if name not in over}
 
@@ -75,7 +78,11 @@ class RowPainter:
                 return Strip([])
             case "answer":
                 assert isinstance(block.entry, Answer)
-                segments = [space, *(Segment(text, self._run(block.entry, run, lit)) for text, run in row.pieces)]
+                segments = [space]
+                for said, run in row.pieces:
+                    gap, core, rest = bared(said) if run != lit else ("", said, "")
+                    parts = ((gap, self._base), (core, self._run(block.entry, run, lit)), (rest, self._base))
+                    segments += [Segment(part, style) for part, style in parts if part]
                 if lit >= 0 and sign:
                     segments.append(Segment(sign, self._run(block.entry, lit, lit)))
                 if row.last:
@@ -121,5 +128,5 @@ class RowPainter:
         if run == MARK:
             return self._styles["mark"]
         made = answer.runs[run]
-        style = self._styles[style_name(self._way, made.shade, made.together)]
+        style = self._styles[ink_name(self._way, made.shade, made.together)]
         return style + CHOSEN if run == lit else style

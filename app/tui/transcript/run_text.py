@@ -12,10 +12,11 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ...chat.entries import SHADES, Answer
+from ...chat.entries import Answer
 from ...text.cells import expand_tabs, fit, sanitise, width
 from ...text.wrap import Flow
-from ...theming.colouring import Way, effective, style_name
+from ...theming.colouring import Way, bared, effective, ink_name
+from .painter import run_styles
 
 PAD = 1
 """Cells left and right of the text."""
@@ -32,7 +33,7 @@ class RunText(ScrollView, can_focus=False):
     """
     BINDINGS: ClassVar = []
 
-    colouring: reactive[Way] = reactive[Way]("cycle")
+    colouring: reactive[Way] = reactive[Way]("length")
     """How runs are told apart."""
 
     def __init__(self) -> None:
@@ -154,7 +155,9 @@ class RunText(ScrollView, can_focus=False):
             if width(shown) > (room := cells - column):  # spaces that hang over the edge
                 shown = fit(shown, room + 1).removesuffix("…") if room > 0 else ""
             column += width(shown)
-            segments.append(Segment(shown, self._run_style(self._flow.owners[segment])))
+            before, core, after = bared(shown)
+            parts = ((before, None), (core, self._run_style(self._flow.owners[segment])), (after, None))
+            segments += [Segment(part, style) for part, style in parts if part]
         if last:
             segments.append(Segment("▍", self._styles["cursor"]))
         return Strip(segments)
@@ -163,7 +166,7 @@ class RunText(ScrollView, can_focus=False):
         if owner == NOTE:
             return self._styles["note"]
         run = self._answer.runs[owner]
-        return self._styles[style_name(effective(self.colouring, self.app.no_color), run.shade, run.together)]
+        return self._styles[ink_name(effective(self.colouring, self.app.no_color), run.shade, run.together)]
 
     def _style(self) -> None:
         """Styles of the theme in force."""
@@ -171,11 +174,6 @@ class RunText(ScrollView, can_focus=False):
         self._styles = {
             "cursor": Style(color=variables["primary"]),
             "note": Style(color=variables["error"]),
-            "plain": Style(color=variables["plain"]),
-            "plain-alt": Style(color=variables["plain-alt"]),
+            **run_styles(variables),
         }
-        for i in range(SHADES):
-            for name in ("run", "heat"):
-                self._styles[f"{name}-{i}"] = Style(color=variables[f"{name}-{i}"], bgcolor=variables[f"{name}-{i}-tint"])
-            self._styles[f"line-{i}"] = Style(color=variables["foreground"], underline=i % 2 == 0, bold=i % 2 == 1)
         self._strips.clear()

@@ -54,7 +54,7 @@ class TranscriptView(Stack, can_focus=True, inherit_bindings=False):
         *ScrollableContainer.BINDINGS,
     ]
 
-    colouring: reactive[Way] = reactive[Way]("cycle")
+    colouring: reactive[Way] = reactive[Way]("length")
     """How runs are told apart."""
 
     @dataclass

@@ -17,12 +17,14 @@ from markdown_it import MarkdownIt
 
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
+from specchat.app.export.canvas import CELL
 from specchat.app.export.formats import Look, SavedChat, chat_chunks, read_chat
 from specchat.app.export.look import visible
 from specchat.app.render.blocks import Block
 from specchat.app.saved.chat_json import chat_json
 from specchat.app.text.cells import sanitise
-from specchat.app.theming.themes import load_themes
+from specchat.app.theming.colouring import WAYS, Way
+from specchat.app.theming.themes import STEPS, load_themes
 from specchat.engine.messages import StepRecord
 
 from ...cases import cases
@@ -30,7 +32,6 @@ from ...cases import cases
 Make = Callable[..., Any]
 
 PALETTES, _ = load_themes()
-WAYS = ("cycle", "heat", "underline", "off")
 
 HOSTILE = (
     *(
@@ -149,7 +150,7 @@ chats = st.builds(
 many = cases(1250, 40)
 
 
-def whole(chat: SavedChat, format: str, theme: str = "dark", way: Any = "cycle") -> str:
+def whole(chat: SavedChat, format: str, theme: str = "dark", way: Any = "length") -> str:
     return "".join(chat_chunks(chat, format, Look(PALETTES[theme], way)))
 
 
@@ -302,18 +303,35 @@ def test_the_colours_are_those_of_the_theme_and_of_the_way_of_colouring() -> Non
             cycle = whole(chat, format, theme, "cycle")
             assert {palette.run(i) for i in range(6)} | {palette.behind(i) for i in range(6)} <= colours(cycle)
             assert palette.colours["background"] in cycle
-            heat = whole(chat, format, theme, "heat")
-            assert {*palette.heat, *(palette.behind_heat(i) for i in range(1, 6))} <= colours(heat)
+            tones = {colour for step in STEPS for half in (False, True) for colour in palette.tone(step, half)}
+            assert tones <= colours(whole(chat, format, theme, "length"))
             for without in ("underline", "off"):
-                assert not colours(whole(chat, format, theme, without)) & {palette.behind(i) for i in range(6)}
+                assert not colours(whole(chat, format, theme, without)) & ({palette.behind(i) for i in range(6)} | tones)
     assert "text-decoration: underline" in whole(chat, "html", "dark", "underline")
-    page = Page(whole(chat, "html"))
-    shades = [attrs["class"] for tag, attrs in page.tags if tag == "span" and "title" in attrs]
-    assert shades == ["run p0", "run r0", "run r1", "run r2", "run r3", "run r4", "run r5", "run p1"]
-    longest = [
-        attrs["class"] for tag, attrs in Page(whole(chat, "html", way="heat")).tags if tag == "span" and "title" in attrs
-    ]
-    assert longest == ["run h0", "run h1", "run h2", "run h3", "run h4", "run h5", "run h1", "run h0"]
+
+    def inks(way: Way) -> list[str | None]:
+        return [attrs["class"] for tag, attrs in Page(whole(chat, "html", way=way)).tags if tag == "span" and "title" in attrs]
+
+    assert inks("cycle") == ["run plain", *(f"run run-{i}" for i in range(6)), "run plain-alt"]
+    steps = ("1", "2-half", "3", "4-half", "5", "1-half")
+    assert inks("length") == ["run plain", *(f"run heat-{step}" for step in steps), "run plain"]
+
+
+@pytest.mark.parametrize("format", ["html", "svg"])
+def test_a_gap_shows_where_a_run_begins(format: str) -> None:
+    answer = Answer("lookup", "identical")
+    for text in (" a lamp", " a book", "mark"):
+        answer.add(StepRecord("lookup", [1, 2], text, 1, 1))
+    answer.finish("eos")
+    made = whole(SavedChat(Transcript([answer])), format)
+    if format == "html":
+        assert [before[-1] for before in made.split('<span class="run heat-1')[:3]] == [" ", " ", ">"]
+        return
+    boxes = re.findall(r'<rect class="heat-1(?:-half)?-tint" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', made)
+    (one, wide), (other, _), (third, _) = [(float(x), float(size)) for x, size in boxes[:3]]
+    assert wide == pytest.approx(6 * CELL)
+    assert other - one == pytest.approx(7 * CELL, abs=0.2)
+    assert third - other == pytest.approx(6 * CELL, abs=0.2)
 
 
 def test_a_run_tells_its_step_at_the_pointer() -> None:

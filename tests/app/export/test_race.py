@@ -156,7 +156,7 @@ def test_the_picture_has_a_bar_and_a_text_for_each_lane() -> None:
         assert words in drawn
     bars = [next(float(e.get("width", 0)) for e in root.iter(f"{svg}rect") if e.get("class") == f"lane{i}") for i in range(3)]
     assert bars[1] / bars[2] == pytest.approx(1.7 / 2.5, abs=0.01)
-    assert DARK.behind(0) in whole(race(), "svg")
+    assert DARK.tone(1)[1] in whole(race(), "svg")
 
 
 def test_markdown_has_a_table_and_no_raw_html() -> None:

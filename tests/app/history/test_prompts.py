@@ -173,7 +173,7 @@ async def test_a_second_chat_goes_back_to_what_the_first_sent(make_chat: Make, e
     async with first.run_test(size=SIZE) as pilot:
         engine.loaded()
         await settle(first, pilot)
-        await send(first, pilot, engine, "What is a lamp?", "/colours heat", "How are you?")
+        await send(first, pilot, engine, "What is a lamp?", "/colours cycle", "How are you?")
     second = keeping(make_chat)
     async with second.run_test(size=SIZE) as pilot:
         await settle(second, pilot)
@@ -181,7 +181,7 @@ async def test_a_second_chat_goes_back_to_what_the_first_sent(make_chat: Make, e
         await pilot.press("up")
         assert box.text == "How are you?"
         await pilot.press("up")
-        assert box.text == "/colours heat"
+        assert box.text == "/colours cycle"
         await pilot.press("up", "up", "down", "down", "down")
         assert box.text == ""
         await pilot.press("W", "h", "up")  # of those that begin so

@@ -209,7 +209,7 @@ class Tty(io.StringIO):
         return True
 
 
-OWN = re.compile(r"\x1b\[(?:0|2|38;5;\d+|38;2;\d+;\d+;\d+|\d\d?)?m|\r\x1b\[K")
+OWN = re.compile(r"\x1b\[(?:0|2|38;5;\d+|38;2;\d+;\d+;\d+|(?:1;)?\d\d?)?m|\r\x1b\[K")
 
 
 @CASES
@@ -223,7 +223,7 @@ def test_what_run_writes_on_a_terminal_has_no_sequences_but_its_own(text: str) -
     answer.finish("eos", text)
     output.write(answer.runs)
     notes = Notes("always")
-    notes._stream, notes._moves, notes._dim = terminal, True, True
+    notes._stream, notes._moves, notes.depth = terminal, True, 256
     notes.progress(text)
     notes.sentence(text)
     assert calm(OWN.sub("", terminal.getvalue()), line=False)

@@ -193,9 +193,9 @@ def test_gains_and_losses_have_their_colours(written: Make, tree_steps: Make) ->
     ("way", "style"),
     [
         ("cycle", "bold $run-0 on $run-0-tint"),
-        ("heat", "bold $heat-3 on $heat-3-tint"),
+        ("length", "bold $heat-3 on $heat-3-tint"),
         ("underline", "bold underline $foreground"),
-        ("off", "bold $foreground"),
+        ("off", "bold $plain"),
     ],
 )
 def test_the_path_looks_like_its_run_in_the_transcript(written: Make, vocabulary: list[str], way: Way, style: str) -> None:

@@ -13,7 +13,7 @@ from specchat.app.chat.entries import SHADES
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.settings.precedence import read_settings
-from specchat.app.theming.colouring import WAYS, effective, following, style_name
+from specchat.app.theming.colouring import INKS, WAYS, bared, effective, following, ink_name, inks_of, legend
 from specchat.errors import UserError
 
 Make = Callable[..., Any]
@@ -53,13 +53,30 @@ def test_the_ways_go_round() -> None:
     assert tuple(seen) == WAYS
 
 
-def test_neighbours_differ_in_turn_and_lengths_in_heat() -> None:
+def test_neighbours_differ_and_the_colour_tells_the_length() -> None:
     for shade in range(SHADES):
-        for way in ("cycle", "underline"):
-            assert style_name(way, shade, 3) != style_name(way, (shade + 1) % SHADES, 3)
-    lengths = [style_name("heat", 0, tokens) for tokens in (1, 2, 3, 4, 5, 6, 7, 8, 40)]
-    assert lengths == [f"heat-{step}" for step in (0, 1, 2, 3, 3, 4, 4, 5, 5)]
-    assert style_name("off", 3, 5) == "plain"
+        for way in ("length", "cycle", "underline"):
+            assert ink_name(way, shade, 3) != ink_name(way, (shade + 1) % SHADES, 3)
+    lengths = [ink_name("length", 0, tokens) for tokens in (1, 2, 3, 4, 5, 6, 7, 8, 40)]
+    assert lengths == ["plain", *(f"heat-{step}" for step in (1, 2, 3, 3, 4, 4, 5, 5))]
+    assert {ink_name("length", shade, 1) for shade in (-1, -2)} == {"plain"}, "single tokens are calm"
+    assert ink_name("off", 3, 5) == "plain"
+    for way in WAYS:
+        assert set(inks_of(way)) <= set(INKS)
+
+
+def test_the_legend_is_the_scale_in_words() -> None:
+    assert "".join(text for text, _ in legend("length")) == " 1  2  3  4–5  6–7  8+  tokens a pass"
+    inks = [ink for _, ink in legend("length") if ink]
+    assert inks == [ink_name("length", 0, int(text.strip()[0])) for text, ink in legend("length") if ink]
+    for way in WAYS:
+        assert {ink for _, ink in legend(way) if ink} <= set(inks_of(way))
+
+
+def test_blanks_around_a_run_are_gaps() -> None:
+    assert bared("  a b ") == ("  ", "a b", " ")
+    assert bared("ab") == ("", "ab", "")
+    assert bared("  ") == ("  ", "", "")
 
 
 def test_without_colours_there_are_lines() -> None:
@@ -80,7 +97,7 @@ async def test_the_key_changes_every_row_and_nothing_else(make_chat: Make, engin
             seen[way] = styles(app)
         assert len({str(found) for found in seen.values()}) == len(WAYS)
         assert len({str(style.color) for style in seen["cycle"]}) > 4
-        assert not any(style.underline for style in seen["cycle"] + seen["heat"] + seen["off"])
+        assert not any(style.underline for style in seen["cycle"] + seen["length"] + seen["off"])
         assert any(style.underline for style in seen["underline"])
         assert any(style.bold for style in seen["underline"])
         assert len({str(style.color) for style in seen["off"]}) == 1
@@ -91,8 +108,8 @@ async def test_the_command_names_a_way_and_the_nearest_one_if_there_is_none(make
     app = make_chat()
     async with app.run_test() as pilot:
         await pilot.pause()
-        app.actions.command("/colours heat")
-        assert app.chat_screen.view.colouring == "heat"
+        app.actions.command("/colours cycle")
+        assert app.chat_screen.view.colouring == "cycle"
         with pytest.raises(UserError, match="did you mean underline"):
             app.actions.command("/colours underlined")
         app.actions.command("/colours")
@@ -102,11 +119,11 @@ async def test_the_command_names_a_way_and_the_nearest_one_if_there_is_none(make
 
 
 async def test_the_setting_counts_from_the_start(make_chat: Make, engine: Any) -> None:
-    app = make_chat(colours="heat")
+    app = make_chat(colours="cycle")
     async with app.run_test() as pilot:
         await pilot.pause()
-        assert app.chat_screen.view.colouring == "heat"
-    with pytest.raises(UserError, match="cycle, heat, underline"):
+        assert app.chat_screen.view.colouring == "cycle"
+    with pytest.raises(UserError, match="length, cycle, underline"):
         changed(Settings(), {"colours": "rainbow"})
 
 
@@ -131,7 +148,7 @@ async def test_what_was_chosen_is_there_in_the_next_chat(make_chat: Make, engine
     kept = (tmp_path / "settings.toml").read_text()
     assert kept.startswith("# mine")
     found = read_settings(tmp_path / "settings.toml")
-    assert (found.colours, found.theme) == ("heat", "light")
+    assert (found.colours, found.theme) == ("cycle", "light")
 
 
 async def test_a_settings_file_that_cannot_be_written_is_told_once_and_the_choice_counts(
@@ -143,13 +160,13 @@ async def test_a_settings_file_that_cannot_be_written_is_told_once_and_the_choic
         await pilot.press("f6")
         await app.workers.wait_for_complete()
         await pilot.pause()
-        assert app.chat_screen.view.colouring == "heat"
+        assert app.chat_screen.view.colouring == "cycle"
         assert any("Not kept" in notification.message for notification in app._notifications)
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("way", ["heat", "underline"])
+@pytest.mark.parametrize("way", ["length", "underline"])
 def test_pictures(
     snap_compare: Any,
     make_chat: Make,

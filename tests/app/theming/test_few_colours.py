@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from rich.color import Color, ColorSystem
 from specchat.app.chat.entries import SHADES
 from specchat.app.theming.colours import contrast, distance
 from specchat.app.theming.few_colours import nearest, reduced, shown
-from specchat.app.theming.themes import APART, READABLE, SHIPPED, VISIBLE, load_themes
+from specchat.app.theming.themes import APART, READABLE, SHIPPED, STEPS, VISIBLE, load_themes
 
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
@@ -38,11 +37,13 @@ def test_themes_stay_readable_in_256_colours(name: str) -> None:
     assert contrast(variables["faint"], page) >= VISIBLE * 0.95
     for i in range(SHADES):
         assert contrast(variables[f"run-{i}"], variables[f"run-{i}-tint"]) >= 4.4
-        assert contrast(variables[f"heat-{i}"], variables[f"heat-{i}-tint"]) >= 4.4
         assert variables[f"run-{i}-tint"] != page, "a run has a background of its own"
         assert distance(variables[f"run-{i}"], variables[f"run-{(i + 1) % SHADES}"]) >= APART
-    heat = [contrast(variables[f"heat-{i}"], page) for i in range(SHADES)]
-    assert all(more > less for less, more in pairwise(heat))
+    for ink in (f"heat-{step}{half}" for step in STEPS for half in ("", "-half")):
+        assert contrast(variables[ink], variables[f"{ink}-tint"]) >= 4.4
+        assert variables[f"{ink}-tint"] != page, "a run has a background of its own"
+    assert all(variables[f"heat-{step}-tint"] != variables[f"heat-{step}-half-tint"] for step in STEPS)
+    assert all(variables[f"heat-{step}-tint"] != variables[f"heat-{step + 1}-tint"] for step in STEPS[:-1])
     assert len({colours["background"], colours["surface"], colours["panel"]}) == 3
     assert (palette.dark, palette.summary) == (load_themes()[0][name].dark, load_themes()[0][name].summary)
 

@@ -19,6 +19,7 @@ from specchat.app.theming.themes import (
     LENGTHS,
     READABLE,
     SHIPPED,
+    STEPS,
     VISIBLE,
     Palette,
     heat_step,
@@ -70,7 +71,7 @@ def test_there_are_themes_for_every_eye() -> None:
 def test_a_shipped_theme_gives_everything_and_nothing_else(path: Path) -> None:
     data = tomllib.loads(path.read_text(encoding="utf-8"))
     assert set(data) == set(KEYS) - {"inherits"}
-    assert len(data["runs"]) == len(data["heat"]) == SHADES
+    assert (len(data["runs"]), len(data["heat"])) == (SHADES, len(STEPS))
     assert 10 < len(data["summary"]) <= 34, "one line of the menu"
     assert len(path.stem) <= 12
     palette = read_theme(path)
@@ -88,8 +89,10 @@ def test_text_is_readable(path: Path) -> None:
     for i in range(SHADES):
         assert contrast(variables[f"run-{i}"], page) >= least
         assert contrast(variables[f"run-{i}"], variables[f"run-{i}-tint"]) >= least
-        assert contrast(variables[f"heat-{i}"], page) >= least
-        assert contrast(variables[f"heat-{i}"], variables[f"heat-{i}-tint"]) >= least
+    for name in (f"heat-{step}{half}" for step in STEPS for half in ("", "-half")):
+        assert contrast(variables[name], page) >= least
+        assert contrast(variables[name], variables[f"{name}-tint"]) >= least
+        assert contrast(variables[name], variables["screen-selection-background"]) >= VISIBLE
     for name in ("foreground", "primary", "accent", "success", "warning", "error"):
         for behind in ("background", "surface", "panel"):
             assert contrast(palette.colours[name], palette.colours[behind]) >= least, (name, behind)
@@ -129,26 +132,27 @@ def test_some_palettes_fail_for_colour_blind_eyes(write: Any) -> None:
 
 
 @each
-def test_heat_grows_with_every_step(path: Path) -> None:
+def test_the_tint_grows_with_every_step_for_every_eye(path: Path) -> None:
     palette = read_theme(path)
     page = palette.colours["background"]
     for sight in (None, *SIGHTS):
 
-        def look(colour: str, sight: str | None = sight) -> str:
-            return seen(colour, sight) if sight else colour
+        def apart(one: str, other: str, sight: str | None = sight) -> float:
+            return distance(seen(one, sight), seen(other, sight)) if sight else distance(one, other)
 
-        strength = [contrast(look(colour), look(page)) for colour in palette.heat]
-        assert all(more >= less * 1.05 for less, more in pairwise(strength)), (sight, strength)
-        glow = [distance(look(palette.behind_heat(i)), look(page)) for i in range(SHADES)]
-        assert glow[0] == 0
-        assert all(more > less for less, more in pairwise(glow)), (sight, glow)
-    assert all(distance(one, other) >= 6 for one, other in pairwise(palette.heat))
+        tints = [palette.tone(step)[1] for step in STEPS]
+        halves = [palette.tone(step, half=True)[1] for step in STEPS]
+        # 2 can just be noticed.
+        assert apart(halves[0], page) >= 5, sight
+        assert all(apart(half, page) < apart(tint, page) for half, tint in zip(halves, tints, strict=True)), sight
+        assert all(apart(half, tint) >= 2.5 for half, tint in zip(halves, tints, strict=True)), sight
+        assert all(apart(more, page) >= apart(less, page) + 2.5 for less, more in pairwise(tints)), sight
 
 
 def test_heat_by_run_length() -> None:
     assert [heat_step(tokens) for tokens in (1, 2, 3, 4, 5, 6, 7, 8, 9, 64)] == [0, 1, 2, 3, 3, 4, 4, 5, 5, 5]
     assert heat_step(0) == 0
-    assert [heat_step(int(text[0])) for text in LENGTHS] == list(range(SHADES))
+    assert [heat_step(int(text[0])) for text in LENGTHS] == [0, *STEPS]
 
 
 @pytest.mark.parametrize("count", range(2, 10))
@@ -223,11 +227,12 @@ async def test_the_menu_previews_every_theme_on_the_whole_screen(make_chat: Any,
             shown = painted(app.export_screenshot(), 30)
             assert palette.colours["background"] in shown
             assert palette.colours["surface"] in shown
-            assert len({palette.behind(i) for i in range(SHADES)} & shown) >= 3, "runs in the transcript below"
+            tints = {palette.tone(step, half)[1] for step in STEPS for half in (False, True)}
+            assert len(tints & shown) >= 2, "runs in the transcript below"
             assert app.theme == "dark" or app.themes.palettes["dark"].colours["background"] not in shown
             text = "\n".join(str(app.screen.query_one("OptionList").get_option(name).prompt).split("\n"))
             assert palette.summary in text
-            assert "■ ■ ■ ■ ■ ■  ▁▂▃▅▆█" in text
+            assert "■ ■ ■ ■ ■ ■  ▂▃▅▆█" in text
             await pilot.press("down")
         await pilot.press("escape")
         await pilot.pause()
@@ -294,11 +299,8 @@ def test_heat_is_derived_where_a_theme_gives_none(write: Any) -> None:
         lines = [line for line in shipped.read_text().splitlines() if not line.startswith(("heat", "glow"))]
         palette = read_theme(write(f"like-{shipped.stem}", "\n".join(lines)))
         page = palette.colours["background"]
-        strength = [contrast(colour, page) for colour in palette.heat]
-        assert all(more > less for less, more in pairwise(strength))
-        for i, colour in enumerate(palette.heat):
-            assert contrast(colour, palette.behind_heat(i)) >= READABLE
-        assert distance(palette.glow, page) >= 10, "it glows"
+        assert all(contrast(*palette.tone(step)) >= READABLE for step in STEPS)
+        assert distance(palette.glow, page) >= 15, "it glows"
 
 
 @pytest.mark.parametrize(
@@ -310,7 +312,7 @@ def test_heat_is_derived_where_a_theme_gives_none(write: Any) -> None:
         ("tint = 7", "between 0 and 1"),
         ("tint = true", "between 0 and 1"),
         ('dark = "yes"', "true or false"),
-        ('heat = ["#aaaaaa", "#bbbbbb"]', "with 6 colours, from one token to many, not 2"),
+        ('heat = ["#aaaaaa", "#bbbbbb"]', "with 5 colours, from two tokens to many, not 2"),
         ('glow = "red"', "needs glow = \"#rrggbb\", not 'red'"),
         ("summary = 3", "takes a text in quotes"),
         ('primery = "#ffffff"', "has 'primery', which no theme has: did you mean primary?"),
@@ -354,10 +356,8 @@ def test_a_theme_that_is_hard_to_read_can_be_used_and_says_so(write: Any) -> Non
     assert any(doubt.startswith("the neighbouring runs #84bdfb and #84bdf0 are ") for doubt in doubts)
     assert len(doubts) == len(set(doubts))
     assert len(doubts) > 2
-    flat = read_theme(
-        write("flat", 'inherits = "dark"\nheat = ["#999999", "#aaaaaa", "#aaaaaa", "#cccccc", "#dddddd", "#eeeeee"]')
-    )
-    assert "heat colour 3 is no stronger than the one before" in flat.doubts()
+    flat = read_theme(write("flat", 'inherits = "dark"\nglow = "#181a22"'))
+    assert any(doubt.startswith("the palest tint of the glow #181a22 is ") for doubt in flat.doubts())
 
 
 def documented() -> str:

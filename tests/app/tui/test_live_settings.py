@@ -13,7 +13,7 @@ async def test_an_older_look_at_the_file_takes_back_nothing_that_is_being_writte
     async with app.run_test():
         app.live._news = read()
         with app.live._writing:
-            app.actions.command("/colours heat")
+            app.actions.command("/colours cycle")
             app.live._pending.clear()  # as `_write` does before it saves
             app.live.idle()
-            assert app.view.colouring == "heat"
+            assert app.view.colouring == "cycle"

@@ -21,6 +21,7 @@ from specchat.app.chat.entries import Answer
 from specchat.app.cli import main as cli
 from specchat.app.cli.oneshot.output import Output
 from specchat.app.terminal.ansi import run_colour
+from specchat.app.theming.colouring import ink_name
 from specchat.engine.messages import StepRecord
 
 ANSWER = "one two three one two three one two three \x1b[31mred [bold] 👩‍👩‍👧 end"
@@ -163,12 +164,13 @@ def test_only_what_a_pass_gave_together_is_coloured_as_in_the_chat() -> None:
     expected = ""
     for made, step in zip(answer.runs, steps, strict=True):
         assert (made.shade >= 0) == (len(step.tokens) - step.earlier > 1)
-    before = -1
+    before = "plain"
     for made in answer.runs:
-        for text, shade in ((made.text[: made.carried], before), (made.text[made.carried :], made.shade)):
-            colour = run_colour(shade, output.depth) if text else ""
+        own = ink_name("length", made.shade, made.together)
+        for text, ink in ((made.text[: made.carried], before), (made.text[made.carried :], own)):
+            colour = run_colour(ink, output.depth) if text else ""
             expected += f"{colour}{text}\x1b[0m" if colour else text
-        before = made.shade
+        before = own
     assert stream.getvalue() == expected
     assert stream.getvalue().startswith("one two\x1b")
 

@@ -72,7 +72,7 @@ def offered(before: str) -> list[str]:
         ("/set accept=r", ["accept=rejection"]),
         ("/panel t", ["tree", "method"]),
         ("/panel mthd", ["method"]),
-        ("/colours h", ["heat"]),
+        ("/colours l", ["length", "cycle", "underline"]),
         ("/copy c", ["code", "chat"]),
         ("/export ", ["html", "svg", "md", "json"]),
         ("/export md ", ["b.md", "docs/"]),

@@ -110,12 +110,12 @@ async def test_the_way_of_colouring_and_the_theme_in_force_are_those_of_the_file
     app = make_chat(theme="light")
     async with app.run_test(size=SIZE) as pilot:
         await converse(app, pilot, engine, make_steps)
-        app.actions.command("/colours heat")
+        app.actions.command("/colours length")
         await command(app, pilot, "/export chat.html")
         await until(pilot, lambda: "Saved as" in toasts(app))
         text = (here / "chat.html").read_text()
         light = load_themes()[0]["light"]
-        assert light.heat[5] in text
+        assert light.heat[4] in text
         assert light.run(1) not in text
         assert "color-scheme: light" in text
 

@@ -416,8 +416,8 @@ async def test_theme_colours_help_and_scrolling(make_chat: Make, engine: Any) ->
         screen = await race(pilot, engine)
         await run(pilot, engine)
         await pilot.press("f6")
-        assert {pane.text.colouring for pane in screen.panes} == {"heat"}
-        assert pilot.app.chat_screen.view.colouring == "heat"
+        assert {pane.text.colouring for pane in screen.panes} == {"cycle"}
+        assert pilot.app.chat_screen.view.colouring == "cycle"
         bottom = screen.panes[0].text.scroll_offset.y
         assert bottom
         await pilot.press("pageup")
