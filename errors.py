@@ -1,4 +1,4 @@
-"""What a person can do something about, said in one sentence; and what ends work early."""
+"""Errors that a person can act on, each in plain words; and the exception that ends work early."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """What a user can mend. Its text is one clear sentence that says what happened and what to do; no traceback is shown."""
+    """An error that the user can fix. Its text says what happened and what to do; it is shown without a traceback."""
 
 
 class Cancelled(Exception):
-    """Raised out of long work (a load, a prefill) when its `cancelled` callback answers True."""
+    """Raised by long work (a load, a prefill) when its `cancelled` callback returns True."""
 
 
 class ContextFull(UserError):
-    """The tokens asked for do not fit in the model's context."""
+    """The tokens do not fit in the model's context."""
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
-    """The end of a sentence about an unknown name: `did you mean lookup?`
+    """The end of an error about an unknown name: `did you mean lookup?`
 
-    Of dotted names `sampling.top_p` is meant by `top_p`, `samplng.top_p`, `sampling.topp` and `methods.top_p`, too.
+    Dotted names match by either part: `top_p`, `samplng.top_p`, `sampling.topp` and `methods.top_p` all suggest
+    `sampling.top_p`.
 
     Args:
-        name: as it was typed.
-        known: the names there are.
-        otherwise: the end where none of them is near; which there are if None.
+        name: what was typed.
+        known: the names that exist.
+        otherwise: the end when no name is close; None lists all of them.
     """
     from difflib import get_close_matches
 
@@ -37,4 +38,4 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) 
     near = near or get_close_matches(last, known, n=1)
     if near:
         return f"did you mean {near[0]}?"
-    return f"there are {', '.join(known)}." if otherwise is None else otherwise
+    return f"choose from {', '.join(known)}." if otherwise is None else otherwise

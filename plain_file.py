@@ -1,5 +1,5 @@
-"""Paths, and reading files that others wrote: ordinary files only and never more than a limit, so that neither a pipe, a device
-nor a file without end can hold specchat up."""
+"""Paths, and reading files that others wrote. Only regular files are read, and only up to a limit, so that no pipe, device or
+endless file can hang specchat."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_BYTES = 1_000_000
-"""Of a file that people write by hand: settings, themes, presets. The longest theme has 3 kB."""
+"""For files that people write by hand: settings, themes, presets. The longest theme has 3 kB."""
 
 databases: set[Path] = set()
 """Files that SQLite has open in this process. Nothing else may open them: the locks of a file belong to the process, and go as
@@ -28,10 +28,10 @@ soon as it closes any descriptor of that file."""
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """An ordinary file, open for reading.
+    """Open a regular file for reading.
 
     Raises:
-        OSError: it is not there, may not be read, is a pipe, a device or a folder, or one of `databases`; its `strerror` says
+        OSError: it does not exist, cannot be read, is a pipe, device or folder, or is one of `databases`; `strerror` says
             which.
     """
     try:
@@ -47,7 +47,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 class _Ordinary(io.FileIO):
-    """What always has something to read, or has ended: /proc/kmsg is called an ordinary file and keeps its readers waiting."""
+    """A file that always has data or has ended. /proc/kmsg claims to be a regular file but keeps its readers waiting."""
 
     def readinto(self, buffer: Buffer, /) -> int:
         count: int | None = super().readinto(buffer)
@@ -59,34 +59,34 @@ class _Ordinary(io.FileIO):
 
 def _come(found: T | None) -> T:
     if found is None:
-        raise OSError(errno.EINVAL, "it is no ordinary file")
+        raise OSError(errno.EINVAL, "it is not a regular file")
     return found
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """What an ordinary file holds.
+    """The contents of a regular file.
 
     Args:
         path: the file.
-        most: bytes that are read at most.
+        most: the most bytes to read.
 
     Raises:
-        OSError: as `opened`, or it has more than `most` bytes.
+        OSError: as `opened`, or it is longer than `most` bytes.
     """
     with opened(path) as file:
         # The size first: a sparse file may have terabytes. Then what was read: files in /proc claim to be empty.
         if os.fstat(file.fileno()).st_size > most or len(data := file.read(most + 1)) > most:
-            raise OSError(errno.EFBIG, f"it has more than {most / 1e6:g} MB")
+            raise OSError(errno.EFBIG, f"it is larger than {most / 1e6:g} MB")
         return data
 
 
 def user_path(name: str | Path) -> Path:
-    """A path that a user wrote, `~` being the home. Where nobody is called so, `~name` is a name as any other."""
+    """A path as a user wrote it, with `~` expanded. If there is no such user, `~name` stays an ordinary name."""
     return Path(os.path.expanduser(name))
 
 
 def cache_folder() -> Path:
-    """Where specchat keeps what can be made again; SPECCHAT_CACHE names another."""
+    """Where specchat keeps what can be rebuilt; SPECCHAT_CACHE overrides it."""
     if named := os.environ.get("SPECCHAT_CACHE"):
         return user_path(named).absolute()
     import platformdirs  # most processes never ask
@@ -95,16 +95,16 @@ def cache_folder() -> Path:
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """The same as text; bytes that are not UTF-8 become U+FFFD."""
+    """`read_bytes` as text; bytes that are not UTF-8 become U+FFFD."""
     return read_bytes(path, most).decode("utf-8", "replace")
 
 
 def read_json(path: Path, most: int = MOST_BYTES) -> Any:
-    """The same as JSON.
+    """`read_bytes` as JSON.
 
     Raises:
         OSError: as `read_bytes`.
-        ValueError: it is not JSON, or nested too deep.
+        ValueError: it is not JSON, or is nested too deep.
     """
     try:
         return json.loads(read_bytes(path, most))
@@ -122,15 +122,15 @@ def is_database(status: os.stat_result) -> bool:
 
 
 def require_ordinary(status: os.stat_result) -> None:
-    """Refuse pipes, devices and folders.
+    """Raise an error for pipes, devices and folders.
 
     Raises:
-        OSError: it is one of them.
+        OSError: it is one of these.
     """
     if stat.S_ISDIR(status.st_mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no ordinary file")
+        raise OSError(errno.EINVAL, "it is not a regular file")
 
 
 def _check(status: os.stat_result) -> None:
