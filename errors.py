@@ -1,4 +1,4 @@
-"""Errors that a person can act on, each in plain words; and the exception that ends work early."""
+"""Errors that a person can act on, the phrases they share, and the exception that ends work early."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ class Cancelled(Exception):
 
 class ContextFull(UserError):
     """The tokens do not fit in the model's context."""
+
+
+def counted(count: int, noun: str, nouns: str = "") -> str:
+    """A number with its noun: `1 token`, `1,024 tokens`; `nouns` is a plural that does not just add an s."""
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from ..errors import ContextFull, UserError
+from ..errors import ContextFull, UserError, counted
 from .base import Layers, Session
 from .scores import TorchScores
 
@@ -50,12 +50,14 @@ class ChainSession(Session):
         begun = time.perf_counter()
         first, n = len(self._chain), len(tokens)
         if layers is not None or list(parents) != list(range(first - 1, first - 1 + n)):
-            raise UserError("This model decodes plainly: it evaluates neither branching trees nor single layers.")
+            raise UserError("This model supports plain decoding only: it evaluates neither branching trees nor single layers.")
         wanted = list(range(first, first + n) if rows is None else rows)
         if any(not first <= row < first + n for row in wanted):
             raise ValueError(f"rows {wanted} are not all of this pass's nodes {first} to {first + n - 1}")
         if len(self._tokens) + first + n > self._context:
-            raise ContextFull(f"{n:,} more tokens do not fit in the context of {self._context:,}: start a new chat.")
+            raise ContextFull(
+                f"The context of {self._context:,} tokens has no room for {counted(n, 'more token')}. Start a new chat."
+            )
         if not n:
             return TorchScores(torch.empty((0, 0)), (), ())
         behind = self._tokens + self._chain

@@ -60,12 +60,12 @@ class Template:
         out = _process.ask(request, cancelled)
         if "refused" in out:
             raise UserError(
-                f"The model's chat template refuses this conversation ({out['refused']}): leave out the system message, or use "
+                f"The model's chat template rejects this conversation ({out['refused']}). Remove the system prompt, or use "
                 "plain completion (--raw)."
             )
         if "fails" in out:
             raise UserError(
-                f"The model's chat template is broken ({out['fails']}): use plain completion (--raw), or another model."
+                f"The model's chat template is broken ({out['fails']}). Use plain completion (--raw) or another model."
             )
         return str(out["text"])
 
@@ -108,14 +108,14 @@ class _Process:
                     raise Cancelled
                 if time.monotonic() > deadline:
                     self._end()
-                    return {"fails": f"it has not ended within {MOST_SECONDS:.0f} seconds"}
+                    return {"fails": f"it did not finish within {MOST_SECONDS:.0f} seconds"}
             if not line.endswith(b"\n"):
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(1)
                 code = self._end()
                 if code > 0:
-                    raise RuntimeError(f"the process for chat templates ended with exit code {code}")
-                return {"fails": f"it ended its process by signal {-code}"}
+                    raise RuntimeError(f"the chat template process ended with exit code {code}")
+                return {"fails": f"its process was ended by signal {-code}"}
         out: dict[str, Any] = json.loads(line)
         return out
 

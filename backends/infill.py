@@ -172,8 +172,8 @@ def gap(
 def nowhere(model: str) -> UserError:
     """What to say of a model without such tokens."""
     return UserError(
-        f"{model} has no tokens for filling in the middle, so it takes no suffix: name a code model that has them, such as "
-        "--model Qwen/Qwen2.5-Coder-1.5B, or leave the suffix out."
+        f"{model} has no fill-in-the-middle tokens, so it cannot take a suffix. Use a code model that has them, such as "
+        "--model Qwen/Qwen2.5-Coder-1.5B, or leave out the suffix."
     )
 
 

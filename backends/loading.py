@@ -54,8 +54,8 @@ def _on_llama(spec: str, options: LoadOptions) -> bool:
     if options.backend == "llama.cpp":
         if not there:
             raise UserError(
-                f"{spec} is not in this installation as a GGUF file ({builtin_gguf(spec)} is missing): leave out --backend, or "
-                "make it with `python -m specchat.builtin.gguf_export`."
+                f"This installation does not have {spec} as a GGUF file ({builtin_gguf(spec)} is missing). Leave out "
+                "--backend, or create it with `python -m specchat.builtin.gguf_export`."
             )
         return True
     plain = options.backend == "auto" and options.dtype == "auto" and options.device in ("auto", "cpu")
@@ -65,10 +65,10 @@ def _on_llama(spec: str, options: LoadOptions) -> bool:
 def _check_backend(spec: str, options: LoadOptions, gguf: bool) -> None:
     """Refuse a runtime that cannot read this model."""
     if options.backend not in BACKENDS:
-        raise UserError(f"There is no backend {options.backend!r}: use {', '.join(BACKENDS)}.")
+        raise UserError(f"There is no backend {options.backend!r}: choose from {', '.join(BACKENDS)}.")
     if options.backend == ("transformers" if gguf else "llama.cpp"):
-        other = "GGUF files run on llama.cpp" if gguf else "llama.cpp runs GGUF files"
-        raise UserError(f"{spec} does not run on {options.backend}: {other}, so leave out --backend or name another file.")
+        other = "GGUF files run on llama.cpp only" if gguf else "llama.cpp runs only GGUF files"
+        raise UserError(f"{spec} does not run on {options.backend}: {other}. Leave out --backend or choose another file.")
 
 
 def load_model(
@@ -134,7 +134,9 @@ def find_model(
 
     # Importing the runtime takes seconds: a name that leads nowhere, or to a damaged model, should be told at once.
     if shipped and not builtin_path(spec).is_dir():
-        raise UserError(f"{spec} is not in this installation ({builtin_path(spec)} is missing): `specchat doctor` says more.")
+        raise UserError(
+            f"This installation does not have {spec} ({builtin_path(spec)} is missing). Run `specchat doctor` for details."
+        )
     folder = builtin_path(spec) if shipped else locate(spec, first, progress=progress, cancelled=cancelled)
     check_folder(folder)
 

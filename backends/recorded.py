@@ -145,7 +145,7 @@ class RecordedModel(Model):
         """
         asked = next((m["content"] for m in reversed(messages) if m["role"] == "user"), None)
         if asked is None:
-            raise UserError("A recorded transcript answers a user's message, and this chat has none: write one.")
+            raise UserError("A recorded transcript answers a user's message, and this chat has none. Write one.")
         tokens: list[int] = []
         for message in messages:
             text = message["content"] + ("\n" if message["role"] == "system" else "")
@@ -197,12 +197,12 @@ class RecordedSession(Session):
         layers: Layers | None = None,
     ) -> RecordedScores:
         if layers is not None:
-            raise UserError("A recorded transcript has no layers to stop after: choose a method other than early-exit.")
+            raise UserError("A recorded transcript has no layers to stop after. Choose a method other than early-exit.")
         if len(tokens) != len(parents):
             raise ValueError(f"{len(tokens)} tokens and {len(parents)} parents")
         needed = len(self._tokens) + len(self._nodes) + len(tokens)
         if needed > self._context:
-            raise ContextFull(f"{needed:,} tokens do not fit in a context of {self._context:,}: start a new chat.")
+            raise ContextFull(f"{needed:,} tokens do not fit in the context of {self._context:,}. Start a new chat.")
         first = self._next
         wanted = range(first, first + len(tokens)) if rows is None else rows
         for i, parent in enumerate(parents):
@@ -354,15 +354,15 @@ def load_recorded(path: Path) -> RecordedModel:
         for part in filter(None, query.split("&")):
             key, _, value = part.partition("=")
             if key not in ("tokenizer", "pace", "context"):
-                raise UserError(f"A recorded model has no setting {key!r}: it takes tokenizer, pace and context.")
+                raise UserError(f"A recorded model has no setting {key!r}: choose from tokenizer, pace, context.")
             settings[key] = unquote(value)
     try:
         pace = float(settings.get("pace", "0"))
         context = int(settings.get("context", str(CONTEXT)))
     except ValueError:
-        raise UserError("pace is a number of seconds and context a number of tokens.") from None
+        raise UserError("pace is a number of seconds, and context is a number of tokens.") from None
     if not 0 <= pace < math.inf or context < 1:
-        raise UserError("pace must be 0 or more seconds and context at least one token.")
+        raise UserError("pace must be 0 seconds or more, and context at least 1 token.")
     records = read_transcripts(Path(name))
     tokenizer: TextTokenizer
     if "tokenizer" in settings:

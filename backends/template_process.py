@@ -113,12 +113,12 @@ def answer(request: dict[str, Any]) -> dict[str, str]:
         for part in stream:
             length += len(part)
             if length > request["most"]:
-                return {"fails": f"it makes more than {request['most'] / 1e6:.1f} million characters"}
+                return {"fails": f"it produces more than {request['most'] / 1e6:.1f} million characters"}
             parts.append(part)
     except _Refusal as error:
         return {"refused": _first_line(error)}
     except MemoryError:
-        return {"fails": "it takes too much memory"}
+        return {"fails": "it needs too much memory"}
     except Exception as error:  # a template can raise whatever Python can
         return {"fails": f"{type(error).__name__}: {_first_line(error)}"}
     return {"text": "".join(parts)}

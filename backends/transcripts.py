@@ -44,7 +44,7 @@ def read_transcripts(path: Path) -> list[Transcript]:
     if problems:
         raise UserError(problems[0])
     if not records:
-        raise UserError(f'{path} holds no record: it needs lines like {{"prompt": "…", "response": "…"}}.')
+        raise UserError(f'{path} contains no records. It needs lines like {{"prompt": "…", "response": "…"}}.')
     return records
 
 
@@ -63,10 +63,10 @@ def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
         # Not splitlines: JSON may hold the line separators of Unicode as they are.
         lines = read_bytes(path, MOST_BYTES).decode().split("\n")
     except FileNotFoundError:
-        raise UserError(f"There is no file {path}: give a JSONL file of recorded prompts and responses.") from None
+        raise UserError(f"There is no file {path}. Give a JSONL file of recorded prompts and responses.") from None
     except (OSError, UnicodeDecodeError) as error:
         said = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"{path} cannot be read as UTF-8 text ({said}).") from None
+        raise UserError(f"Cannot read {path} as UTF-8 text ({said}).") from None
     records: list[Transcript] = []
     problems: list[str] = []
     for number, line in enumerate(lines, 1):
@@ -194,11 +194,11 @@ class FileTokenizer:
 
         path = folder if folder.suffix == ".json" else folder / "tokenizer.json"
         if not path.is_file():
-            raise UserError(f"There is no {path}: give the folder that holds the model's tokenizer.json.")
+            raise UserError(f"There is no {path}. Give the folder that contains the model's tokenizer.json.")
         try:
             self._tokenizer = Tokenizer.from_buffer(read_bytes(path, MOST_BYTES))
         except Exception as error:  # the package raises bare Exception
-            raise UserError(f"{path} is not a tokenizer that can be read: {error}.") from None
+            raise UserError(f"Cannot read {path} as a tokenizer: {error}.") from None
         self.size = self._tokenizer.get_vocab_size()
         self.eos_id = self._find_eos(path)
 
@@ -210,14 +210,14 @@ class FileTokenizer:
             try:
                 told = read_json(config, MOST_BYTES)
             except (OSError, ValueError):
-                raise UserError(f"{config} is not valid JSON: get the file again.") from None
+                raise UserError(f"{config} is not valid JSON. Download it again.") from None
             token: Any = told.get("eos_token") if isinstance(told, dict) else None
             names.insert(0, str(token.get("content") if isinstance(token, dict) else token))
         for name in names:
             found: int | None = self._tokenizer.token_to_id(name)
             if found is not None:
                 return found
-        raise UserError(f"{path} names no EOS token: put a tokenizer_config.json with an eos_token beside it.")
+        raise UserError(f"{path} does not name an EOS token. Put a tokenizer_config.json with an eos_token next to it.")
 
     def encode(self, text: str, start: bool = True, special: bool = False) -> list[int]:
         self._tokenizer.encode_special_tokens = not special

@@ -1,4 +1,4 @@
-"""Decoding methods: each grows a token tree, one loop verifies it.
+"""Decoding methods: each method grows a token tree, and one loop verifies it.
 
 `model = load_model("builtin"); for step in generate(model, "Hello", method="lookup"): print(step.text, end="")`
 """

@@ -1,6 +1,6 @@
-"""Which draft tokens are accepted: exact match, rejection sampling, soft and typical acceptance.
+"""Which draft tokens are accepted: by exact match, rejection sampling, soft or typical acceptance.
 
-Exact match holds for greedy and for sampling alike, for a chain and for a tree: the target's own choice decides.
+Exact match works for greedy decoding and for sampling, for chains and for trees: the target's own choice decides.
 Rejection sampling: Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative Decoding" (2023),
 arXiv:2211.17192; Chen et al., "Accelerating Large Language Model Decoding with Speculative Sampling" (2023), arXiv:2302.01318.
 On a tree: Miao et al., "SpecInfer" (2023), arXiv:2305.09781, and, for siblings sampled without replacement, Jeon et al.,
@@ -32,7 +32,8 @@ class Acceptance:
     """When a draft token is accepted."""
 
     rule: Rule = "exact"
-    """exact: it is the target's own choice; rejection: with min(1, p/q), else draw the residual; soft and typical are lossy."""
+    """exact: if it is the target's own choice; rejection: with probability min(1, p/q), else draw from the residual; soft and
+    typical are lossy."""
     beta: float = 0.0
     """soft: accept iff q ≤ p or 1 − p/q < beta; 0 accepts only q ≤ p, 1 all."""
     epsilon: float = 0.3
@@ -42,7 +43,7 @@ class Acceptance:
 
     @property
     def label(self) -> Label:
-        """The best label that a method may bear under this rule."""
+        """The best label that a method can have under this rule."""
         match self.rule:
             case "exact":
                 return "identical"
@@ -52,7 +53,7 @@ class Acceptance:
                 return "lossy"
 
     def __str__(self) -> str:
-        """As `parse` takes it."""
+        """The rule as text, in the form that `parse` reads."""
         match self.rule:
             case "soft":
                 return f"soft:{self.beta:g}"
@@ -63,10 +64,10 @@ class Acceptance:
 
     @classmethod
     def parse(cls, text: str) -> Acceptance:
-        """The rule that a text names: exact, rejection, soft:BETA, typical or typical:EPSILON,DELTA.
+        """Read a rule from text: exact, rejection, soft:BETA, typical or typical:EPSILON,DELTA.
 
         Raises:
-            UserError: another word, or a number that is none or out of its range.
+            UserError: the text is none of these, or a number is malformed or out of range.
         """
         rule, _, numbers = text.strip().lower().partition(":")
         try:
@@ -85,8 +86,8 @@ class Acceptance:
                 if 0 <= epsilon <= 1 and delta >= 0:
                     return cls("typical", epsilon=epsilon, delta=delta)
         raise UserError(
-            "Accept is exact, rejection, soft:BETA with BETA from 0 to 1, or typical:EPSILON,DELTA such as typical:0.3,0.09: "
-            f"{text!r} is none of them."
+            "accept is exact, rejection, soft:BETA with BETA from 0 to 1, or typical:EPSILON,DELTA such as typical:0.3,0.09, "
+            f"not {text!r}."
         )
 
 

@@ -1,5 +1,5 @@
-"""What a decoding method is: a drafter that grows a token tree, and what it is told. Imports no runtime, so that listing the
-methods costs nothing."""
+"""The interface of a decoding method: a drafter that grows a token tree, and what the loop passes to it. Imports no runtime, so
+listing the methods costs nothing."""
 
 from __future__ import annotations
 
@@ -17,63 +17,63 @@ from .tree import Tree
 
 @dataclass(slots=True)
 class Context:
-    """What a drafter sees before a step."""
+    """What a drafter sees before each step."""
 
     tokens: Sequence[int]
-    """The prompt, the answer so far, and the pending token at the end. A live view; it grows between steps."""
+    """The prompt, the answer so far, and the pending token at the end. A live view that grows between steps."""
     session: Session
-    """The target's cache: holds `tokens[:-1]`."""
+    """The target's KV cache; it holds `tokens[:-1]`."""
     sampling: Sampling
     room: int
-    """Most draft tokens below the pending one, in depth: within the token limit and the context. May be 0."""
+    """The greatest depth of the draft below the pending token, within the token limit and the context. May be 0."""
     eos_ids: frozenset[int]
-    """Never draft past one of these."""
+    """Tokens that end an answer: never draft past one."""
     branching: bool = True
-    """Whether the model verifies branching trees; if not, the tree must be a chain."""
+    """Whether the model can verify branching trees; if not, the tree must be a chain."""
     draft_model: Model | None = None
-    """The draft model that was loaded beside the target."""
+    """The draft model loaded with the target, if any."""
     model: Model | None = None
-    """The target."""
+    """The target model."""
     acceptance: Acceptance = EXACT
-    """The rule in force. Under `exact` a drafter that samples should share the target's noise (the same Sampling and
-    position give the same pick); under the others its draws must be independent of it."""
+    """The acceptance rule in force. Under `exact`, a drafter that samples should share the target's noise (the same Sampling
+    and position give the same pick); under the other rules its draws must be independent of it."""
     drafter: Callable[[str], Drafter] | None = None
-    """The conversation's drafter of a name, pools and all: for methods that build on others."""
+    """Returns the conversation's drafter with that name, including what it has learned: for methods that build on others."""
 
     @property
     def pending(self) -> int:
-        """The token chosen last, not yet evaluated."""
+        """The last token chosen, not yet evaluated."""
         return self.tokens[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a step showed, for its drafter to learn from."""
+    """The result of a step, for the drafter to learn from."""
 
     tree: Tree
     chosen: Sequence[int]
     """The target's choice after each node [n]."""
     path: Sequence[int]
-    """Indices of the nodes on the accepted path, from node 0 down."""
+    """Indices of the nodes on the accepted path, starting at node 0."""
     scores: Scores
-    """Of all n nodes, for `top(k)`; valid during the call only."""
+    """Scores of all n nodes, for `top(k)`; valid during the call only."""
     draft_seconds: float = 0.0
     forward_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a step of a method with a loop of its own did."""
+    """The result of a step of a method that runs its own loop."""
 
     tokens: Sequence[int]
-    """The tokens that are now certain, in order; may be none."""
+    """The tokens that are now certain, in order; may be empty."""
     tree: Tree
-    """What was evaluated, for display; parents may refer to nodes of earlier steps, then they are ROOT here."""
+    """What was evaluated, for display; a parent from an earlier step is ROOT here."""
     path: Sequence[int] = ()
     drafted: int = 0
     accepted: int = 0
     earlier: int = 0
-    """How many of `tokens` earlier passes found, a pass for each; this one only made them certain."""
+    """How many of `tokens` were found by earlier passes, one each; this pass only made them certain."""
     done: bool = False
     """The answer has ended."""
     probs: tuple[float, ...] = ()
@@ -91,10 +91,10 @@ def param(
     choices: Sequence[str] = (),
     length: bool | str = False,
 ) -> Any:
-    """A field of a method's `Params`: its default, one line of documentation and its range.
+    """Declare a setting of a method, a field of its `Params`: default, one line of documentation, and range.
 
-    `length`: it bounds the draft, so that the keys for longer and shorter drafts change it; "setting=value": while that
-    setting has that value. Of several such fields the first one counts.
+    `length` marks the setting that the keys for longer and shorter drafts change; "setting=value" marks it only while that
+    setting has that value. The first one marked counts.
     """
     return field(default=default, metadata={"doc": doc, "low": low, "high": high, "choices": tuple(choices), "length": length})
 
@@ -105,43 +105,44 @@ class NoParams:
 
 
 Elsewhere = Mapping[str, tuple[str, str]]
-"""Engine → the nearest setting that it has, to be copied (empty if there is none), and what differs, in a sentence."""
+"""Engine → its nearest setting, to be copied (empty if there is none), and one sentence on what differs."""
 
 
 class Drafter(ABC):
-    """One decoding method. Subclasses are one file each, named after the method, and state these class attributes.
+    """A decoding method. Each subclass has a file of its own, named after the method, and sets these class attributes.
 
-    An instance serves one conversation. It outlives switches to other methods and back, and later turns: `draft` must look at
-    `context.tokens` and catch up with what came in meanwhile (or start afresh if the tokens differ from those it has seen).
+    An instance serves one conversation. It is kept when the user switches to another method and back, and for later turns, so
+    `draft` must look at `context.tokens` and catch up with what was added meanwhile, or start over if the tokens differ from
+    those it has seen.
     """
 
     name: ClassVar[str]
     label: ClassVar[Label] = "identical"
     summary: ClassVar[str]
-    """One sentence: what it does."""
+    """What it does, in one sentence."""
     pays: ClassVar[str]
-    """One sentence: when it pays."""
+    """When it pays, in a sentence or two."""
     paper: ClassVar[str] = ""
-    """Title, authors' first name and year; a link if there is one."""
+    """Title, first author, year, and a link if there is one."""
     explains: ClassVar[str] = ""
-    """How it works, in two to four sentences for someone who sees it at work for the first time."""
+    """How it works, in two to four sentences, for someone who sees it for the first time."""
     undrafted: ClassVar[str] = ""
-    """What it does in place of drafting, if it drafts nothing; ends the sentence "greedy drafts nothing: "."""
+    """What it does instead of drafting, if it never drafts; completes the sentence "greedy drafts nothing: "."""
     other_nodes: ClassVar[str] = ""
-    """What its passes evaluate besides the draft, if anything; one sentence."""
+    """What its passes evaluate besides the draft, if anything, in one sentence."""
     compared: ClassVar[bool] = True
-    """Whether `bench` and `tune` take it along unasked: off for what answers differently, or is slower by its nature."""
+    """Whether `bench` and `tune` include it by default; off for methods with different answers, or slow by design."""
     needs_tree: ClassVar[bool] = False
-    """It cannot work without branching trees; others draft a chain where `Context.branching` is False."""
+    """It works only with branching trees; other methods draft a chain where `Context.branching` is False."""
     needs_draft_model: ClassVar[bool] = False
     """It drafts with a second, smaller model."""
     needs_layers: ClassVar[bool] = False
     """It drafts with the target's first layers."""
     reads_cache: ClassVar[bool] = True
-    """`draft` uses the target's session for more than its size. Where it does not, the first pass of an answer takes the end of
-    the prompt along with the draft."""
+    """Whether `draft` uses more of the target's session than its size. If not, the first pass of an answer evaluates the end of
+    the prompt together with the draft."""
     drafts: ClassVar[bool] = True
-    """False for the plain methods, which need neither."""
+    """False for plain decoding, which needs neither trees nor chains."""
     Params: ClassVar[type[Any]] = NoParams
 
     def __init__(self, params: Any = None) -> None:
@@ -149,24 +150,24 @@ class Drafter(ABC):
 
     @abstractmethod
     def draft(self, context: Context) -> Tree:
-        """The tree to verify in this step; node 0 is `context.pending`. Depth at most `context.room`."""
+        """Return the tree to verify in this step; node 0 is `context.pending`, and the depth is at most `context.room`."""
 
     def learn(self, verified: Verified) -> None:  # noqa: B027
-        """Told after each step that this drafter drafted."""
+        """Learn from a step. Called after each step that this drafter drafted."""
 
     @classmethod
     def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
-        """The settings that `tune` compares; the defaults alone unless a method says more.
+        """The settings that `tune` compares; by default only the method's defaults.
 
         Args:
-            layers: of the model; 0 if it has none to stop after.
-            gaps: whether the model can leave out layers in the middle.
+            layers: how many the model has; 0 if it cannot stop early.
+            gaps: whether the model can skip layers in the middle.
         """
         return ({},)
 
     @classmethod
     def elsewhere(cls, params: Any, draft_model: str) -> Elsewhere:
-        """What is nearest to it in transformers, llama-server and vLLM; an engine that is left out has nothing like it.
+        """The nearest equivalents in transformers, llama-server and vLLM; an engine that is missing has none.
 
         Args:
             params: its settings.
@@ -175,30 +176,30 @@ class Drafter(ABC):
         return {}
 
     own_loop: ClassVar[bool] = False
-    """Its steps are not draft-and-verify (beam search): the loop calls `step` and `leave` instead of `draft` and `learn`."""
+    """It does not draft and verify (beam search): the loop calls `step` and `leave` instead of `draft` and `learn`."""
 
     def step(self, context: Context) -> Outcome:
-        """One pass of a method with a loop of its own. Nodes may stay alive in the session between its steps."""
+        """Run one pass of a method with its own loop. Nodes may stay alive in the session between its steps."""
         raise NotImplementedError
 
     def leave(self, context: Context) -> Sequence[int]:
-        """Settle before another method goes on, or the answer ends: free every node, so that the session holds
-        `tokens[:-1]` with the returned tokens (now certain too) appended to `context.tokens`."""
+        """Finish before another method takes over or the answer ends. Frees every node; the returned tokens, now certain, are
+        appended to `context.tokens`, and the session then holds `tokens[:-1]`."""
         return ()
 
     @property
     def note(self) -> str:
-        """Why the last step was as it was, if that is worth telling (`auto` changed its mind); one short sentence."""
+        """One short sentence about the last step, if there is something worth saying (`auto` changed its mind)."""
         return ""
 
     def close(self) -> None:  # noqa: B027
-        """Free what the drafter holds (a draft session)."""
+        """Free the drafter's resources, such as a draft session."""
 
 
 def label_of(
     method: type[Drafter] | Drafter, acceptance: Acceptance, sampling: Sampling, model: Capabilities | None = None
 ) -> Label:
-    """What holds of a method's tokens under an acceptance rule, on a model. Rejection sampling at temperature 0 is exact match,
+    """The label of a method's tokens under an acceptance rule, on a model. Rejection sampling at temperature 0 is exact match,
     and a method that drafts nothing has nothing to accept."""
     order: list[Label] = ["identical", "same distribution", "lossy"]
     if not method.drafts or method.own_loop:
@@ -212,16 +213,16 @@ ON_OFF = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no"
 """Words for a setting that is on or off."""
 
 KINDS: dict[str, type[Any]] = {"int": int, "float": float, "bool": bool, "str": str}
-"""Types that a setting may have."""
+"""The types that a setting can have."""
 
 
 def setting_type(f: Any) -> str:
-    """The type of a field of `Params` by name, whether or not its module postpones annotations."""
+    """The name of a `Params` field's type, whether or not its module postpones annotations."""
     return str(getattr(f.type, "__name__", f.type))
 
 
 def describe_params(method: type[Drafter]) -> list[dict[str, Any]]:
-    """Name, type, default, range and documentation of each setting of a method, as plain data."""
+    """Name, type, default, range and documentation of each of a method's settings, as plain data."""
     return [
         {
             "name": f.name,
@@ -238,16 +239,16 @@ def describe_params(method: type[Drafter]) -> list[dict[str, Any]]:
 
 
 def parse_params(method: type[Drafter], settings: dict[str, Any]) -> Any:
-    """A method's `Params` from names and values (texts, as typed, or plain data).
+    """Make a method's `Params` from names and values (text as typed, or plain data).
 
     Raises:
-        UserError: an unknown name (with the nearest known one), a value of the wrong type or out of its range.
+        UserError: a name is unknown (suggests the nearest), or a value has the wrong type or is out of range.
     """
     known = {f.name: f for f in fields(method.Params)}
     values: dict[str, Any] = {}
     for name, value in settings.items():
         if name not in known:
-            hint = did_you_mean(name, known, f"it has {', '.join(known) or 'no settings'}.")
+            hint = did_you_mean(name, known, None if known else "it has no settings.")
             raise UserError(f"Method {method.name} has no setting {name!r}: {hint}")
         values[name] = _convert(method.name, known[name], value)
     return method.Params(**values)
@@ -258,7 +259,7 @@ def _convert(method: str, f: Any, value: Any) -> Any:
     kind = KINDS[setting_type(f)]
     if kind is bool and isinstance(value, str):
         if value.lower() not in ON_OFF:
-            raise UserError(f"{method}.{f.name} is on or off, not {value!r}.")
+            raise UserError(f"{method}.{f.name} takes on or off, not {value!r}.")
         return ON_OFF[value.lower()]
     try:
         out = kind(value)
@@ -269,7 +270,7 @@ def _convert(method: str, f: Any, value: Any) -> Any:
         raise UserError(f"{method}.{f.name} takes {wanted}, not {value!r}.") from None
     low, high, choices = f.metadata.get("low"), f.metadata.get("high"), f.metadata.get("choices")
     if choices and out not in choices:
-        raise UserError(f"{method}.{f.name} is one of {', '.join(choices)}, not {value!r}.")
+        raise UserError(f"{method}.{f.name} takes one of {', '.join(choices)}, not {value!r}.")
     if (low is not None and out < low) or (high is not None and out > high):
         bounds = f"between {low} and {high}"
         if low is None or high is None:

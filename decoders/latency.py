@@ -53,11 +53,11 @@ class LatencyCurve:
         """
         nodes = [n for n, _ in self.passes]
         if not nodes or nodes != sorted(set(nodes)) or nodes[0] < 1:
-            raise UserError("A latency curve needs passes as [nodes, seconds] with nodes from 1 upwards, each once.")
+            raise UserError("A latency curve needs passes as [nodes, seconds], with nodes from 1 upwards, each size once.")
         if not all(math.isfinite(s) and s > 0 for _, s in self.passes):
-            raise UserError("A latency curve's passes need seconds above 0.")
+            raise UserError("The passes of a latency curve must take more than 0 seconds.")
         if not all(math.isfinite(s) and s >= 0 for s in (self.prefill_start, self.prefill_token, self.step)):
-            raise UserError("A latency curve's prefill_start, prefill_token and step are seconds, 0 or more.")
+            raise UserError("In a latency curve, prefill_start, prefill_token and step are seconds, 0 or more.")
 
     def seconds(self, nodes: int) -> float:
         """l(nodes): on the straight line between its neighbours, beyond the last point on the line of the last two."""
@@ -106,12 +106,12 @@ def curve_of(data: Any) -> LatencyCurve:
         raise UserError('A latency curve is a JSON object like {"passes": [[1, 0.030], [16, 0.034]], "prefill_token": 0.0002}.')
     known = {"passes", "prefill_start", "prefill_token", "step", "name"}
     if unknown := sorted(set(data) - known):
-        raise UserError(f"A latency curve has no {unknown[0]!r}: it has {', '.join(sorted(known))}.")
+        raise UserError(f"A latency curve has no {unknown[0]!r}: choose from {', '.join(sorted(known))}.")
     try:
         passes = tuple(sorted((int(n), float(s)) for n, s in data["passes"]))
         numbers = {key: float(data.get(key, 0)) for key in ("prefill_start", "prefill_token", "step")}
     except (TypeError, ValueError):
-        raise UserError("A latency curve holds numbers: passes as [nodes, seconds], the others in seconds.") from None
+        raise UserError("A latency curve contains numbers: passes as [nodes, seconds], the others in seconds.") from None
     return LatencyCurve(passes, **numbers, name=str(data.get("name", "")))
 
 
@@ -124,7 +124,7 @@ def read_curve(path: Path) -> LatencyCurve:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"The latency curve {path} cannot be read: {error}.") from None
+        raise UserError(f"Cannot read the latency curve {path}: {error}.") from None
     try:
         return curve_of(data)
     except UserError as error:
@@ -160,7 +160,7 @@ def fit_curve(observed: Sequence[Observed], *, plain_seconds: float = 1.0, name:
     import numpy as np
 
     if len(observed) < 8:
-        raise UserError(f"A latency curve needs at least 8 records with a measured speedup to be fitted, not {len(observed)}.")
+        raise UserError(f"Fitting a latency curve takes at least 8 records with a measured speedup, not {len(observed)}.")
     speed = np.array([o.speedup for o in observed])
     prompt = np.array([float(o.prompt) for o in observed])
     tokens = np.array([float(o.tokens) for o in observed])

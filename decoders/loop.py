@@ -1,7 +1,7 @@
 """The loop that every method shares: draft → evaluate → choose → walk → commit → learn.
 
-A Generation is one answer in a Conversation, which owns the KV cache and the drafters' pools. The method may change
-between any two steps: cache and pools stay, and no token changes as long as the methods are labelled identical.
+A Generation is one answer in a Conversation, which owns the KV cache and the drafters. The method may change between any two
+steps: the cache and what the drafters have learned stay, and no token changes as long as the methods are labelled identical.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..backends.base import PREFILL_CHUNK, Message, Model, Sampling
-from ..errors import ContextFull, UserError
+from ..errors import ContextFull, UserError, counted
 from .acceptance import EXACT, Acceptance, accept, probabilities, walk
 from .base import Context, Drafter, Outcome, Verified
 from .conversation import Conversation
@@ -29,46 +29,46 @@ loop: the answer repeated itself."""
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one verification pass produced."""
+    """The result of one verification pass."""
 
     index: int
-    """Counts from 0 within an answer."""
+    """The step's number within the answer, from 0."""
     method: str
     tokens: tuple[int, ...]
-    """The tokens this pass produced: the accepted draft tokens and the target's own choice after them."""
+    """The tokens from this pass: the accepted draft tokens, then the target's own choice."""
     text: str
-    """The text that these tokens completed. A step's last character waits for the next one (a combining mark may follow)."""
+    """The text that these tokens completed. The last character is held back until the next one comes, for a combining mark may
+    follow."""
     carried: int
-    """How many characters at the start of `text` belong to the step before."""
+    """How many characters at the start of `text` belong to the previous step."""
     drafted: int
-    """Draft tokens that were up for verification."""
+    """How many draft tokens were verified."""
     accepted: int
-    """How many of them were accepted."""
+    """How many draft tokens were accepted."""
     nodes: int
-    """Nodes that went through the model in this step."""
+    """How many nodes the model evaluated in this step."""
     draft_seconds: float
     forward_seconds: float
     other_seconds: float
     tree: Tree
-    """What was verified; node 0 is the token pending before this step."""
+    """The tree that was verified; node 0 is the token that was pending before this step."""
     path: tuple[int, ...]
     """Nodes of `tree` on the accepted path."""
     checked: int = 0
-    """Nodes of the accepted path that were near ties and decided in a pass of their own (see `Capabilities.near_tie`)."""
+    """How many nodes of the accepted path were near ties, decided in a pass of their own (see `Capabilities.near_tie`)."""
     note: str = ""
-    """What the drafter has to say about this step, if anything."""
+    """The drafter's note on this step, if any."""
     probs: tuple[float, ...] = ()
-    """Where the answer is watched: the target's probability (plain softmax) of each node's token after node 0, in node order,
-    then of the last token of this pass, the target's own choice."""
+    """If the answer is watched, the target's probability (plain softmax) of each node's token after node 0, in node order, then
+    of the pass's last token, the target's own choice."""
     prefilled: int = 0
-    """Prompt tokens that this pass took along; of its time, `forward_seconds` is the share of the tree's nodes, and the rest is
-    prefill."""
+    """How many prompt tokens this pass evaluated as well. Of its time, `forward_seconds` is the share of the tree's nodes; the
+    rest is prefill."""
     earlier: int = 0
-    """How many of `tokens` earlier passes found, a pass for each, and this one made certain (beam search). What it produced
-    itself are the others."""
+    """How many of `tokens` were found by earlier passes, one each, and made certain by this one (beam search). The others are
+    this pass's own."""
     held: str = ""
-    """The character that waits for the next one, where it can be shown meanwhile: the next text begins with it, or with what it
-    becomes."""
+    """The character held back, if it can be shown meanwhile. The next text begins with it, or with what it becomes."""
 
     @property
     def tree_parents(self) -> Sequence[int]:
@@ -77,23 +77,23 @@ class Step:
 
 
 class Generation(Iterator[Step]):
-    """One answer. Iterate for its steps, or call `advance` for one forward pass at a time.
+    """One answer. Iterate over its steps, or call `advance` to run one forward pass at a time.
 
     Args:
-        conversation: whose cache and pools to use; what the cache shares with the prompt is not evaluated again.
-        prompt: token ids, at least one.
+        conversation: the chat to continue; what its cache shares with the prompt is not evaluated again.
+        prompt: one or more token ids.
         method: name of the decoding method.
-        settings: of the method, by name.
-        sampling: of the target.
+        settings: the method's settings, by name.
+        sampling: how the target picks tokens.
         acceptance: when a draft token is accepted; exact if None.
-        max_tokens: most tokens of the answer; None for as many as the context holds.
-        stops: where to end the answer besides EOS.
-        ends: tokens that end it like EOS, and show nothing.
-        anchor: tokens of a text that the answer goes on from: without it SentencePiece drops an answer's first space.
-        stop_loops: end the answer where it repeats itself far beyond what text does (`LoopGuard`).
+        max_tokens: the most tokens in the answer; None for as many as the context holds.
+        stops: stop strings and regexes that end the answer, besides EOS.
+        ends: tokens that end it as EOS does, without being shown.
+        anchor: tokens of the text that the answer continues; without them SentencePiece drops the answer's first space.
+        stop_loops: end the answer if it repeats itself far beyond what ordinary text does (`LoopGuard`).
 
     Raises:
-        UserError: unknown method or setting.
+        UserError: the method or a setting is unknown.
         ContextFull: the prompt leaves no room for an answer.
     """
 
@@ -114,13 +114,13 @@ class Generation(Iterator[Step]):
     ) -> None:
         model, session = conversation.model, conversation.session
         if not prompt:
-            raise UserError("The prompt is empty: type something to continue from.")
+            raise UserError("The prompt is empty. Type something to continue from.")
         if max_tokens is not None and max_tokens < 1:
             raise UserError(f"The token limit must be at least 1, not {max_tokens}.")
         if len(prompt) >= session.context:
             raise ContextFull(
-                f"The prompt takes {len(prompt):,} tokens and the context holds {session.context:,}: "
-                "shorten the prompt, start a new chat, or load the model with a larger context."
+                f"The prompt has {counted(len(prompt), 'token')}, but the context holds {session.context:,}. Shorten the "
+                "prompt, start a new chat, or load the model with a larger context."
             )
         self.conversation = conversation
         self.sampling = sampling or Sampling()
@@ -134,9 +134,9 @@ class Generation(Iterator[Step]):
         self.loop: Loop | None = None
         """What the answer repeated, where that ended it."""
         self.totals = Totals()
-        """The same for the steps of each method; under `auto` and merged ones, of the drafter that it handed over to."""
+        """The same by method. Under `auto`, and under merged methods, steps count for the drafter that made them."""
         self.reused = session.align(prompt[:-1])
-        """Prompt tokens that were in the cache already."""
+        """How many prompt tokens were already in the cache."""
         self.prefill_seconds = 0.0
         self.watched = False
         """Whether steps carry probabilities."""
@@ -172,24 +172,24 @@ class Generation(Iterator[Step]):
 
     @property
     def trouble(self) -> UserError | None:
-        """What the answer could not go on for; its text is whole up to there."""
+        """Why the answer could not continue; its text is complete up to there."""
         return self._text.trouble
 
     @property
     def answer(self) -> list[int]:
-        """Token ids produced so far (an EOS token included)."""
+        """The token ids produced so far, including an EOS token."""
         return self.tokens[self.prompt_tokens :]
 
     @property
     def prefilled(self) -> int:
-        """How many of the prompt's tokens are in the cache; the last one is evaluated by the first step."""
+        """How many prompt tokens are in the cache; the last one is evaluated by the first step."""
         return min(self.conversation.session.length, self.prompt_tokens - 1)
 
     def switch(self, method: str, settings: Mapping[str, Any] | None = None) -> None:
-        """Go on with another method (or other settings) from the next step on.
+        """Continue with another method, or other settings, from the next step on.
 
         Raises:
-            UserError: as `Conversation.drafter`; the method in force stays.
+            UserError: as `Conversation.drafter`; the current method stays.
         """
         drafter = self.conversation.drafter(method, settings)
         if self.drafter.own_loop and drafter is not self.drafter:
@@ -197,13 +197,13 @@ class Generation(Iterator[Step]):
         self.drafter = drafter
 
     def cancel(self) -> None:
-        """End the answer before the next pass; what is there stays, the best text of a beam search so far included."""
+        """End the answer before the next pass and keep what is there, including a beam search's best text so far."""
         self._cancelled = True
 
     def advance(self) -> Step | None:
-        """One forward pass: a chunk of the prompt (returns None), or a step.
+        """Run one forward pass: a chunk of the prompt, which returns None, or a step.
 
-        Once `finish_reason` is set there is nothing left to do and None is returned.
+        Once `finish_reason` is set there is nothing left to do, and it returns None.
         """
         if self.finish_reason is not None:
             return None
@@ -218,7 +218,7 @@ class Generation(Iterator[Step]):
         return self._step()
 
     def flush(self) -> str:
-        """The text that was held back (an unfinished character, a possible stop); call it once, at the end."""
+        """Return the text still held back (an unfinished character, a possible stop). Call it once, at the end."""
         tail = self._text.flush()
         if self._text.stopped:
             self.finish_reason = "stop"
@@ -441,12 +441,12 @@ def generate(
 
     Args:
         model: what `load_model` returned.
-        prompt: text (sent as a chat if the model has a template), chat messages, or token ids.
+        prompt: text (sent as a chat message if the model has a chat template), chat messages, or token ids.
         method: name of the decoding method.
-        options: as Generation's.
+        options: those of Generation.
 
     Raises:
-        UserError: unknown method or setting, or a prompt that does not fit.
+        UserError: the method or a setting is unknown, or the prompt does not fit.
     """
     return Generation(Conversation(model), encode_prompt(model, prompt), method, **options)
 
@@ -458,8 +458,8 @@ def encode_prompt(
     raw: bool = False,
     cancelled: Callable[[], bool] | None = None,
 ) -> list[int]:
-    """Token ids of a prompt. Text becomes a chat's first message, unless `raw` or the model has no chat template. `cancelled`
-    and errors are `Model.encode_chat`'s."""
+    """Encode a prompt as token ids. Text becomes a chat's first message, unless `raw` is set or the model has no chat template.
+    `cancelled` and errors are those of `Model.encode_chat`."""
     if isinstance(prompt, str):
         if raw or not model.info.has_template:
             return model.encode(prompt)

@@ -1,4 +1,5 @@
-"""All decoding methods by name: ours, and those that other packages offer through the entry point `specchat.drafters`."""
+"""All decoding methods by name: specchat's own, and those that other packages provide through the entry point
+`specchat.drafters`."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def methods() -> Mapping[str, type[Drafter]]:
         try:
             drafter = _checked(point.load(), point.value)
             if drafter.name in found:
-                raise TypeError(f"{point.value} has the name of another method, {drafter.name}")
+                raise TypeError(f"{point.value} reuses the name of another method, {drafter.name}")
         except Exception as error:  # others' code may raise anything
             _broken[point.name] = f"{type(error).__name__}: {error}"
             continue
@@ -59,7 +60,7 @@ def _checked(found: object, value: str) -> type[Drafter]:
     lacks = [name for name in ("name", "summary", "pays") if not isinstance(getattr(found, name, None), str)]
     lacks += sorted(getattr(found, "__abstractmethods__", ()))
     if lacks:
-        raise TypeError(f"{value} lacks {', '.join(lacks)}")
+        raise TypeError(f"{value} does not define {', '.join(lacks)}")
     if not is_dataclass(found.Params):
         raise TypeError(f"{value}.Params is not a dataclass")
     for setting in fields(found.Params):
@@ -104,13 +105,13 @@ def unavailable(method: type[Drafter], capabilities: Capabilities, *, draft_mode
     if not method.drafts:
         return ""
     if not capabilities.chain:
-        return capabilities.reasons.get("chain", "This model verifies no drafts.")
+        return capabilities.reasons.get("chain", "This model cannot verify drafts.")
     if method.needs_tree and not capabilities.tree:
-        return capabilities.reasons.get("tree", "This model verifies no branching trees.")
+        return capabilities.reasons.get("tree", "This model cannot verify branching trees.")
     if method.needs_layers and not capabilities.layers and "layers" in capabilities.reasons:
         return capabilities.reasons["layers"]
     if method.needs_draft_model and not draft_model:
-        return "it needs a draft model: load one with --draft-model."
+        return "it needs a draft model. Load one with --draft-model."
     return ""
 
 
@@ -119,7 +120,7 @@ ROUNDED = ("identical, near ties checked", "identical but for near ties")
 
 
 def describe() -> list[dict[str, Any]]:
-    """Every method as plain data: what `specchat methods --json` prints."""
+    """Describe every method as plain data, as `specchat methods --json` prints it."""
     return [
         {
             "name": method.name,
@@ -157,4 +158,4 @@ def elsewhere(name: str, settings: Mapping[str, Any], draft_model: str = "DRAFT"
     """
     method = get(name)
     found = method.elsewhere(parse_params(method, dict(settings)), draft_model)
-    return {engine: found.get(engine, ("", f"It has nothing like {name}.")) for engine in ENGINES}
+    return {engine: found.get(engine, ("", f"It has no equivalent of {name}.")) for engine in ENGINES}

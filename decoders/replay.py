@@ -42,9 +42,9 @@ def why_not(method: type[Drafter], *, over_model: bool = False) -> str:
     if method.own_loop:
         return "does not draft and verify"
     if method.name == "recompute":
-        return "has no use for a record"
+        return "cannot learn from a record"
     if method.name in NEEDS_CHOICES and not over_model:
-        return "needs a model's own choices beside the answer, which no record tells"
+        return "needs the model's other choices, which a record does not contain"
     return ""
 
 

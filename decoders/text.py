@@ -1,4 +1,4 @@
-"""What of an answer's text may be shown: whole grapheme clusters, and never half of a stop string."""
+"""Which part of an answer's text may be shown: whole grapheme clusters, and never half of a stop string."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _SENTINELS = "a0 \n."
 
 
 class Stops:
-    """Where an answer ends besides EOS: at the earliest match of any string or regex, which is not shown itself.
+    """Strings and regexes that end an answer, besides EOS: it ends at the earliest match, which is not shown.
 
     Args:
-        strings: texts that stop, taken literally.
-        patterns: regexes in the `regex` module's syntax.
+        strings: stop strings, matched literally.
+        patterns: stop regexes, in the syntax of the `regex` module.
 
     Raises:
         UserError: there are too many, one is too long, a string is empty, or a regex is malformed, matches nothing at all
@@ -50,12 +50,12 @@ class Stops:
 
     def __init__(self, strings: Sequence[str] = (), patterns: Sequence[str] = ()) -> None:
         if "" in strings:
-            raise UserError("A stop string is empty: give the text to stop at.")
+            raise UserError("A stop string is empty. Give the text to stop at.")
         if (count := len(strings) + len(patterns)) > MOST_STOPS:
-            raise UserError(f"There are {count:,} stop strings and regexes, and may be {MOST_STOPS}: leave some out.")
+            raise UserError(f"There are {count:,} stop strings and regexes; the limit is {MOST_STOPS}. Remove some.")
         for kind, texts in (("string", strings), ("regex", patterns)):
             if (longest := max(map(len, texts), default=0)) > LONGEST:
-                raise UserError(f"A stop {kind} has {longest:,} characters, and may have {LONGEST:,}: shorten it.")
+                raise UserError(f"A stop {kind} has {longest:,} characters; the limit is {LONGEST:,}. Shorten it.")
         self._patterns = [_Pattern(regex.compile(regex.escape(s)), f"string {s!r:.60}") for s in strings]
         self._patterns += map(_checked, patterns)
 
@@ -124,7 +124,7 @@ class _Pattern:
             return method(text, start, partial=partial, timeout=self.left)
         except (TimeoutError, MemoryError):
             raise UserError(
-                f"The stop {self.name} takes too long to look for: write it without repeats inside repeats."
+                f"The stop {self.name} takes too long to search for. Write it without repeats inside repeats."
             ) from None
         finally:
             self.left -= time.thread_time() - before
@@ -146,18 +146,18 @@ def _checked(pattern: str) -> _Pattern:
         # Counts behind groups multiply what is in them; a character's own adds up.
         copies = copies * max(1, int(count)) if group else copies + int(count)
     if copies > MOST_COPIES:
-        raise UserError(f"The stop {name} repeats too often: an answer's text is searched, use counts below 1,000.")
+        raise UserError(f"The stop {name} repeats too often. Use counts below 1,000.")
     try:
         compiled = regex.compile(pattern)
     except regex.error as error:
         raise UserError(f"The stop {name} is malformed: {error}.") from None
     except RecursionError:
-        raise UserError(f"The stop {name} is nested too deep: write it with fewer groups inside groups.") from None
+        raise UserError(f"The stop {name} is nested too deeply. Write it with fewer groups inside groups.") from None
     if compiled.flags & regex.REVERSE:
-        raise UserError(f"The stop {name} searches backwards, which a growing text cannot: leave out (?r).")
+        raise UserError(f"The stop {name} searches backwards, which does not work on a growing text. Leave out (?r).")
     checked = _Pattern(compiled, name)
     if checked.search("", 0):
-        raise UserError(f"The stop {name} matches the empty text, so it would stop at once: make it match something.")
+        raise UserError(f"The stop {name} matches the empty text, so it would stop at once. Make it match something.")
     for char in {*_SENTINELS, *pattern}:
         checked.search(char * PROBE + "\0", 0)
         checked.search(char * PROBE, 0, partial=True)
@@ -166,19 +166,19 @@ def _checked(pattern: str) -> _Pattern:
 
 
 class TextStream:
-    """Turns an answer's tokens into pieces of text that are right when shown.
+    """Turns an answer's tokens into pieces of text that are safe to show.
 
-    The pieces concatenate to decode(all tokens), cut at the earliest stop. A piece ends between grapheme clusters. As any
-    character may be followed by a combining mark, the last cluster waits for the next one to begin.
+    Joined, the pieces are decode(all tokens), cut at the earliest stop. A piece ends between grapheme clusters. As a combining
+    mark may follow any character, the last cluster is held back until the next one begins.
 
     Args:
         decode: token ids to text (`Model.decode`).
-        stops: where to end besides EOS.
+        stops: stop strings and regexes, besides EOS.
     """
 
     def __init__(self, decode: Decode, stops: Stops | None = None) -> None:
         self.stopped = False
-        """A stop has matched: the text ends before it, and further tokens give nothing."""
+        """Whether a stop has matched: the text ends before it, and further tokens add nothing."""
         self.trouble: UserError | None = None
         """A stop took too long to look for. None is looked for any more, and what was held back is let go."""
         self._detokenizer = Detokenizer(decode)
@@ -202,14 +202,14 @@ class TextStream:
         return self._text[self._pos : self._safe]
 
     def push(self, token: int) -> str:
-        """Take a token; return the text that may be shown now, often ""."""
+        """Take a token and return the text that may be shown now, often ""."""
         if self.stopped:
             return ""
         new = self._detokenizer.push(token)
         return self._release(new, final=False) if new else ""
 
     def flush(self) -> str:
-        """The rest of the text, at the end of the answer. May find that a stop has matched (`stopped`)."""
+        """Return the rest of the text at the end of the answer. May find that a stop has matched (`stopped`)."""
         if self.stopped:
             return ""
         return self._release(self._detokenizer.flush(), final=True)

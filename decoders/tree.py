@@ -1,4 +1,4 @@
-"""The token tree: what a drafter grows and one forward pass of the target verifies."""
+"""The token tree: a drafter grows it, and one forward pass of the target verifies it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..backends.base import ROOT, Scores, Session
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Children that were sampled, without replacement, from a draft's distribution."""
+    """Children sampled without replacement from a draft's distribution."""
 
     q: Any
     """The draft's probabilities after the filters, before the first draw (numpy [vocab])."""
@@ -21,12 +21,12 @@ class Draws:
 
 @dataclass(slots=True)
 class Tree:
-    """A token tree: `tokens[n]` and `parents[n]`. Node 0 is the pending token (chosen already, not yet evaluated)."""
+    """A token tree: `tokens[n]` and `parents[n]`. Node 0 is the pending token: already chosen, not yet evaluated."""
 
     tokens: list[int]
     parents: list[int]
     window: frozenset[int] = frozenset()
-    """Nodes that are no guesses of what comes next (a lookahead window's): not counted as drafted."""
+    """Nodes that are not guesses of what comes next, such as a lookahead window; not counted as drafted."""
     probs: dict[int, Draws] | None = None
     """By parent, where children were *sampled*. All other children count as drafted with certainty (q = 1). Only `rejection`
     and `soft` acceptance read it."""
@@ -34,16 +34,16 @@ class Tree:
     """The first nodes, if any, that the drafter has evaluated already, with some of the target's layers: in the session they
     have the same numbers, and the verifying pass completes them."""
     via: str = ""
-    """The method that drafted it, where the one in force hands over to others (`auto`)."""
+    """The method that drafted it, if the current one delegates to others (`auto`)."""
 
     @classmethod
     def root(cls, pending: int) -> Tree:
-        """A tree of the pending token alone: plain decoding."""
+        """A tree with only the pending token: plain decoding."""
         return cls([pending], [ROOT])
 
     @classmethod
     def chain(cls, pending: int, draft: Sequence[int]) -> Tree:
-        """The pending token and one line of draft tokens."""
+        """The pending token followed by one chain of draft tokens."""
         return cls([pending, *draft], list(range(ROOT, len(draft))))
 
     def __len__(self) -> int:
@@ -55,25 +55,25 @@ class Tree:
         return len(self.tokens) - 1 - len(self.window)
 
     def accepted(self, path: Sequence[int]) -> int:
-        """How many nodes of an accepted path were such guesses."""
+        """How many nodes of an accepted path were guesses of what comes next."""
         return sum(node not in self.window for node in path[1:]) if self.window else len(path) - 1
 
     def add(self, token: int, parent: int) -> int:
-        """Hang a node below `parent`; return its index."""
+        """Add a node below `parent` and return its index."""
         self.tokens.append(token)
         self.parents.append(parent)
         return len(self.tokens) - 1
 
     def graft(self, line: Sequence[int], parent: int = 0, budget: int | None = None) -> int:
-        """Add a line of tokens below `parent`, sharing the nodes that are there already (the tree as a trie).
+        """Add a chain of tokens below `parent`, sharing nodes that already exist (the tree as a trie).
 
         Args:
             line: token ids [n].
             parent: node to start from.
-            budget: most nodes the tree may have afterwards; the rest of the line is left out.
+            budget: the most nodes the tree may have afterwards; the rest of the chain is left out.
 
         Returns:
-            how many nodes were new.
+            how many nodes were added.
         """
         before = len(self.tokens)
         for token in line:
@@ -88,7 +88,7 @@ class Tree:
         return len(self.tokens) - before
 
     def depths(self) -> list[int]:
-        """Depth of each node; the pending token has 0."""
+        """The depth of each node; the pending token has depth 0."""
         out: list[int] = []
         for parent in self.parents:
             out.append(0 if parent == ROOT else out[parent] + 1)

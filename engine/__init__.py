@@ -1,1 +1,1 @@
-"""The engine: a process of its own that owns models and answers; `EngineClient` talks to it from any other process."""
+"""The engine: a separate process that owns models and answers. `EngineClient` talks to it from any other process."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..backends.base import Model
 from ..backends.loading import find_model
 from ..backends.options import LoadOptions
-from ..errors import Cancelled, UserError
+from ..errors import Cancelled, UserError, counted
 from .drafts import Drafts, options_of, refusals
 from .failures import failure
 from .messages import Event, Load, LoadBeside, LoadedBeside, Loading
@@ -150,11 +150,10 @@ def check_room(name: str, path: Path, options: LoadOptions, lanes: int) -> None:
     needed = model.base + lanes * model.cache(tokens if gguf else min(tokens, USUAL))
     if needed <= free:
         return
-    panes = f"{lanes} panes" if lanes > 1 else "a pane"
-    takes = f"{_gigabytes(needed)} ({_gigabytes(model.weights)} of weights, the rest for what {panes} will write)"
+    takes = f"{_gigabytes(needed)} ({_gigabytes(model.weights)} of weights, the rest for the text of {counted(lanes, 'pane')})"
     raise UserError(
-        f"{name} does not fit beside the chat's model: it takes about {takes}, and {_gigabytes(free)} are free {where}: race a "
-        "smaller model, or close other programs."
+        f"{name} does not fit in memory next to the chat's model. It takes about {takes}, but {_gigabytes(free)} are free "
+        f"{where}. Race a smaller model, or close other programs."
     )
 
 

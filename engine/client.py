@@ -239,7 +239,7 @@ class EngineClient:
             if not isinstance(command, Load | LoadBeside | Generate | Work):
                 return
             if self._started_once and not self._auto_restart:
-                self._deliver(Failed(command.id, "died", "The engine is not running: restart it first."))
+                self._deliver(Failed(command.id, "died", "The engine is not running. Restart it first."))
                 return
             if not self._spawn(reload=not isinstance(command, Load), wanted_by=command.id):
                 return
@@ -247,7 +247,7 @@ class EngineClient:
         if process is not None:
             self._write(process, command)
         elif isinstance(command, Load | LoadBeside | Generate | Work):  # it ended as soon as it had started
-            self._deliver(Failed(command.id, "died", f"The engine does not stay up: {self.log_path} says why."))
+            self._deliver(Failed(command.id, "died", f"The engine keeps stopping. {self.log_path} says why."))
 
     def _register(self, command: Command) -> subprocess.Popen[bytes] | None:
         """The process to write the command to. From here on the command ends with the process, if that ends first."""
@@ -282,7 +282,7 @@ class EngineClient:
                 process_group=0,
             )
         except OSError as error:
-            self._deliver(Failed(wanted_by, "died", f"The engine could not be started: {error}."))
+            self._deliver(Failed(wanted_by, "died", f"Could not start the engine: {error}."))
             return False
         finally:
             os.close(stderr)

@@ -32,12 +32,12 @@ def failure(id: int, error: BaseException, loading: str = "") -> Failed:
     log_traceback(f"command {id} failed" + (f" loading {loading}" if loading else ""), error)
     if _is_memory(error):
         what = f"There is not enough memory for {loading}" if loading else "There was not enough memory for this answer"
-        return Failed(id, "memory", f"{what}: choose a smaller model or dtype, a smaller context, or close other programs.")
+        return Failed(id, "memory", f"{what}. Choose a smaller model, dtype or context, or close other programs.")
     kind = f"{type(error).__name__}: {error}".splitlines()[0][:200].rstrip(".")
     if isinstance(error, ImportError):
-        return Failed(id, "bug", f"A package is missing or broken ({kind}): `specchat doctor` says how to mend it.")
-    what = f"{loading} could not be loaded" if loading else "This answer broke off"
-    return Failed(id, "bug", f"{what} ({kind}). The details are in {log_path()}; you can go on.")
+        return Failed(id, "bug", f"A package is missing or broken ({kind}). `specchat doctor` says how to fix it.")
+    what = f"Could not load {loading}" if loading else "This answer was interrupted"
+    return Failed(id, "bug", f"{what} ({kind}). You can continue; details are in {log_path()}.")
 
 
 def _is_memory(error: BaseException) -> bool:
@@ -58,14 +58,14 @@ def ending(code: int, ready: bool, log: Path) -> str:
         log: the engine's log file.
     """
     if not ready and code >= 0:
-        return f"The engine could not start (exit code {code}): {log} says why, and `specchat doctor` what is missing."
+        return f"The engine could not start (exit code {code}). {log} says why; `specchat doctor` finds what is missing."
     if code == -signal.SIGKILL:
         return (
-            "The engine was killed (signal 9), as systems do when memory runs out: if it happens again, choose a smaller "
-            "model or context. Your chat is kept; send again to start the engine afresh."
+            "The engine was killed (signal 9), usually because memory ran out. If it happens again, choose a smaller model or "
+            "context. Your chat is safe; send the message again to restart the engine."
         )
     how = f"signal {-code}, {_name(-code)}" if code < 0 else f"exit code {code}"
-    return f"The engine stopped unexpectedly ({how}; see {log}). Your chat is kept; send again to start it afresh."
+    return f"The engine stopped unexpectedly ({how}; see {log}). Your chat is safe; send the message again to restart it."
 
 
 def _name(number: int) -> str:

@@ -12,7 +12,7 @@ from ..decoders.acceptance import Acceptance
 from ..decoders.base import label_of
 from ..decoders.conversation import Conversation
 from ..decoders.loop import Generation, Step
-from ..errors import UserError
+from ..errors import UserError, counted
 from .failures import failure
 from .messages import (
     Advance,
@@ -105,7 +105,7 @@ class Lanes:
         """
         lane = self._lanes.get(request.lane)
         if lane is not None and lane.generation is not None:
-            sentence = "An answer is still being written here: wait for it or cancel it first."
+            sentence = "An answer is being written here. Wait for it, or cancel it first."
             self._post(Failed(request.id, "user", sentence))
             return
         if lane is not None and lane.conversation.model is not model:  # another model's cache is of no use
@@ -113,7 +113,7 @@ class Lanes:
             lane = None
         try:
             if model is None:
-                raise UserError("No model is loaded: load one first.")
+                raise UserError("No model is loaded. Load one first.")
             gap = gap_of(model, request)
             prompt = gap.ids if gap else prompt_of(model, request, cancelled)
             if lane is None:
@@ -150,7 +150,7 @@ class Lanes:
         """Change the method of a running answer between two steps."""
         lane = self._find(request.id)
         if lane is None or lane.generation is None:
-            sentence = "That answer has ended already: the method counts from the next one on."
+            sentence = "That answer has already ended. The method applies from the next one on."
             self._post(Failed(request.id, "user", sentence, ended=False))
             return
         try:
@@ -189,7 +189,7 @@ class Lanes:
         lane = self._lanes.get(request.lane)
         try:
             if lane is None or lane.answered is None:
-                raise UserError("That answer is gone: run it again to compare.")
+                raise UserError("That answer is no longer in memory. Run it again to compare.")
             self._post(judged(request, lane.conversation.model, lane.answered))
         except BaseException as error:  # see `failure`
             failed = failure(request.id, error)
@@ -346,11 +346,11 @@ def judged(request: Judge, model: Model, answer: Generation) -> Judged:
     """
     tokens = answer.answer
     if not 0 <= request.position < len(tokens):
-        raise UserError(f"The answer has {len(tokens):,} tokens, so there is none at {request.position:,} to compare.")
+        raise UserError(f"The answer has {counted(len(tokens), 'token')}, so there is none at {request.position:,} to compare.")
     token = tokens[request.position]
     for each in (token, request.other):
         if not 0 <= each < model.info.vocabulary:
-            raise UserError(f"The model has no token {each}: its vocabulary ends at {model.info.vocabulary - 1:,}.")
+            raise UserError(f"The model has no token {each}. Its vocabulary ends at {model.info.vocabulary - 1:,}.")
     before = answer.tokens[: answer.prompt_tokens + request.position]
     sampling = answer.sampling
     session = model.open_session(min(model.info.context, len(before) + 1))

@@ -93,4 +93,4 @@ def _line(event: Event) -> bytes:
     try:
         return dump(event)
     except (TypeError, ValueError, RecursionError) as error:
-        return dump(Failed(getattr(event, "id", 0), "bug", f"The engine made an event that cannot be sent: {error}."))
+        return dump(Failed(getattr(event, "id", 0), "bug", f"The engine created an event that cannot be sent: {error}."))

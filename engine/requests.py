@@ -26,7 +26,7 @@ def prompt_of(model: Model, request: Generate, cancelled: Callable[[], bool] | N
             return encode_prompt(model, prompt, raw=request.raw, cancelled=cancelled)
         case None, list() as messages:
             return encode_prompt(model, messages, raw=request.raw, cancelled=cancelled)
-    raise UserError("A request needs a prompt or a chat's messages, one of the two.")
+    raise UserError("A request needs either a prompt or chat messages.")
 
 
 def gap_of(model: Model, request: Generate) -> Gap | None:
@@ -38,7 +38,7 @@ def gap_of(model: Model, request: Generate) -> Gap | None:
     if request.suffix is None:
         return None
     if request.prompt is None:
-        raise UserError("A suffix goes with a prompt's text, not with a chat: leave one of the two out.")
+        raise UserError("A suffix goes with a text prompt, not with a chat. Leave one of them out.")
     return model.encode_gap(request.prompt, request.suffix).fitted(model.info.context, request.max_tokens)
 
 

@@ -149,7 +149,7 @@ class Server:
         if command.model:
             guest = self._beside.get(command.model)
             if guest is None:
-                sentence = f"{command.model} is not loaded beside the chat's model: run the race again."
+                sentence = f"{command.model} is not loaded next to the chat's model. Run the race again."
                 self._outbox.post(Failed(command.id, "user", sentence))
                 return
             model, drafts = guest.model, guest.drafts
@@ -197,7 +197,7 @@ class Server:
                 model.close()
             failed = failure(command.id, error, loading=command.model)
             if had_model and self._model is None:
-                failed.sentence += " The model before it is gone: load one again."
+                failed.sentence += " The previous model is no longer loaded. Load one again."
             self._outbox.post(failed)
             return
         finally:

@@ -25,5 +25,5 @@ def test_the_nearest_name_is_told(typed: str, meant: str) -> None:
 
 
 def test_without_a_near_one_all_are_told_or_what_is_given_for_it() -> None:
-    assert did_you_mean("zzz", ("a", "b")) == "there are a, b."
+    assert did_you_mean("zzz", ("a", "b")) == "choose from a, b."
     assert did_you_mean("zzz", ("a", "b"), "it has a and b.") == "it has a and b."

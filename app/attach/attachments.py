@@ -153,7 +153,7 @@ def mentioned(message: str) -> Iterator[str]:
 
 def _path(name: str, folder: Path | None) -> Path:
     if "\0" in name:
-        raise UserError(f"{one_line(name)} is no file name: a name has no nul characters.")
+        raise UserError(f"{one_line(name)} is not a file name: it contains a NUL character.")
     path = user_path(name)
     return path if folder is None else folder / path
 
@@ -191,18 +191,20 @@ def _files(path: Path, name: str, given_up: GivenUp | None = None) -> Iterator[t
         found.append(file)
         if len(found) > MOST_FILES or total > MOST_BYTES:
             raise UserError(
-                f"The folder {one_line(name)} has more than {MOST_FILES} text files or {size_of(MOST_BYTES)}: "
-                "name a folder in it, or single files."
+                f"The folder {one_line(name)} has more than {MOST_FILES} text files or {size_of(MOST_BYTES)}. Attach a folder "
+                "inside it, or single files."
             )
     if given_up is not None and given_up():
-        raise UserError(f"You gave up reading the folder {one_line(name)}.")
+        raise UserError(f"You stopped reading the folder {one_line(name)}.")
     if late():
         raise UserError(
-            f"The folder {one_line(name)} takes more than {WALK_SECONDS:g} s to look through: "
-            "name a folder in it, or single files."
+            f"Searching the folder {one_line(name)} takes more than {WALK_SECONDS:g} s. Attach a folder inside it, or single "
+            "files."
         )
     if not found:
-        raise UserError(f"The folder {one_line(name)} has no text files (hidden and ignored ones do not count): name a file.")
+        raise UserError(
+            f"The folder {one_line(name)} has no text files (hidden and ignored files do not count). Attach a file."
+        )
     for file in found:
         yield file, f"{name.rstrip('/')}/{file.relative_to(path).as_posix()}"
 
@@ -236,21 +238,23 @@ def read(path: Path, name: str, given_up: GivenUp | None = None) -> Attachment:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise UserError(f"{shown} is no ordinary file: attach a text file, or pipe its output in.")
+            raise UserError(f"{shown} is not a regular file. Attach a text file, or pipe its output in.")
         if path.suffix.lower() in OFFICE and _binary(path):
-            raise UserError(f"{shown} is an office document, which is not read: save it as text or PDF and attach that.")
+            raise UserError(
+                f"{shown} is an office document, which specchat cannot read. Save it as text or PDF and attach that."
+            )
         if status.st_size > most:
-            fit = "are read of a PDF file" if document else "fit a message"
-            raise UserError(f"{shown} has {size_of(status.st_size)}, more than the {size_of(most)} that {fit}: attach a part.")
+            fit = "limit for a PDF file" if document else "limit for a message"
+            raise UserError(f"{shown} has {size_of(status.st_size)}, more than the {size_of(most)} {fit}. Attach a part of it.")
         if document:
             path.open("rb").close()
             found = pdf.extract(path, shown, MOST_BYTES, given_up or (lambda: False))
             return Attachment(name, found.text, status.st_size, notice=found.notice)
         data = plain_file.read_bytes(path, most)
     except FileNotFoundError:
-        raise UserError(f"There is no file {shown}: mend the name, or write @@ for an @ that names no file.") from None
+        raise UserError(f"There is no file {shown}. Check the name, or write @@ for a plain @.") from None
     except OSError as error:
-        raise UserError(f"{shown} cannot be read ({error.strerror}): attach another file.") from None
+        raise UserError(f"Cannot read {shown} ({error.strerror}). Attach another file.") from None
     text, notice = decoded(data, shown)
     return Attachment(name, text, len(data), notice=notice)
 
@@ -263,12 +267,12 @@ def decoded(data: bytes, shown: str) -> tuple[str, str]:
     """
     encoding = next((name for mark, name in _BOMS if data.startswith(mark)), "utf-8")
     if encoding != "utf-16" and b"\0" in data:
-        raise UserError(f"{shown} is binary, not text: attach a text file.")
+        raise UserError(f"{shown} is binary, not text. Attach a text file.")
     try:
         text, notice = data.decode(encoding), ""
     except UnicodeDecodeError:
         text = data.decode(encoding, errors="replace")
-        notice = f"{shown} is not wholly {encoding.upper()[:6].rstrip('-')}: what could not be read is shown as �."
+        notice = f"{shown} is not entirely {encoding.upper()[:6].rstrip('-')}: unreadable characters are shown as �."
     return text.replace("\r\n", "\n"), notice
 
 

@@ -77,8 +77,8 @@ def extract(
             process.kill()  # nothing happens where it has ended
     if out is None:
         if given_up():
-            raise UserError(f"Reading {shown} was given up: send the message again, or take the name out.")
-        raise UserError(f"{shown} takes longer than {seconds:.0f} s to read: attach a part of it, or save it as text.")
+            raise UserError(f"You stopped reading {shown}. Send the message again, or remove the file from it.")
+        raise UserError(f"{shown} takes more than {seconds:.0f} s to read. Attach a part of it, or save it as text.")
     try:
         body = json.loads(out)
     except ValueError:  # it was ended, by the limit on its memory or its processor time, or by a fault in the library
@@ -103,19 +103,19 @@ def _sentence(problem: str, shown: str, most: int) -> str:
     match problem:
         case "missing":
             install = f"{quote(sys.executable)} -m pip install pypdf"
-            return f"{shown} is a PDF document; its text needs a library that is not installed: {install}"
+            return f"Reading the PDF document {shown} needs a library that is not installed. Run: {install}"
         case "encrypted":
-            return f"{shown} is protected with a password: save it without one and attach that."
+            return f"{shown} is password-protected. Save it without a password and attach that."
         case "scanned":
-            return f"{shown} has no text, only pictures: let a text recognition (such as ocrmypdf) read it first."
+            return f"{shown} has no text, only pictures. Run text recognition on it first, such as ocrmypdf."
         case "large":
-            return f"{shown} has more than {most / 1e6:.1f} million characters of text: attach a part of it."
+            return f"{shown} has more than {most / 1e6:.1f} million characters of text. Attach a part of it."
         case "memory":
-            return f"{shown} needs more memory or time to read than a document should: save it as text and attach that."
+            return f"{shown} needs too much memory or time to read. Save it as text and attach that."
         case _:
             return (
-                f"{shown} is a PDF document, but cannot be read as one, so it may be damaged: "
-                "open it in its program, save it anew, or as text."
+                f"{shown} cannot be read as a PDF document; it may be damaged. Save it again from the program that made it, or "
+                "as text."
             )
 
 
@@ -147,7 +147,7 @@ def read(path: Path, most: int) -> dict[str, str]:
     if not pages:
         return {"problem": "scanned"}
     empty = count - len(pages)
-    notice = f"{empty:,} of the {count:,} pages of {{}} have no text, only pictures perhaps." if empty else ""
+    notice = f"{empty:,} of the {count:,} pages of {{}} have no text, perhaps only pictures." if empty else ""
     return {"text": "\n".join(pages), "notice": notice}
 
 

@@ -17,19 +17,19 @@ from .options import AsJson, flag, option
 if TYPE_CHECKING:
     from ..settings.precedence import Layers
 
-config = typer.Typer(name="config", help="Print every setting, its value and where that comes from; change the settings file.")
+config = typer.Typer(name="config", help="Show every setting with its value and its source, and change the settings file.")
 
 Key = Annotated[
     str,
     typer.Argument(
         metavar="KEY",
-        help="Such as theme or sampling.temperature.",
+        help="For example theme or sampling.temperature.",
         show_default=False,
         autocompletion=completion_shell.setting_keys,
     ),
 ]
-ForModel = Annotated[str | None, option("--model", "As for this model.", "MODEL")]
-FromPreset = Annotated[str | None, option("--preset", "As with this preset.", "NAME")]
+ForModel = Annotated[str | None, option("--model", "With this model's defaults.", "MODEL")]
+FromPreset = Annotated[str | None, option("--preset", "With this preset.", "NAME")]
 
 
 @config.callback(invoke_without_command=True)
@@ -37,16 +37,16 @@ def show(
     context: typer.Context,
     model: ForModel = None,
     preset: FromPreset = None,
-    changed: Annotated[bool, flag("--changed", "Only what is not at its default.")] = False,
+    changed: Annotated[bool, flag("--changed", "Only settings that differ from their default.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Print every setting with its value and where it comes from: default, settings file with its line, a model's default,
-    environment, command line or preset."""
+    """Print every setting with its value and its source: default, settings file with the line, a model's default, environment,
+    command line or preset."""
     given = {**(context.obj or {}), **({"model": model} if model else {})}
     context.obj = given
     if context.invoked_subcommand is not None:
         if preset or changed or json:
-            raise UserError("Options of `specchat config` itself go behind the command's name.")
+            raise UserError("Put the options of `specchat config` after the command's name.")
         return
     layers = _layers(given, preset)
     rows = [row for row in rows_of(layers) if not changed or row["source"] != "default"]
@@ -68,7 +68,7 @@ def show(
 
 @config.command()
 def get(context: typer.Context, key: Key, preset: FromPreset = None, json: AsJson = False) -> None:
-    """Print one setting's value; nothing where it is not set."""
+    """Print one setting's value; nothing if it is not set."""
     from ..settings.checks import known
 
     known(key)
@@ -84,15 +84,17 @@ def get(context: typer.Context, key: Key, preset: FromPreset = None, json: AsJso
 @config.command("set", context_settings={"ignore_unknown_options": True})
 def set_(
     key: Key,
-    values: Annotated[list[str], typer.Argument(metavar="VALUE…", help="Several for a list.", show_default=False)],
+    values: Annotated[
+        list[str], typer.Argument(metavar="VALUE…", help="One value, or several for a list.", show_default=False)
+    ],
 ) -> None:
-    """Write a setting into the file; its comments and its order stay."""
+    """Write a setting to the file, keeping its comments and order."""
     from ..settings.checks import known
     from ..settings.file import from_text, save, takes_many
 
     known(key)
     if len(values) > 1 and not takes_many(key):
-        raise UserError(f"{key} takes one value: put it in quotes.")
+        raise UserError(f"{key} takes one value. Put it in quotes.")
     value: Any = from_text(key, values[0]) if len(values) == 1 else list(values)
     save({key: value})
     _tell(key)
@@ -100,7 +102,7 @@ def set_(
 
 @config.command()
 def unset(keys: Annotated[list[str], typer.Argument(metavar="KEY…", show_default=False)]) -> None:
-    """Take settings out of the file, so that their defaults hold again. Also what is no setting can be taken out."""
+    """Remove settings from the file, so that their defaults apply again. Unknown keys can be removed too."""
     from ..settings.file import read, save, spots
     from ..settings.key_path import join, split
 
@@ -108,9 +110,9 @@ def unset(keys: Annotated[list[str], typer.Argument(metavar="KEY…", show_defau
     there = spots(found.path)
     for key in keys:
         if not any(parts[: len(split(key))] == split(key) for parts in there) or not split(key):
-            raise UserError(f"The settings file does not set {key}: `specchat config --changed` shows what it sets.")
+            raise UserError(f"The settings file does not set {key}. `specchat config --changed` shows what it sets.")
     save({join(parts): None for key in keys for parts in there if parts[: len(split(key))] == split(key)})
-    typer.echo(f"{', '.join(keys)}: no longer in {found.path}.")
+    typer.echo(f"{', '.join(keys)}: removed from {found.path}.")
 
 
 @config.command()
@@ -123,7 +125,7 @@ def path() -> None:
 
 @config.command()
 def edit() -> None:
-    """Open the settings file in your editor (the setting editor, $VISUAL or $EDITOR), then say what is wrong with it."""
+    """Open the settings file in your editor (the setting editor, $VISUAL or $EDITOR), then report any mistakes in it."""
     from ..settings import locations
     from ..settings.file import read, settings_of
     from ..settings.toml import write
@@ -137,7 +139,7 @@ def edit() -> None:
     try:
         code = subprocess.call([*command, str(found.path)])
     except OSError as error:
-        raise UserError(f"{command[0]} cannot be started ({error.strerror}): name another editor.") from None
+        raise UserError(f"Cannot start {command[0]} ({error.strerror}). Choose another editor.") from None
     problems = read().problems
     for problem in problems:
         typer.echo(f"specchat: {problem}", err=True)
@@ -195,4 +197,4 @@ def _tell(key: str) -> None:
     written = layers.read.values.get(key)
     typer.echo(f"{key} = {shown(written)} in {layers.place(layers.read.lines.get(key, 0))}.")
     if row["source"] not in ("file", "default"):
-        typer.echo(f"It is {shown(row['value'])} all the same: {row['where']} goes before the file.", err=True)
+        typer.echo(f"The value in use is still {shown(row['value'])}: {row['where']} overrides the file.", err=True)

@@ -1,4 +1,4 @@
-"""`specchat doctor`: what is here, what is missing, and the command that mends it."""
+"""`specchat doctor`: what is installed, what is missing, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typing import Any
 from ... import __version__
 from ...engine.logfile import log_path
 from ...engine.options import builtin_path, rebuild_command
+from ...errors import counted
 from ...plain_file import cache_folder
 from ..settings import locations
 from ..settings.precedence import load_settings
@@ -54,7 +55,7 @@ GPU_BUILDS = (("CUDA", "nvidia-smi", "an NVIDIA driver"), ("Vulkan", "vulkaninfo
 
 @dataclass(slots=True)
 class Problem:
-    """Something missing or broken, and the command or the act that mends it."""
+    """Something missing or broken, and the command that fixes it."""
 
     what: str
     mend: str
@@ -111,7 +112,10 @@ def _lines(report: Report) -> Iterator[str]:
     machine = report.machine
     yield "Machine"
     yield f"  {'system':18} {machine['system']}"
-    yield f"  {'processor':18} {machine['processor']}, {machine['cores']} cores, {machine['threads']} threads"
+    yield (
+        f"  {'processor':18} {machine['processor']}, {counted(machine['cores'], 'core')}, "
+        f"{counted(machine['threads'], 'thread')}"
+    )
     yield f"  {'memory':18} {size_of(machine['memory'])}, {size_of(machine['memory_available'])} free"
     for name, value in _device_lines(report.devices):
         yield f"  {name:18} {value}"
@@ -127,13 +131,13 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"  {'encoding':18} {terminal['encoding']}"
     yield "Paths"
     for name, path in report.paths.items():
-        yield f"  {name:18} {path}{'' if Path(path).exists() else '  (not there yet)'}"
+        yield f"  {name:18} {path}{'' if Path(path).exists() else '  (does not exist yet)'}"
     yield "State"
     yield f"  {'settings file':18} {report.settings}"
     yield f"  {'built-in model':18} {'present' if report.builtin_model else 'missing'}"
     yield ""
     if not report.problems:
-        yield "All is well."
+        yield "Everything is in order."
     for problem in report.problems:
         yield f"{'Problem' if problem.serious else 'Note'}: {problem.what}"
         yield f"  {problem.mend}"
@@ -152,7 +156,7 @@ def _llama_lines(build: dict[str, Any]) -> Iterator[tuple[str, str]]:
     here = build.get("backends", [])
     offered = (*(("Metal",) if platform.system() == "Darwin" else ("CUDA", "Vulkan")), "RPC")
     missing = [name for name in offered if not _has(here, name)]
-    yield "built for", ", ".join(here) or "unknown (it does not tell)"
+    yield "built for", ", ".join(here) or "unknown (llama.cpp does not say)"
     yield "built without", ", ".join(missing) or "-"
     for device in build.get("devices", ()):
         memory = f", {size_of(device['total'])}, {size_of(device['free'])} free" if device["total"] else ""
@@ -226,7 +230,7 @@ def _devices(problems: list[Problem]) -> dict[str, Any]:
             [sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        problems.append(Problem(f"torch took longer than {PROBE_SECONDS} s to import.", "specchat doctor  (again)"))
+        problems.append(Problem(f"torch took more than {PROBE_SECONDS} s to import.", "specchat doctor  (again)"))
         return {}
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
@@ -235,7 +239,7 @@ def _devices(problems: list[Problem]) -> dict[str, Any]:
         return {}
     devices: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     if not devices["cuda"] and not devices["built_for_cuda"] and shutil.which("nvidia-smi"):
-        what = "There is an NVIDIA driver, but this torch is built for the CPU only."
+        what = "There is an NVIDIA driver, but this torch was built for the CPU only."
         problems.append(Problem(what, f"{_pip()} install --force-reinstall torch", serious=False))
     return devices
 
@@ -247,7 +251,7 @@ def _llama_cpp(problems: list[Problem]) -> dict[str, Any]:
             [sys.executable, "-P", "-c", _LLAMA_PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        problems.append(Problem(f"llama.cpp took longer than {PROBE_SECONDS} s to load.", "specchat doctor  (again)", False))
+        problems.append(Problem(f"llama.cpp took more than {PROBE_SECONDS} s to load.", "specchat doctor  (again)", False))
         return {}
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1].rpartition("UserError: ")[2]
@@ -261,7 +265,7 @@ def _llama_cpp(problems: list[Problem]) -> dict[str, Any]:
         wanted = [("Metal", "an Apple GPU")]
     if wanted and not any(_has(here, name) for name, _ in wanted):
         name, what = wanted[0]
-        told = f"There is {what}, but this llama.cpp is built without {name}."
+        told = f"There is {what}, but this llama.cpp was built without {name}."
         problems.append(Problem(told, rebuild_command(f"-DGGML_{name.upper()}=on"), serious=False))
     return build
 
@@ -283,7 +287,7 @@ def _terminal() -> dict[str, Any]:
 
 def _settings(problems: list[Problem]) -> str:
     if not locations.settings_file().exists():
-        return "no file: the defaults hold"
+        return "no file, so the defaults apply"
     _, sentence = load_settings()
     if sentence is None:
         return "ok"
@@ -314,4 +318,4 @@ def _writable(problems: list[Problem]) -> None:
     for name, folder in folders.items():
         above = next(parent for parent in (folder, *folder.parents) if parent.exists())
         if not os.access(above, os.W_OK):
-            problems.append(Problem(f"The folder {above} ({name}) cannot be written to.", f"chmod u+w {quote(str(above))}"))
+            problems.append(Problem(f"The folder {above} ({name}) is not writable.", f"chmod u+w {quote(str(above))}"))

@@ -29,7 +29,7 @@ def print_methods(*, as_json: bool) -> None:
     width = min(shutil.get_terminal_size().columns, 100)
     print("\n\n".join("\n".join(_method_lines(method, width)) for method in found))
     for name, reason in broken().items():
-        print(f"\n{name}: left out, its package does not load ({reason}).")
+        print(f"\n{name}: left out, because its package cannot be loaded ({reason}).")
 
 
 def _method_lines(method: dict[str, Any], width: int) -> Iterator[str]:
@@ -69,7 +69,7 @@ def print_locations(name: str | None) -> None:
 
 def methods_page() -> str:
     """docs/methods.md, its table of methods made anew."""
-    head = "| method | | when it pays |\n|---|---|---|\n"
+    head = "| method | what it does | when it pays |\n|---|---|---|\n"
     rows = [f"| `{method['name']}` | {method['summary']} | {method['pays']} |\n" for method in describe()]
     table = head + "".join(rows)
     return re.sub(

@@ -54,7 +54,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="A chat in the terminal that shows how a local language model decodes. Without a command it opens the chat.",
+    help="A terminal chat that shows how a local language model decodes. Without a command, opens the chat.",
 )
 
 
@@ -92,12 +92,13 @@ def chat(
     theme: Annotated[str | None, _option("--theme", "Colour theme.", "NAME")] = None,
     system: System = None,
     preset: Preset = None,
-    open_file: Annotated[Path | None, _option("--open", "Go on with a chat that /export json saved.", "FILE")] = None,
-    last: Annotated[bool, _flag("--continue", "Go on with the last chat.")] = False,
+    open_file: Annotated[Path | None, _option("--open", "Open a chat saved by /export json.", "FILE")] = None,
+    last: Annotated[bool, _flag("--continue", "Continue the last chat. ")] = False,
     resume: Annotated[
-        str | None, _option("--resume", "Go on with the chat of this title or number; alone, choose from all.", "[TEXT]")
+        str | None,
+        _option("--resume", "Continue the chat with this title or number; without one, choose from a list.", "[TEXT]"),
     ] = None,
-    no_history: Annotated[bool, _flag("--no-history", "Keep nothing of this chat.")] = False,
+    no_history: Annotated[bool, _flag("--no-history", "Do not keep this chat in the history.")] = False,
     version: Annotated[bool, _flag("--version", "Print the version.")] = False,
 ) -> None:
     """Open the chat."""
@@ -131,13 +132,13 @@ def chat(
     if context.invoked_subcommand is not None:
         for name, asked in (("--open", open_file), ("--continue", last or None), ("--resume", resume)):
             if asked is not None:
-                raise UserError(f"{name} is for the chat itself: leave the command after it out.")
+                raise UserError(f"{name} opens a chat. Leave out the command after it.")
         context.obj = given  # `specchat --model X run …` means the same as `specchat run --model X …`
         return
     from .start import open_chat
 
     if sum((open_file is not None, last, resume is not None)) > 1:
-        raise UserError("--open, --continue and --resume each open a chat: give one of them.")
+        raise UserError("--open, --continue and --resume each open a chat. Use only one of them.")
     settings, notice = load_settings()
     raise typer.Exit(open_chat(_with(settings, given), notice, open_file, last=last, resume=resume, given=given))
 
@@ -145,55 +146,57 @@ def chat(
 @app.command()
 def run(
     context: typer.Context,
-    prompt: Annotated[str, typer.Argument(help="What to answer; - reads it from standard input.", show_default=False)],
+    prompt: Annotated[str, typer.Argument(help="The prompt; - reads it from standard input.", show_default=False)],
     model: Model = None,
     draft_model: DraftModel = None,
     method: Method = None,
     set_: Annotated[
-        list[str] | None, _option("--set", "A setting of the method; may be given several times.", "NAME=VALUE")
+        list[str] | None, _option("--set", "A setting of the method. Repeat for more settings.", "NAME=VALUE")
     ] = None,
-    max_tokens: Annotated[int | None, _option("--max-tokens", "Most tokens of the answer.", "N")] = None,
-    temperature: Annotated[float | None, _option("--temperature", "0 takes the most probable token.", "X")] = None,
+    max_tokens: Annotated[int | None, _option("--max-tokens", "Most tokens in the answer.", "N")] = None,
+    temperature: Annotated[float | None, _option("--temperature", "0 always picks the most probable token.", "X")] = None,
     top_k: Annotated[int | None, _option("--top-k", "Keep the K most probable tokens; 0 keeps all.", "K")] = None,
-    top_p: Annotated[float | None, _option("--top-p", "Keep tokens that make up this share of probability.", "X")] = None,
-    min_p: Annotated[float | None, _option("--min-p", "Keep tokens this probable relative to the best.", "X")] = None,
+    top_p: Annotated[
+        float | None, _option("--top-p", "Keep the most probable tokens up to this total probability.", "X")
+    ] = None,
+    min_p: Annotated[float | None, _option("--min-p", "Keep tokens at least this probable, relative to the best.", "X")] = None,
     repetition_penalty: Annotated[
-        float | None, _option("--repetition-penalty", "Above 1 avoids tokens that were there already.", "X")
+        float | None, _option("--repetition-penalty", "Above 1, avoid tokens that have already occurred.", "X")
     ] = None,
     seed: Annotated[int | None, _option("--seed", "The same seed gives the same text.", "N")] = None,
     accept: Annotated[
         str | None,
         _option("--accept", "When a draft token is accepted: exact, rejection, soft:BETA or typical:EPSILON,DELTA.", "RULE"),
     ] = None,
-    stop: Annotated[list[str] | None, _option("--stop", "End at this text; may be given several times.", "TEXT")] = None,
+    stop: Annotated[list[str] | None, _option("--stop", "End the answer at this text. Repeat for more.", "TEXT")] = None,
     stop_regex: Annotated[
-        list[str] | None, _option("--stop-regex", "End at a match; may be given several times.", "REGEX")
+        list[str] | None, _option("--stop-regex", "End the answer at a match. Repeat for more.", "REGEX")
     ] = None,
     stop_loops: Annotated[
         bool | None,
-        _flag("--stop-loops/--no-stop-loops", "End an answer that repeats itself without end; with JSON only if asked."),
+        _flag("--stop-loops/--no-stop-loops", "Stop an answer that repeats itself endlessly; with JSON only if asked."),
     ] = None,
-    raw: Annotated[bool, _flag("--raw", "Continue the prompt as it is: no chat template.")] = False,
+    raw: Annotated[bool, _flag("--raw", "Continue the prompt as it is, without the chat template.")] = False,
     suffix: Annotated[
-        str | None, _option("--suffix", "Fill in what stands between the prompt and this text (code models).", "TEXT")
+        str | None, _option("--suffix", "Fill in the text between the prompt and this (code models).", "TEXT")
     ] = None,
-    suffix_file: Annotated[Path | None, _option("--suffix-file", "The same with a file's text.", "FILE")] = None,
-    last: Annotated[bool, _flag("--continue", "Go on with the last chat; the exchange is kept with it.")] = False,
-    resume: Annotated[str | None, _option("--resume", "Go on with the chat of this title or number.", "CHAT")] = None,
-    keep: Annotated[bool, _flag("--keep", "Keep the exchange in the history, as a new chat.")] = False,
-    no_history: Annotated[bool, _flag("--no-history", "Keep nothing of a chat that goes on.")] = False,
+    suffix_file: Annotated[Path | None, _option("--suffix-file", "Like --suffix, with the text of a file.", "FILE")] = None,
+    last: Annotated[bool, _flag("--continue", "Continue the last chat and keep the exchange in it.")] = False,
+    resume: Annotated[str | None, _option("--resume", "Continue the chat with this title or number.", "CHAT")] = None,
+    keep: Annotated[bool, _flag("--keep", "Keep the exchange in the history as a new chat.")] = False,
+    no_history: Annotated[bool, _flag("--no-history", "Continue a chat without keeping the exchange.")] = False,
     file: Annotated[
         list[Path] | None,
         typer.Option(
             "-f",
             "--file",
-            help="Attach a file or a folder's text files; may be given several times.",
+            help="Attach a file or a folder's text files. Repeat for more.",
             metavar="FILE",
             show_default=False,
         ),
     ] = None,
     json: AsJson = False,
-    jsonl: Annotated[bool, _flag("--jsonl", "Print one JSON object per step, then the one of --json.")] = False,
+    jsonl: Annotated[bool, _flag("--jsonl", "Print one JSON object per pass, then the one of --json.")] = False,
     threads: Threads = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -210,15 +213,15 @@ def run(
     system: System = None,
     preset: Preset = None,
     color: Annotated[
-        When, typer.Option("--color", help="Colour the tokens by forward pass: auto, always or never.", show_default=False)
+        When, typer.Option("--color", help="Colour the tokens of each pass: auto, always or never.", show_default=False)
     ] = When.auto,
 ) -> None:
     """Print one answer: coloured by run on a terminal, plain text when piped.
 
-    @FILE in the prompt attaches a file (@@ for an @ that names none); what is piped in beside a prompt is attached too.
+    @FILE in the prompt attaches a file (@@ is a plain @). Piped input is attached as well.
 
-    Exit codes: 0 answered, 1 the engine failed, 2 something that the message says how to mend, 130 cancelled with Ctrl-C,
-    143 ended with SIGTERM, 141 nobody reads the output any more.
+    Exit codes: 0 answered; 1 the engine failed; 2 an error that the message says how to fix; 130 cancelled with Ctrl-C; 143
+    ended by SIGTERM; 141 the reader of the output is gone.
     """
     from .oneshot.request import Request, kept, suffix_of
     from .oneshot.run import run_once
@@ -279,7 +282,7 @@ def run(
 
 @app.command()
 def methods(json: AsJson = False) -> None:
-    """List the decoding methods, what each does, when it pays, and its settings."""
+    """List the decoding methods: what each does, when it pays, and its settings."""
     from .listing import print_methods
 
     print_methods(as_json=json)
@@ -290,13 +293,13 @@ def themes(
     theme: Annotated[
         str | None,
         typer.Argument(
-            help="Examine this one: its contrasts, and how far apart runs look.",
+            help="Check this one: its contrasts, and how well runs can be told apart.",
             show_default=False,
             autocompletion=completion_shell.themes,
         ),
     ] = None,
 ) -> None:
-    """List the colour themes, or examine one by its name or file."""
+    """List the colour themes, or check one by its name or file."""
     from .themes import print_theme, print_themes
 
     if theme is None:
@@ -307,7 +310,7 @@ def themes(
 
 @app.command()
 def doctor(json: AsJson = False) -> None:
-    """Tell versions, devices and paths, what is missing, and the command that mends it."""
+    """Show versions, devices and paths, what is missing, and the commands that fix it."""
     from . import doctor as checks
 
     report = checks.examine()
@@ -319,10 +322,10 @@ def doctor(json: AsJson = False) -> None:
 def locate(
     name: Annotated[
         str | None,
-        typer.Argument(help="Print this path alone.", show_default=False, autocompletion=completion_shell.locations),
+        typer.Argument(help="Print only this path.", show_default=False, autocompletion=completion_shell.locations),
     ] = None,
 ) -> None:
-    """Print where settings, data, cache, log and models are."""
+    """Print where settings, data, cache, log and models are stored."""
     from .listing import print_locations
 
     print_locations(name)
@@ -353,7 +356,7 @@ def _pairs(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise UserError(f"--set takes NAME=VALUE, not {text!r}: `specchat methods` lists each method's settings.")
+            raise UserError(f"--set takes NAME=VALUE, not {text!r}. `specchat methods` lists each method's settings.")
         pairs[name.strip()] = value.strip()
     return pairs
 
@@ -389,7 +392,7 @@ def main() -> NoReturn:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        print(f"specchat: What was to be written is not complete ({error.strerror}): free some room.", file=sys.stderr)
+        print(f"specchat: The output is incomplete ({error.strerror}). Free some space.", file=sys.stderr)
         code = BROKEN
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -37,7 +37,7 @@ def _numbers(text: str | None, name: str) -> list[int]:
     except ValueError:
         numbers = [0]
     if any(number < 1 for number in numbers):
-        raise UserError(f"{name} takes whole numbers of 1 or more, separated by commas, not {text!r}.")
+        raise UserError(f"{name} takes whole numbers from 1 up, separated by commas, not {text!r}.")
     return numbers
 
 
@@ -46,39 +46,37 @@ def bench(
     prompts: Annotated[
         Path | None,
         typer.Argument(
-            help="JSONL (prompt, turns or messages) or plain text; the built-in tasks if not given.", show_default=False
+            help="JSONL (prompt, turns or messages) or plain text; by default the built-in tasks.", show_default=False
         ),
     ] = None,
     model: Model = None,
     draft_model: DraftModel = None,
-    methods: Annotated[str | None, option("--methods", "Only these, as NAME or NAME:SETTING=VALUE:…", "LIST")] = None,
+    methods: Annotated[str | None, option("--methods", "Only these methods, as NAME or NAME:SETTING=VALUE:…", "LIST")] = None,
     against: Annotated[
         str | None,
-        option("--against", "Also other implementations: transformers, llama-cpp, or one as NAME/METHOD.", "LIST"),
+        option("--against", "Also compare other implementations: transformers, llama-cpp, or one as NAME/METHOD.", "LIST"),
     ] = None,
     sweep: Annotated[
         list[str] | None,
-        option("--sweep", "Values of a setting to compare; may be given several times.", "NAME.SETTING=A,B,…"),
+        option("--sweep", "Compare these values of a setting. Repeat for more settings.", "NAME.SETTING=A,B,…"),
     ] = None,
-    limit: Annotated[int | None, option("--limit", "Most questions of each category (built-in set: 6).", "N")] = None,
-    category: Annotated[
-        list[str] | None, option("--category", "Only this category; may be given several times.", "NAME")
-    ] = None,
-    rounds: Annotated[int, option("--rounds", "Times that every prompt is answered by every method; 1.", "N")] = 1,
-    max_tokens: Annotated[int, option("--max-tokens", "Most tokens of an answer; 256.", "N")] = 256,
+    limit: Annotated[int | None, option("--limit", "Most prompts per category (built-in set: 6).", "N")] = None,
+    category: Annotated[list[str] | None, option("--category", "Only this category. Repeat for more.", "NAME")] = None,
+    rounds: Annotated[int, option("--rounds", "How often each method answers each prompt; 1.", "N")] = 1,
+    max_tokens: Annotated[int, option("--max-tokens", "Most tokens in an answer; 256.", "N")] = 256,
     clock: Annotated[
-        str, option("--clock", "wall, or cpu: processor seconds, for a busy machine without a GPU.", "CLOCK")
+        str, option("--clock", "wall, or cpu for processor seconds (a busy machine without a GPU).", "CLOCK")
     ] = "wall",
-    raw: Annotated[bool, flag("--raw", "Continue the prompts as they are: no chat template.")] = False,
-    resume: Annotated[bool, flag("--resume", "Go on with the same run where it ended.")] = False,
+    raw: Annotated[bool, flag("--raw", "Continue the prompts as they are, without the chat template.")] = False,
+    resume: Annotated[bool, flag("--resume", "Continue the same run where it ended.")] = False,
     record: Annotated[
-        Path | None, option("--record", "File that every measurement is written to; one in the cache if not given.", "FILE")
+        Path | None, option("--record", "Write every measurement to this file; by default one in the cache.", "FILE")
     ] = None,
     json: AsJson = False,
     csv: Csv = None,
     markdown: Markdown = None,
     plots: Annotated[Path | None, option("--plots", "Write plots into this folder.", "FOLDER")] = None,
-    png: Annotated[bool, flag("--png", "Plots as PNG (needs resvg-py) instead of SVG.")] = False,
+    png: Annotated[bool, flag("--png", "Write plots as PNG (needs resvg-py) instead of SVG.")] = False,
     device: Device = None,
     dtype: Dtype = None,
     context_size: ContextSize = None,
@@ -88,7 +86,7 @@ def bench(
 ) -> None:
     """Compare decoding methods on your model, your machine and your prompts.
 
-    All methods answer each prompt side by side. Ctrl-C keeps what is done; --resume goes on.
+    All methods answer each prompt side by side. Ctrl-C keeps what is measured; --resume continues.
     """
     from .bench.plan import BenchRequest
     from .bench.run import run_bench
@@ -105,7 +103,7 @@ def bench(
         guard=guard,
     )
     if clock not in ("wall", "cpu"):
-        raise UserError(f"--clock is wall or cpu, not {clock!r}.")
+        raise UserError(f"--clock takes wall or cpu, not {clock!r}.")
     request = BenchRequest(
         prompts,
         settings,
@@ -140,26 +138,28 @@ def replay(
     transcripts: Annotated[
         list[Path] | None, typer.Argument(help="JSONL files of recorded answers.", show_default=False)
     ] = None,
-    history: Annotated[bool, flag("--history", "Replay the chats of the history.")] = False,
+    history: Annotated[bool, flag("--history", "Replay the chats in your history.")] = False,
     chat: Annotated[
-        list[str] | None, option("--chat", "With --history: only this one, by number or title; may be given again.", "CHAT")
+        list[str] | None, option("--chat", "With --history: only this chat, by number or title. Repeat for more.", "CHAT")
     ] = None,
     tokenizer: Annotated[
-        Path | None, option("--tokenizer", "Folder with the tokenizer.json of the model that wrote them.", "FOLDER")
+        Path | None, option("--tokenizer", "Folder with the tokenizer.json of the model that wrote the answers.", "FOLDER")
     ] = None,
-    nodes: Annotated[str | None, option("--nodes", "Most nodes of a tree, for the methods that have one.", "N,N,…")] = None,
-    methods: Annotated[str | None, option("--methods", "Only these, as NAME or NAME:SETTING=VALUE:…", "LIST")] = None,
+    nodes: Annotated[
+        str | None, option("--nodes", "Most nodes in a tree, for the methods that have this setting.", "N,N,…")
+    ] = None,
+    methods: Annotated[str | None, option("--methods", "Only these methods, as NAME or NAME:SETTING=VALUE:…", "LIST")] = None,
     limit: Annotated[int | None, option("--limit", "Only the first N records of each file.", "N")] = None,
     model: Model = None,
     curve: Annotated[Path | None, option("--curve", "Predict speedups from this latency curve (JSON).", "FILE")] = None,
     curve_only: Annotated[
-        bool, flag("--curve-only", "With --model: measure its latency curve and run no passes over the records.")
+        bool, flag("--curve-only", "With --model: only measure its latency curve; run no passes over the records.")
     ] = False,
     measure: Annotated[bool, flag("--measure", "With --model: measure its latency curve again.")] = False,
     fit: Annotated[
-        bool, flag("--fit", "Fit the curve to the speedups that every second record tells, and test it on the others.")
+        bool, flag("--fit", "Fit the curve to every second record's measured speedup, and test it on the others.")
     ] = False,
-    save_curve: Annotated[Path | None, option("--save-curve", "Write the curve that was used to this file.", "FILE")] = None,
+    save_curve: Annotated[Path | None, option("--save-curve", "Write the curve in use to this file.", "FILE")] = None,
     json: AsJson = False,
     csv: Csv = None,
     markdown: Markdown = None,
@@ -172,8 +172,8 @@ def replay(
 ) -> None:
     """Score decoding methods on recorded answers: tokens per step, and the speedup to expect.
 
-    No model runs, unless --model names one to run the passes while the choices come from the record. A line of a file is
-    {"prompt", "response"} or {"messages": [{"role", "content"}]}.
+    No model runs unless --model names one; it then runs the passes, while the choices come from the record. Each line of a file
+    is {"prompt", "response"} or {"messages": [{"role", "content"}]}.
     """
     from contextlib import ExitStack
 
@@ -183,9 +183,9 @@ def replay(
         context, model=model, device=device, dtype=dtype, context=context_size, threads=threads, exact=exact, guard=guard
     )
     if (curve_only or measure) and "model" not in given:
-        raise UserError("--curve-only and --measure need the model to measure: give it with --model.")
+        raise UserError("--curve-only and --measure need a model to measure. Give it with --model.")
     if not transcripts and not (history or chat):
-        raise UserError("There is nothing to replay: name JSONL files of recorded answers, or --history for your own chats.")
+        raise UserError("There is nothing to replay. Give JSONL files of recorded answers, or --history for your own chats.")
     request = ReplayRequest(
         transcripts or [],
         settings,
@@ -215,21 +215,19 @@ def replay(
 def tune(
     context: typer.Context,
     prompts: Annotated[
-        Path | None, typer.Argument(help="Prompts as for bench; else the built-in tasks.", show_default=False)
+        Path | None, typer.Argument(help="Prompts as for bench; by default the built-in tasks.", show_default=False)
     ] = None,
     model: Model = None,
     draft_model: DraftModel = None,
-    minutes: Annotated[float, option("--minutes", "Time for the search; 10.", "N")] = 10.0,
-    methods: Annotated[str | None, option("--methods", "Only these, as NAME or NAME:SETTING=VALUE:…", "LIST")] = None,
-    limit: Annotated[int | None, option("--limit", "Most prompts of each category (built-in set: 4).", "N")] = None,
-    category: Annotated[
-        list[str] | None, option("--category", "Only this category; may be given several times.", "NAME")
-    ] = None,
-    max_tokens: Annotated[int, option("--max-tokens", "Most tokens of an answer; 128.", "N")] = 128,
+    minutes: Annotated[float, option("--minutes", "Minutes to search; 10.", "N")] = 10.0,
+    methods: Annotated[str | None, option("--methods", "Only these methods, as NAME or NAME:SETTING=VALUE:…", "LIST")] = None,
+    limit: Annotated[int | None, option("--limit", "Most prompts per category (built-in set: 4).", "N")] = None,
+    category: Annotated[list[str] | None, option("--category", "Only this category. Repeat for more.", "NAME")] = None,
+    max_tokens: Annotated[int, option("--max-tokens", "Most tokens in an answer; 128.", "N")] = 128,
     clock: Annotated[
-        str, option("--clock", "wall, or cpu: processor seconds, for a busy machine without a GPU.", "CLOCK")
+        str, option("--clock", "wall, or cpu for processor seconds (a busy machine without a GPU).", "CLOCK")
     ] = "wall",
-    no_save: Annotated[bool, flag("--no-save", "Leave the settings as they are.")] = False,
+    no_save: Annotated[bool, flag("--no-save", "Do not save the result in the settings.")] = False,
     exhaustive: Annotated[
         bool, flag("--exhaustive", "Measure every candidate on every prompt, however long it takes.")
     ] = False,
@@ -243,7 +241,7 @@ def tune(
 ) -> None:
     """Find the fastest method and settings for your model, machine and prompts, and make them the model's default.
 
-    Prints the same settings for transformers, llama-server and vLLM, where they exist.
+    Also prints the equivalent settings for transformers, llama-server and vLLM, if they exist.
     """
     from .bench.tune import tune as search
     from .bench.tune_search import TuneRequest
@@ -260,7 +258,7 @@ def tune(
         guard=guard,
     )
     if clock not in ("wall", "cpu"):
-        raise UserError(f"--clock is wall or cpu, not {clock!r}.")
+        raise UserError(f"--clock takes wall or cpu, not {clock!r}.")
     if not 0 < minutes < 10_000:
         raise UserError(f"--minutes takes a number above 0, not {minutes:g}.")
     request = TuneRequest(

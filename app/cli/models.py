@@ -29,18 +29,20 @@ NARROWEST, WIDEST = 60, 120
 def models(
     text: Annotated[
         str,
-        typer.Argument(help="Words that are looked for; owner/name asks the Hub what it offers.", show_default=False),
+        typer.Argument(help="Words to search for; owner/name asks the Hub what it offers.", show_default=False),
     ] = "",
     target: Annotated[
-        str | None, option("--drafts-for", "Tell which models can draft for this one, and why others cannot.", "MODEL")
+        str | None, option("--drafts-for", "Show which models can draft for this one, and why others cannot.", "MODEL")
     ] = None,
-    fetch: Annotated[bool, flag("--fetch", "Fetch owner/name, or owner/name:Q4_K_M; goes on where it broke off.")] = False,
+    fetch: Annotated[
+        bool, flag("--fetch", "Download owner/name or owner/name:Q4_K_M; continues an interrupted download.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
-    """List the models on this machine and what fits in memory, or what the Hub offers under a name.
+    """List the models on this machine and whether they fit in memory, or what the Hub offers under a name.
 
-    Looked into: the built-in model, the current folder, folders of the setting model_folders, the caches of Hugging Face, LM
-    Studio and Ollama. Exit codes: 0 found, 1 there is none, 2 something that the message says how to mend.
+    Searches the built-in model, the current folder, the folders in the setting model_folders, and the caches of Hugging Face,
+    LM Studio and Ollama. Exit codes: 0 found; 1 none found; 2 an error that the message says how to fix.
     """
     from ..models.hub import GGUF_ON_HUB, look_up
     from ..models.memory import room
@@ -51,7 +53,7 @@ def models(
     on_hub = "/" in text and not text.startswith((".", "/", "~")) and text.count("/") == 1
     if fetch:
         if not on_hub:
-            raise UserError("--fetch takes a name on the Hub: owner/name, or owner/name:Q4_K_M for a GGUF file there.")
+            raise UserError("--fetch takes a name on the Hub: owner/name, or owner/name:Q4_K_M for a GGUF file.")
         _fetch(text, as_json=json)
     elif on_hub and target is None:
         repository = look_up(text)
@@ -86,7 +88,7 @@ def _print_models(text: str, settings: Settings, free: Room, as_json: bool) -> N
     else:
         _print_rows(all_rows(found, free, options, {}))
     if not found:
-        _nothing(as_json, "No model here has that in its name: owner/name asks the Hub.")
+        _nothing(as_json, "No model here has that in its name. Use owner/name to ask the Hub.")
 
 
 def _print_drafts(target: str, text: str, settings: Settings, as_json: bool) -> None:
@@ -96,7 +98,7 @@ def _print_drafts(target: str, text: str, settings: Settings, as_json: bool) -> 
     library, found = _all(settings)
     chosen = next((each for each in found if target in (each.spot.spec, each.spot.title, str(each.spot.path))), None)
     if chosen is None:
-        raise UserError(f"There is no {target} among the models here: `specchat models` lists them.")
+        raise UserError(f"There is no model {target} here. `specchat models` lists those that are.")
     found = [each for each in found if matches(each, text)]
     pairings: dict[object, Pairing] = {each.key: pair(library, chosen, each) for each in found}
     if as_json:
@@ -106,7 +108,7 @@ def _print_drafts(target: str, text: str, settings: Settings, as_json: bool) -> 
     able = [each for each in found if pairings[each.key].able]
     _print_rows([row for row in draft_rows(chosen, found, pairings, {}) if not isinstance(row.key, str)], notes=True)
     if not able:
-        _nothing(as_json, "None of the models here can draft for it.")
+        _nothing(as_json, "No model here can draft for it.")
 
 
 def _print_offers(repository: Repository, offers: Sequence[Offer], settings: Settings, free: Room, as_json: bool) -> None:
@@ -125,7 +127,7 @@ def _print_offers(repository: Repository, offers: Sequence[Offer], settings: Set
     else:
         _print_rows(offer_rows(replace(repository, offers=tuple(offers)), free, options, {}))
     if not offers:
-        _nothing(as_json, "" if not repository.offers else f"{repository.name} has no such quantization.")
+        _nothing(as_json, "" if not repository.offers else f"{repository.name} does not have that quantization.")
 
 
 def _fetch(spec: str, as_json: bool) -> None:
@@ -138,7 +140,7 @@ def _fetch(spec: str, as_json: bool) -> None:
     offer = next((each for each in repository.offers if each.spec.lower() == spec.lower()), None)
     if offer is None:
         names = ", ".join(each.spec for each in repository.offers)
-        raise UserError(f"{spec} is not on the Hub: there is {names}." if names else f"{spec}: {repository.remark}")
+        raise UserError(f"{spec} is not on the Hub: choose from {names}." if names else f"{spec}: {repository.remark}")
     notes = Notes("auto")
 
     def progress(_: str, done: int, total: int) -> None:
@@ -148,14 +150,14 @@ def _fetch(spec: str, as_json: bool) -> None:
     try:
         folder = fetch(offer.spec, offer.files if offer.kind == "gguf" else (), progress)
     except (KeyboardInterrupt, Cancelled):
-        notes.sentence(f"What came of {offer.spec} stays: the same command goes on from there.")
+        notes.sentence(f"The part of {offer.spec} downloaded so far is kept. Repeat the command to continue.")
         raise typer.Exit(CANCELLED) from None
     finally:
         notes.clear()
     if as_json:
         _print_json({"model": offer.spec, "size": offer.size, "path": str(folder), "commit": repository.commit})
     else:
-        typer.echo(f"{offer.spec} is here ({size_of(offer.size)}): specchat --model {offer.spec}")
+        typer.echo(f"{offer.spec} is ready ({size_of(offer.size)}). Chat with it: specchat --model {offer.spec}")
 
 
 def _told(found: Found) -> dict[str, Any]:

@@ -59,25 +59,29 @@ def _or(words: Sequence[str]) -> str:
 
 
 _MODEL_HELP = (
-    "Target model: builtin, a folder with safetensors weights, FILE.gguf, or OWNER/NAME on the Hub "
-    "(OWNER/NAME:Q4_K_M for a GGUF file there), or ollama:NAME:TAG."
+    "The model: builtin, a folder with safetensors weights, FILE.gguf, OWNER/NAME on the Hub (OWNER/NAME:Q4_K_M for a GGUF "
+    "file there), or ollama:NAME:TAG."
 )
 Model = Annotated[str | None, option("--model", _MODEL_HELP, "MODEL")]
-DraftModel = Annotated[str | None, option("--draft-model", "Model that drafts for the target, named like it.", "MODEL")]
+DraftModel = Annotated[str | None, option("--draft-model", "Draft model, given in the same way.", "MODEL")]
 Device = Annotated[str | None, option("--device", "auto, cpu, cuda, cuda:N or mps.", "DEVICE")]
 Dtype = Annotated[str | None, option("--dtype", f"{_or(DTYPES)}.", "DTYPE")]
-ContextSize = Annotated[int | None, option("--context", "Most tokens of a conversation.", "N")]
+ContextSize = Annotated[int | None, option("--context", "Context: the most tokens in a conversation.", "N")]
 Threads = Annotated[int | None, option("--threads", "CPU threads.", "N")]
-Revision = Annotated[str | None, option("--revision", "Branch, tag or commit of the target's Hub repository.", "NAME")]
+Revision = Annotated[str | None, option("--revision", "Branch, tag or commit of the model's Hub repository.", "NAME")]
 Backend = Annotated[str | None, option("--backend", f"Runtime of the built-in model: {_or(CHOICES['backend'])}.", "NAME")]
-Exact = Annotated[str | None, option("--exact", f"Bits of passes of many nodes: {_or(CHOICES['exact'])}.", "WHEN")]
-Guard = Annotated[str | None, option("--guard", f"Near ties in a pass of their own: {_or(CHOICES['guard'])}.", "WHEN")]
-GpuLayers = Annotated[int | None, option("--gpu-layers", "GGUF: layers on the GPU; all where there is one, 0 for none.", "N")]
-SplitMode = Annotated[str | None, option("--split-mode", f"GGUF, several GPUs: {_or(CHOICES['split_mode'])}.", "MODE")]
+Exact = Annotated[str | None, option("--exact", f"Keep passes of many nodes bit-exact: {_or(CHOICES['exact'])}.", "WHEN")]
+Guard = Annotated[str | None, option("--guard", f"Decide near ties in a pass of their own: {_or(CHOICES['guard'])}.", "WHEN")]
+GpuLayers = Annotated[
+    int | None, option("--gpu-layers", "GGUF: layers on the GPU; 0 for none, by default all if there is a GPU.", "N")
+]
+SplitMode = Annotated[
+    str | None, option("--split-mode", f"GGUF: how several GPUs share the model: {_or(CHOICES['split_mode'])}.", "MODE")
+]
 FlashAttention = Annotated[str | None, option("--flash-attention", f"GGUF: {_or(CHOICES['flash_attention'])}.", "WHEN")]
-KvType = Annotated[str | None, option("--kv-type", f"GGUF, type of the KV cache: {_or(CHOICES['kv_type'])}.", "TYPE")]
-Rpc = Annotated[str | None, option("--rpc", "GGUF: llama.cpp RPC servers that hold layers of the target.", "HOST:PORT,…")]
+KvType = Annotated[str | None, option("--kv-type", f"GGUF: type of the KV cache: {_or(CHOICES['kv_type'])}.", "TYPE")]
+Rpc = Annotated[str | None, option("--rpc", "GGUF: llama.cpp RPC servers that hold layers of the model.", "HOST:PORT,…")]
 Method = Annotated[str | None, option("--method", "Decoding method; `specchat methods` lists them.", "NAME")]
 System = Annotated[str | None, option("--system", "System prompt.", "TEXT")]
-Preset = Annotated[str | None, option("--preset", "A preset: system prompt, method, sampling and limits.", "NAME")]
+Preset = Annotated[str | None, option("--preset", "Preset: system prompt, method, sampling and limits under a name.", "NAME")]
 AsJson = Annotated[bool, flag("--json", "Print one JSON object.")]

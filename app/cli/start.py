@@ -43,10 +43,10 @@ def open_chat(
     shown = sys.stdout is not None and sys.stdout.isatty()
     terminal = piped.keyboard() if shown and piped.is_piped() else None
     if not shown or (terminal is None and not (sys.stdin and sys.stdin.isatty())):
-        also = " It takes what is piped in." if piped.is_piped() else ""
-        raise UserError(f"The chat needs a terminal for its input and output: use `specchat run PROMPT` here.{also}")
+        also = " It reads piped input." if piped.is_piped() else ""
+        raise UserError(f"The chat needs a terminal for its input and output. Use `specchat run PROMPT` here.{also}")
     if os.environ.get("TERM") == "dumb":
-        raise UserError("The chat cannot draw on this terminal (TERM is dumb): use `specchat run PROMPT` here.")
+        raise UserError("The chat cannot draw on this terminal (TERM is dumb). Use `specchat run PROMPT` here.")
     found: OpenedChat | str | None = None
     fallback = None
     if last or resume is not None:

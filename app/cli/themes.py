@@ -26,7 +26,7 @@ def print_themes() -> None:
         title = fit(one_line(name), column)
         own = "  (your own)" if (folder / f"{name}.toml").is_file() else ""
         print(f"{title}{' ' * (column - width(title))}  {_painted(palette.sample(), depth)}  {palette.summary}{own}")
-    print(f"\n`specchat --theme NAME` takes one, F3 in the chat shows each. Your own go into {folder}.")
+    print(f"\nUse one with `specchat --theme NAME`, or preview them with F3 in the chat. Put your own in {folder}.")
     for sentence in wrong:
         print(f"specchat: {one_line(sentence)}", file=sys.stderr)
 
@@ -52,7 +52,7 @@ def print_theme(which: str) -> bool:
     for doubt in doubts:
         print(f"{doubt[0].upper()}{doubt[1:]}.")
     if not doubts:
-        print("Everything can be read and told apart.")
+        print("All text is readable, and all runs can be told apart.")
     alike = [sight for sight in SIGHTS if _closest(palette, sight) < APART]
     if alike:
         print(f"With {' and '.join(alike)} some neighbouring runs look alike.")
@@ -71,7 +71,7 @@ def _figures(palette: Palette, depth: Depth) -> Iterator[str]:
     texts = [*((name, palette.colours[name]) for name in names), ("quiet text", palette.quiet), ("faint text", palette.faint)]
     for what, colour in texts:
         yield f"{what:16}{contrast(colour, page):10.1f}{'':12}{_painted([(' Abc ', f'{colour} on {page}')], depth)}"
-    yield f"\nclosest neighbours among the runs ({APART:g} and more can be told apart)"
+    yield f"\nclosest neighbouring runs ({APART:g} or more can be told apart)"
     for sight in ("", *SIGHTS):
         yield f"{sight or 'usual sight':16}{_closest(palette, sight):10.0f}"
 
@@ -90,7 +90,7 @@ def _path(which: str) -> Path:
         if Path(which).name == which and (path := folder / f"{which}.toml").is_file():
             return path
     names = [path.stem for folder in (SHIPPED, themes_folder()) for path in sorted(folder.glob("*.toml"))]
-    hint = did_you_mean(which, names, f"there are {', '.join(names)}; a file's name ends in .toml.")
+    hint = did_you_mean(which, names, f"choose from {', '.join(names)}, or give a file that ends in .toml.")
     raise UserError(f"There is no theme {which}: {hint}")
 
 

@@ -27,10 +27,10 @@ _BREATH_SECONDS = 0.001
 
 _WHY = {
     errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the quota is used up",
+    errno.EDQUOT: "the disk quota is used up",
     errno.EROFS: "the disk is read-only",
-    errno.EACCES: "its folder may not be written to",
-    errno.EPERM: "its folder may not be written to",
+    errno.EACCES: "its folder is not writable",
+    errno.EPERM: "its folder is not writable",
     errno.ENOENT: "there is no such folder",
     errno.ENOTDIR: "there is no such folder",
     errno.ENAMETOOLONG: "its name is too long",
@@ -47,8 +47,8 @@ def format_of(path: Path) -> str:
     """
     if known := SUFFIXES.get(path.suffix.lower()):
         return known
-    has = f"ends in {one_line(path.suffix)}" if path.suffix else "has no ending"
-    raise UserError(f"{one_line(path.name) or 'The file'} {has}: an export ends in .html, .svg, .md or .json.")
+    has = f"ends in {one_line(path.suffix)}" if path.suffix else "has no extension"
+    raise UserError(f"{one_line(path.name) or 'The file'} {has}. Choose .html, .svg, .md or .json.")
 
 
 def target(text: str, format: str | None = None, stem: str = "specchat") -> Path:
@@ -63,20 +63,20 @@ def target(text: str, format: str | None = None, stem: str = "specchat") -> Path
         UserError: its suffix names no format, or another one than `format`.
     """
     if "\0" in text:
-        raise UserError("A file's name cannot hold the character NUL: choose another name.")
+        raise UserError("A file name cannot contain the NUL character. Choose another name.")
     path = user_path(text)
     if format is not None and (not text or _is_folder(path)):
         return path / f"{stem}-{datetime.now():%Y-%m-%d-%H%M%S}.{format}"
     if format is None:
         if _is_folder(path):
-            raise UserError(f"{one_line(text)} is a folder: name a file in it that ends in .html, .svg, .md or .json.")
+            raise UserError(f"{one_line(text)} is a folder. Give a file in it that ends in .html, .svg, .md or .json.")
         format_of(path)
         return path
     named = SUFFIXES.get(path.suffix.lower())
     if named is None:
         return path.with_name(f"{path.name}.{format}")
     if named != format:
-        raise UserError(f"{one_line(path.name)} ends in {path.suffix}, but {format} was asked for: leave one of them out.")
+        raise UserError(f"{one_line(path.name)} ends in {path.suffix}, but you asked for {format}. Leave one of them out.")
     return path
 
 
@@ -95,7 +95,7 @@ def write(path: Path, chunks: Iterable[str], overwrite: bool = False) -> Path:
         # A link stays one: the file that it leads to is replaced.
         place = path.resolve() if overwrite else path.absolute()
         if overwrite and place.exists() and not place.is_file():
-            raise UserError(f"{one_line(str(path))} is no ordinary file: choose another name.")
+            raise UserError(f"{one_line(str(path))} is not a regular file. Choose another name.")
         part = place.with_name(f".specchat-{secrets.token_hex(4)}.part")
         try:
             _fill(part, chunks)
@@ -109,7 +109,7 @@ def write(path: Path, chunks: Iterable[str], overwrite: bool = False) -> Path:
             part.unlink(missing_ok=True)
     except OSError as error:
         why = _WHY.get(error.errno or 0) or one_line(error.strerror or str(error))
-        raise UserError(f"{one_line(str(path))} was not written: {why}. Choose another place.") from None
+        raise UserError(f"Could not write {one_line(str(path))}: {why}. Choose another place.") from None
 
 
 def _is_folder(path: Path) -> bool:

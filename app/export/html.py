@@ -122,7 +122,7 @@ def chat_html(chat: SavedChat, look: Look) -> Iterator[str]:
             case Answer():
                 yield from _answer(entry, look)
     if not chat.transcript.entries:
-        yield '<p class="empty">Nothing was said.</p>\n'
+        yield '<p class="empty">This chat is empty.</p>\n'
     yield legend(look)
     yield "</main>\n</body>\n</html>\n"
 
@@ -172,5 +172,5 @@ def span(said: str, ink: str, tooltip: str, more: str = "") -> str:
 def legend(look: Look) -> str:
     """What the colours mean."""
     samples = "".join(f'<span class="run {ink}">{text(words)}</span>' if ink else text(words) for words, ink in look.legend())
-    hint = '<span class="hint">Rest the pointer on a run to see its step.</span>'
+    hint = '<span class="hint">Hover over a run to see its details.</span>'
     return f'<p class="legend"><span class="scale">{samples}</span>{hint}</p>\n'

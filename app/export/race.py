@@ -91,10 +91,10 @@ def remarks(record: RaceRecord) -> list[str]:
     amounts = {lane.track.amount(record.unit) for lane in record.lanes if lane.answer.through} - {0}
     said = []
     if record.unit == "characters":
-        said.append("The lanes' tokens are not the same, so they are compared in characters.")
+        said.append("The methods' tokens differ, so their texts are compared in characters.")
     if len(amounts) > 1:
         line = f"{record.finish_line:,} {record.unit}"
-        said.append(f"The lanes wrote texts of different lengths: they are compared at {line}, where the shortest ends.")
+        said.append(f"The texts have different lengths, so they are compared at {line}, where the shortest ends.")
     return [*said, CLOCK]
 
 

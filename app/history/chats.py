@@ -105,7 +105,7 @@ class Chats:
         with self.store.lock:
             row = self.store.db.execute(f"SELECT {_COLUMNS} FROM chats WHERE id = ?", (id,)).fetchone()
         if row is None:
-            raise UserError(f"There is no chat {id} in the history: `specchat history list` shows those that there are.")
+            raise UserError(f"There is no chat {id} in the history. `specchat history list` shows those that there are.")
         return _row(row)
 
     def search(self, text: str, limit: int = 50) -> list[Found]:
@@ -214,7 +214,7 @@ class Chats:
             UserError: there is none.
         """
         if not (rows := self.newest(limit=1)):
-            raise UserError("There is no chat in the history yet: start one with `specchat`.")
+            raise UserError("There are no chats in the history yet. Start one with `specchat`.")
         return rows[0]
 
     def titled(self, text: str) -> list[ChatRow]:
@@ -324,7 +324,7 @@ def clean_title(title: str) -> str:
     """
     short = fit(one_line(title[:2000]), TITLE_CELLS)
     if not short:
-        raise UserError("A title needs a character or more.")
+        raise UserError("A title needs at least one character.")
     return short
 
 

@@ -42,7 +42,7 @@ class Recorder:
         self._transcript: Transcript | None = None
         self._due = 0.0
         self.off = False
-        """There is no history: it could not be opened."""
+        """The history could not be opened, so this chat is not saved."""
         # A daemon: a disk that hangs must not keep the terminal. `close` gives it time.
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
         self._thread.start()
@@ -157,7 +157,7 @@ class Recorder:
                         del batch[key]
                     if written and self._failing:
                         self._failing = False
-                        self._say("The chat is saved in the history again.", False)
+                        self._say("The chat is being saved in the history again.", False)
                 except sqlite3.Error as error:
                     with self._changed:
                         self._waiting = {**batch, **self._waiting}
@@ -166,20 +166,22 @@ class Recorder:
                         store = Store(self._path, broken=store.identity)
                         self._tell(store)
                     elif self._closing:
-                        self._say(f"The chat is not saved to its end: {trouble(error, store.path)}", True)
+                        self._say(f"The end of the chat was not saved. {trouble(error, store.path)}", True)
                         return
                     elif not self._failing:
                         self._failing = True
-                        self._say(f"The chat is not saved for now: {trouble(error, store.path)}", True)
+                        self._say(f"The chat is not being saved. {trouble(error, store.path)}", True)
                 finally:
                     with self._changed:
                         self._writing = False
                         self._changed.notify_all()
         except UserError as error:
-            self._say(f"{error} The chat goes on without its history.", True)
+            self._say(f"{error} The chat continues without being saved.", True)
         except Exception as error:  # a thread has nobody else who could say it
             self._say(
-                f"The history failed ({type(error).__name__}: {error}). The chat goes on without it: please report this.", True
+                f"The history failed ({type(error).__name__}: {error}). The chat continues without being saved. Please "
+                "report this.",
+                True,
             )
         finally:
             if store is not None:

@@ -54,5 +54,5 @@ def recorded(wanted: Sequence[str] = ()) -> Iterator[Path]:
                     count += 1
         if not count:
             what = "in these chats" if wanted else "in the history"
-            raise UserError(f"There is no answer {what} yet: ask something with `specchat`.")
+            raise UserError(f"There are no answers {what} yet. Ask something with `specchat`.")
         yield path

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...errors import UserError
+from ...errors import UserError, counted
 from ..chat.about import LOADED_WITH
 from ..settings.checks import checked
 from ..settings.fields import Settings
@@ -76,7 +76,7 @@ def welcome(opened: OpenedChat, loading: str) -> str:
     """
     from ..text.cells import one_line
 
-    said = f"Opened {opened.title}." + (f" Its model is loaded: {one_line(loading)}." if loading else "")
+    said = f"Opened {opened.title}." + (f" Loading its model, {one_line(loading)}." if loading else "")
     return said + (f" {damage(opened)}" if opened.damaged else "")
 
 
@@ -92,14 +92,14 @@ def remarks(opened: OpenedChat, model: str) -> list[str]:
     out = [damage(opened)] if opened.damaged else []
     asked = opened.model.get("asked")
     if isinstance(asked, str) and asked and asked != model:
-        out.append(f"This chat was with {one_line(asked)}; {one_line(model)} goes on, unless you name the other with /model.")
+        out.append(f"This chat was with {one_line(asked)} and continues with {one_line(model)}. Switch back with /model.")
     return out
 
 
 def damage(opened: OpenedChat) -> str:
     """A sentence on what is left of a chat whose steps are damaged."""
-    some = "one answer" if opened.damaged == 1 else f"{opened.damaged} answers"
-    return f"Only the text of {some} in this chat is left, without colours and figures: the history is damaged there."
+    some = counted(opened.damaged, "answer")
+    return f"The history is damaged. Only the text of {some} in this chat is left, without colours and figures."
 
 
 def find(text: str | None) -> OpenedChat | str:
@@ -122,7 +122,7 @@ def find(text: str | None) -> OpenedChat | str:
         if not (some := chats.titled(text)):
             if chats.search(text, 1):
                 return text
-            raise UserError(f"No chat has {text!r} in it: `specchat --resume` lists all of them.")
+            raise UserError(f"No chat contains {text!r}. `specchat --resume` lists all chats.")
         return chats.open(some[0].id) if len(some) == 1 else text
 
 
@@ -139,10 +139,10 @@ def one_chat(chats: Chats, text: str, deleted: bool = False) -> ChatRow:
     wanted = one_line(text).casefold()
     some = [row for row in chats.deleted() if wanted in row.title.casefold()] if deleted else chats.titled(text)
     if not some:
-        raise UserError(f"No chat is called {one_line(text)!r}: `specchat history list` shows their numbers and titles.")
+        raise UserError(f"No chat is called {one_line(text)!r}. `specchat history list` shows their numbers and titles.")
     if len(some) > 1:
         numbers = ", ".join(str(row.id) for row in some[:8]) + (", …" if len(some) > 8 else "")
         raise UserError(
-            f"{len(some)} chats have {one_line(text)!r} in their title: give the number of one of them ({numbers})."
+            f"{len(some)} chats have {one_line(text)!r} in their title. Give the number of one of them ({numbers})."
         )
     return some[0]

@@ -57,15 +57,18 @@ def trouble(error: Exception, path: Path) -> str:
     said = "" if isinstance(error, OSError) else str(error)
     number = error.errno if isinstance(error, OSError) else None
     if "disk is full" in said or number == errno.ENOSPC:
-        return f"The disk of {short_path(path.parent)} is full: free some space there."
+        return f"The disk with {short_path(path.parent)} is full. Free some space there."
     if "readonly" in said or number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"{short_path(path)} cannot be written: make the file and its folder writable, or name another in SPECCHAT_DATA."
+        return (
+            f"{short_path(path)} is not writable. Make the file and its folder writable, or set SPECCHAT_DATA to another "
+            "folder."
+        )
     if "locked" in said:
-        return f"{short_path(path)} has been busy for {BUSY_SECONDS:.0f} s: another program holds it; end that."
+        return f"Another program has been using {short_path(path)} for {BUSY_SECONDS:.0f} s. Close that program."
     if "unable to open" in said:
-        return f"{short_path(path)} cannot be opened: make its folder readable and writable, or name another in SPECCHAT_DATA."
+        return f"Cannot open {short_path(path)}. Make its folder readable and writable, or set SPECCHAT_DATA to another folder."
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return f"{short_path(path)} cannot be used ({reason}): look at the file, or name another folder in SPECCHAT_DATA."
+    return f"{short_path(path)} cannot be used ({reason}). Check the file, or set SPECCHAT_DATA to another folder."
 
 
 class Store:
@@ -185,8 +188,8 @@ class Store:
         version = _version(db)
         if version not in (0, VERSION):
             raise UserError(
-                f"{short_path(self.path)} was written by another version of specchat: use that one, "
-                "or name another folder in SPECCHAT_DATA."
+                f"{short_path(self.path)} was written by another version of specchat. Use that version, or set SPECCHAT_DATA "
+                "to another folder."
             )
         if version and not _tables(db) >= TABLES:
             raise _not_ours()
@@ -216,7 +219,7 @@ class Store:
             for suffix in ("-wal", "-shm", ""):
                 with suppress(FileNotFoundError):
                     Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
-        self.told.append(f"The history was damaged: it was put aside as {short_path(aside)}, and a new one begins.")
+        self.told.append(f"The history was damaged. It was moved to {short_path(aside)}, and a new one was started.")
 
     def _aside(self) -> Path:
         """An empty file beside the database, of a name that was free."""

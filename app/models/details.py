@@ -36,7 +36,7 @@ def of_draft(target: Found, found: Found, pairing: Pairing | None) -> list[Sente
     """A model that might draft for a target."""
     out: list[Sentence] = [(about(found.card), "$foreground", 1)]
     if pairing is not None:
-        told = one_line(pairing.reason) or f"Has {title_of(target)}'s vocabulary, so it can draft for it."
+        told = one_line(pairing.reason) or f"Can draft for {title_of(target)}: the vocabulary is the same."
         out.append((told, "$success" if pairing.able and not pairing.reason else "$warning", 3))
     return [*out, (short_path(found.spot.path), "$quiet", 1)]
 
@@ -44,17 +44,17 @@ def of_draft(target: Found, found: Found, pairing: Pairing | None) -> list[Sente
 def of_target_alone(target: Found) -> list[Sentence]:
     """The row that names no draft model."""
     if target.spot.spec == BUILTIN:
-        return [("builtin-draft, which is loaded when a method first needs it.", "$foreground", 2)]
-    return [("The target alone. Methods that need a draft model are not offered then.", "$foreground", 2)]
+        return [("builtin-draft, loaded when a method first needs it.", "$foreground", 2)]
+    return [("No draft model. Methods that need one are not available.", "$foreground", 2)]
 
 
 def of_download(download: Download) -> list[Sentence]:
     """A download that is not over."""
-    amount = f"{size_of(download.done)} of {size_of(download.total)} are there."
+    amount = f"{size_of(download.done)} of {size_of(download.total)} downloaded."
     if download.state == "failed":
         return [(one_line(download.sentence), "$warning", 4), (amount, "$quiet", 1)]
-    told = {"paused": "Held; what came stays, also for a later chat.", "starting": "Asking the Hub …"}
-    return [(amount, "$foreground", 1), (told.get(download.state, "Goes on when this list is closed."), "$quiet", 1)]
+    told = {"paused": "Paused. You can resume it in a later chat too.", "starting": "Asking the Hub …"}
+    return [(amount, "$foreground", 1), (told.get(download.state, "Continues when you close this list."), "$quiet", 1)]
 
 
 def of_offer(repository: Repository, offer: Offer, room: Room | None, options: Mapping[str, Any]) -> list[Sentence]:
@@ -66,9 +66,9 @@ def of_offer(repository: Repository, offer: Offer, room: Room | None, options: M
     if room is not None:
         out += _fit(judge(needs_of_offer(repository, offer), room, options))
     if offer.there and not offer.here:
-        out.append((f"{size_of(offer.there)} of {size_of(offer.size)} are here already.", "$quiet", 1))
+        out.append((f"{size_of(offer.there)} of {size_of(offer.size)} already downloaded.", "$quiet", 1))
     if repository.gated and not offer.here:
-        out.append(("It asks for its licence to be accepted on its page on the Hub, and for `hf auth login`.", "$warning", 2))
+        out.append(("Accept its licence on its page on the Hub first, then run `hf auth login`.", "$warning", 2))
     return out
 
 

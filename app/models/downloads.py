@@ -160,7 +160,7 @@ class Downloads:
         except UserError as error:
             self._end(download, stop, "failed", str(error))
         except Exception as error:  # the library's own trouble
-            self._end(download, stop, "failed", f"{download.spec} could not be fetched ({type(error).__name__}: {error}).")
+            self._end(download, stop, "failed", f"Could not download {download.spec} ({type(error).__name__}: {error}).")
         else:
             download.done = download.total
             self._end(download, stop, "done")

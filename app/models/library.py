@@ -41,7 +41,7 @@ class Found:
             what = "This file" if self.card.backend == "llama.cpp" else "This folder"
             return self.card.problem.replace(str(self.spot.path), what)
         if self.card.backend == "llama.cpp" and not _llama_here():
-            return f"It runs on llama.cpp, which is not installed: {pip_command()} installs it."
+            return f"It runs on llama.cpp, which is not installed. Run: {pip_command()}"
         return ""
 
 
@@ -106,7 +106,7 @@ class Library:
             except UserError as error:
                 words = str(error)
             except Exception as error:  # others' files: nothing in them may end the list
-                words = f"The vocabulary of {path} cannot be read ({type(error).__name__})."
+                words = f"Cannot read the vocabulary of {path} ({type(error).__name__})."
             known = state, words
             with self._lock:
                 self._words[path] = known

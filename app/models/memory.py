@@ -82,14 +82,14 @@ def judge(needs: Needs, free: Room, options: Mapping[str, Any]) -> Fit:
     """
     model = needs.footprint(gpu=free.gpu, dtype=options.get("dtype") or "auto", kv_type=options.get("kv_type") or "auto")
     if not model.weights:
-        return Fit("unknown", told="How much memory it takes is not known.")
+        return Fit("unknown", told="Its memory use is unknown.")
     asked = options.get("context")
     tokens = min(asked or USUAL, needs.context or asked or USUAL)
     cache = model.cache(tokens)
     needed = model.base + cache
     parts = f"{size_of(model.weights)} of weights{' as float32' if model.widened else ''}"
     parts += f" and {size_of(cache)} of KV cache for {tokens:,} tokens" if cache else ", KV cache not counted"
-    there = f"{size_of(free.free)} are free {free.where}"
+    there = f"{size_of(free.free)} free {free.where}"
     if needed <= free.free:
         return Fit("fits", needed, tokens, f"Fits: {parts}; {there}.")
     left = free.free - model.base

@@ -28,21 +28,21 @@ def pair(library: Library, target: Found, draft: Found) -> Pairing:
     if draft.problem:
         return Pairing(False, draft.problem)
     if same(target, draft):
-        return Pairing(False, "This is the target itself.")
+        return Pairing(False, "This is the model itself.")
     ours, theirs = target.card.parameters, draft.card.parameters
     if ours and theirs > ours * MOST_SHARE:
         larger = "larger than" if theirs > ours else "as large as" if theirs == ours else "hardly smaller than"
-        return Pairing(False, f"It is {larger} the target, so drafting with it could only cost time.")
+        return Pairing(False, f"It is {larger} the model, so drafting with it would only cost time.")
     try:
         left, right = library.vocabulary(target.spot.path), library.vocabulary(draft.spot.path)
     except UserError as error:
-        return Pairing(True, f"Whether they share a vocabulary is not known before they are loaded: {error}")
+        return Pairing(True, f"Only loading them will show whether they share a vocabulary: {error}")
     i = None if left is right else difference(left, right)
     if i is None:
         return Pairing(True)
     sizes = f" ({len(left):,} tokens against {len(right):,})" if len(left) != len(right) else ""
     ours_is, theirs_is = _shown(left.text(i)), _shown(right.text(i))
-    return Pairing(False, f"Its vocabulary is another one{sizes}: token {i} is {ours_is} to the target, {theirs_is} to it.")
+    return Pairing(False, f"Its vocabulary is different{sizes}: token {i} is {theirs_is} there, but {ours_is} in the model.")
 
 
 def same(one: Found, other: Found) -> bool:

@@ -122,7 +122,7 @@ def _below(place: str, top: Path, depth: int = DEPTH) -> Iterator[Spot]:
                 yield Spot(place, str(folder), folder, _title(folder, top))
         except PermissionError:
             if level == 0:
-                yield Spot(place, "", folder, str(folder), remark=f"{folder} may not be read by you.")
+                yield Spot(place, "", folder, str(folder), remark=f"You do not have permission to read {folder}.")
             continue
         except OSError:
             continue
@@ -148,7 +148,7 @@ def _hub(cache: Path) -> Iterator[Spot]:
     try:
         folders = sorted(entry for entry in cache.iterdir() if entry.name.startswith("models--"))
     except PermissionError:
-        yield Spot("Hugging Face cache", "", cache, str(cache), remark=f"{cache} may not be read by you.")
+        yield Spot("Hugging Face cache", "", cache, str(cache), remark=f"You do not have permission to read {cache}.")
         return
     except OSError:
         return
@@ -208,8 +208,14 @@ def _ollama() -> Iterator[Spot]:
                 if os.access(file, os.R_OK):
                     yield Spot("Ollama", name, file, name.removeprefix(ollama.PREFIX))
                 else:
-                    yield Spot("Ollama", "", file, name.removeprefix(ollama.PREFIX), remark=f"{file} may not be read by you.")
+                    yield Spot(
+                        "Ollama",
+                        "",
+                        file,
+                        name.removeprefix(ollama.PREFIX),
+                        remark=f"You do not have permission to read {file}.",
+                    )
         except PermissionError:
-            yield Spot("Ollama", "", folder, str(folder), remark=f"{folder} may not be read by you.")
+            yield Spot("Ollama", "", folder, str(folder), remark=f"You do not have permission to read {folder}.")
         except OSError:
             continue

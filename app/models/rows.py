@@ -146,7 +146,7 @@ def draft_rows(
     alone = Row(
         NO_DRAFT,
         "Its own draft model" if own else "No draft model",
-        note="loaded when it is needed" if own else "the target alone",
+        note="loaded when it is needed" if own else "plain decoding and methods without one",
     )
     out = [Row(None, f"To draft for {title_of(target)}"), alone]
     able = [each for each in found if (p := pairings.get(each.key)) is not None and p.able]
@@ -163,7 +163,7 @@ def draft_rows(
 def _draft_row(found: Found, pairing: Pairing | None, marks: Mapping[object, tuple[str, str]]) -> Row:
     card = found.card
     if pairing is None:
-        note, style = "looking at its vocabulary …", "$quiet"
+        note, style = "checking its vocabulary …", "$quiet"
     elif pairing.able:
         note = one_line(pairing.reason) or "same vocabulary"
         style = "$warning" if pairing.reason else "$success"

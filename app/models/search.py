@@ -130,7 +130,7 @@ class Looking:
                 sentence = str(error)
                 self._inbox.put(lambda: answered(None, sentence))
             except Exception as error:  # the library's own trouble
-                sentence = f"The Hub's answer about {name} cannot be read ({type(error).__name__})."
+                sentence = f"Cannot read the Hub's answer about {name} ({type(error).__name__})."
                 self._inbox.put(lambda: answered(None, sentence))
             else:
                 self._inbox.put(lambda: answered(repository))

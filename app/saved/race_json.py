@@ -53,9 +53,9 @@ def unpack(data: bytes) -> tuple[RaceRecord, list[dict[str, str]], list[Entry]]:
         messages = [{key: message.text(key) for key in ("role", "content")} for message in table.tables("messages")]
         entries = [Entry(str(method), dict(given), str(model), str(on)) for method, given, model, on in body["entries"]]
     except (zlib.error, ValueError, KeyError, TypeError, RecursionError, Wrong):
-        raise UserError("This race is damaged in the history: it cannot be opened.") from None
+        raise UserError("This race cannot be opened: it is damaged in the history.") from None
     if not FEWEST <= len(entries) == len(record.lanes) <= MOST:
-        raise UserError("This race is damaged in the history: it cannot be opened.")
+        raise UserError("This race cannot be opened: it is damaged in the history.")
     return record, messages, entries
 
 

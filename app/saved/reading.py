@@ -101,14 +101,14 @@ def read(path: Path, kind: str, version: int) -> Table:
     try:
         data = json.loads(plain_file.read_bytes(path, MOST_BYTES))
     except FileNotFoundError:
-        raise UserError(f"There is no file {one_line(str(path))}: check its name.") from None
+        raise UserError(f"There is no file {one_line(str(path))}. Check the name.") from None
     except IsADirectoryError:
-        raise UserError(f"{one_line(str(path))} is a folder: name a .json file that /export wrote.") from None
+        raise UserError(f"{one_line(str(path))} is a folder. Give a .json file written by /export.") from None
     except OSError as error:
-        raise UserError(f"{name} cannot be read: {one_line(error.strerror or str(error))}.") from None
+        raise UserError(f"Cannot read {name}: {one_line(error.strerror or str(error))}.") from None
     except (ValueError, RecursionError) as error:
-        why = one_line(str(error)) if isinstance(error, json.JSONDecodeError) else "it is not JSON text"
-        raise UserError(f"{name} is not a saved chat: {why}. Only what /export json wrote can be opened.") from None
+        why = one_line(str(error)) if isinstance(error, json.JSONDecodeError) else "it is not JSON"
+        raise UserError(f"{name} is not a saved chat: {why}. Open a file written by /export json.") from None
     found = data.get("format") if isinstance(data, dict) else None
     if found != kind:
         what = (
@@ -123,7 +123,7 @@ def read(path: Path, kind: str, version: int) -> Table:
     except Wrong as error:
         raise UserError(f"{name} cannot be opened: {error}.") from None
     if given > version:
-        raise UserError(f"{name} is of version {given} of the format, this specchat reads {version}: update specchat.")
+        raise UserError(f"{name} has format version {given}, but this specchat reads {version}. Update specchat.")
     return table
 
 
@@ -141,5 +141,5 @@ def _finite(value: Any, place: str) -> float:
     except OverflowError:
         number = math.inf
     if not 0 <= number < math.inf:
-        raise Wrong(f"{place} is not a number from 0 up")
+        raise Wrong(f"{place} is not a number of 0 or more")
     return number

@@ -94,7 +94,7 @@ def _unknown(called: str, key: str) -> str:
     if head == "models":
         return f"{called} must be a table: write [{key}] and the model's settings below it"
     known = [*PLAIN, *(f"sampling.{name}" for name in SAMPLING)]
-    there = f"there are {', '.join(known)}, [methods.NAME], [models.NAME] and [keymap]."
+    there = f"choose from {', '.join(known)}, [methods.NAME], [models.NAME], [keymap]."
     return f"there is no setting {called}: {did_you_mean(key, known, there)}"
 
 
@@ -122,7 +122,7 @@ def check_value(called: str, name: str, spec: Any, value: Any) -> Any:
         case "tuple[str, ...]":
             texts = [value] if isinstance(value, str) else value
             if not isinstance(texts, list | tuple) or not all(isinstance(text, str) and text for text in texts):
-                raise UserError(f"{called} takes a list of texts, none of them empty, not {value!r}.")
+                raise UserError(f"{called} takes a list of non-empty texts, not {value!r}.")
             if name == "stop" and texts:
                 check_stops(called, texts)
             return tuple(str(text) for text in texts)
@@ -136,9 +136,9 @@ def check_value(called: str, name: str, spec: Any, value: Any) -> Any:
 def _text(called: str, name: str, value: str) -> str:
     match name:
         case "model" | "draft_model" if not value.strip():
-            raise UserError(f"{called} is empty: name a model, a folder, a GGUF file, or owner/name on the Hub.")
+            raise UserError(f"{called} is empty. Give a model, a folder, a GGUF file, or owner/name on the Hub.")
         case _ if name in CHOICES and value not in CHOICES[name]:
-            raise UserError(f"{called} is one of {', '.join(CHOICES[name])}, not {value!r}.")
+            raise UserError(f"{called} takes one of {', '.join(CHOICES[name])}, not {value!r}.")
         case "accept":
             from ...engine.catalog import Acceptance
 
@@ -147,15 +147,15 @@ def _text(called: str, name: str, value: str) -> str:
             except UserError as error:
                 raise UserError(f"{called}: {error}") from None
         case "rpc" if value and not RPC.fullmatch(value):
-            raise UserError(f"{called} takes host:port, several with commas between them, not {value!r}.")
+            raise UserError(f"{called} takes host:port, separated by commas, not {value!r}.")
         case "device" if not DEVICE.fullmatch(value):
-            raise UserError(f"{called} is one of auto, cpu, cuda, cuda:N, mps, not {value!r}.")
+            raise UserError(f"{called} takes one of auto, cpu, cuda, cuda:N, mps, not {value!r}.")
         case "method":
             check_method(called, value, {})
         case "theme":
             names = theme_names()
             if names and value not in names:
-                raise UserError(f"{called} is one of {', '.join(names)}, not {value!r}.")
+                raise UserError(f"{called} takes one of {', '.join(names)}, not {value!r}.")
     return str(value)
 
 

@@ -97,9 +97,7 @@ def mend(sentence: str) -> str:
     """A sentence about a line of a file, with what to do about it."""
     if len(sentence) > MOST_SENTENCE:  # a key or a value without end
         sentence = f"{sentence[: MOST_SENTENCE // 2]} … {sentence[-MOST_SENTENCE // 2 :]}"
-    if sentence.endswith("?"):
-        return f"{sentence} Correct it there or delete the line."
-    return f"{sentence.rstrip('.')}; correct it there or delete the line."
+    return f"{sentence} Correct or delete that line."
 
 
 # The file and the environment
@@ -115,7 +113,7 @@ def read(path: Path | None = None) -> Read:
             try:
                 environment[key] = checked(key, from_text(key, text), f"${variable(key)}")
             except UserError as error:
-                problems.append(f"{str(error).rstrip('.')}; correct it in your shell or unset it.")
+                problems.append(f"{error} Correct it in your shell, or unset it.")
     try:
         text = read_text(path) or ""
         found = list(leaves(parse(text, short_path(path)), TABLES)) if text else []
@@ -127,7 +125,7 @@ def read(path: Path | None = None) -> Read:
     wrong: list[str] = []
     for parts, value in found:
         if len(wrong) == MOST_WRONG:
-            more = f"more than {MOST_WRONG} lines that are no settings: the rest of it is not read."
+            more = f"more than {MOST_WRONG} lines that are not settings. The rest of it is ignored."
             wrong.append(f"{short_path(path)} has {more}")
             break
         key, line = join(parts), line_of(numbers, parts)

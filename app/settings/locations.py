@@ -79,5 +79,5 @@ def ensure(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise UserError(f"The folder {folder} cannot be created ({reason}): make it writable or choose another.") from None
+        raise UserError(f"Cannot create the folder {folder} ({reason}). Make its parent writable, or choose another.") from None
     return folder

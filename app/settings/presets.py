@@ -56,7 +56,7 @@ class Preset:
                 case (*_, last):
                     shown = ", ".join(map(repr, value)) if isinstance(value, tuple) else value
                     parts.append(one_line(f"{last}={shown}"))
-        return "  ".join(parts) or "nothing is set in it"
+        return "  ".join(parts) or "empty"
 
 
 def folder() -> Path:
@@ -73,8 +73,8 @@ def clean_name(name: str) -> str:
     name = " ".join(name.split())
     if not _NAME.fullmatch(name) or name.endswith(".") or len(name) > MOST_CELLS:
         raise UserError(
-            f"A preset's name has letters, digits, spaces, dots, + and - (at most {MOST_CELLS}), and begins with a letter or a "
-            f"digit: {fit(one_line(name), MOST_CELLS)!r} is none."
+            f"A preset's name consists of letters, digits, spaces, dots, + and - (at most {MOST_CELLS}) and starts with a "
+            f"letter or a digit, unlike {fit(one_line(name), MOST_CELLS)!r}."
         )
     return name
 
@@ -125,7 +125,7 @@ def read_preset(name: str) -> Preset:
     text = read_text(path)
     if text is None:
         known = names()
-        hint = did_you_mean(name, known) if known else "there is none yet; /preset save NAME makes one of this chat."
+        hint = did_you_mean(name, known) if known else "there are none yet. /preset save NAME makes one from this chat."
         raise UserError(f"There is no preset {fit(one_line(name), MOST_CELLS)}: {hint}")
     return preset_of(path.stem, text, short_path(path))
 
@@ -148,7 +148,9 @@ def preset_of(name: str, text: str, place: str) -> Preset:
     numbers = line_numbers(text)
     for parts, value in leaves(found, _TABLES):
         if len(problems) == MOST_WRONG:
-            problems.append(f"{place} has more than {MOST_WRONG} lines that no preset has: the rest of it is not read.")
+            problems.append(
+                f"{place} has more than {MOST_WRONG} lines that do not belong in a preset. The rest of it is ignored."
+            )
             break
         key = join(parts)
         try:
@@ -160,7 +162,7 @@ def preset_of(name: str, text: str, place: str) -> Preset:
                 values[key] = checked(key, value, key)
             else:
                 known = [ABOUT, *chat_keys()]
-                there = f"there are {', '.join(known)}, and [methods.NAME]."
+                there = f"choose from {', '.join(known)}, [methods.NAME]."
                 raise UserError(f"a preset has no {key}: {did_you_mean(key, known, there)}")
         except UserError as error:
             line = line_of(numbers, parts)
@@ -230,7 +232,7 @@ def delete_preset(name: str) -> str:
         locations.ensure(place)
         path.replace(place / path.name)
     except OSError as error:
-        raise UserError(f"{short_path(path)} cannot be deleted ({error.strerror}): make its folder writable.") from None
+        raise UserError(f"Cannot delete {short_path(path)} ({error.strerror}). Make its folder writable.") from None
     return path.stem
 
 
@@ -243,13 +245,13 @@ def restore_preset(name: str) -> str:
     path = path_of(name)
     kept = folder() / DELETED / path.name
     if path.exists():
-        raise UserError(f"There is another preset {path.stem} by now: delete or rename that one first.")
+        raise UserError(f"There is a new preset {path.stem}. Delete or rename it first.")
     try:
         kept.replace(path)
     except FileNotFoundError:
         raise UserError(f"There is no deleted preset {path.stem}.") from None
     except OSError as error:
-        raise UserError(f"{short_path(path)} cannot be written ({error.strerror}): make its folder writable.") from None
+        raise UserError(f"Cannot write {short_path(path)} ({error.strerror}). Make its folder writable.") from None
     return path.stem
 
 
@@ -261,11 +263,11 @@ def rename_preset(name: str, new: str) -> str:
     """
     path, target = path_of(name), path_of(new)
     if target.exists() and path != target:
-        raise UserError(f"There is a preset {target.stem} already: choose another name.")
+        raise UserError(f"There is already a preset {target.stem}. Choose another name.")
     try:
         path.replace(target)
     except OSError as error:
-        raise UserError(f"{short_path(path)} cannot be renamed ({error.strerror}).") from None
+        raise UserError(f"Cannot rename {short_path(path)} ({error.strerror}).") from None
     return target.stem
 
 

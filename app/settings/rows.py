@@ -26,7 +26,7 @@ WORDS = {
 
 DEFAULT = Origin("default", "default")
 
-AS_FOR_ALL = "as for all"
+AS_FOR_ALL = "same as all"
 """What stands where a model has nothing of its own."""
 
 
@@ -88,7 +88,7 @@ def _model_row(entry: Entry, layers: Layers, values: dict[str, Any], name: str, 
         origin = Origin("model", layers.place(layers.read.lines.get(key, 0)))
         return Row(entry.key, entry, key, value, text_of(entry, value), origin, "this model")
     general = {**layers.read.values, **layers.read.environment}.get(entry.key, default_of(entry.key))
-    origin = Origin("default", f"nothing of its own: {text_of(entry, general)} as for every model")
+    origin = Origin("default", f"not set for this model: {text_of(entry, general)} as for all models")
     return Row(entry.key, entry, key, None, AS_FOR_ALL, origin)
 
 

@@ -41,10 +41,10 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 
 KEY_GROUPS = {f"Keys {heading[:1].lower()}{heading[1:]}": keys for heading, keys in KEYS_WHERE.items()}
 
-AT_ONCE = "counts at once"
-NEXT_ANSWER = "counts from the next answer on"
-NEXT_CHAT = "counts from the next start on"
-NEXT_LOAD = "counts from the next start on, when a model is loaded"
+AT_ONCE = "applies immediately"
+NEXT_ANSWER = "applies from the next answer"
+NEXT_CHAT = "applies from the next start"
+NEXT_LOAD = "applies from the next start, when a model is loaded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _plain(key: str, group: str) -> Entry:
     elif key != "model" and key in FIELDS and str(FIELDS[key].type) == "bool":
         choices = ("true", "false")
     if key in LOADING or key in ("model", "model_folders"):
-        when = "counts when the list of models is read again" if key == "model_folders" else NEXT_LOAD
+        when = "applies when the list of models is read again" if key == "model_folders" else NEXT_LOAD
     elif key in ("theme", "colours", "notify", "editor"):
         when = AT_ONCE
     elif key in ("panel", "history"):

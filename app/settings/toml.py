@@ -45,9 +45,9 @@ def read_text(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except UnicodeDecodeError:
-        raise UserError(f"{short_path(path)} is not UTF-8 text: save it as UTF-8 or delete it.") from None
+        raise UserError(f"{short_path(path)} is not UTF-8 text. Save it as UTF-8 or delete it.") from None
     except OSError as error:
-        raise UserError(f"{short_path(path)} cannot be read ({error.strerror}): make it a readable file.") from None
+        raise UserError(f"Cannot read {short_path(path)} ({error.strerror}). Make it a readable file.") from None
 
 
 def parse(text: str, name: str) -> dict[str, Any]:
@@ -56,16 +56,16 @@ def parse(text: str, name: str) -> dict[str, Any]:
     Raises:
         UserError: it is not TOML; names the file and the line.
     """
-    too_deep = UserError(f"{name} is not TOML that can be read: its lists or tables are nested too deep.")
+    too_deep = UserError(f"{name} cannot be read as TOML: its lists or tables are nested too deeply.")
     # Of a key with thousands of parts tomllib would make something in minutes.
     if any(key[1] and key[0].count(".") > MOST_DEPTH for key in _DOTTED.finditer(text)):
         raise too_deep
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{name}{_where(str(error), text)}; mend that line or delete the file.") from None
+        raise UserError(f"{name}{_where(str(error), text)}. Correct that line or delete the file.") from None
     except ValueError:  # what Python makes no number of
-        raise UserError(f"{name} is not TOML that can be read: a number in it is too long.") from None
+        raise UserError(f"{name} cannot be read as TOML: a number in it is too long.") from None
     except RecursionError:
         raise too_deep from None
     level: list[Any] = [found]
@@ -174,8 +174,8 @@ def write(path: Path, text: str) -> None:
     except (OSError, UnicodeEncodeError) as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-        reason = getattr(error, "strerror", None) or "a character in it cannot be written as UTF-8"
-        raise UserError(f"{short_path(path)} cannot be written ({reason}): make its folder writable.") from None
+        reason = getattr(error, "strerror", None) or "it contains a character that UTF-8 cannot represent"
+        raise UserError(f"Cannot write {short_path(path)} ({reason}). Make its folder writable.") from None
 
 
 def _where(error: str, text: str) -> str:

@@ -163,20 +163,20 @@ def told(what: str, copied: Copied, text: str, remote: bool | None = None) -> st
     remote = is_remote() if remote is None else remote
     tool = copied.tool
     if tool is None:
-        failed = f"{copied.wrong} could not copy {what}, so it was sent" if copied.wrong else f"Sent {what}"
+        failed = f"{copied.wrong} could not copy {what}, so specchat sent it" if copied.wrong else f"Sent {what}"
         return (
-            f"{failed} to the terminal's clipboard (OSC 52). A terminal does not say whether it took it.{limits} If nothing "
-            f"arrives, {hint()}."
+            f"{failed} to the terminal's clipboard (OSC 52). Terminals do not confirm this.{limits} If nothing arrives, "
+            f"{hint()}."
         )
     if tool.buffer:
-        where = f"Copied {what} into tmux's buffer, and checked it" if copied.checked else f"Gave {what} to tmux"
-        return f"{where}; sent it to the terminal too, which does not answer.{limits} tmux's own paste key has it in any case."
+        where = f"Copied {what} to tmux's buffer (checked)" if copied.checked else f"Sent {what} to tmux"
+        return f"{where}, and sent it to the terminal, which does not confirm it.{limits} tmux's paste key works in any case."
     if not copied.checked:
-        return f"Gave {what} to {tool.name}; nothing here can read the clipboard back to check it."
+        return f"Copied {what} with {tool.name}. Nothing here can read the clipboard back to check."
     if remote:
-        done = f"Copied {what} on {one_host()} with {tool.name}, and checked it"
-        return f"{done}; sent it to your terminal too, which does not answer.{limits}"
-    return f"Copied {what} with {tool.name}, and checked it."
+        done = f"Copied {what} on {one_host()} with {tool.name} (checked)"
+        return f"{done}, and sent it to your terminal, which does not confirm it.{limits}"
+    return f"Copied {what} with {tool.name} (checked)."
 
 
 def asks_terminal(copied: Copied, remote: bool | None = None) -> bool:
@@ -201,7 +201,7 @@ def hint() -> str:
     if env.get("TMUX"):
         return "set set-clipboard on in tmux"
     if env.get("STY"):
-        return "screen or the terminal does not pass it on: /export md writes a file"
+        return "screen or the terminal blocks it; /export md writes a file instead"
     if env.get("WAYLAND_DISPLAY"):
         return "install wl-clipboard, or allow it in the terminal's settings"
     if env.get("DISPLAY"):

@@ -40,12 +40,12 @@ def editor_command(setting: str | None, environment: Mapping[str, str] | None = 
             raise UserError(f"A quote is not closed in {source}: {one_line(text)}.") from None
         words[0] = os.path.expanduser(words[0])
         if shutil.which(words[0], path=env.get("PATH")) is None:
-            raise UserError(f"There is no program {one_line(words[0])}, which {source} names as the editor.")
+            raise UserError(f"There is no program {one_line(words[0])}, the editor in {source}.")
         name = Path(words[0]).name
         if name in WAITING and len(words) == 1:
             words.append(WAITING[name])
         return words
     found = next((name for name in FALLBACKS if shutil.which(name, path=env.get("PATH"))), None)
     if found is None:
-        raise UserError('No editor is named: set EDITOR=nano in your shell, or editor = "nano" in the settings.')
+        raise UserError('No editor is set. Set EDITOR=nano in your shell, or editor = "nano" in the settings.')
     return [found]

@@ -23,8 +23,8 @@ def lacking() -> str:
         return ""
     name = next((name for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "LANG")
     value = os.environ.get(name, "")
-    found = f"{name}={value} is no UTF-8 locale of this system" if value else "No locale is set"
-    return f"{found}, but specchat reads and writes UTF-8: `export {name}=C.UTF-8` tells other programs too."
+    found = f"{name}={value} is not a UTF-8 locale on this system" if value else "No locale is set"
+    return f"{found}, but specchat reads and writes UTF-8. `export {name}=C.UTF-8` tells other programs, too."
 
 
 def texts(arguments: Sequence[str]) -> list[str]:

@@ -60,7 +60,7 @@ def read(source: BinaryIO) -> tuple[str, str]:
         data = whole(source)
     finally:
         waiting.cancel()
-    text, notice = decoded(data, "What was piped in")
+    text, notice = decoded(data, "The piped input")
     return (text, notice) if text.strip() else ("", "")
 
 
@@ -78,11 +78,11 @@ def whole(source: BinaryIO) -> bytes:
             if not more:
                 return bytes(data)
             data += more
-    raise UserError(f"What is piped in has more than the {size_of(MOST_BYTES)} that fit a message: pipe a part of it in.")
+    raise UserError(f"The piped input is larger than {size_of(MOST_BYTES)}, the limit for a message. Pipe in a part of it.")
 
 
 def _waiting() -> None:
-    print("specchat: reading standard input to its end (ctrl+c gives up) …", file=sys.stderr, flush=True)
+    print("specchat: reading standard input until it ends (ctrl+c to cancel) …", file=sys.stderr, flush=True)
 
 
 def take_over(terminal: int) -> None:

@@ -234,7 +234,10 @@ class Palette:
         if not (doubts := self.doubts()):
             return None
         more = f", and {len(doubts) - 1} more" if len(doubts) > 1 else ""
-        return f"The theme {self.name} works but is hard to read: {doubts[0]}{more}; `specchat themes {self.name}` tells all."
+        return (
+            f"The theme {self.name} works but is hard to read: {doubts[0]}{more}. `specchat themes {self.name}` shows the "
+            "details."
+        )
 
 
 def heat_step(tokens: int) -> int:
@@ -277,7 +280,7 @@ def _merged(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
         return data
     parent = _find(path, data.pop("inherits"))
     if parent in (path, *below) or len(below) > MOST_PARENTS:
-        raise _refuser(path)("inherits from itself: name another theme")
+        raise _refuser(path)("inherits from itself. Choose another theme")
     inherited = _merged(parent, (path, *below))
     data.setdefault("summary", f"{parent.stem}, with colours of its own")
     if "glow" not in data and "heat" in data:
@@ -293,7 +296,7 @@ def _find(path: Path, name: str) -> Path:
         if "/" not in name and found.is_file():
             return found
     names = sorted({file.stem for folder in (SHIPPED, path.parent) for file in folder.glob("*.toml")} - {path.stem})
-    raise UserError(f"The theme {path} inherits from {fit(name, 80)!r}, which is no theme: {did_you_mean(name, names)}")
+    raise UserError(f"The theme {path} inherits from {fit(name, 80)!r}, which is not a theme: {did_you_mean(name, names)}")
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -301,7 +304,7 @@ def _parsed(path: Path) -> dict[str, Any]:
     refuse = _refuser(path)
     text = read_text(path)
     if text is None:
-        raise UserError(f"The theme {path} cannot be read (there is no such file): name one that there is.")
+        raise UserError(f"The theme {path} does not exist. Choose another.")
     data = parse(text, str(path))
     for key, value in data.items():
         match key:
@@ -325,7 +328,9 @@ def _parsed(path: Path) -> dict[str, Any]:
                 if not isinstance(value, str) or not _HEX.fullmatch(value):
                     raise refuse(f'needs {key} = "#rrggbb", not {value!r}')
             case _:
-                raise UserError(f"The theme {path} has {fit(key, 80)!r}, which no theme has: {did_you_mean(key, KEYS)}")
+                raise UserError(
+                    f"The theme {path} has {fit(key, 80)!r}, which is not part of a theme: {did_you_mean(key, KEYS)}"
+                )
     return data
 
 

@@ -62,27 +62,27 @@ def check_folder(folder: Path) -> list[Path]:
             file; or config.json does not fit the weights.
     """
     if not folder.exists():
-        raise UserError(f"There is no folder {folder}: check the path.")
+        raise UserError(f"There is no folder {folder}. Check the path.")
     if not folder.is_dir():
-        raise UserError(f"{folder} is a file: name the folder that holds config.json and the safetensors files.")
+        raise UserError(f"{folder} is a file. Give the folder that contains config.json and the safetensors files.")
     try:
         empty = not any(folder.iterdir())
     except OSError as error:
-        raise UserError(f"{folder} cannot be read ({error.strerror or error}).") from None
+        raise UserError(f"Cannot read {folder} ({error.strerror or error}).") from None
     if empty:
-        raise UserError(f"{folder} is empty: put a model there (config.json, *.safetensors and the tokenizer's files).")
+        raise UserError(f"{folder} is empty. Put a model there: config.json, *.safetensors and the tokenizer files.")
     if not (folder / "config.json").exists():
-        raise UserError(f"{folder} holds no config.json: name the folder of a transformers model, or use `builtin`.")
+        raise UserError(f"{folder} has no config.json. Give the folder of a transformers model, or use `builtin`.")
     config = read_json(folder / "config.json")
     files = _weight_files(folder)
     if not files:
         if any(next(folder.glob(pattern), None) for pattern in PICKLES):
             raise UserError(
-                f"{folder} holds pickled weights only, which can run code when they are opened, so specchat does not: convert "
+                f"{folder} has only pickled weights, which can run code when opened, so specchat does not open them. Convert "
                 "them once with transformers (`model.save_pretrained(folder)` writes safetensors), or look for a safetensors "
                 "version of the model."
             )
-        raise UserError(f"{folder} holds no weights (*.safetensors): get the model again.")
+        raise UserError(f"{folder} has no weights (*.safetensors). Download the model again.")
     tensors: Tensors = {}
     for file in files:
         tensors |= header(file)
@@ -101,11 +101,13 @@ def _weight_files(folder: Path) -> list[Path]:
         isinstance(name, str) and name and "/" not in name and "\0" not in name and name.strip(".")
         for name in weight_map.values()
     ):
-        raise UserError(f"{index} does not say in which files the weights are: get the file again.")
+        raise UserError(f"{index} does not list the weight files. Download it again.")
     named = sorted(set(weight_map.values()))
     missing = [name for name in named if not os.path.lexists(folder / name)]
     if missing:
-        raise UserError(f"{folder} lacks {len(missing)} of {len(named)} weight files, such as {missing[0]}: get them.")
+        raise UserError(
+            f"{folder} is missing {len(missing)} of {len(named)} weight files, such as {missing[0]}. Download them."
+        )
     return [folder / name for name in named]
 
 
@@ -115,7 +117,7 @@ def _check_config(file: Path, config: Mapping[str, Any], tensors: Tensors) -> No
     if not isinstance(config.get("model_type", ""), str) or not (
         built is None or (isinstance(built, list) and all(isinstance(name, str) for name in built))
     ):
-        raise UserError(f"{file} does not say what kind of model it is: get the file again.")
+        raise UserError(f"{file} does not say what kind of model it is. Download it again.")
     widest = max((size for tensor in tensors.values() for size in tensor["shape"]), default=1)
     limits = (
         (LAYERS, 1, min(MOST_LAYERS, len(tensors))),
@@ -132,7 +134,8 @@ def _check_config(file: Path, config: Mapping[str, Any], tensors: Tensors) -> No
                 for figure in value if isinstance(value, list) else () if value is None else (value,):
                     if isinstance(figure, bool) or not isinstance(figure, int) or not least <= figure <= most:
                         raise UserError(
-                            f"{file} does not fit the weights beside it ({key} is {str(figure)[:40]}): get the model again."
+                            f"{file} does not match the weights next to it ({key} is {str(figure)[:40]}). Download the "
+                            "model again."
                         )
 
 
@@ -145,11 +148,11 @@ def read_json(file: Path, most: int = MOST_CONFIG) -> dict[str, Any]:
     try:
         data = read_any(file, most)
     except OSError as error:
-        raise UserError(f"{file} cannot be read ({error.strerror or error}): get the file again.") from None
+        raise UserError(f"Cannot read {file} ({error.strerror or error}). Download it again.") from None
     except ValueError:
-        raise UserError(f"{file} is not valid JSON: get the file again.") from None
+        raise UserError(f"{file} is not valid JSON. Download it again.") from None
     if not isinstance(data, dict):
-        raise UserError(f"{file} is not a JSON object: get the file again.")
+        raise UserError(f"{file} is not a JSON object. Download it again.")
     return data
 
 
@@ -159,7 +162,7 @@ def header(file: Path) -> Tensors:
     Raises:
         UserError: the file is none, or not whole.
     """
-    broken = UserError(f"{file} is damaged or was not copied completely: get the file again.")
+    broken = UserError(f"{file} is damaged or incomplete. Download it again.")
     try:
         with opened(file) as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -169,7 +172,7 @@ def header(file: Path) -> Tensors:
                 raise broken
             found = json.loads(stream.read(length))
     except OSError as error:
-        raise UserError(f"{file} cannot be read ({error.strerror or error}): get the file again.") from None
+        raise UserError(f"Cannot read {file} ({error.strerror or error}). Download it again.") from None
     except (ValueError, RecursionError):
         raise broken from None
     if not isinstance(found, dict):
@@ -243,9 +246,9 @@ def _check_beside(file: Path) -> None:
         with opened(file) as stream:
             if os.fstat(stream.fileno()).st_size <= MOST_BESIDE:
                 return
-        raise UserError(f"{file} has more than {MOST_BESIDE / 1e6:.0f} MB, too much for what it should hold: get it again.")
+        raise UserError(f"{file} is larger than {MOST_BESIDE / 1e6:.0f} MB, too large for such a file. Download it again.")
     except OSError as error:
-        raise UserError(f"{file} cannot be read ({error.strerror or error}): get it again, or remove it.") from None
+        raise UserError(f"Cannot read {file} ({error.strerror or error}). Download it again, or remove it.") from None
 
 
 def weight_bytes(files: list[Path], item_bytes: int | None) -> int:

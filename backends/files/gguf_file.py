@@ -189,9 +189,9 @@ def read_header(file: Path) -> Header:
         UserError: it is none, is damaged, or holds something else; says what to do.
     """
     if not file.exists():
-        raise UserError(f"There is no file {file}: check the path.")
+        raise UserError(f"There is no file {file}. Check the path.")
     if file.is_dir():
-        raise UserError(f"{file} is a folder: name the GGUF file in it.")
+        raise UserError(f"{file} is a folder. Give the GGUF file inside it.")
     layouts = read_layout(file)
     _check_tokens(layouts[0])
     first, *others = [part.header for part in layouts]
@@ -213,12 +213,12 @@ def read_layout(file: Path) -> list[Layout]:
     # llama.cpp opens the other parts itself, by name, starting from the first.
     name, number, count = split[1], int(split[2]), int(split[3])
     if number != 1:
-        raise UserError(f"{file} is part {number} of {count}: name the first one, {name}-00001-of-{count:05}.gguf.")
+        raise UserError(f"{file} is part {number} of {count}. Give the first one, {name}-00001-of-{count:05}.gguf.")
     parts = [layout]
     for part in range(2, count + 1):
         other = file.with_name(f"{name}-{part:05}-of-{count:05}.gguf")
         if not other.is_file():
-            raise UserError(f"{file} needs {other.name} beside it, which is missing: get all {count} parts.")
+            raise UserError(f"{file} needs {other.name} next to it, which is missing. Download all {count} parts.")
         parts.append(_read(other))
     return parts
 
@@ -230,17 +230,17 @@ def _read(file: Path) -> Layout:
             magic = stream.read(8)
             if magic[:4] != MAGIC:
                 raise UserError(
-                    f"{file} is no GGUF file (it starts with {magic[:4]!r}): get it again, or convert the model with "
+                    f"{file} is not a GGUF file (it starts with {magic[:4]!r}). Download it again, or convert the model with "
                     "llama.cpp's convert_hf_to_gguf.py."
                 )
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 return _parse(file, data, len(data))
     except _Truncated:
-        raise UserError(f"{file} was not copied completely: get it again.") from None
+        raise UserError(f"{file} is incomplete. Download it again.") from None
     except (ValueError, struct.error, OverflowError, MemoryError, RecursionError) as error:
-        raise UserError(f"{file} is damaged ({error}): get it again.") from None
+        raise UserError(f"{file} is damaged ({error}). Download it again.") from None
     except OSError as error:
-        raise UserError(f"{file} cannot be read ({error.strerror or error}).") from None
+        raise UserError(f"Cannot read {file} ({error.strerror or error}).") from None
 
 
 def _parse(file: Path, data: mmap.mmap, size: int) -> Layout:
@@ -249,8 +249,10 @@ def _parse(file: Path, data: mmap.mmap, size: int) -> Layout:
     version = reader.take("I")
     if version not in VERSIONS:
         if version and version & 0xFFFF == 0:
-            raise UserError(f"{file} is written for big-endian machines: get a little-endian one.")
-        raise UserError(f"{file} is GGUF version {version} and versions 2 and 3 can be read: get a newer file of the model.")
+            raise UserError(f"{file} is for big-endian machines. Download a little-endian version.")
+        raise UserError(
+            f"{file} is GGUF version {version}, but specchat reads versions 2 and 3. Download a newer file of the model."
+        )
     count, pairs = reader.take("Q"), reader.take("Q")
     if pairs > MOST_PAIRS or count > MOST_TENSORS:
         raise ValueError(f"{pairs} values and {count} tensors")
@@ -270,7 +272,7 @@ def _parse(file: Path, data: mmap.mmap, size: int) -> Layout:
     if any(tensor.begin + tensor.length > size for tensor in tensors):
         raise _Truncated
     if any(tensor.begin % WHERE for tensor in tensors):
-        raise ValueError(f"weights at odd places, with an alignment of {alignment}")
+        raise ValueError(f"misaligned weights, with an alignment of {alignment}")
     header = Header(metadata, count, sum(tensor.length for tensor in tensors))
     return Layout(file, header, version, alignment, {key: data[a:b] for key, (a, b) in spans.items()}, tensors)
 
@@ -299,14 +301,14 @@ def checked(file: Path, header: Header) -> Header:
     what = {"mmproj": "a vision projector", "adapter": "a LoRA adapter", "imatrix": "an importance matrix"}
     kind = "mmproj" if header.architecture == "clip" else header.metadata.get("general.type", "model")
     problems: tuple[tuple[Callable[[], bool], str], ...] = (
-        (lambda: kind in what, f"holds {what.get(str(kind))}, not a language model: name the model's own file."),
-        (lambda: not header.architecture, "does not say which architecture it is: get another file of the model."),
-        (lambda: header.tensors == 0, "holds a vocabulary only, no weights: get the file with the model's weights."),
+        (lambda: kind in what, f"contains {what.get(str(kind))}, not a language model. Give the model's own file."),
+        (lambda: not header.architecture, "does not state its architecture. Download another file of the model."),
+        (lambda: header.tensors == 0, "contains only a vocabulary and no weights. Download the file with the model's weights."),
         (
             lambda: (
                 "tokenizer.ggml.model" not in header.metadata or header.metadata["tokenizer.ggml.model"] in ("none", "no_vocab")
             ),
-            "holds no tokenizer: get another file of the model.",
+            "contains no tokenizer. Download another file of the model.",
         ),
     )
     for holds, sentence in problems:
@@ -320,7 +322,7 @@ def _check_figures(file: Path, header: Header) -> None:
     """Refuse what llama.cpp would end the process over."""
 
     def damaged(key: str, value: object) -> UserError:
-        return UserError(f"{file} is damaged ({key} is {str(value)[:40]}): get it again.")
+        return UserError(f"{file} is damaged ({key} is {str(value)[:40]}). Download it again.")
 
     def figures(key: str) -> list[Any]:
         # One for all layers, or one for each.
@@ -366,4 +368,4 @@ def _check_tokens(layout: Layout) -> None:
         seen.add(record[at + 8 : end].partition(b"\0")[0] or b"[EMPTY_%d]" % index)
         at = end
     if len(seen) < count:
-        raise UserError(f"{layout.file} is damaged (its vocabulary has the same token twice): get it again.")
+        raise UserError(f"{layout.file} is damaged (its vocabulary contains a token twice). Download it again.")

@@ -75,5 +75,5 @@ def _missing(repository: str, name: str, files: Iterable[str]) -> str:
     """The sentence for a quantization that is not there, with those that are."""
     stems = {PART.sub("", Path(file).stem) for file in files if file.endswith(".gguf") and "mmproj" not in file}
     there = sorted({re.split(r"[-.]", stem)[-1] for stem in stems})
-    what = f"it has {', '.join(there)}." if there else "it has no GGUF files."
-    return f"{repository} has no file of the quantization {name}: {what}"
+    what = f"choose from {', '.join(there)}." if there else "it has no GGUF files."
+    return f"{repository} has no {name} quantization: {what}"

@@ -62,10 +62,10 @@ def locate(
     if not _REPOSITORY.fullmatch(spec) or spec.startswith((".", "/")):
         if "/" in spec or "\\" in spec or spec.startswith((".", "~")):
             raise UserError(
-                f"There is no folder {spec}: check the path, or use `{BUILTIN}`, the model that ships with specchat."
+                f"There is no folder {spec}. Check the path, or use `{BUILTIN}`, the model that ships with specchat."
             )
         raise UserError(
-            f"There is no model {spec!r}: name a folder, or a model on the Hub as owner/name; `{BUILTIN}` is the one that "
+            f"There is no model {spec!r}. Give a folder, or owner/name for a model on the Hub; `{BUILTIN}` is the one that "
             "ships with specchat."
         )
     return fetch(spec, options.revision, progress, cancelled)
@@ -110,9 +110,7 @@ def fetch(
             transfer(session, spec, needed, progress)
             return place(there, files, revision)
     except OSError as error:
-        raise UserError(
-            f"{spec} could not be fetched ({one_line(error)}): check the free disk space and HF_HUB_CACHE."
-        ) from None
+        raise UserError(f"Could not download {spec} ({one_line(error)}). Check the free disk space and HF_HUB_CACHE.") from None
 
 
 def place(there: Contents, files: Mapping[str, File], revision: str | None = None) -> Path:

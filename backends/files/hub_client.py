@@ -67,7 +67,7 @@ class Session:
             return self._http.Client(follow_redirects=False)
         except (ImportError, ValueError, OSError) as error:  # a proxy's address or a certificate file that is none
             raise UserError(
-                f"The connection settings of this shell cannot be used ({one_line(error)}): check HTTPS_PROXY, ALL_PROXY and "
+                f"This shell's connection settings cannot be used ({one_line(error)}). Check HTTPS_PROXY, ALL_PROXY and "
                 "SSL_CERT_FILE."
             ) from None
 
@@ -129,7 +129,7 @@ class Session:
             thread.join()
         self.stop()
         if slow.is_set():
-            raise Broken(f"less than {LEAST} bytes came in {seconds:g} s")
+            raise Broken(f"fewer than {LEAST} bytes arrived in {seconds:g} s")
 
     def body(self, response: Any, seconds: float, most: int = MOST_ANSWER) -> bytes:
         """A whole body.
@@ -143,9 +143,9 @@ class Session:
         for chunk in self.chunks(response, seconds):
             data += chunk
             if len(data) > most:
-                raise fault(response, f"more than {most // 1_000_000} MB where a short answer belongs")
+                raise fault(response, f"more than {most // 1_000_000} MB in place of a short answer")
             if time.monotonic() > until:
-                raise Broken(f"the answer was not whole after {ANSWER_SECONDS:g} s")
+                raise Broken(f"the answer was incomplete after {ANSWER_SECONDS:g} s")
         return bytes(data)
 
     def table(self, url: str, seconds: float) -> tuple[Any, dict[str, Any]]:
@@ -160,7 +160,7 @@ class Session:
             found = None
         if not isinstance(found, dict):
             raise (
-                _page(response) if data.lstrip()[:1] == b"<" else fault(response, "something that is no description of a model")
+                _page(response) if data.lstrip()[:1] == b"<" else fault(response, "something that is not a model description")
             )
         return response, found
 
@@ -232,7 +232,8 @@ class Session:
             raise Broken(f"no answer within {seconds:g} s") from None
         except (self._http.InvalidURL, self._http.UnsupportedProtocol, ValueError) as error:
             raise UserError(
-                f"{one_line(endpoint())} cannot be asked ({one_line(error)}): check HF_ENDPOINT, the proxies and HF_TOKEN."
+                f"Cannot send a request to {one_line(endpoint())} ({one_line(error)}). Check HF_ENDPOINT, the proxies and "
+                "HF_TOKEN."
             ) from None
         except (self._http.HTTPError, OSError) as error:
             self.stop()
@@ -260,7 +261,8 @@ def constants() -> Any:
         return import_module("huggingface_hub.constants")
     except ValueError as error:
         raise UserError(
-            f"A variable of huggingface_hub in this shell cannot be read ({one_line(error)}): check those that begin with HF_."
+            f"huggingface_hub cannot read one of its environment variables ({one_line(error)}). Check those that begin "
+            "with HF_."
         ) from None
 
 
@@ -286,7 +288,7 @@ def keeps_secrets(url: str) -> bool:
 def fault(response: Any, what: str) -> UserError:
     """The sentence about a server that does not keep to what a Hub does."""
     return UserError(
-        f"{_host(response)} sends {what}, so nothing was fetched: check HF_ENDPOINT, or try again later if that is the Hub."
+        f"{_host(response)} sent {what}, so nothing was downloaded. Check HF_ENDPOINT, or try again later if that is the Hub."
     )
 
 
@@ -295,7 +297,7 @@ def unreachable(spec: str, reason: object) -> UserError:
     from ..options import BUILTIN
 
     return UserError(
-        f"{spec} is not in the cache and the Hub cannot be reached ({one_line(reason)}): check the connection, or use "
+        f"{spec} is not in the cache, and the Hub cannot be reached ({one_line(reason)}). Check the connection, or use "
         f"`{BUILTIN}`, which ships with specchat."
     )
 
@@ -307,23 +309,24 @@ def refusal(spec: str, revision: str | None, response: Any, file: str = "") -> U
     status, code = response.status_code, response.headers.get("X-Error-Code", "")
     if code == "GatedRepo":
         return UserError(
-            f"{spec} asks for its licence to be accepted: do so on its page on the Hub, then run `hf auth login`."
-            f"{_unsent(response)}"
+            f"{spec} requires you to accept its licence. Do so on its page on the Hub, then run `hf auth "
+            f"login`.{_unsent(response)}"
         )
     if code == "RevisionNotFound":
-        return UserError(f"{spec} has no revision {revision!r}: check the branch, tag or commit.")
+        return UserError(f"{spec} has no revision {revision!r}. Check the branch, tag or commit.")
     if code == "RepoNotFound" or (status == 404 and not file):
         return UserError(
-            f"There is no model {spec} on the Hub, or it is private: check the name, or run `hf auth login` if it is yours."
-            f"{_unsent(response)}"
+            f"There is no model {spec} on the Hub, or it is private. Check the name, or run `hf auth login` if it is "
+            f"yours.{_unsent(response)}"
         )
     if status in (401, 403):
         return UserError(
-            f"The Hub refuses {spec} ({status}): run `hf auth login` with an account that may read it.{_unsent(response)}"
+            f"The Hub denies access to {spec} ({status}). Run `hf auth login` with an account that may read "
+            f"it.{_unsent(response)}"
         )
     if status == 404:
-        return UserError(f"The Hub lists a file of {spec} and does not have it (404): try again later.")
-    return UserError(f"The Hub answers {status} for {spec}: try again later, or use `{BUILTIN}`.")
+        return UserError(f"The Hub lists a file of {spec} that it does not have (404). Try again later.")
+    return UserError(f"The Hub answered {status} for {spec}. Try again later, or use `{BUILTIN}`.")
 
 
 def _unsent(response: Any) -> str:
@@ -341,15 +344,15 @@ def _refuse_pages(response: Any) -> None:
         if response.headers.get("Content-Type", "").lower().startswith(("text/html", "application/xhtml")):
             raise _page(response)
         if response.headers.get("Content-Encoding", "identity").lower() not in ("", "identity"):
-            raise fault(response, "compressed data, which it was not asked for")
+            raise fault(response, "compressed data that was not asked for")
     elif response.status_code == 511:
         raise _page(response)
 
 
 def _page(response: Any) -> UserError:
     return UserError(
-        f"{_host(response)} sends a web page instead of the model's data: log in to this network in a browser if it asks for "
-        "that, or check HF_ENDPOINT."
+        f"{_host(response)} sent a web page instead of the model. If this network needs a login, log in with a browser; "
+        "otherwise check HF_ENDPOINT."
     )
 
 

@@ -59,8 +59,8 @@ class Contents:
         for name in found:
             if not fit(name):
                 raise UserError(
-                    f"The Hub lists a file of {self.name} under a name that could not be written here safely ({name!r:.100}), "
-                    "so nothing was fetched: check HF_ENDPOINT, or tell the owner of the repository."
+                    f"The Hub lists a file of {self.name} whose name is not safe to write here ({name!r:.100}), so nothing was "
+                    "downloaded. Check HF_ENDPOINT, or tell the owner of the repository."
                 )
         return found
 
@@ -81,9 +81,9 @@ def contents(session: Session, spec: str, revision: str | None = None) -> Conten
     try:
         validate_repo_id(spec)
     except HFValidationError:
-        raise UserError(f"{spec!r} is no name on the Hub: name a model as owner/name, or a folder.") from None
+        raise UserError(f"{spec!r} is not a name on the Hub. Give owner/name, or a folder.") from None
     if revision is not None and not fit(revision):
-        raise UserError(f"{revision!r} is no revision: name a branch, a tag or a commit.")
+        raise UserError(f"{revision!r} is not a revision. Give a branch, a tag or a commit.")
     at = "" if revision is None else f"/revision/{quote(revision, safe='')}"
     try:
         response, told = session.table(f"{endpoint()}/api/models/{spec}{at}?blobs=true", constants().HF_HUB_ETAG_TIMEOUT)
@@ -93,7 +93,7 @@ def contents(session: Session, spec: str, revision: str | None = None) -> Conten
         raise refusal(spec, revision, response)
     commit, listed = told.get("sha"), told.get("siblings")
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit) or not isinstance(listed, list):
-        raise fault(response, "a description of a model without a commit id and a list of files")
+        raise fault(response, "a model description without a commit id and a file list")
     files = {}
     for each in listed:
         if isinstance(each, dict) and isinstance(name := each.get("rfilename"), str):
@@ -133,7 +133,7 @@ def complete(session: Session, there: Contents, name: str) -> File:
     etag = next((each.removeprefix("W/").strip('"') for each in etags if each), "")
     size = next((each for each in sizes if each), "")
     if not ETAG.fullmatch(etag) or not re.fullmatch(r"[0-9]{1,15}", size):
-        raise fault(response, f"no size or no checksum (ETag) of {name} that could be used")
+        raise fault(response, f"no usable size or checksum (ETag) for {name}")
     return File(int(size), etag)
 
 

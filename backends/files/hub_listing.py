@@ -109,7 +109,7 @@ def _count(told: Any) -> int:
 
 def _nothing(files: Mapping[str, Any]) -> str:
     if any(name.endswith((".bin", ".pt", ".pth", ".ckpt")) for name in files):
-        return "It has pickled weights only, which can run code when they are opened, so specchat does not open them."
+        return "It has only pickled weights, which can run code when opened, so specchat does not open them."
     return "It has neither safetensors weights nor GGUF files."
 
 

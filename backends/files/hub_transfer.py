@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ...errors import UserError
+from ...errors import UserError, counted
 from ...plain_file import user_path
 from ..options import StageProgress
 from .hub_client import LEAST, POLL_SECONDS, Broken, Session, constants, refusal
@@ -121,8 +121,8 @@ def transfer(session: Session, spec: str, files: Sequence[Missing], progress: St
             if error.errno not in FULL:
                 raise
             raise UserError(
-                f"The disk with {file.blob.parent.parent.parent} is full ({_amount(told)} of {spec} are there): free some "
-                f"{_bytes(told.total - told.done)} and load it again, it goes on from there."
+                f"The disk with {file.blob.parent.parent.parent} is full ({_amount(told)} of {spec} are here). Free about "
+                f"{_bytes(told.total - told.done)} and load it again; the download continues from there."
             ) from None
         told.at(file.size)
         done += file.size
@@ -139,8 +139,8 @@ def make_sure_of_room(spec: str, files: Sequence[Missing]) -> None:
     free = free_space(cache)
     if free is not None and needed > free:
         raise UserError(
-            f"{spec} needs {_bytes(needed)} on the disk and {_bytes(free)} are free in {cache}: free some space, or let "
-            "HF_HOME name a folder on another disk."
+            f"{spec} needs {_bytes(needed)} of disk space, but {cache} has {_bytes(free)} free. Free some space, or set "
+            "HF_HOME to a folder on another disk."
         )
 
 
@@ -232,8 +232,8 @@ def _fetch(session: Session, spec: str, file: Missing, told: _Told) -> None:
                 vain = 0 if arriving.have - had >= LEAST else vain + 1
                 if vain >= TRIES:
                     raise UserError(
-                        f"The Hub does not send {file.name} of {spec} ({broken}); {_amount(told)} are there: load it again and "
-                        "it goes on from there."
+                        f"The download of {file.name} of {spec} broke off ({broken}); {_amount(told)} are here. Load it again "
+                        "to continue from there."
                     ) from None
                 _rest(session)
         right = arriving.right
@@ -241,7 +241,7 @@ def _fetch(session: Session, spec: str, file: Missing, told: _Told) -> None:
         file.part.unlink()
         kind = "SHA-256" if len(file.etag) == 64 else "checksum"
         raise UserError(
-            f"{file.name} of {spec} came with another {kind} than the Hub names, so it was thrown away: load it again; if that "
+            f"The {kind} of {file.name} of {spec} does not match the Hub's, so the file was deleted. Load it again; if this "
             "happens twice, the file on the Hub or the connection is damaged."
         )
     file.part.replace(file.blob)
@@ -260,18 +260,18 @@ def _receive(session: Session, spec: str, arriving: _Arriving, tell: Callable[[]
     with session.asked(file.url, seconds, span=span) as response:
         status = response.status_code
         if status in BUSY:
-            raise Broken(f"it answers {status}")
+            raise Broken(f"the server answered {status}")
         if status not in (200, 206, 416):
             raise refusal(spec, None, response, file.name)
         if arriving.have and not _continues(response, arriving.have):
             arriving.restart()
         if status == 416:
-            raise Broken("it has no such part of it")
+            raise Broken("the server does not have that part of the file")
         for chunk in session.chunks(response, seconds):
             arriving.add(chunk)
             if arriving.have > file.size:
                 arriving.restart()
-                raise Broken("it sends more than there should be")
+                raise Broken("the server sent more than the file should have")
             tell()
     if arriving.have < end:
         raise Broken("the connection ended too early")
@@ -312,7 +312,7 @@ def _bytes(count: float) -> str:
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
-    return f"{count:.0f} bytes"
+    return counted(int(count), "byte")
 
 
 def _amount(told: _Told) -> str:

@@ -74,7 +74,7 @@ def read_card(path: Path) -> Card:
     except UserError as error:
         problem = str(error)
     except Exception as error:  # others' files: nothing in them may end the list
-        problem = f"{path} cannot be read ({type(error).__name__}): get it again."
+        problem = f"Cannot read {path} ({type(error).__name__}). Download it again."
     return Card(path, "llama.cpp" if gguf else "transformers", size=_size(path), problem=problem)
 
 
@@ -217,11 +217,11 @@ def _problem(config: Mapping[str, Any], folder: Path) -> str:
     built = config.get("architectures")
     names = [str(name) for name in built] if isinstance(built, list) else []
     if config.get("is_encoder_decoder") is True or (names and not any(WRITES.search(name) for name in names)):
-        return f"It is no causal language model ({', '.join(names)}), so it cannot continue a text: use another."
+        return f"It is not a causal language model ({', '.join(names)}), so it cannot generate text."
     mlx = config.get("quantization")
     if isinstance(mlx, Mapping) and "group_size" in mlx and "quantization_config" not in config:
-        return "Its weights are quantized for MLX, which specchat does not run: get the original or a GGUF file of it."
+        return "Its weights are quantized for MLX, which specchat does not run. Download the original or a GGUF version."
     tokenizers = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json", "merges.txt")
     if not any((folder / name).is_file() for name in tokenizers):
-        return "There is no tokenizer beside the weights: copy the files of its tokenizer into the folder."
+        return "There is no tokenizer next to the weights. Copy its tokenizer files into the folder."
     return ""

@@ -72,15 +72,18 @@ def locate_ollama(spec: str) -> Path:
     parts = name.split("/")
     whole = [*(HOST, NAMESPACE)[: 3 - len(parts)], *parts, tag or TAG]
     if len(whole) != 4 or not all(_PART.fullmatch(part) and part.strip(".") for part in whole):
-        raise UserError(f"{spec!r} is no name of Ollama's: write ollama:NAME:TAG, as `ollama list` shows it.")
+        raise UserError(f"{spec!r} is not an Ollama model name. Write ollama:NAME:TAG, as shown by `ollama list`.")
     for folder in folders():
         if (blob := _blob(folder, folder.joinpath("manifests", *whole))) is not None:
             if not os.access(blob, os.R_OK):
                 raise UserError(
-                    f"{spec} is in {folder}, which you may not read: fetch it as yourself, or ask for the right to."
+                    f"{spec} is in {folder}, which you may not read. Pull it as your own user, or get permission to read "
+                    "the folder."
                 )
             return blob
-    raise UserError(f"Ollama has no {spec.removeprefix(PREFIX)} here: `ollama pull {spec.removeprefix(PREFIX)}` fetches it.")
+    raise UserError(
+        f"Ollama does not have {spec.removeprefix(PREFIX)} here. Download it with `ollama pull {spec.removeprefix(PREFIX)}`."
+    )
 
 
 def _blob(folder: Path, manifest: Path) -> Path | None:
@@ -105,7 +108,7 @@ def _blob(folder: Path, manifest: Path) -> Path | None:
 
 
 def _unreadable(manifest: Path, why: str) -> UserError:
-    return UserError(f"Ollama's manifest {manifest} cannot be read ({why}): `ollama pull` writes it anew.")
+    return UserError(f"Cannot read Ollama's manifest {manifest} ({why}). `ollama pull` writes it again.")
 
 
 def _name(parts: tuple[str, ...]) -> str:

@@ -79,7 +79,7 @@ def folder_vocabulary(folder: Path) -> list[str]:
     elif (plain := folder / "vocab.json").is_file():
         names, by_bytes = {i: name for name, i in _read(plain).items()}, True
     else:
-        raise UserError(f"{folder} has no tokenizer.json: its tokens are known once it is loaded.")
+        raise UserError(f"{folder} has no tokenizer.json, so its tokens are known only once it is loaded.")
     known = {i: name for i, name in names.items() if isinstance(i, int) and 0 <= i < MOST_STRINGS and isinstance(name, str)}
     if not known or max(known) > 4 * len(known) + 1024:
         raise UserError(f"The vocabulary in {folder} is damaged.")
@@ -108,7 +108,7 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         data = read_json(file, MOST_BYTES)
     except OSError as error:
-        raise UserError(f"{file} cannot be read ({error.strerror or error}).") from None
+        raise UserError(f"Cannot read {file} ({error.strerror or error}).") from None
     except ValueError:
         raise UserError(f"{file} is not valid JSON.") from None
     if not isinstance(data, dict):

@@ -37,17 +37,17 @@ def checked(layers: Layers, count: int) -> Run:
         UserError: not a proper part of the model's `count` layers.
     """
     if count < 2:
-        raise UserError("This model has one layer: there is none to stop after.")
+        raise UserError("This model has only one layer, so it cannot stop early.")
     if isinstance(layers, int):
         if not 1 <= layers < count:
-            raise UserError(f"This model has {count} layers: stop after 1 to {count - 1} of them, not {layers}.")
+            raise UserError(f"This model has {count} layers, so it can stop after 1 to {count - 1} of them, not {layers}.")
         return tuple(range(layers))
     run = tuple(layers)
     numbers = [number(part) for part in run]
     whole = len(run) == count and not any(isinstance(part, Block) for part in run)
     if not run or numbers != sorted(set(numbers)) or numbers[0] < 0 or numbers[-1] >= count or whole:
         raise UserError(
-            f"This model has layers 0 to {count - 1}: name some of them but not all, in rising order, not {shown(run)}."
+            f"This model has layers 0 to {count - 1}. List some of them but not all, in ascending order, not {shown(run)}."
         )
     return run
 
@@ -135,7 +135,7 @@ class Half:
                     left_out = {mlp[0]: pair} if self._block.kind == "attention" else {attention[0]: True}
                     return without(self._layer, left_out)
         raise UserError(
-            f"The layers of this model ({type(self._layer).__name__}) do not keep attention and MLP apart: leave out whole "
+            f"The layers of this model ({type(self._layer).__name__}) do not separate attention and MLP. Leave out whole "
             "layers only, such as 3 or 4-6."
         )
 

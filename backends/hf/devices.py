@@ -24,16 +24,16 @@ def choose_device(wanted: str) -> torch.device:
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     kind, _, number = wanted.partition(":")
     if kind not in ("cpu", "cuda", "mps") or (number and not (kind == "cuda" and number.isdigit())):
-        raise UserError(f"There is no device {wanted!r}: use auto, cpu, cuda, cuda:N or mps.")
+        raise UserError(f"There is no device {wanted!r}: choose from auto, cpu, cuda, cuda:N, mps.")
     if kind == "cuda":
         if not torch.cuda.is_available():
-            raise UserError("There is no CUDA device here (or this torch was built without CUDA): use --device cpu.")
+            raise UserError("There is no CUDA device here, or this torch was built without CUDA. Use --device cpu.")
         count = torch.cuda.device_count()
         if int(number or 0) >= count:
-            raise UserError(f"There is no {wanted}, the CUDA devices here are cuda:0 to cuda:{count - 1}.")
+            raise UserError(f"There is no {wanted}. The CUDA devices here are cuda:0 to cuda:{count - 1}.")
         return torch.device(f"cuda:{number or 0}")
     if kind == "mps" and not torch.backends.mps.is_available():
-        raise UserError("There is no Apple GPU (MPS) here: use --device cpu.")
+        raise UserError("There is no Apple GPU (MPS) here. Use --device cpu.")
     return torch.device(kind)
 
 
@@ -47,7 +47,7 @@ def choose_dtype(wanted: str, device: torch.device) -> torch.dtype | None:
         # Half types are slower than float32 on most CPUs, and float32 is where methods can be compared token by token.
         return torch.float32 if device.type == "cpu" else None
     if wanted not in DTYPES:
-        raise UserError(f"There is no dtype {wanted!r}: use auto, {', '.join(DTYPES)}.")
+        raise UserError(f"There is no dtype {wanted!r}: choose from auto, {', '.join(DTYPES)}.")
     return DTYPES[wanted]
 
 

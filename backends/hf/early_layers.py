@@ -192,7 +192,7 @@ class EarlyLayers:
             UserError: they are no part of the model's, or early passes do not work on it.
         """
         if self._where is None:
-            raise UserError("This model cannot stop after some of its layers: use a method that runs all of them.")
+            raise UserError("This model cannot stop after some of its layers. Use a method that runs all of them.")
         return checked(layers, self._where.count)
 
     def _portion(self, run: Run, enters: bool, leaves: int | None) -> Portion:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ...errors import Cancelled, UserError
+from ...errors import Cancelled, UserError, counted
 from ..base import Message, Model, ModelInfo, Session
 from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
 from ..infill import Gap, gap
@@ -44,7 +44,7 @@ class TransformersModel(Model):
     def open_session(self, context: int | None = None) -> Session:
         """A new, empty KV cache; memory is taken as it fills (see `Model.open_session`)."""
         if self._runner is None:
-            raise UserError(f"{self.info.name} has been unloaded: load it again.")
+            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
         size = self.info.context if context is None else min(context, self.info.context)
         if size < 1:
             raise UserError("context must be 1 or more.")
@@ -109,7 +109,9 @@ def load_transformers(
     with shown(folder, files) as view:
         limit = context_limit(_config(view))
         if options.context is not None and not 1 <= options.context <= limit:
-            raise UserError(f"{name} holds at most {limit:,} tokens, not {options.context:,}: ask for a smaller context.")
+            raise UserError(
+                f"The context of {name} is at most {limit:,} tokens, not {options.context:,}. Choose a smaller one."
+            )
         codec = TextCodec(view, 0)
         needed = weight_bytes(files, None if dtype is None else dtype.itemsize)
         spread = _spread(needed, device, options.device, name)
@@ -120,11 +122,11 @@ def load_transformers(
         except Exception as error:
             if out_of_memory(error):
                 raise _too_big(name, needed, device) from None
-            raise UserError(f"{name} cannot be loaded: {_first_line(error)}") from None
+            raise UserError(f"Cannot load {name}: {_first_line(error)}") from None
     if missing:
         raise UserError(
-            f"The weights in {folder} lack {len(missing)} tensors that its config.json asks for, such as {missing[0]}: get the "
-            "model again."
+            f"The weights in {folder} are missing {counted(len(missing), 'tensor')} that config.json asks for, such as "
+            f"{missing[0]}. Download the model again."
         )
     return _proven(module, codec, name, folder, limit, options, begun, progress, cancelled)
 
@@ -166,7 +168,7 @@ def _proven(
     except Exception as error:
         if not out_of_memory(error):
             raise
-        raise UserError(f"{name} fits in memory, but nothing beside it: use a smaller model or dtype.") from None
+        raise UserError(f"{name} fits in memory, but leaves no room to run it. Use a smaller model or dtype.") from None
     if progress is not None:
         progress("check", PASSES, PASSES)
     info = ModelInfo(
@@ -199,8 +201,8 @@ def _config(folder: Path) -> Any:
     foreign = "auto_map" in raw and kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     if foreign:
         raise UserError(
-            f"The model in {folder} brings its own Python code, which specchat does not run: use a model that transformers "
-            "knows itself."
+            f"The model in {folder} brings its own Python code, which specchat does not run. Use a model that transformers "
+            "supports directly."
         )
     try:
         config = AutoConfig.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
@@ -208,18 +210,18 @@ def _config(folder: Path) -> Any:
         if "model type" in str(error) or "model_type" in str(error):
             what = f"of the type {kind!r}" if kind else "without a model_type in its config.json"
             raise UserError(
-                f"The model in {folder} is {what}, which this version of transformers does not know: update transformers, "
-                "or use another model."
+                f"The model in {folder} is {what}, which this version of transformers does not know. Update transformers, or "
+                "use another model."
             ) from None
-        raise UserError(f"{folder / 'config.json'} cannot be read: {_first_line(error)}") from None
+        raise UserError(f"Cannot read {folder / 'config.json'}: {_first_line(error)}") from None
     causal: set[str] = set()
     for names in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values():
         causal.update([names] if isinstance(names, str) else names)
     built = raw.get("architectures") or []
     if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or (built and not causal & set(built)) or config.is_encoder_decoder:
         raise UserError(
-            f"The model in {folder} ({', '.join(built) or kind}) is no causal language model, so it cannot write text: use one "
-            "that ends in ForCausalLM."
+            f"The model in {folder} ({', '.join(built) or kind}) is not a causal language model, so it cannot generate text. "
+            "Use one whose name ends in ForCausalLM."
         )
     return config
 
@@ -266,7 +268,7 @@ def _too_big(name: str, needed: int, device: torch.device) -> UserError:
     free = free_memory(device)
     other = "--device cpu, " if device.type == "cuda" else ""
     return UserError(
-        f"{name} needs {needed / 1e9:.1f} GB on {device} and {free / 1e9:.1f} GB are free: close other programs, or use "
+        f"{name} needs {needed / 1e9:.1f} GB on {device}, but {free / 1e9:.1f} GB are free. Close other programs, or use "
         f"{other}--dtype bfloat16 or a smaller model."
     )
 

@@ -243,7 +243,7 @@ def rounded(runner: Runner, found: Capabilities, vocabulary: int, limit: int, ti
         # Nodes beside a tree's first path may move in their last bits: by a few units of the largest logits' last place.
         return replace(runner, exact=True), replace(found, near_tie=SIDE_BITS * torch.finfo(runner.dtype).eps * moved.highest)
     if runner.dtype == torch.float32:
-        why = "Passes of many nodes do not give the bits of passes of one here: identical holds as far as float32 rounds."
+        why = "Here passes of many nodes do not give the same bits as passes of one, so identical holds up to float32 rounding."
         return replace(runner, padded=False), replace(found, reasons={**found.reasons, "bits": why})
     return runner, replace(found, exact=False, near_tie=moved.near_tie)
 
@@ -275,7 +275,7 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str
     proof = Proof(runner, config, vocabulary, tick)
     reasons: dict[str, str] = {}
     if recurrent(model, config):
-        plainly = "This model is recurrent: its state cannot branch or go back, so it decodes plainly."
+        plainly = "This model is recurrent: its state cannot branch or rewind, so it supports plain decoding only."
     else:
         own = config._attn_implementation
         if attempt(proof.look):
@@ -295,10 +295,15 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str
             switched(model, own)
             plan = native_plan(config)
             if attempt(partial(proof.chain_works, runner, plan)):
-                reasons["tree"] = "A branching tree did not give this model's linear logits, so methods draft chains only."
+                reasons["tree"] = (
+                    "A branching tree did not give this model the same logits as its paths, so methods draft chains only."
+                )
                 runner, early, why = with_layers(replace(runner, plan=plan), proof, tree=False)
                 return runner, Capabilities(tree=False, layers=early, reasons=reasons | why), True
-        plainly = "Neither trees nor chains gave this model's linear logits, so it decodes plainly."
+        plainly = (
+            "Neither trees nor chains gave this model the same logits as one token at a time, so it supports plain decoding "
+            "only."
+        )
     several = attempt(proof.plain_works)
     reasons = dict.fromkeys(("tree", "chain", "layers"), plainly)
     return replace(runner, layers=None), Capabilities(tree=False, chain=False, reasons=reasons), several
@@ -316,15 +321,18 @@ def with_layers(runner: Runner, proof: Proof, *, tree: bool) -> tuple[Runner, bo
     """The runner, whether this model can stop after some of its layers, and if not, why."""
     layers = runner.layers
     if layers is None:
-        why = "This model keeps its layers in no list that specchat finds, so it cannot stop after some of them."
+        why = "specchat cannot find this model's list of layers, so the model cannot stop after some of them."
     elif layers.count < 2:
-        why = "This model has one layer: there is none to stop after."
+        why = "This model has only one layer, so it cannot stop early."
     elif runner.fewest > 1:
-        why = "Passes of at least four nodes (exact = bits in float32) cannot stop after some layers."
+        why = "With exact = bits in float32, passes cannot stop after some of the layers."
     elif attempt(partial(proof.layers_work, tree)):
         return runner, True, {}
     else:
-        why = "Stopping after half its layers and going on later did not give this model's logits, so it always runs all."
+        why = (
+            "Stopping after half of the layers and continuing later did not give this model's logits, so it always runs all "
+            "of them."
+        )
     return replace(runner, layers=None), False, {"layers": why}
 
 

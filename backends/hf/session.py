@@ -121,8 +121,8 @@ class TransformersSession(Session):
             if not out_of_memory(error):
                 raise
             raise UserError(
-                f"There is not enough memory on {runner.device} for a KV cache: close other sessions, load a smaller model "
-                "or one in a smaller dtype."
+                f"There is not enough memory on {runner.device} for a KV cache. Close other chats, or load a smaller model or "
+                "a smaller dtype."
             ) from None
         self._reach_of = [self._plan.reaches[t] for t in self._plan.layer_types]
         self._bounded = not self._plan.full
@@ -301,7 +301,7 @@ class TransformersSession(Session):
         if slot + len(tokens) > self._context:
             raise ContextFull(
                 f"{length:,} tokens and {slot - length + len(tokens):,} tentative ones do not fit in the context of "
-                f"{self._context:,}: start a new chat, or load the model with a larger context."
+                f"{self._context:,}. Start a new chat, or load the model with a larger context."
             )
         new: list[Node] = []
         living = self._nodes
@@ -375,7 +375,7 @@ class TransformersSession(Session):
         n, length, start = len(new), len(self._tokens), new[0].slot
         if plan.style == "native":
             if not chain:
-                raise UserError("This model evaluates chains only, no branching trees.")
+                raise UserError("This model evaluates chains only, not branching trees.")
             return None
         lowest = min(node.position for node in new)
         # One node that sees all before it needs no mask: a window is then just a shorter view.
@@ -434,8 +434,8 @@ class TransformersSession(Session):
         if self._cuda:
             torch.cuda.empty_cache()
         return UserError(
-            f"There was not enough memory on {self._run.device} to evaluate {nodes:,} tokens after {self._end:,}: the "
-            "conversation is as it was; use shorter drafts, a smaller context or a smaller model."
+            f"There was not enough memory on {self._run.device} to evaluate {nodes:,} tokens after {self._end:,}. The "
+            "conversation is unchanged. Use shorter drafts, a smaller context or a smaller model."
         )
 
     def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:

@@ -100,7 +100,7 @@ class TextCodec:
             UserError, Cancelled: as `Template.render`; or there is no template.
         """
         if self._template is None:
-            raise UserError("This model has no chat template: use plain completion (--raw).")
+            raise UserError("This model has no chat template. Use plain completion (--raw).")
         text = self._template.render(
             [{name: self._mark(value) for name, value in message.items()} for message in messages], cancelled
         )
@@ -171,8 +171,7 @@ def open_tokenizer(folder: Path) -> Any:
     files = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json", "merges.txt")
     if not any((folder / name).is_file() for name in files):
         raise UserError(
-            f"{folder} holds no tokenizer (tokenizer.json or tokenizer.model): copy the files of the tokenizer that the "
-            "model was trained with into it."
+            f"{folder} has no tokenizer (tokenizer.json or tokenizer.model). Copy the model's tokenizer files into it."
         )
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
@@ -181,5 +180,5 @@ def open_tokenizer(folder: Path) -> Any:
     except Exception as error:
         said = str(error).strip().splitlines()
         raise UserError(
-            f"The tokenizer in {folder} cannot be read ({said[0] if said else type(error).__name__}): copy its files again."
+            f"The tokenizer in {folder} cannot be read ({said[0] if said else type(error).__name__}). Copy its files again."
         ) from None

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...errors import UserError
+from ...errors import UserError, counted
 from ...plain_file import cache_folder
 from ..files.gguf_file import ARRAY, MAGIC, SCALARS, Layout, Tensor, read_layout
 
@@ -57,26 +57,26 @@ def first_layers(file: Path, layers: int, name: str, *, write: bool = False) -> 
     parts = read_layout(file)
     kept = [(part, tensor) for part in parts for tensor in part.tensors if _block(tensor) < layers]
     if not all(tensor.length for _, tensor in kept):
-        raise UserError(f"{file} has tensors of a type that is not known here: choose another method than early-exit.")
+        raise UserError(f"{file} has tensors of an unknown type. Choose a method other than early-exit.")
     size = sum(tensor.length for _, tensor in kept) + sum(map(len, parts[0].pairs.values()))
     if size > ASK_ABOVE and not write:
         raise UserError(
-            f"early-exit needs the first {layers} layers of {name} as a file of their own, {size / 1e9:.1f} GB in {folder}: "
-            f"set layers={layers} to have it written there once."
+            f"early-exit needs the first {counted(layers, 'layer')} of {name} as a separate file ({size / 1e9:.1f} GB) in "
+            f"{folder}. Set layers={layers} to have it written there once."
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if shutil.disk_usage(folder).free < size:
             raise UserError(
-                f"The first {layers} layers of {name} take {size / 1e9:.1f} GB, which {folder} has no room for: make room, or "
-                "let SPECCHAT_CACHE name another folder."
+                f"The first {counted(layers, 'layer')} of {name} take {size / 1e9:.1f} GB, more than is free in {folder}. Free "
+                "some space, or set SPECCHAT_CACHE to another folder."
             )
         _tidy(folder, f"{file.stem}-{whose}-", state)
         _write(made, parts[0], kept, layers)
     except OSError as error:
         raise UserError(
-            f"The first {layers} layers of {name} cannot be written to {folder} ({error.strerror or error}): make room or let "
-            "SPECCHAT_CACHE name another folder."
+            f"Could not write the first {counted(layers, 'layer')} of {name} to {folder} ({error.strerror or error}). Free "
+            "some space, or set SPECCHAT_CACHE to another folder."
         ) from None
     return made
 

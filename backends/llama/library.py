@@ -39,11 +39,13 @@ def library() -> Any:
         bindings: Any = importlib.import_module("llama_cpp.llama_cpp")
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("llama_cpp"):
-            raise UserError(f"llama-cpp-python lacks the package {error.name}: {pip_command()} --force-reinstall") from None
-        raise UserError(f"GGUF files need the llama.cpp runtime, which is not installed: {pip_command()}") from None
+            raise UserError(
+                f"llama-cpp-python needs the package {error.name}, which is missing. Run: {pip_command()} --force-reinstall"
+            ) from None
+        raise UserError(f"GGUF files need the llama.cpp runtime, which is not installed. Run: {pip_command()}") from None
     except (OSError, RuntimeError, AttributeError) as error:
         raise UserError(
-            f"llama-cpp-python is installed but does not work ({_first_line(error)}): {pip_command()} --force-reinstall "
+            f"llama-cpp-python is installed but does not work ({_first_line(error)}). Run: {pip_command()} --force-reinstall "
             "--no-cache-dir"
         ) from None
     # Where gdb is installed, an abort would have it print a backtrace first, for 15 seconds.

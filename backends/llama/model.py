@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ...errors import Cancelled, UserError
+from ...errors import Cancelled, UserError, counted
 from ..base import Capabilities, Message, Model, ModelInfo, Session
 from ..files.gguf_file import Header, read_header
 from ..infill import Gap, gap
@@ -43,7 +43,7 @@ class LlamaModel(Model):
     def open_session(self, context: int | None = None) -> Session:
         """A new, empty KV cache; all its memory is taken at once (see `Model.open_session`)."""
         if self._weights is None:
-            raise UserError(f"{self.info.name} has been unloaded: load it again.")
+            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
         size = self.info.context if context is None else min(context, self.info.context)
         if size < 1:
             raise UserError("context must be 1 or more.")
@@ -77,19 +77,19 @@ class LlamaModel(Model):
         """A model of the first layers (see `Model.truncated`): a file of its own in the cache folder, written at the first
         call ever (see `gguf_layers`)."""
         if self._weights is None:
-            raise UserError(f"{self.info.name} has been unloaded: load it again.")
+            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
         if not 1 <= layers < self.info.layers:
-            raise UserError(f"{self.info.name} has {self.info.layers} layers: draft with 1 to {self.info.layers - 1} of them.")
+            raise UserError(f"{self.info.name} has {self.info.layers} layers. Draft with 1 to {self.info.layers - 1} of them.")
         if layers not in self._cut:
             file = first_layers(Path(self.info.path), layers, self.info.name, write=write)
             # It drafts, so it runs here, whoever shares the whole model's layers.
             options = replace(self._options, context=self.info.context, rpc="")
             try:
-                self._cut[layers] = load_llama(file, f"{self.info.name}, first {layers} layers", options)
+                self._cut[layers] = load_llama(file, f"{self.info.name}, first {counted(layers, 'layer')}", options)
             except UserError as error:
-                if "cannot be loaded" in str(error):  # nor ever will be; too little memory may be over tomorrow
+                if "Cannot load" in str(error):  # nor ever will be; too little memory may be over tomorrow
                     file.unlink(missing_ok=True)
-                raise UserError(f"The model's first layers cannot run alone: choose another method. ({error})") from None
+                raise UserError(f"This model cannot run its first layers alone. Choose another method. ({error})") from None
         return self._cut[layers]
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ def open_context(weights: Weights, header: Header, runtime: Runtime, size: int, 
     except UserError as error:
         needed = cache_bytes(header, runtime, size) / 1e9
         raise UserError(
-            f"llama.cpp could not open a context of {size:,} tokens for {name}, about {needed:.1f} GB ({error}): use a smaller "
+            f"llama.cpp could not open a context of {size:,} tokens for {name}, about {needed:.1f} GB ({error}). Use a smaller "
             "context or model."
         ) from None
 
@@ -146,7 +146,7 @@ def load_llama(
     runtime = choose_runtime(options, header)
     limit = header.number("context_length") or UNKNOWN_CONTEXT
     if options.context is not None and not 1 <= options.context <= limit:
-        raise UserError(f"{name} holds at most {limit:,} tokens, not {options.context:,}: ask for a smaller context.")
+        raise UserError(f"The context of {name} is at most {limit:,} tokens, not {options.context:,}. Choose a smaller one.")
     size = options.context or min(limit, options.context_at_most or limit)
 
     def tick(share: float) -> bool:
@@ -163,7 +163,7 @@ def load_llama(
     lib, handle = weights.lib, weights.handle
     if not lib.llama_model_has_decoder(handle) or lib.llama_model_has_encoder(handle) or lib.llama_model_is_diffusion(handle):
         raise UserError(
-            f"{file} ({header.architecture}) is no causal language model, so it cannot continue a text: use another."
+            f"{file} ({header.architecture}) is not a causal language model, so it cannot generate text. Use another model."
         )
     plain = lib.llama_model_is_recurrent(handle) or lib.llama_model_is_hybrid(handle)
     if not plain:
@@ -238,12 +238,12 @@ def _unloadable(file: Path, header: Header, said: str) -> UserError:
     """The sentence for a file that llama.cpp refuses."""
     if "unknown model architecture" in said:
         return UserError(
-            f"{file} is of the architecture {header.architecture!r}, which this version of llama.cpp does not know: "
-            f"{pip_command()} --upgrade, or use another model."
+            f"{file} has the architecture {header.architecture!r}, which this version of llama.cpp does not know. Use another "
+            f"model, or run: {pip_command()} --upgrade"
         )
     if "unable to allocate" in said or "failed to allocate" in said:
-        return UserError(f"{file} needs {header.weight_bytes / 1e9:.1f} GB ({said}): use a smaller model or fewer GPU layers.")
-    return UserError(f"{file} cannot be loaded: {said or 'llama.cpp gives no reason'}.")
+        return UserError(f"{file} needs {header.weight_bytes / 1e9:.1f} GB ({said}). Use a smaller model or fewer GPU layers.")
+    return UserError(f"Cannot load {file}: {said or 'llama.cpp gives no reason'}.")
 
 
 def _device_name(runtime: Runtime) -> str:

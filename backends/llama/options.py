@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from ...errors import UserError
+from ...errors import UserError, counted
 from ..files.gguf_file import BLOCKS, Header
 from ..options import rebuild_command
 from .context import PAD, Runtime
@@ -52,7 +52,7 @@ def choose_runtime(options: LoadOptions, header: Header) -> Runtime:
     if wanted == "auto":
         wanted = DTYPES.get(options.dtype, "")
         if not wanted:
-            raise UserError(f"There is no dtype {options.dtype!r}: use auto, float32, bfloat16 or float16.")
+            raise UserError(f"There is no dtype {options.dtype!r}: choose from auto, float32, bfloat16, float16.")
     cache = _named("cache type", wanted, CACHE_TYPES)
     if flash == FLASH["auto"] and BLOCKS[cache][0] == 1 and (cache == F32 or not gpu_layers):
         # On a CPU llama.cpp's own auto would turn it on; at 8k tokens that took 65 instead of 13 ms for one node, and 1,450
@@ -60,7 +60,7 @@ def choose_runtime(options: LoadOptions, header: Header) -> Runtime:
         # compare runtimes, and flash attention's sums are partly in float16.
         flash = FLASH["off"]
     if BLOCKS[cache][0] > 1 and flash == FLASH["off"]:
-        raise UserError(f"A KV cache of type {wanted} needs flash attention: leave it on, or use f16.")
+        raise UserError(f"A KV cache of type {wanted} needs flash attention. Leave it on, or use f16.")
     return Runtime(gpu_layers, split, main_gpu, flash, cache, cache, threads(options.threads), tuple(remote))
 
 
@@ -86,7 +86,7 @@ def exact_runtime(runtime: Runtime, options: LoadOptions, context: int) -> Runti
 
 def _named(what: str, value: str, known: dict[str, int]) -> int:
     if value not in known:
-        raise UserError(f"There is no {what} {value!r}: use {', '.join(known)}.")
+        raise UserError(f"There is no {what} {value!r}: choose from {', '.join(known)}.")
     return known[value]
 
 
@@ -95,18 +95,18 @@ def _placement(options: LoadOptions, gpus: list[Device]) -> tuple[int, int, int]
     split = _named("split mode", options.split_mode, SPLIT_MODES)
     kind, _, number = options.device.partition(":")
     if kind not in ("auto", "cpu", "cuda", "mps") or (number and not (kind == "cuda" and number.isdigit())):
-        raise UserError(f"There is no device {options.device!r}: use auto, cpu, cuda, cuda:N or mps.")
+        raise UserError(f"There is no device {options.device!r}: choose from auto, cpu, cuda, cuda:N, mps.")
     if options.gpu_layers is not None and options.gpu_layers < 0:
         raise UserError("gpu_layers must be 0 or more.")
     asked = kind in ("cuda", "mps") or bool(options.gpu_layers)
     if kind == "cpu" and options.gpu_layers:
-        raise UserError("Layers on the GPU need a GPU as the device: leave out one of the two.")
+        raise UserError("--gpu-layers needs a GPU as the device. Leave out --gpu-layers or --device.")
     # A build with RPC says that it can, GPU or not.
     if not library().llama_supports_gpu_offload() or not gpus:
         if asked:
             flag = "-DGGML_METAL=on" if kind == "mps" else "-DGGML_CUDA=on"
             raise UserError(
-                "The installed llama.cpp finds no GPU or was built for the CPU only: use --device cpu, or build it again with "
+                "The installed llama.cpp finds no GPU, or was built for the CPU only. Use --device cpu, or rebuild it: "
                 f"{rebuild_command(flag)}"
             )
         return 0, 0, split
@@ -115,7 +115,7 @@ def _placement(options: LoadOptions, gpus: list[Device]) -> tuple[int, int, int]
     layers = -1 if options.gpu_layers is None else options.gpu_layers
     if number:
         if int(number) >= len(gpus):
-            raise UserError(f"There is no {options.device}, llama.cpp sees {len(gpus)} GPUs, counted from 0.")
+            raise UserError(f"There is no {options.device}. llama.cpp sees {counted(len(gpus), 'GPU')}, counted from 0.")
         return layers, int(number), SPLIT_MODES["none"]
     return layers, 0, split
 
@@ -123,9 +123,9 @@ def _placement(options: LoadOptions, gpus: list[Device]) -> tuple[int, int, int]
 def _remote_placement(options: LoadOptions) -> tuple[int, int, int]:
     """As `_placement`, where RPC servers hold layers; the local GPUs take part unless the device is cpu."""
     if options.device not in ("auto", "cpu"):
-        raise UserError(f"With --rpc the device is auto (GPUs here take part) or cpu (they do not), not {options.device!r}.")
+        raise UserError(f"With --rpc the device is auto (local GPUs take part) or cpu (they do not), not {options.device!r}.")
     if options.gpu_layers is not None and options.gpu_layers < 1:
-        raise UserError("With --rpc at least one layer has to go to a device: leave out --gpu-layers or --rpc.")
+        raise UserError("With --rpc at least one layer must go to a device. Leave out --gpu-layers or --rpc.")
     split = _named("split mode", options.split_mode, SPLIT_MODES)
     return -1 if options.gpu_layers is None else options.gpu_layers, 0, split
 
@@ -178,8 +178,8 @@ def check_memory(name: str, header: Header, runtime: Runtime, context: int) -> N
         return
     each = max(1, cache_bytes(header, runtime, PAD) // PAD)
     fits = free // each // PAD * PAD
-    smaller = f"use --context {fits}" if fits else "close other programs"
+    smaller = f"Use --context {fits}" if fits else "Close other programs"
     raise UserError(
-        f"A context of {context:,} tokens takes {needed / 1e9:.1f} GB for {name}, and {free / 1e9:.1f} GB are free {where}: "
-        f"{smaller}, or a smaller model."
+        f"A context of {context:,} tokens takes {needed / 1e9:.1f} GB for {name}, but {free / 1e9:.1f} GB are free {where}. "
+        f"{smaller}, or use a smaller model."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...errors import UserError
+from ...errors import UserError, counted
 from ..base import PREFILL_CHUNK
 from ..chain import ChainSession
 from .context import Context
@@ -32,7 +32,7 @@ class LlamaPlainSession(ChainSession):
     def _read(self, text: list[int], wanted: list[int]) -> Tensor:
         run = self._run
         if run is None:
-            raise UserError("This conversation has been closed: start a new one.")
+            raise UserError("This conversation is closed. Start a new one.")
         new = text[len(self._held) :]
         if not (min(new) >= 0 and max(new) < self._vocabulary):
             raise ValueError(f"token ids must be from 0 to {self._vocabulary - 1}")
@@ -47,7 +47,8 @@ class LlamaPlainSession(ChainSession):
             if code:
                 self._forget()
                 raise UserError(
-                    f"llama.cpp could not evaluate {end - begin} tokens (code {code}): use a smaller context or model."
+                    f"llama.cpp could not evaluate {counted(end - begin, 'token')} (code {code}). Use a smaller context or "
+                    "model."
                 )
             self._held = text[:end]
             if flagged:

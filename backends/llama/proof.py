@@ -33,7 +33,7 @@ PASSES = 6 + ROUNDING_PASSES
 SIZE = TOKENS + 8
 """Tokens that its cache holds."""
 
-RECURRENT = "This model is recurrent or hybrid: its state cannot branch or go back, so it decodes plainly."
+RECURRENT = "This model is recurrent or hybrid: its state cannot branch or rewind, so it supports plain decoding only."
 
 
 def prove(session: LlamaSession, vocabulary: int, tick: Callable[[], None]) -> Capabilities:
@@ -66,7 +66,7 @@ def prove(session: LlamaSession, vocabulary: int, tick: Callable[[], None]) -> C
     except Cancelled:
         raise
     except Exception:
-        why = "Going back in its cache did not give this model's linear logits, so it decodes plainly."
+        why = "Rewinding its cache did not give this model's logits, so it supports plain decoding only."
         return Capabilities(tree=False, chain=False, reasons={"tree": why, "chain": why})
     try:
         session.rewind(PREFIX)
@@ -80,7 +80,7 @@ def prove(session: LlamaSession, vocabulary: int, tick: Callable[[], None]) -> C
     except Cancelled:
         raise
     except Exception:
-        why = "A branching tree did not give this model's linear logits, so methods draft chains only."
+        why = "A branching tree did not give this model the same logits as its paths, so methods draft chains only."
         return Capabilities(tree=False, reasons={"tree": why})
     return Capabilities()
 

@@ -39,8 +39,7 @@ def rpc_devices(servers: str) -> list[Device]:
     lib = library()
     if not lib.llama_supports_rpc():
         raise UserError(
-            "The installed llama.cpp was built without RPC: leave out --rpc, or build it again with "
-            f"{rebuild_command('-DGGML_RPC=on')}"
+            f"The installed llama.cpp was built without RPC. Leave out --rpc, or rebuild it: {rebuild_command('-DGGML_RPC=on')}"
         )
     found = []
     for server in map(str.strip, servers.split(",")):
@@ -56,13 +55,13 @@ def _reach(server: str) -> None:
     """Refuse a server that does not answer."""
     host, _, port = server.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise UserError(f"An RPC server is named host:port, such as 192.168.1.20:50052, not {server!r}.")
+        raise UserError(f"An RPC server is given as host:port, such as 192.168.1.20:50052, not {server!r}.")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except OSError as error:
         raise UserError(
-            f"The RPC server {server} cannot be reached ({error.strerror or error}): start `rpc-server --host 0.0.0.0 "
-            f"--port {port}` there, or leave it out of --rpc."
+            f"Cannot reach the RPC server {server} ({error.strerror or error}). Start `rpc-server --host 0.0.0.0 --port "
+            f"{port}` there, or leave it out of --rpc."
         ) from None
 
 
@@ -76,8 +75,8 @@ def _try(server: str) -> None:
         reason = f"no answer within {TRIAL_SECONDS:.0f} s"
     if reason:
         raise UserError(
-            f"{server} cannot be used as an RPC server ({reason}): run the rpc-server of the same llama.cpp version "
-            "there, for one client at a time."
+            f"{server} cannot be used as an RPC server ({reason}). Run the rpc-server of the same llama.cpp version there, for "
+            "one client at a time."
         )
 
 
@@ -98,7 +97,7 @@ def _add(raw: Any, server: str) -> list[Device]:
     address = raw.ggml_backend_reg_get_proc_address(registry, b"ggml_backend_rpc_add_server")
     added = address and ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)(address)(server.encode())
     if not added:
-        raise UserError(f"The RPC server {server} offers no device: start it with one.")
+        raise UserError(f"The RPC server {server} offers no device. Start it with one.")
     theirs = ctypes.c_void_p(added)
     count = raw.ggml_backend_reg_dev_count(theirs)
     handles = [int(raw.ggml_backend_reg_dev_get(theirs, ctypes.c_size_t(index))) for index in range(count)]

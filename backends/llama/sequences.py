@@ -157,8 +157,8 @@ class Sequences:
             leaves = sum(not node.children for number, node in self.nodes.items() if number not in tops)
         if leaves + sum(tops.values()) > self._limit:
             raise UserError(
-                f"A token tree of {leaves + sum(tops.values())} leaves is more than the {self._limit} that llama.cpp holds "
-                "side by side here: use fewer branches."
+                f"A token tree with {leaves + sum(tops.values())} leaves exceeds llama.cpp's limit of {self._limit} here. Use "
+                "fewer branches."
             )
         missing = {parent: want - len(ids.get(parent, ())) for parent, want in tops.items()}
         if all(count <= 0 for count in missing.values()):

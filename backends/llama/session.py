@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from ...errors import ContextFull, UserError
+from ...errors import ContextFull, UserError, counted
 from ..base import PREFILL_CHUNK, ROOT, Layers, Session
 from ..rounding import straightest
 from ..scores import TorchScores
@@ -76,7 +76,7 @@ class LlamaSession(Session):
         if used + n > self._context:
             raise ContextFull(
                 f"{len(self._tokens):,} tokens and {used - len(self._tokens) + n:,} tentative ones do not fit in the context "
-                f"of {self._context:,}: start a new chat, or load the model with a larger context."
+                f"of {self._context:,}. Start a new chat, or load the model with a larger context."
             )
         new = self._sequences.grow(first, tokens, parents)
         order = self._lay_out(new, parents) if self._alike else None
@@ -169,7 +169,7 @@ class LlamaSession(Session):
 
     def _context_or_raise(self) -> Context:
         if self._run is None:
-            raise UserError("This conversation has been closed: start a new one.")
+            raise UserError("This conversation is closed. Start a new one.")
         return self._run
 
     def commit(self, path: Sequence[int], keep: Sequence[int] = ()) -> None:
@@ -235,7 +235,7 @@ class _Cells:
 
     def remove(self, sequence: int, begin: int, end: int) -> None:
         if not self._remove(sequence, begin, end):
-            raise UserError("This model's cache cannot go back: load it again to decode plainly.")
+            raise UserError("This model's cache cannot rewind. Load it again for plain decoding.")
 
 
 class _Nothing:
@@ -251,9 +251,9 @@ class _Nothing:
 def _failure(code: int, nodes: int, size: int) -> UserError:
     """The sentence for a pass that failed."""
     if code == NO_SLOT:
-        return ContextFull(f"{nodes:,} more tokens do not fit in the context of {size:,}: start a new chat.")
+        return ContextFull(f"The context of {size:,} tokens has no room for {counted(nodes, 'more token')}. Start a new chat.")
     said = last_error()
     return UserError(
-        f"llama.cpp could not evaluate {nodes:,} tokens ({said or f'code {code}'}): the conversation is as it was; use shorter "
+        f"llama.cpp could not evaluate {nodes:,} tokens ({said or f'code {code}'}). The conversation is unchanged. Use shorter "
         "drafts, a smaller context or a smaller model."
     )

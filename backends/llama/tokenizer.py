@@ -59,7 +59,7 @@ class LlamaCodec:
     def _vocab(self) -> int:
         """llama.cpp's vocabulary, which goes with the weights."""
         if self._weights is None:
-            raise UserError("The model has been unloaded: load it again.")
+            raise UserError("The model is no longer loaded. Load it again.")
         return self._weights.vocab
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class LlamaCodec:
             UserError, Cancelled: as `Template.render`; or there is no template.
         """
         if self._template is None:
-            raise UserError("This model has no chat template: use plain completion (--raw).")
+            raise UserError("This model has no chat template. Use plain completion (--raw).")
         marked = [
             {name: self._special.sub(rf"{MARK}\g<0>{MARK}", value.replace(MARK, "")) for name, value in message.items()}
             for message in messages

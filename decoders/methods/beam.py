@@ -21,12 +21,12 @@ EARLY = ("guess", "full", "never")
 class BeamParams:
     """Settings of beam search."""
 
-    beams: int = param(4, "Texts B that are followed side by side; 1 is greedy decoding", low=1, high=64)
+    beams: int = param(4, "How many texts B to follow side by side; 1 is greedy decoding", low=1, high=64)
     length_penalty: float = param(1.0, "Exponent of the length in a text's score; above 0 favours long texts", low=-8, high=8)
     early_stopping: str = param(
         "guess",
-        "With B finished texts, stop when the best open one scores no better at its present length (guess), at once (full), or "
-        "when it can score no better at any length (never)",
+        "Once B texts are finished, stop when the best open one scores no better at its current length (guess), at once "
+        "(full), or when it cannot score better at any length (never)",
         choices=EARLY,
     )
 
@@ -115,14 +115,19 @@ class Beam(Drafter):
 
     name = "beam"
     label = "lossy"
-    summary = "Beam search: follows the B most probable texts at once and takes the best; not the plain method's text."
-    pays = "Where one right answer is short (translation, extraction); open text comes out dull. Never faster than greedy."
-    explains = (
-        "Several beginnings of the answer are kept side by side and grow by a token in each pass; only the most probable ones "
-        "stay. Text appears once all of them share it: often many tokens at a time, though each took a pass. The answer is the "
-        "most probable whole text that was found, which is often not what greedy or sampling would write."
+    summary = (
+        "Beam search: follows the B most probable texts at once and takes the best, which may not be plain decoding's text."
     )
-    undrafted = "it follows several texts side by side, as many as its setting beams says"
+    pays = (
+        "When there is one short, right answer (translation, extraction). Open-ended text comes out dull. Never faster than "
+        "greedy."
+    )
+    explains = (
+        "Several beginnings of the answer are kept side by side and grow by one token in each pass; only the most probable "
+        "ones stay. Text appears once all of them share it: often many tokens at a time, though each took a pass. The answer "
+        "is the most probable complete text that was found, often not what greedy or sampling would write."
+    )
+    undrafted = "it follows several texts side by side; the setting beams says how many"
     compared = False
     paper = "Sequence Transduction with Recurrent Neural Networks, Graves 2012, arXiv:1211.3711"
     needs_tree = True
@@ -201,7 +206,7 @@ class Beam(Drafter):
         beams = self.params.beams
         if len(search.running) > free:
             beams = 1
-            self._note = "The context is nearly full: the best beam goes on alone."
+            self._note = "The context is nearly full, so the best beam continues alone."
         if len(search.running) > beams:
             del search.running[beams:]
             _keep(search, search.tail, ())

@@ -34,10 +34,12 @@ class DraftParams:
         4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64, length="schedule=constant"
     )
     schedule: str = param("confidence", "How K changes from round to round", choices=SCHEDULES)
-    most: int = param(16, "Largest K of the other schedules", low=1, high=64, length=True)
+    most: int = param(16, "Largest K under the other schedules", low=1, high=64, length=True)
     threshold: float = param(0.4, "confidence: stop after a token less probable than this", low=0, high=1)
-    cascade: bool = param(True, "Prompt lookup drafts for the draft model: what is copied takes it one pass, not one a token")
-    reencode: bool = param(False, "Use a draft model with another tokenizer, through text")
+    cascade: bool = param(
+        True, "Prompt lookup drafts for the draft model, so that a copied passage takes it one pass, not one per token"
+    )
+    reencode: bool = param(False, "Allow a draft model with a different tokenizer, by way of text")
 
 
 class Draft(Drafter):
@@ -46,12 +48,12 @@ class Draft(Drafter):
     name = "draft"
     reads_cache = False
     summary = "A small draft model guesses the next tokens; the target verifies them in one pass."
-    pays = "On most text, if the draft model is several times faster than the target and agrees with it often."
+    pays = "On most text, if the draft model is several times faster than the target and often agrees with it."
     explains = (
-        "A small model writes a few tokens ahead, one after the other, which it can do quickly; what it copies from the text "
-        "it checks all at once. The large model then checks all of them in a single pass, keeps them up to the first that it "
-        "would not have chosen, and adds its own choice there. The more often the two agree, and the cheaper the small one, "
-        "the more is gained."
+        "A small model writes a few tokens ahead, one after the other, which is quick; what it copies from the text, it "
+        "checks all at once. The large model then checks all of them in a single pass, keeps them up to the first that it "
+        "would not have chosen, and adds its own choice there. The more often the two agree and the faster the small model "
+        "is, the greater the gain."
     )
     paper = "Fast Inference from Transformers via Speculative Decoding, Leviathan 2023, arXiv:2211.17192"
     needs_draft_model = True
@@ -107,8 +109,8 @@ class Draft(Drafter):
         reason = mismatch(target, model) if target is not None else ""
         if reason and not self.params.reencode:
             raise UserError(
-                f"The draft model has another tokenizer than the target ({reason}): choose one of the target's own family, or "
-                "set reencode=on to draft through text."
+                f"The draft model's tokenizer differs from the target's ({reason}). Choose a draft model of the same family, "
+                "or set reencode=on to draft by way of text."
             )
         if reason and target is not None:
             self._reencoded = Reencoded(target, model, context.session.context)

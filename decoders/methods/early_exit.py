@@ -41,16 +41,18 @@ class EarlyExitParams:
 
     layers: int = param(0, "The first N layers draft; 0 compares a quarter, half and three quarters of them", low=0, high=1024)
     inner: int = param(
-        -1, "Fewer layers that draft for these N in turn; 0 none, -1 compares half of N with none", low=-1, high=1024
+        -1, "Fewer layers that draft for these N in turn; 0 is none, -1 compares half of N with none", low=-1, high=1024
     )
     skip: str = param("", "Instead: what to leave out of the draft, such as 3a,4-6,7m (layer 3's attention, 4 to 6, 7's MLP)")
     tokens: int = param(
         4, "Draft tokens K (constant), or how many to start with (heuristic)", low=0, high=64, length="schedule=constant"
     )
     schedule: str = param("confidence", "How K changes from round to round", choices=SCHEDULES)
-    most: int = param(32, "Largest K of the other schedules", low=1, high=64, length=True)
+    most: int = param(32, "Largest K under the other schedules", low=1, high=64, length=True)
     threshold: float = param(0.6, "confidence: stop after a token less probable than this", low=0, high=1)
-    cascade: bool = param(True, "Prompt lookup drafts for these layers: what is copied takes them one pass, not one a token")
+    cascade: bool = param(
+        True, "Prompt lookup drafts for these layers, so that a copied passage takes them one pass, not one per token"
+    )
 
 
 PART = re.compile(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?([am]?)\s*", re.ASCII | re.IGNORECASE)
@@ -117,13 +119,13 @@ class EarlyExit(Drafter):
     """
 
     name = "early-exit"
-    summary = "Self-speculation: the model's own first layers draft, the whole model verifies."
-    pays = "With models trained for it (LayerSkip, the built-in one): no second model and no second cache are needed."
+    summary = "Self-speculation: the model's own first layers draft, and the whole model verifies."
+    pays = "With models trained for it (LayerSkip, the built-in model). Needs no second model and no second cache."
     explains = (
-        "The model drafts for itself: only its first layers run, and their guess counts as a draft token. Then the remaining "
-        "layers check the whole draft in one pass, going on from what the first layers have computed. No second model is "
-        "needed, and no layer runs twice for a token. Single attention and MLP blocks may be left out of the draft as well, "
-        "wherever the model can do without them."
+        "The model drafts for itself: only its first layers run, and what they predict becomes a draft token. Then the "
+        "remaining layers check the whole draft in one pass, continuing from what the first layers computed. No second model "
+        "is needed, and no layer runs twice for a token. Single attention and MLP blocks can be left out of the draft as "
+        "well, wherever the model can do without them."
     )
     paper = "LayerSkip: Enabling Early Exit Inference and Self-Speculative Decoding, Elhoushi 2024, arXiv:2404.16710"
     needs_layers = True
@@ -149,11 +151,11 @@ class EarlyExit(Drafter):
     @classmethod
     def elsewhere(cls, params: EarlyExitParams, draft_model: str) -> Elsewhere:
         if params.skip:
-            here = "Its early exit drafts with the first N layers: it leaves out no layers in the middle and no single blocks."
-            none = "It leaves out no layers or blocks of the model: a small draft model as a file of its own is the nearest."
+            here = "Its early exit drafts with the first N layers; it cannot skip layers in the middle or single blocks."
+            none = "It cannot skip layers or blocks of the model; the nearest is a small draft model in a file of its own."
             return {"transformers": ("", here), "llama-server": ("", none), "vLLM": ("", none)}
-        none = "It has no early exit: a draft model of the first layers as a file of its own is the nearest."
-        note = "" if params.layers else "Choose N; ours compares a quarter, half and three quarters of the layers."
+        none = "It has no early exit; the nearest is a draft model of the first layers in a file of its own."
+        note = "" if params.layers else "Choose N yourself; specchat compares a quarter, half and three quarters of the layers."
         call = f"assistant_early_exit={params.layers or 'N'}, num_assistant_tokens={params.tokens}"
         return {
             "transformers": (f"model.generate(**inputs, {call})", f"{note} {COPIED}".strip() if params.cascade else note),
@@ -248,7 +250,7 @@ class EarlyExit(Drafter):
         elif isinstance(layers, int):
             proposer = DraftModel(model.truncated(layers, write=self.params.layers > 0), context.session.context)
         else:
-            raise UserError("early-exit.skip works on transformers models only: set layers instead.")
+            raise UserError("early-exit.skip works only with transformers models. Set layers instead.")
         known = _known.setdefault(model, {}).setdefault(way, Known())
         copies = Copies(self._index, known.worth)
         depth = self._depths[way] = Depth(known, proposer, copies, Schedule(self.params.schedule))
@@ -290,7 +292,7 @@ def what_is_left(skip: str, count: int) -> tuple[int | Block, ...]:
             )
         first, last = int(found[1]), int(found[2] or found[1])
         if not first <= last < count:
-            raise UserError(f"early-exit.skip names layers of 0 to {count - 1} in rising order: {part.strip()!r} does not.")
+            raise UserError(f"early-exit.skip takes layers from 0 to {count - 1} in ascending order, not {part.strip()!r}.")
         left_out |= {(layer, kind) for layer in range(first, last + 1) for kind in (found[3] or "am").lower()}
     run: list[int | Block] = []
     for layer in range(count):
@@ -302,7 +304,7 @@ def what_is_left(skip: str, count: int) -> tuple[int | Block, ...]:
             case False, True:
                 run.append(Block(layer, "attention"))
     if not run:
-        raise UserError(f"early-exit.skip names layers of 0 to {count - 1}, not all of them: {skip!r} leaves nothing to run.")
+        raise UserError(f"early-exit.skip cannot leave out every layer: {skip!r} leaves nothing to run.")
     return tuple(run)
 
 

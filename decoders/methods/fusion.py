@@ -42,11 +42,15 @@ RATE = 0.1
 class FusionParams:
     """Settings of fusion."""
 
-    nodes: int = param(16, "Most nodes of the tree, the pending token included", low=1, high=256, length=True)
-    floor: float = param(-1.0, "Least probability of a draft token's path; -1 suits the device", low=-1, high=1)
-    frequent: int = param(FREQUENT, "Most frequent tokens of the text, tried where nothing else is known", low=0, high=FREQUENT)
-    recycle: int = param(8, "Successors kept of each token the model has seen, as in token recycling; 0 is off", low=0, high=64)
-    learn: bool = param(True, "Learn what matches of each length are worth from the tokens accepted")
+    nodes: int = param(16, "Most nodes in the tree, including the pending token", low=1, high=256, length=True)
+    floor: float = param(-1.0, "Lowest probability of a draft token's path; -1 picks it for the device", low=-1, high=1)
+    frequent: int = param(
+        FREQUENT, "How many of the text's most frequent tokens to try where nothing else is known", low=0, high=FREQUENT
+    )
+    recycle: int = param(
+        8, "Successors kept for each token the model has seen, as in token recycling; 0 turns it off", low=0, high=64
+    )
+    learn: bool = param(True, "Learn from accepted tokens what matches of each length are worth")
 
 
 @dataclass(slots=True)
@@ -96,12 +100,12 @@ class Fusion(Drafter):
 
     name = "fusion"
     reads_cache = False
-    summary = "Drafts the most probable tree under one model of the context and all other evidence."
-    pays = "Nearly always: it copies as prompt lookup does, and fills the tree with the likeliest guesses elsewhere."
+    summary = "Combines all evidence in one probability model and drafts its most probable tree."
+    pays = "Nearly always: it copies like prompt lookup, and elsewhere fills the tree with the likeliest guesses."
     explains = (
         "Everything known about the text votes on what comes next: matches of every length, what followed in earlier answers, "
         "and what the model itself found probable before. The votes become probabilities, and one tree is grown best first, "
-        "each node where it is most likely to be accepted. What each kind of evidence is worth is learned from what was "
+        "each node where it is most likely to be accepted. How much each kind of evidence counts is learned from what was "
         "accepted."
     )
     paper = (
@@ -119,7 +123,7 @@ class Fusion(Drafter):
     @classmethod
     def elsewhere(cls, params: FusionParams, draft_model: str) -> Elsewhere:
         suffix = speculative("suffix", num_speculative_tokens=depth(params.nodes))
-        note = "Suffix decoding: how often each continuation occurred decides there too, but it drafts a tree of its own."
+        note = "Suffix decoding also goes by how often each continuation occurred, but it grows a different tree."
         return {**ngram_tree(params.nodes), "vLLM": (suffix, note)}
 
     def __init__(self, params: FusionParams | None = None, evidence: Sequence[Evidence] = ()) -> None:

@@ -17,12 +17,12 @@ from ..tree import Tree
 class JacobiParams:
     """Settings of Jacobi decoding."""
 
-    tokens: int = param(8, "Guesses in a block K", low=1, high=256, length=True)
-    slide: bool = param(True, "Fill the block up at its end after each step; off: begin a new block when one is done")
+    tokens: int = param(8, "Guesses K in a block", low=1, high=256, length=True)
+    slide: bool = param(True, "Refill the block at its end after each pass; off: start a new block when one is done")
     start: str = param(
         "text", "First guesses: tokens drawn from the text, or the last token repeated", choices=("text", "repeat")
     )
-    seed: int = param(0, "Seed of the tokens drawn from the text", low=0)
+    seed: int = param(0, "Seed for the tokens drawn from the text", low=0)
 
 
 class Jacobi(Drafter):
@@ -35,12 +35,12 @@ class Jacobi(Drafter):
 
     name = "jacobi"
     reads_cache = False
-    summary = "Jacobi decoding: refreshes a block of guesses with the model's own choices until they agree."
-    pays = "A little, where the next tokens depend little on the ones just before: it needs no n-grams and no second model."
+    summary = "Jacobi decoding: replaces a block of guesses with the model's own choices until they agree."
+    pays = "A little, where the next tokens hardly depend on the ones just before. Needs no n-grams and no second model."
     explains = (
-        "A block of guesses, at first mere tokens of the text, is checked in one pass, which also says what the model would "
-        "have put at each place. Those become the next guesses, until they stop changing. Guesses that come right early are "
-        "accepted in one go; with most models that is an extra token now and then."
+        "A block of guesses, at first just tokens from the text, is checked in one pass, which also shows what the model "
+        "would have put in each place. Those become the next guesses, until they stop changing. Guesses that come right early "
+        "are accepted all at once; with most models that is an extra token now and then."
     )
     paper = "Accelerating Transformer Inference for Translation via Parallel Decoding, Santilli 2023, arXiv:2305.10427"
     Params = JacobiParams

@@ -18,11 +18,11 @@ from ..tree import Tree
 class LookaheadParams:
     """Settings of lookahead decoding. The paper takes W = G = 15 for 7B models, 10 for 13B and 7 for 33B, all with N = 5."""
 
-    window: int = param(7, "Columns of the window W: how far ahead it looks", low=1, high=64)
-    ngram: int = param(5, "Tokens of an n-gram N; the window has N - 1 levels", low=2, high=16, length=True)
-    guesses: int = param(7, "Most n-grams verified in a pass G, and kept for each first token", low=1, high=64)
-    text: bool = param(True, "Pool the n-grams of the text too, the prompt's and the answer's")
-    seed: int = param(0, "Seed of the window's first tokens, drawn from the text", low=0)
+    window: int = param(7, "Columns W of the window: how far ahead it looks", low=1, high=64)
+    ngram: int = param(5, "Tokens N in an n-gram; the window has N - 1 levels", low=2, high=16, length=True)
+    guesses: int = param(7, "Most n-grams G verified in a pass, and kept for each first token", low=1, high=64)
+    text: bool = param(True, "Also pool the n-grams of the prompt and the answer")
+    seed: int = param(0, "Seed for the window's first tokens, drawn from the text", low=0)
 
 
 @dataclass(slots=True)
@@ -51,13 +51,15 @@ class Lookahead(Drafter):
     name = "lookahead"
     reads_cache = False
     summary = "Lookahead decoding: collects n-grams from a window of parallel guesses and verifies them in the same pass."
-    pays = "Where a pass over many nodes costs little more than one over one (a GPU): code, mathematics, repeated wording."
-    explains = (
-        "Beside the answer the model keeps a window of guesses some places ahead and refreshes it in every pass. Out of it "
-        "come short sequences that hang together, and those that begin with the last token are checked in the very same pass. "
-        "It buys fewer passes with much more computation in each."
+    pays = (
+        "Where a pass over many nodes costs little more than a pass over one, as on a GPU: code, mathematics, repeated wording."
     )
-    other_nodes = "Its other nodes are the window, which finds later guesses."
+    explains = (
+        "Next to the answer the model keeps a window of guesses some places ahead and refreshes it in every pass. It yields "
+        "short sequences that fit together, and those that begin with the last token are checked in the very same pass. It "
+        "trades much more computation in each pass for fewer passes."
+    )
+    other_nodes = "Its other nodes are the window that finds later guesses."
     paper = "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding, Fu 2024, arXiv:2402.02057"
     needs_tree = True
     Params = LookaheadParams

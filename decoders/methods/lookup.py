@@ -39,10 +39,10 @@ class LookupParams:
     max_ngram: int = param(0, "Longest n-gram to look up; 0 is 8 for ours and 3 for reference", low=0, high=ORDERS)
     min_ngram: int = param(1, "Shortest n-gram to look up", low=1, high=ORDERS)
     tokens: int = param(10, "reference: draft tokens K", low=1, high=DEEPEST, length="variant=reference")
-    nodes: int = param(16, "ours: most nodes of the tree, the pending token included", low=1, high=DEEPEST, length=True)
+    nodes: int = param(16, "ours: most nodes in the tree, including the pending token", low=1, high=DEEPEST, length=True)
     matches: int = param(0, "ours: most earlier occurrences to draft from; 0 is half of nodes", low=0, high=256)
     # On recorded answers 0.05 to 0.1 is fastest where a node costs 6% of a pass (a CPU), 0 where it costs 0.5% (a GPU).
-    floor: float = param(-1.0, "ours: least probability of a draft token; -1 suits the device", low=-1, high=1)
+    floor: float = param(-1.0, "ours: lowest probability of a draft token; -1 picks it for the device", low=-1, high=1)
 
     def __post_init__(self) -> None:
         """Refuse a range of n-grams that is empty.
@@ -79,13 +79,13 @@ class Lookup(Drafter):
 
     name = "lookup"
     reads_cache = False
-    summary = "Prompt lookup: drafts what followed the last tokens where they occurred before."
-    pays = "Where the answer repeats the prompt or itself: summaries, questions about a text, editing, code."
+    summary = "Prompt lookup: finds where the last tokens occurred before and drafts what followed."
+    pays = "When the answer repeats the prompt or itself: summaries, questions about a text, editing, code."
     explains = (
-        "It takes the last few tokens, finds where they stood before in the prompt or the answer, and guesses that the text "
-        "goes on as it did there. Long matches are trusted far, short ones for a token or two; several matches share one "
-        "tree. The model checks all guesses in one pass and keeps those that it would have chosen itself, so a copied passage "
-        "comes many tokens at a time."
+        "It takes the last few tokens, finds where they occurred before in the prompt or the answer, and guesses that the "
+        "text continues as it did there. Long matches are trusted for many tokens, short ones for one or two; several matches "
+        "share one tree. The model checks all guesses in one pass and keeps those that it would have chosen itself, so a "
+        "copied passage comes many tokens at a time."
     )
     paper = "Prompt Lookup Decoding, Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding"
     Params = LookupParams

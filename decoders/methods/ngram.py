@@ -20,12 +20,12 @@ from ..tree import Tree
 class NgramParams:
     """Settings of the n-gram model."""
 
-    n: int = param(10, "Tokens of an n-gram, its key included", low=2, high=64, length=True)
-    key: int = param(3, "Most last tokens an n-gram is looked up by; then fewer, down to one", low=1, high=8)
-    completions: int = param(4, "Most completions of a key: the latest ones", low=1, high=64)
-    nodes: int = param(16, "Most nodes of the tree, the pending token included", low=1, high=256)
+    n: int = param(10, "Tokens in an n-gram, including its key", low=2, high=64, length=True)
+    key: int = param(3, "How many of the last tokens to look up at most; then fewer, down to one", low=1, high=8)
+    completions: int = param(4, "Most completions kept for a key: the latest ones", low=1, high=64)
+    nodes: int = param(16, "Most nodes in the tree, including the pending token", low=1, high=256)
     fill: str = param("none", "What to draft if the key is new: nothing, or random tokens", choices=("none", "random"))
-    seed: int = param(0, "Seed of the random fill", low=0)
+    seed: int = param(0, "Seed for the random tokens", low=0)
 
     @property
     def longest_key(self) -> int:
@@ -43,12 +43,12 @@ class Ngram(Drafter):
 
     name = "ngram"
     reads_cache = False
-    summary = "Online n-gram model: drafts how verified n-grams with the same beginning went on."
-    pays = "Where wording recurs, within an answer or from turn to turn."
+    summary = "N-gram model: learns n-grams as the text grows and drafts how they continued before."
+    pays = "When wording recurs, within an answer or from turn to turn."
     explains = (
-        "It remembers every short sequence of tokens that was accepted, by its first tokens. When the text ends in such a "
+        "It remembers every short sequence of tokens that was accepted, by its first tokens. When the text ends with such a "
         "beginning, all known continuations are guessed at once and checked in one pass. It learns as the answer grows and "
-        "keeps what it learned for the next turns of the chat."
+        "keeps what it has learned for later turns of the chat."
     )
     paper = (
         "Break the Sequential Dependency of LLM Inference Using Lookahead Decoding, Fu 2024, arXiv:2402.02057; "

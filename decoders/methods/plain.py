@@ -13,12 +13,12 @@ class Greedy(Drafter):
 
     name = "greedy"
     reads_cache = False
-    summary = "Plain decoding: each forward pass produces one token."
-    pays = "Always works; it is the measure of all others."
+    summary = "Plain decoding: one token a pass."
+    pays = "Works with every model. The other methods are measured against it."
     explains = (
-        "The model reads the text once and says which token is most probable next; that token is added, and it reads on. "
-        "Every token takes a whole pass over the model's weights, and most of that time goes into moving the weights, not "
-        "into computing. Every other method here tries to get more than one token out of such a pass."
+        "The model reads the text once and predicts the most probable next token; that token is added, and it reads on. Every "
+        "token takes a full pass over the model's weights, and most of that time goes into moving the weights, not into "
+        "computing. Every other method here tries to get more than one token out of such a pass."
     )
     undrafted = "each pass gives one token"
     drafts = False
@@ -43,14 +43,15 @@ class Sample(Greedy):
 
     name = "sample"
     reads_cache = False
-    summary = "Plain decoding that follows the sampling settings: temperature, top-k, top-p, min-p, repetition penalty, seed."
+    summary = "Plain decoding with the sampling settings: temperature, top-k, top-p, min-p, repetition penalty, seed."
     pays = (
-        "For varied text: set a temperature above 0, else it is greedy. Every other identical method follows the same settings."
+        "For varied text, at a temperature above 0; at temperature 0 the same as greedy. All other methods follow these "
+        "settings too."
     )
     explains = (
-        "As greedy, but the next token is drawn by the probabilities that the temperature and the other sampling settings "
-        "leave. The draw depends only on the seed and the position in the text, so the same seed gives the same text under "
-        "every method that is labelled identical."
+        "Like greedy, but the next token is drawn at random, with the probabilities that the temperature and the other "
+        "sampling settings leave. The draw depends only on the seed and the position in the text, so the same seed gives the "
+        "same text under every method labelled identical."
     )
     compared = False
     paper = "The Curious Case of Neural Text Degeneration, Holtzman 2020, arXiv:1904.09751"
@@ -63,7 +64,7 @@ class Sample(Greedy):
 
     @property
     def note(self) -> str:
-        return "The temperature is 0, so this is greedy decoding: set one above 0 to sample." if self._greedy else ""
+        return "At temperature 0 this is the same as greedy. Set a temperature above 0 to sample." if self._greedy else ""
 
 
 class Recompute(Greedy):
@@ -72,12 +73,12 @@ class Recompute(Greedy):
     name = "recompute"
     reads_cache = True
     summary = "Plain decoding without a KV cache: every pass reads the whole text again."
-    pays = "Never; it shows what the KV cache saves, more with every token."
+    pays = "Never. It shows what the KV cache saves, more with every token."
     explains = (
-        "Each pass reads the whole text again from its beginning instead of keeping what it computed for earlier tokens. The "
-        "text comes out the same, ever more slowly as it grows: the difference to greedy is what the KV cache saves."
+        "Each pass reads the whole text again from the beginning instead of keeping what it computed for earlier tokens. The "
+        "text comes out the same, but more and more slowly as it grows: the difference from greedy is what the KV cache saves."
     )
-    other_nodes = "Its other nodes are the text before, read once more."
+    other_nodes = "Its other nodes are the earlier text, read again."
     compared = False
     drafts = False
 

@@ -36,13 +36,13 @@ class RecycleParams:
     """Settings of token recycling."""
 
     successors: int = param(8, "Successors kept for each token: the target's last top k after it", low=1, high=SUCCESSORS)
-    nodes: int = param(32, "Most nodes of the tree, the pending token included", low=1, high=256, length=True)
+    nodes: int = param(32, "Most nodes in the tree, including the pending token", low=1, high=256, length=True)
     shape: str = param(
         "measured",
-        "How often each rank is right, by which the tree grows: as measured in this conversation, or fixed",
+        "How often each rank is right, which shapes the tree: measured in this conversation, or fixed",
         choices=("measured", "fixed"),
     )
-    text: bool = param(True, "Learn from the text too: what follows a token in it becomes its first successor")
+    text: bool = param(True, "Also learn from the text: what follows a token there becomes its first successor")
 
 
 class SuccessorTable(TokenIndex):
@@ -92,12 +92,12 @@ class Recycle(Drafter):
 
     name = "recycle"
     reads_cache = False
-    summary = "Token recycling: drafts a tree from the target's own last top-k successors of each token."
-    pays = "On any text, more the longer the conversation: it knows what the target tends to write."
+    summary = "Token recycling: drafts a tree from the successors that the model last found most probable for each token."
+    pays = "On any text, and more so in longer conversations: it learns what the model tends to write."
     explains = (
-        "Whenever the model evaluates a token, the next tokens that it found most probable are written into a table. Later, a "
-        "tree of guesses is grown from that table: the likely successors of the last token, their successors, and so on. It "
-        "starts with nothing, needs no second model, and improves within a page of text."
+        "Whenever the model evaluates a token, the next tokens that it found most probable go into a table. Later, a tree of "
+        "guesses grows from that table: the likely successors of the last token, their successors, and so on. It starts "
+        "empty, needs no second model, and improves within a page of text."
     )
     paper = (
         "Turning Trash into Treasure: Accelerating Inference of Large Language Models with Token Recycling, "

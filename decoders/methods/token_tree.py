@@ -31,12 +31,16 @@ COUPLED = (0.75, 0.12, 0.05, 0.03)
 class TreeParams:
     """Settings of token trees."""
 
-    nodes: int = param(20, "Most nodes of the tree, the pending token included", low=1, high=256, length=True)
+    nodes: int = param(20, "Most nodes in the tree, including the pending token", low=1, high=256, length=True)
     depth: int = param(5, "Most draft tokens on a path; best only", low=1, high=32)
-    width: int = param(3, "Successors of each node that is expanded; best only", low=1, high=16)
-    grow: int = param(4, "Nodes that are expanded at each depth; best only", low=1, high=32)
-    expansion: str = param("", "Successors by depth, as SpecInfer's 1,1,3,1,1,1,1,1; empty: best, by the draft's confidence")
-    merge: str = param("", f"Drafters whose trees join in, of {', '.join(MERGED)}; a list with commas")
+    width: int = param(3, "Successors of each expanded node; best only", low=1, high=16)
+    grow: int = param(4, "Nodes expanded at each depth; best only", low=1, high=32)
+    expansion: str = param(
+        "",
+        "Successors at each depth, such as SpecInfer's 1,1,3,1,1,1,1,1; empty for best, which follows the draft model's "
+        "confidence",
+    )
+    merge: str = param("", f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}")
 
 
 @dataclass(slots=True)
@@ -60,12 +64,14 @@ class TokenTree(Drafter):
 
     name = "tree"
     reads_cache = False
-    summary = "Token trees: a draft model guesses several ways to go on, other drafters may join, one pass verifies all."
-    pays = "Where the draft model is often nearly right, and a pass over many nodes costs little more than over one."
+    summary = (
+        "Token trees: a draft model guesses several continuations, other drafters may join in, and one pass verifies them all."
+    )
+    pays = "When the draft model is often nearly right, and a pass over many nodes costs little more than a pass over one."
     explains = (
-        "A draft model guesses not one continuation but several, as a tree: where it is unsure the tree branches, where it is "
-        "sure it grows deep. One pass of the large model checks all branches, and the one that it agrees with longest is "
-        "kept. A wrong first guess no longer costs the whole draft."
+        "A draft model guesses several continuations instead of one, as a tree: where it is unsure the tree branches, where "
+        "it is sure it grows deep. One pass of the large model checks all branches, and the one that it agrees with longest "
+        "is kept. A wrong first guess no longer costs the whole draft."
     )
     paper = "SpecInfer: Accelerating LLM Serving with Tree-based Speculative Inference, Miao 2023, arXiv:2305.09781"
     needs_tree = True
@@ -79,7 +85,7 @@ class TokenTree(Drafter):
 
     @classmethod
     def elsewhere(cls, params: TreeParams, draft_model: str) -> Elsewhere:
-        return noted(draft_chain(draft_model, params.depth), "It drafts a line, not a tree.")
+        return noted(draft_chain(draft_model, params.depth), "It drafts a chain, not a tree.")
 
     def __init__(self, params: TreeParams | None = None) -> None:
         super().__init__(params)
@@ -116,14 +122,14 @@ class TokenTree(Drafter):
         if model is None:
             if self._merged:
                 return None
-            raise UserError("Method tree needs a draft model: load one with --draft-model, or set merge=lookup,recycle.")
+            raise UserError("The method tree needs a draft model. Load one with --draft-model, or set merge=lookup,recycle.")
         if self._proposer is None or model is not self._source:
             self.close()
             reason = mismatch(context.model, model) if context.model is not None else ""
             if reason:
                 raise UserError(
-                    f"The draft model has another tokenizer than the target ({reason}): choose one of the target's own family, "
-                    "or method draft with reencode=on."
+                    f"The draft model's tokenizer differs from the target's ({reason}). Choose a draft model of the same "
+                    "family, or the method draft with reencode=on."
                 )
             self._proposer, self._source = DraftModel(model, context.session.context), model
         return self._proposer

@@ -6,9 +6,11 @@ import json
 
 from ..base import Elsewhere
 
-LINE = "Its prompt lookup drafts one line from one match; ours merges several into a tree, so it accepts less."
+LINE = (
+    "Its prompt lookup drafts one chain from one match; specchat merges several into a tree, so more tokens are accepted here."
+)
 
-COPIED = "What is copied takes a draft pass a token there, not one for all."
+COPIED = "There, a copied passage takes one draft pass per token, not one for all."
 """Said of a drafter for which prompt lookup drafts in turn."""
 
 DEEPEST = 32
@@ -60,12 +62,12 @@ def draft_chain(model: str, tokens: int, *, schedule: str = "constant", most: in
     return {
         "transformers": (
             f"model.generate(**inputs, assistant_model=draft, {call})",
-            "" if constant or confident or known == schedule else f"It has no schedule like {schedule}.",
+            "" if constant or confident or known == schedule else f"It has no equivalent of the schedule {schedule}.",
         ),
         "llama-server": (f"{server} --spec-draft-p-min {threshold}" if confident else server, ""),
         "vLLM": (
             speculative("draft_model", model=model, num_speculative_tokens=tokens),
-            "" if constant else "The number of draft tokens stays the same there.",
+            "" if constant else "There, the number of draft tokens stays the same.",
         ),
     }
 

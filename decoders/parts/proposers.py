@@ -305,7 +305,9 @@ def need_draft_model(method: str, context: Context) -> Model:
         UserError: none is loaded.
     """
     if context.draft_model is None:
-        raise UserError(f"Method {method} needs a draft model: load one with --draft-model, or choose early-exit or fusion.")
+        raise UserError(
+            f"The method {method} needs a draft model. Load one with --draft-model, or choose early-exit or fusion."
+        )
     return context.draft_model
 
 

@@ -329,7 +329,7 @@ def find_blocks(
     model = job.model
     layers, tree = model.info.layers, model.info.capabilities.tree
     if not model.info.capabilities.layers:
-        raise UserError(model.info.capabilities.reasons.get("layers", "This model cannot leave out layers."))
+        raise UserError(model.info.capabilities.reasons.get("layers", "This model cannot skip layers."))
     deadline = time.monotonic() + seconds
     texts, written = write(job, prompts, answer_tokens, most // 3, time.monotonic() + seconds / 3)
     result: dict[str, Any] = {"passes": written, "positions": 0, "answers": len(texts), "seconds": 0.0, "found": []}

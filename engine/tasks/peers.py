@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ...backends.base import Model
-from ...errors import UserError
+from ...errors import UserError, did_you_mean
 from .work import Job
 
 TRANSFORMERS = ("greedy", "lookup", "draft", "early-exit", "beam")
@@ -38,10 +38,11 @@ def answer(job: Job, method: str, ids: Sequence[int], settings: Mapping[str, Any
     package, _, name = method.partition("/")
     known = {"transformers": TRANSFORMERS, "llama-cpp": LLAMA_CPP}.get(package, ())
     if name not in known:
-        raise UserError(f"There is no {method!r} to compare with: there are transformers/NAME and llama-cpp/NAME.")
+        raise UserError(f"There is no {method!r} to compare with: choose transformers/NAME or llama-cpp/NAME.")
     defaults = SETTINGS.get(method, {})
     if unknown := sorted(set(settings) - set(defaults)):
-        raise UserError(f"{method} has no setting {unknown[0]!r}: it has {', '.join(defaults) or 'none'}.")
+        hint = did_you_mean(unknown[0], defaults, None if defaults else "it has none.")
+        raise UserError(f"{method} has no setting {unknown[0]!r}: {hint}")
     try:
         values = {key: int(settings.get(key, default)) for key, default in defaults.items()}
     except ValueError:
@@ -65,7 +66,7 @@ def _network(model: Model) -> Any:
 
     info = model.info
     if info.backend != "transformers":
-        raise UserError("transformers is compared with on models in safetensors: leave it out of --against.")
+        raise UserError("transformers can only be compared on safetensors models. Leave it out of --against.")
     network: Any = AutoModelForCausalLM.from_pretrained(info.path, dtype=getattr(torch, info.dtype), local_files_only=True)
     return network.to(info.device.split(",")[0].split(" ")[0]).eval()
 
@@ -90,7 +91,7 @@ def _transformers(job: Job, name: str, ids: list[int], values: Mapping[str, int]
         case "draft":
             draft = job.drafts.get() if job.drafts else None
             if draft is None:
-                raise UserError("transformers/draft needs a draft model: load one with --draft-model.")
+                raise UserError("transformers/draft needs a draft model. Load one with --draft-model.")
             assistant = _once(job, "assistant", lambda: _network(draft))
             options = {"assistant_model": assistant}
     passes: list[int] = []
@@ -159,7 +160,7 @@ def _gguf(job: Job) -> Path:
     """
     info = job.model.info
     if info.backend != "llama.cpp":
-        raise UserError("llama-cpp is compared with on GGUF files: name one with --model, or leave it out of --against.")
+        raise UserError("llama-cpp can only be compared on GGUF files. Choose one with --model, or leave it out of --against.")
     return Path(info.path)
 
 

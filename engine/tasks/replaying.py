@@ -51,7 +51,7 @@ def replay_records(
     classes = [(label, _replayable(name, over_model), dict(settings)) for label, name, settings in methods]
     records, problems = scan_transcripts(Path(file))
     if not records and not problems:
-        problems = [f'{file} holds no record: it needs lines like {{"prompt": "…", "response": "…"}}.']
+        problems = [f'{file} contains no records. It needs lines like {{"prompt": "…", "response": "…"}}.']
     encoder = FileTokenizer(Path(tokenizer) if tokenizer else builtin_path(BUILTIN)) if model is None or tokenizer else None
     chosen = records[:limit]
     for number, record in enumerate(chosen):
@@ -59,7 +59,7 @@ def replay_records(
             continue
         prompt, response, eos = _encode(encoder, model, record)
         if model is not None and max([*prompt, *response], default=0) >= model.info.vocabulary:
-            problems.append(f"{file}, line {record.line}, has tokens that the model does not know: leave out --tokenizer.")
+            problems.append(f"{file}, line {record.line}, has tokens that the model does not know. Leave out --tokenizer.")
             continue
         if model is not None and len(prompt) + len(response) >= model.info.context:
             problems.append(
@@ -88,7 +88,7 @@ def replay_records(
 def _replayable(name: str, over_model: bool) -> type[Drafter]:
     method = registry.get(name)
     if reason := why_not(method, over_model=over_model):
-        raise UserError(f"Method {name} cannot be replayed: it {reason}.")
+        raise UserError(f"The method {name} cannot be replayed: it {reason}.")
     return method
 
 

@@ -42,7 +42,7 @@ class Job:
             UserError: none is loaded.
         """
         if self.loaded is None:
-            raise UserError("No model is loaded: load one first.")
+            raise UserError("No model is loaded. Load one first.")
         return self.loaded
 
     def check(self) -> None:
@@ -63,7 +63,7 @@ def run(
     try:
         target = TASKS.get(command.task)
         if target is None:
-            raise UserError(f"The engine has no task {command.task!r}: there are {', '.join(TASKS)}.")
+            raise UserError(f"The engine has no task {command.task!r}: choose from {', '.join(TASKS)}.")
         module, name = target.split(":")
         result: dict[str, Any] = getattr(import_module(f".{module}", __package__), name)(job, **command.options)
     except BaseException as error:  # see `failure`

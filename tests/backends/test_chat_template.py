@@ -48,13 +48,13 @@ def test_what_does_not_end_is_ended(source: str, monkeypatch: pytest.MonkeyPatch
     good = Template("{{ messages[0].content }}{{ eos_token }}", {"eos_token": "</s>"})
     with monkeypatch.context() as patch:
         patch.setattr(chat_template, "MOST_SECONDS", 0.2)
-        with pytest.raises(UserError, match="it has not ended within"):
+        with pytest.raises(UserError, match="it did not finish within"):
             Template(source, {}).render(CHAT)
     assert good.render(CHAT) == "hi \ud800 é</s>"
 
 
 def test_a_refusal_is_no_fault() -> None:
-    with pytest.raises(UserError, match=r"refuses this conversation \(Only users\): leave out the system message"):
+    with pytest.raises(UserError, match=r"rejects this conversation \(Only users\)[.] Remove the system prompt"):
         Template("{{ raise_exception('Only users') }}", {}).render(CHAT)
 
 
@@ -79,7 +79,7 @@ def test_a_process_that_is_gone_is_started_again() -> None:
     assert template.render(CHAT) == "1"
     # Killed in mid-rendering, as the system does when memory is short.
     threading.Thread(target=kill_soon, daemon=True).start()
-    with pytest.raises(UserError, match="ended its process by signal 9"):
+    with pytest.raises(UserError, match="its process was ended by signal 9"):
         Template(ENDLESS, {}).render(CHAT)
     assert template.render(CHAT) == "1"
 

@@ -110,7 +110,7 @@ def test_code_that_spells_the_tokens_stays_code(family: str, runtime: str) -> No
 
 
 def test_a_model_without_the_tokens_says_what_would_work() -> None:
-    with pytest.raises(UserError, match=r"^llama has no tokens for filling in the middle, .* --model Qwen/Qwen2\.5-Coder"):
+    with pytest.raises(UserError, match=r"^llama has no fill-in-the-middle tokens, .* --model Qwen/Qwen2\.5-Coder"):
         tiny_model("llama").encode_gap("a", "b")
 
 

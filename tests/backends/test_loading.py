@@ -60,7 +60,7 @@ def test_a_model_whose_masks_are_ignored_is_found_out(monkeypatch: pytest.Monkey
     monkeypatch.setattr("specchat.backends.hf.proof.Reach", lambda window: Reach(window + 1))
     capabilities = load_transformers(tiny_folder("mistral"), "mistral", LoadOptions(device="cpu")).info.capabilities
     assert not capabilities.tree
-    assert "linear logits" in capabilities.reasons["tree"]
+    assert "the same logits as its paths" in capabilities.reasons["tree"]
 
 
 @pytest.mark.parametrize("mishap", ["no number", "an error"])
@@ -188,22 +188,22 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no config": (lambda f: (f / "config.json").unlink(), "no config.json"),
     "config not JSON": (lambda f: (f / "config.json").write_text("{"), "not valid JSON"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "no weights"),
-    "truncated": (truncate, "not copied completely"),
-    "cut in the header": (lambda f: (f / "model.safetensors").write_bytes(b"\x10\0\0"), "not copied completely"),
-    "pickles only": (pickle, "pickled weights only.*save_pretrained"),
+    "truncated": (truncate, "incomplete"),
+    "cut in the header": (lambda f: (f / "model.safetensors").write_bytes(b"\x10\0\0"), "incomplete"),
+    "pickles only": (pickle, "only pickled weights.*save_pretrained"),
     "no tokenizer": (no_tokenizer, "no tokenizer"),
     "tokenizer not JSON": (lambda f: (f / "tokenizer.json").write_text("{"), "cannot be read"),
-    "tensor missing": (half, "lack 1 tensors.*layers.1.mlp.up_proj"),
-    "shard missing": (shard_missing, "lacks 2 of 2 weight files"),
+    "tensor missing": (half, "missing 1 tensor.*layers.1.mlp.up_proj"),
+    "shard missing": (shard_missing, "is missing 2 of 2 weight files"),
     "own code": (lambda f: edit(f, model_type="mine", auto_map={"AutoModel": "m.M"}), "own Python code"),
-    "unknown type": (lambda f: edit(f, model_type="mine"), "'mine'.*update transformers"),
+    "unknown type": (lambda f: edit(f, model_type="mine"), "'mine'.*Update transformers"),
     "no type": (lambda f: (f / "config.json").write_text("{}"), "without a model_type"),
-    "encoder": (lambda f: edit(f, model_type="bert", architectures=["BertForMaskedLM"]), "no causal language model"),
+    "encoder": (lambda f: edit(f, model_type="bert", architectures=["BertForMaskedLM"]), "not a causal language model"),
     "translator": (
         lambda f: edit(f, model_type="t5", architectures=["T5ForConditionalGeneration"]),
-        "no causal language model",
+        "not a causal language model",
     ),
-    "no head": (lambda f: edit(f, architectures=["LlamaModel"]), "no causal language model"),
+    "no head": (lambda f: edit(f, architectures=["LlamaModel"]), "not a causal language model"),
 }
 
 
@@ -242,5 +242,5 @@ def test_no_cuda_is_a_sentence() -> None:
 
 def test_a_model_larger_than_memory_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specchat.backends.hf.model.free_memory", lambda device: 1000)
-    with pytest.raises(UserError, match=r"needs 0\.0 GB on cpu and 0\.0 GB are free"):
+    with pytest.raises(UserError, match=r"needs 0\.0 GB on cpu, but 0\.0 GB are free"):
         load(tiny_folder("llama"))

@@ -221,7 +221,7 @@ def test_chat_finds_records_over_turns_and_echoes_what_it_does_not_know() -> Non
     assert shared >= len(first) + len(model.encode(texts[1])) - 1  # the second turn reuses the first
     answer = model.decode(decode(session, second[shared:]))
     assert answer == "\n".join(["You said: And who are you?"] * 3)
-    with pytest.raises(UserError, match="write one"):
+    with pytest.raises(UserError, match="Write one"):
         model.encode_chat([{"role": "system", "content": "Be kind."}])
 
 
@@ -270,7 +270,7 @@ def test_load_with_a_tokenizer_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        ((), "holds no record"),
+        ((), "contains no records"),
         (('{"prompt": "a"}',), "line 1, needs"),
         (('{"prompt": "a", "response": "b"}', "", "{"), "line 3, is not JSON"),
         (("[]",), "line 1, needs"),
@@ -283,7 +283,7 @@ def test_bad_files_are_named_by_line(tmp_path: Path, rows: tuple[str, ...], says
 
 def test_bad_specs(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", {"prompt": "a", "response": "b"})
-    for query, says in (("speed=1", "no setting"), ("pace=x", "number"), ("pace=-1", "0 or more"), ("tokenizer=no", "no")):
+    for query, says in (("speed=1", "no setting"), ("pace=x", "number"), ("pace=-1", "0 seconds"), ("tokenizer=no", "no")):
         with pytest.raises(UserError, match=says):
             load_recorded(Path(f"{path}?{query}"))
     with pytest.raises(UserError, match="There is no file"):

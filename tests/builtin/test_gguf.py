@@ -19,7 +19,7 @@ from specchat.builtin.tokenizer import load
 from ..cases import FULL
 
 _missing = [name for name in ("llama_cpp", "gguf") if importlib.util.find_spec(name) is None]
-pytestmark = pytest.mark.skipif(bool(_missing), reason=f"not installed: {', '.join(_missing)}")
+pytestmark = pytest.mark.skipif(bool(_missing), reason=f"not installed. Run: {', '.join(_missing)}")
 
 STRINGS = 10_000 if FULL else 1_500
 """SPECCHAT_FULL=1 compares all 10,000 texts."""

@@ -91,9 +91,9 @@ missing = acme_drafters:Nothing
 absent = acme_nowhere:Drafter
 """
 LEFT_OUT = {
-    "nameless": "lacks name",
+    "nameless": "does not define name",
     "unfinished": "lacks draft",
-    "taken": "has the name of another method, lookup",
+    "taken": "reuses the name of another method, lookup",
     "lists": "Params.sizes is none of int, float, bool, str",
     "settings": "Params is not a dataclass",
     "function": "is not a subclass of specchat.decoders.Drafter",
@@ -155,7 +155,7 @@ def test_the_command_line_lists_it_and_says_what_was_left_out(installed: Path) -
     command = [sys.executable, "-m", "specchat", "methods"]
     text = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout
     assert "acme-echo  (identical)" in text
-    assert "nameless: left out, its package does not load (TypeError: acme_drafters:Nameless lacks name)." in text
+    assert "nameless: left out, because its package cannot be loaded (TypeError: acme_drafters:Nameless does not define name)." in text
     found = subprocess.run(
         [*command, "--json"], env=environment, capture_output=True, text=True, check=True, timeout=120
     ).stdout

@@ -61,16 +61,16 @@ def test_a_copy_is_checked_and_an_unchecked_one_never_called_copied(
         terminal.send("keeper\r")
         terminal.wait("finished ·")
         terminal.send("\x19")
-        said(terminal, "Copied the answer with xclip, and checked it.")
+        said(terminal, "Copied the answer with xclip (checked).")
         assert board.read_text() == ANSWER
         assert b"\x1b]52;" not in terminal.raw, "the terminal is not asked too"
         terminal.send("\x1by")
-        said(terminal, "Copied the code (python, 1 line) with xclip, and checked it.")
+        said(terminal, "Copied the code (python, 1 line) with xclip (checked).")
         assert board.read_text() == "print('lantern')"
         (tmp_path / "board.lie").write_text("something else")
         mark = len(terminal.raw)
         terminal.send("/copy message\r")
-        said(terminal, "xclip could not copy your message, so it was sent to the terminal's clipboard (OSC 52).")
+        said(terminal, "xclip could not copy your message, so specchat sent it to the terminal's clipboard (OSC 52).")
         assert b"\x1b]52;c;" + base64.b64encode(b"keeper") + b"\a" in terminal.raw[mark:]
         terminal.send("\x11")
         assert terminal.exit_code() == 0
@@ -87,7 +87,7 @@ def test_in_tmux_its_buffer_has_the_text_and_the_terminal_is_asked(env: dict[str
             terminal.send("keeper\r")
             terminal.wait("finished ·")
             terminal.send("\x19")
-            said(terminal, "Copied the answer into tmux's buffer, and checked it; sent it to the terminal too")
+            said(terminal, "Copied the answer to tmux's buffer (checked), and sent it to the terminal")
             shown = subprocess.run([*tmux, "show-buffer"], capture_output=True, check=True)
             assert shown.stdout.decode() == ANSWER
             # tmux itself hands it on to the terminal around it.

@@ -55,7 +55,7 @@ def test_from_a_name_on_the_hub_to_an_answer(env: dict[str, str], hub: Hub) -> N
         terminal.wait("To draft for sea/Buoy")
         terminal.wait("same vocabulary")
         terminal.send(DOWN)
-        terminal.wait("so it can draft for it")
+        terminal.wait("Can draft for")
         terminal.send(ENTER)
         terminal.wait("sea/Buoy  ·  cpu", 90)
         terminal.send("/method draft\r")

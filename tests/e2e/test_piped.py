@@ -79,8 +79,8 @@ def test_nothing_piped_in_opens_the_plain_chat(env: dict[str, str], model: str) 
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
-        ("printf 'a\\0b'", "What was piped in is binary, not text: attach a text file."),
-        ("head -c 2000001 /dev/zero | tr '\\0' a", "What is piped in has more than the 2.0 MB that fit a message"),
+        ("printf 'a\\0b'", "The piped input is binary, not text. Attach a text file."),
+        ("head -c 2000001 /dev/zero | tr '\\0' a", "The piped input is larger than 2.0 MB, the limit for a message"),
     ],
 )
 def test_what_cannot_be_taken_is_a_sentence(env: dict[str, str], model: str, source: str, sentence: str) -> None:
@@ -91,7 +91,7 @@ def test_what_cannot_be_taken_is_a_sentence(env: dict[str, str], model: str, sou
 
 def test_a_pipe_without_end_is_waited_for_and_can_be_left(env: dict[str, str], model: str) -> None:
     with shell(f"sleep 600 | {SPECCHAT} --model {model}", env) as terminal:
-        terminal.wait("reading standard input to its end")
+        terminal.wait("reading standard input until it ends")
         terminal.send("\x03")
         terminal.exit_code()
         # No traceback, no second line. Whether the key itself is shown is up to the terminal: one whose
@@ -105,7 +105,7 @@ def test_without_a_terminal_the_sentence_names_run(env: dict[str, str], model: s
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "specchat: The chat needs a terminal for its input and output: use `specchat run PROMPT` here. "
+        "specchat: The chat needs a terminal for its input and output. Use `specchat run PROMPT` here. "
         "It takes what is piped in.\n"
     )
 

@@ -52,7 +52,7 @@ def test_what_is_set_on_the_screen_is_in_the_file_and_the_other_way_round(env: d
         terminal.send("\x7f\x7f")
         terminal.wait("max_tokens: nothing")
         terminal.send("5" + ENTER)
-        terminal.wait("it counts from the next answer on")
+        terminal.wait("it applies from the next answer")
         until(lambda: file.read_text() == "# mine\nmax_tokens = 5\n\n[sampling]\nseed = 3\n")
         subprocess.run([SPECCHAT, "config", "set", "max_tokens", "8"], check=True, env={**env, "PATH": "/usr/bin:/bin"})
         terminal.wait(lambda text: any("max_tokens" in row and " 8 " in row for row in text.splitlines()))

@@ -81,7 +81,7 @@ def test_a_full_disk_is_a_sentence(env: dict[str, str]) -> None:
             [*SPECCHAT, "methods"], stdout=full, stderr=subprocess.PIPE, env=env, text=True, errors="replace", check=False
         )
     assert done.returncode == 1
-    assert done.stderr.startswith("specchat: What was to be written is not complete (")
+    assert done.stderr.startswith("specchat: The output is incomplete (")
     assert done.stderr.count("\n") == 1
 
 
@@ -92,7 +92,7 @@ LOCALES = {
     "not installed": {"LC_ALL": "de_DE.ISO-8859-1"},
     "ASCII": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
 }
-SENTENCE = "LC_ALL=C is no UTF-8 locale of this system, but specchat reads and writes UTF-8"
+SENTENCE = "LC_ALL=C is not a UTF-8 locale on this system, but specchat reads and writes UTF-8"
 
 
 @pytest.mark.parametrize("locale", LOCALES if FULL else ["LANG", "ASCII"])

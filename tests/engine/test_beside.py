@@ -138,7 +138,7 @@ def test_the_chats_cache_survives_a_race(engine: BareEngine, models: tuple[str, 
     engine.send(Generate(13, lane="race-1", messages=chat, model="guest"))
     failed = engine.until(13, Failed)[-1]
     assert isinstance(failed, Failed)
-    assert "is not loaded beside" in failed.sentence
+    assert "is not loaded next to" in failed.sentence
 
 
 def test_freeing_a_model_ends_its_answers_alone(engine: BareEngine, models: tuple[str, str]) -> None:
@@ -240,8 +240,8 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_read(
     *before, failed = engine.until(20, Failed, LoadedBeside)
     assert isinstance(failed, Failed)
     assert failed.cause == "user"
-    assert "does not fit beside the chat's model: it takes about 4618.0 GB (4398.0 GB of weights" in failed.sentence
-    assert failed.sentence.endswith("race a smaller model, or close other programs.")
+    assert "does not fit in memory next to the chat's model. It takes about 4618.0 GB (4398.0 GB of weights" in failed.sentence
+    assert failed.sentence.endswith("Race a smaller model, or close other programs.")
     assert not [event for event in before if isinstance(event, Loading) and event.stage == "weights"]
     assert said(engine, 21) == ANSWER
 
@@ -270,7 +270,7 @@ def test_a_gguf_files_cache_counts_as_long_as_its_context(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(psutil, "virtual_memory", Memory)
     check_room("small", builtin_gguf(), LoadOptions(device="cpu", context_at_most=256), 4)
-    with pytest.raises(UserError, match="does not fit beside the chat's model"):
+    with pytest.raises(UserError, match="does not fit in memory next to the chat's model"):
         check_room("small", builtin_gguf(), LoadOptions(device="cpu", context_at_most=2048, kv_type="f32"), 16)
 
 

@@ -151,7 +151,7 @@ def test_a_kill_costs_one_answer(client: EngineClient, tmp_path: Path) -> None:
     assert seen[-1] is failed
     assert (failed.id, failed.cause, failed.others) == (id, "died", [])
     assert "signal 9" in failed.sentence
-    assert "chat is kept" in failed.sentence
+    assert "chat is safe" in failed.sentence
     assert LONG.startswith(text_of(seen, id))
     assert client.wait(0.2) is None  # once, and nothing starts by itself
 
@@ -238,13 +238,13 @@ def test_an_engine_that_cannot_start_is_a_sentence(tmp_path: Path, log: Path, mo
     with EngineClient(log=log, environment={"PYTHONHOME": str(tmp_path)}) as client:
         id = client.load(recorded(tmp_path))
         sentences = [failed.sentence for failed in failures(client.stream(id))]
-        assert any("could not start" in sentence or "stay up" in sentence for sentence in sentences)
+        assert any("could not start" in sentence or "keeps stopping" in sentence for sentence in sentences)
     assert "encodings" in log.read_text()  # what Python said on its standard error
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
     with EngineClient(log=log) as client:
         (failed,) = answer(client, client.load("builtin"))[-1:]
         assert isinstance(failed, Failed)
-        assert "could not be started" in failed.sentence
+        assert "Could not start" in failed.sentence
 
 
 def test_close_is_quick_even_in_the_middle_of_a_step(tmp_path: Path, log: Path) -> None:

@@ -176,8 +176,8 @@ def test_a_refused_switch_ends_nothing(desk: Desk) -> None:
         (Generate(2, prompt="hi", sampling={"top_p": 3}), "top_p must be"),
         (Generate(2, prompt="hi", max_tokens=0), "at least 1"),
         (Generate(2, prompt=""), "empty"),
-        (Generate(2), "a prompt or a chat's messages"),
-        (Generate(2, prompt="a", messages=[]), "one of the two"),
+        (Generate(2), "either a prompt or chat messages"),
+        (Generate(2, prompt="a", messages=[]), "Leave one of them out"),
         (Generate(2, messages=[{"role": "system", "content": "x"}]), "user's message"),
         (Generate(2, prompt="x" * 300), "context"),
         (Generate(2, prompt="hi", stop_regex=["("]), "("),
@@ -215,7 +215,7 @@ def test_a_stop_that_takes_too_long_ends_the_answer_with_a_sentence_and_all_of_i
 
 def test_no_model(desk: Desk) -> None:
     desk.lanes.start(None, Generate(1, prompt="hi"))
-    assert desk.events == [Failed(1, "user", "No model is loaded: load one first.")]
+    assert desk.events == [Failed(1, "user", "No model is loaded. Load one first.")]
 
 
 def test_one_answer_a_lane(desk: Desk) -> None:

@@ -56,7 +56,7 @@ def test_loads_answers_and_unloads(engine: BareEngine, tmp_path: Path) -> None:
     engine.send(Unload(3), Generate(4, prompt="hello"))
     unloaded, failed = engine.until(4, Failed)
     assert unloaded == Unloaded(3)
-    assert failed == Failed(4, "user", "No model is loaded: load one first.")
+    assert failed == Failed(4, "user", "No model is loaded. Load one first.")
 
 
 def test_garbage_is_ignored_and_logged(engine: BareEngine, tmp_path: Path, log: Path) -> None:
@@ -144,8 +144,8 @@ def test_the_old_model_makes_room_for_the_new_ones_weights(log: Path, tmp_path: 
     assert isinstance(failed, Failed)
     assert (failed.id, failed.cause) == (2, "memory")
     assert "smaller model" in failed.sentence
-    assert "load one again" in failed.sentence
-    assert refused == Failed(3, "user", "No model is loaded: load one first.")
+    assert "Load one again" in failed.sentence
+    assert refused == Failed(3, "user", "No model is loaded. Load one first.")
     engine.send(Load(4, recorded(tmp_path)), Generate(5, prompt="hello"))
     assert text_of(engine.until(5, Finished), 5) == ANSWER
     engine.close()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ....errors import UserError
+from ....errors import UserError, did_you_mean
 
 BUILTIN_FAMILIES = ("copy", "edit", "extract", "fact", "passage", "story")
 """Families of tasks in the built-in set."""
@@ -70,13 +70,16 @@ def read_items(path: Path | None, limit: int | None, categories: Sequence[str] =
     known = list(dict.fromkeys(item.category for item in found.items))
     for category in categories:
         if category not in known:
-            found.problems.append(f"Category {category!r} has no prompts: there are {', '.join(known) or 'none'}.")
+            hint = did_you_mean(category, known, None if known else "the prompts have none.")
+            found.problems.append(f"There is no category {category!r}: {hint}")
     if categories:
         found.items = [item for item in found.items if item.category in categories]
     if limit is not None:
         found.items = _first(found.items, limit)
     if not found.items:
-        raise UserError(found.problems[0] if found.problems else f"{path} holds no prompt: write one a line or a paragraph.")
+        raise UserError(
+            found.problems[0] if found.problems else f"{path} contains no prompts. Write one per line or paragraph."
+        )
     return found
 
 
@@ -85,14 +88,14 @@ def _read(path: Path) -> str:
         with path.open("rb") as file:  # a pipe too: `specchat bench <(make-prompts)`
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            raise UserError(f"{path} has more than {MOST_BYTES / 1e6:g} MB: give fewer prompts.")
+            raise UserError(f"{path} is larger than {MOST_BYTES / 1e6:g} MB. Use fewer prompts.")
         return data.decode().replace("\r\n", "\n")
     except FileNotFoundError:
         raise UserError(
-            f"There is no file {path}: give prompts as JSONL or plain text, or nothing for the built-in set."
+            f"There is no file {path}. Give prompts as JSONL or plain text, or leave it out for the built-in set."
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read as UTF-8 text: {error}.") from None
+        raise UserError(f"Cannot read {path} as UTF-8 text: {error}.") from None
 
 
 def _first(items: Sequence[Item], limit: int) -> list[Item]:

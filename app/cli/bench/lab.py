@@ -54,7 +54,7 @@ def read_spec(text: str) -> Spec:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
-            raise UserError(f"{text!r} is no method with settings: write it as {name}:NAME=VALUE:NAME=VALUE.")
+            raise UserError(f"{text!r} is not a method with settings. Write {name}:NAME=VALUE:NAME=VALUE.")
         settings[key.strip()] = value.strip()
     if "/" not in name:  # another implementation, which the engine knows
         parse_params(get(name), dict(settings))
@@ -67,7 +67,7 @@ def read_specs(text: str) -> list[Spec]:
     parts = (part.strip() for part in re.split(r",(?!\s*\d)", text))
     found = {spec.label: spec for spec in map(read_spec, filter(None, parts))}
     if not found:
-        raise UserError("Name at least one method: `specchat methods` lists them.")
+        raise UserError("Give at least one method. `specchat methods` lists them.")
     return list(found.values())
 
 
@@ -152,7 +152,7 @@ class Lab:
                 case Failed() if event.id == id or id in event.others or event.cause == "died":
                     if event.cause == "cancelled":
                         raise Stopped
-                    sentence = event.sentence.partition(" Your chat is kept")[0]
+                    sentence = event.sentence.partition(" Your chat is safe")[0]
                     raise UserError(sentence) if event.cause == "user" else Broken(sentence)
                 case _:
                     take(event)
@@ -275,7 +275,7 @@ def fitting_table(
         if not number:
             lines.append("─" * min(cells, cells - room()))
     if gone := [title for i, title in enumerate(head) if i not in kept and title]:
-        lines += filled(f"Not shown for want of room: {', '.join(gone)}. A wider terminal or a pipe has them.", cells)
+        lines += filled(f"Too narrow to show: {', '.join(gone)}. Widen the terminal, or pipe the output.", cells)
     return lines
 
 

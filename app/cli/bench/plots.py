@@ -164,9 +164,11 @@ def write(path: Path, svg: str) -> None:
             try:
                 import resvg_py
             except ImportError:
-                raise UserError("PNG images need the package resvg-py: pip install resvg-py, or write SVG.") from None
+                raise UserError(
+                    "PNG images need the package resvg-py. Run: pip install resvg-py, or write SVG instead."
+                ) from None
             path.write_bytes(bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=2)))
         else:
             path.write_text(svg, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror}): name another.") from None
+        raise UserError(f"Cannot write {path} ({error.strerror}). Choose another file.") from None

@@ -36,7 +36,7 @@ class Record:
             self._file.truncate(good)
             self._file.seek(good)
         except OSError as error:
-            raise UserError(f"The record {path} cannot be written ({error.strerror}): name another with --record.") from None
+            raise UserError(f"Cannot write the record {path} ({error.strerror}). Choose another with --record.") from None
         if not good:
             self._write({"specchat-bench": VERSION, "key": key})
 
@@ -55,8 +55,8 @@ class Record:
                 if number == 0:
                     if row.get("specchat-bench") != VERSION or row.get("key") != key:
                         raise UserError(
-                            f"{self.path} is the record of another run (another model, other prompts, methods or settings): "
-                            "leave out --resume, or name another with --record."
+                            f"{self.path} is the record of a different run (another model, other prompts, methods or "
+                            "settings). Leave out --resume, or choose another record with --record."
                         )
                 else:
                     self.rows[row["item"], row["method"], row["round"]] = row

@@ -68,7 +68,7 @@ def replay_files(request: ReplayRequest) -> int:
     specs = choose_specs(request)
     for path in request.files:
         if not path.is_file():
-            raise UserError(f"There is no file {path}: give a JSONL file of recorded prompts and responses.")
+            raise UserError(f"There is no file {path}. Give a JSONL file of recorded prompts and responses.")
     notes = Notes(request.color)
     found, code = Replayed(), ANSWERED
     if request.curve is not None:
@@ -91,7 +91,7 @@ def replay_files(request: ReplayRequest) -> int:
     if found.rows:
         _print(request, found, [spec.label for spec in specs])
     elif code == ANSWERED:
-        raise UserError("No record could be replayed: see the sentences above.")
+        raise UserError("No record could be replayed; the messages above say why.")
     return code
 
 
@@ -107,7 +107,7 @@ def choose_specs(request: ReplayRequest) -> list[Spec]:
         specs = [REFERENCE, *(read_spec(name) for name, method in model_free().items() if method.drafts)]
     for spec in specs:
         if reason := why_not(get(spec.name), over_model=request.over_model and not request.curve_only):
-            raise UserError(f"Method {spec.name} cannot be replayed: it {reason}.")
+            raise UserError(f"The method {spec.name} cannot be replayed: it {reason}.")
     out: dict[str, Spec] = {}
     for spec in specs:
         budgeted = any(f.name == "nodes" for f in fields(get(spec.name).Params))
@@ -290,7 +290,7 @@ def _print(request: ReplayRequest, found: Replayed, labels: Sequence[str]) -> No
         for line in _fit_lines(found.fitted):
             say(line)
     if found.curve is None:
-        say("No speedup predicted: give a latency curve with --curve, measure one with --model, or --fit recorded speedups.")
+        say("No speedup predicted. Give a latency curve with --curve, measure one with --model, or --fit recorded speedups.")
 
 
 def _record(row: Mapping[str, Any], curve: LatencyCurve | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ....errors import counted
 from ...settings import locations
 from . import plots
 from .lab import markdown, say, show_table
@@ -40,7 +41,7 @@ def print_report(bench: Bench) -> None:
     show_table(head, rows, left=2, spare=("forward", "draft", "nodes/tok", "accepted", "95%"))
     if report["comparisons"]:
         say("")
-        say("Head to head, times as fast:")
+        say("Head to head, how many times as fast:")
         show_table(*_comparisons(report["comparisons"]), left=3)
     for name, line in report["scaling"].items():
         fit = line["fit"]
@@ -148,8 +149,9 @@ def _comparisons(lines: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[
 def _heading(report: dict[str, Any]) -> str:
     seconds = "processor seconds" if report["clock"] == "cpu" else "wall clock"
     return (
-        f"{report['model']} on {report['device']} ({report['backend']}, {report['dtype']}): {report['prompts']} prompts of "
-        f"{report['prompt_set']}, {report['rounds']} rounds, at most {report['max_tokens']} tokens, {seconds}."
+        f"{report['model']} on {report['device']} ({report['backend']}, {report['dtype']}): "
+        f"{counted(report['prompts'], 'prompt')} of {report['prompt_set']}, {counted(report['rounds'], 'round')}, at most "
+        f"{counted(report['max_tokens'], 'token')}, {seconds}."
     )
 
 
@@ -177,7 +179,7 @@ def draw(bench: Bench, report: dict[str, Any], folder: Path, kind: str) -> None:
         if rates:
             positions[label] = rates
     if runs:
-        svg = plots.curves(runs, f"Run lengths: {title}", "tokens that one pass produced", "share of passes")
+        svg = plots.curves(runs, f"Run lengths: {title}", "tokens from one pass", "share of passes")
         plots.write(folder / f"runs.{kind}", svg)
     if positions:
         svg = plots.curves(positions, f"Acceptance by draft position: {title}", "draft position", "accepted", top=1.0)

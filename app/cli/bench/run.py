@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ....engine.catalog import methods
-from ....errors import UserError
+from ....errors import UserError, counted
 from ....plain_file import cache_folder
 from ...settings.fields import Settings
 from ...terminal.output import Notes
@@ -69,7 +69,7 @@ def run_bench(request: BenchRequest) -> int:
     if bench.rows:
         print_report(bench)
         if code != ANSWERED:
-            notes.sentence("The table shows what was measured; the same command with --resume goes on from there.")
+            notes.sentence("The table shows what was measured. Repeat the command with --resume to continue.")
     return code
 
 
@@ -91,7 +91,7 @@ def _named(request: BenchRequest) -> tuple[list[Spec], list[Spec]]:
         package, _, method = name.partition("/")
         if package not in PEERS or (method and method not in PEERS[package]):
             known = ", ".join(PEERS)
-            raise UserError(f"--against knows {known}, and one of their methods as transformers/lookup, not {name!r}.")
+            raise UserError(f"--against takes {known}, or one of their methods such as transformers/lookup, not {name!r}.")
     return chosen, swept
 
 
@@ -108,14 +108,14 @@ def _available(
         wanted = [read_spec(name) for name, method in methods().items() if method.compared and name not in unavailable]
     for spec in wanted:
         if reason := unavailable.get(spec.name):
-            problems.append(f"Method {spec.name} is left out: {reason}")
+            problems.append(f"The method {spec.name} is left out: {reason}")
         else:
             specs.setdefault(spec.label, spec)
     ours = {spec.name for spec in specs.values()}
     for name in request.against:
         package, _, method = name.partition("/")
         if lab.info["backend"] != BACKENDS[package]:
-            problems.append(f"{package} is left out: it does not read the files of a {lab.info['backend']} model.")
+            problems.append(f"{package} is left out: it cannot read the files of a {lab.info['backend']} model.")
             continue
         for kind in [method] if method else PEERS[package]:
             # What none of ours is to be compared with would only take time.
@@ -169,7 +169,7 @@ def _measure(bench: Bench, lab: Lab) -> None:
         clock = Clock(len(todo))
         for done, (turn, item, spec) in enumerate(todo):
             lab.check()
-            lab.notes.progress(f"{done} of {len(todo)} answers, {clock.left(done)}: {item.category}, {spec.label}")
+            lab.notes.progress(f"{done} of {counted(len(todo), 'answer')}, {clock.left(done)}: {item.category}, {spec.label}")
             row = answer_one(bench, lab, item, spec, record.rows, request.max_tokens)
             row |= {"item": item.id, "category": item.category, "method": spec.label, "round": turn}
             record.add(row)

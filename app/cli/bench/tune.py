@@ -46,7 +46,7 @@ def candidates(request: TuneRequest, loaded: Mapping[str, Any], unavailable: Map
             label = ":".join([spec.name, *(f"{key}={value}" for key, value in settings.items())])
             out[label] = Spec(label, spec.name, settings)
     if not out:
-        raise UserError("None of these methods can run here: `specchat bench` says why, or name others with --methods.")
+        raise UserError("None of these methods can run here. `specchat bench` says why; choose others with --methods.")
     return list(out.values())
 
 

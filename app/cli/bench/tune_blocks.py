@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....errors import UserError
+from ....errors import UserError, counted
 from ...settings.fields import Settings
 from .items import Item
 from .lab import Lab, Spec, read_specs, say, show_table
@@ -91,8 +91,8 @@ def search_blocks(lab: Lab, settings: Settings, items: Sequence[Item], most: int
     layers = int(lab.info["layers"])
     if most < fewest(layers):
         lab.notes.sentence(
-            f"Blocks to leave out are not searched: that takes {fewest(layers)} forward passes, and so few prompts and tokens "
-            f"are worth {most}; give more of them."
+            f"The search for blocks to leave out is skipped. It takes {fewest(layers)} forward passes, but so few prompts and "
+            f"tokens allow {most}. Give more of them."
         )
         return Blocks()
 
@@ -102,12 +102,12 @@ def search_blocks(lab: Lab, settings: Settings, items: Sequence[Item], most: int
             f"{data['agreement']:.0%} agree"
         )
 
-    lab.notes.progress("blocks to leave out: writing the text")
+    lab.notes.progress("blocks to leave out: writing text to score them on")
     prompts = [{"messages": chat(item, settings.system)} for item in items]
     try:
         result = lab.work("blocks", told, prompts=prompts, most=most, seconds=seconds, clock=clock)
     except UserError as error:
-        lab.notes.sentence(f"Blocks to leave out are not searched: {error}")
+        lab.notes.sentence(f"The search for blocks to leave out is skipped: {error}")
         return Blocks()
     lab.notes.clear()
     found = result["found"]
@@ -149,8 +149,9 @@ def block_specs(found: Sequence[Mapping[str, Any]]) -> list[Spec]:
 def show_blocks(blocks: Blocks) -> None:
     """Print what the search found."""
     say(
-        f"Blocks that early exit leaves out: how often a draft without them chooses as the whole model does, over "
-        f"{blocks.positions} tokens of {blocks.answers} plain answers ({blocks.passes:,} forward passes)"
+        "Blocks that early exit leaves out, and how often a draft without them agrees with the whole model, over "
+        f"{counted(blocks.positions, 'token')} of {counted(blocks.answers, 'plain answer')} "
+        f"({counted(blocks.passes, 'forward pass', 'forward passes')})"
     )
     rows, measured = [], chosen(blocks.found)
     for row in [*blocks.found[:SHOWN], *(row for row in measured if row not in blocks.found[:SHOWN])]:

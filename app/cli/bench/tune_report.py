@@ -8,6 +8,7 @@ from statistics import mean, median
 from typing import Any
 
 from ....engine.catalog import elsewhere
+from ....errors import counted
 from ...settings import file as settings_file
 from ...settings import locations
 from ...settings.precedence import method_changes
@@ -57,7 +58,7 @@ def report(request: TuneRequest, search: Search, info: Mapping[str, Any], found:
     for number, rung in enumerate(search.rungs, 1):
         if not any(line["speedup"] for line in rung["candidates"]):
             continue
-        say(f"Rung {number}: {len(rung['candidates'])} candidates on {rung['prompts']} prompts")
+        say(f"Round {number}: {counted(len(rung['candidates']), 'candidate')} on {counted(rung['prompts'], 'prompt')}")
         rows = [
             [line["method"], f"{line['speedup']:.2f}×", "kept" if place < rung["kept"] else ""]
             if line["speedup"]
@@ -66,19 +67,19 @@ def report(request: TuneRequest, search: Search, info: Mapping[str, Any], found:
         ]
         show_table(["method", "speedup", ""], rows)
     if search.out_of_time:
-        say(f"The time of {duration(60 * request.minutes)} ran out before all rungs were done: --minutes gives more.")
+        say(f"The {duration(60 * request.minutes)} ran out before every round had run. Allow more with --minutes.")
     if found is None:
         return
     say("")
     say(
-        f"Best for {info['name']} on {info['device']}: {found['spec']}, {found['speedup']:.2f}× plain decoding "
-        f"(median {found['median_speedup']:.2f}×, 95% {found['speedup_low']:.2f}–{found['speedup_high']:.2f}, "
-        f"{found['prompts']} prompts, {search.passes:,} forward passes)."
+        f"Best for {info['name']} on {info['device']}: {found['spec']}, {found['speedup']:.2f}× plain decoding (median "
+        f"{found['median_speedup']:.2f}×, 95% {found['speedup_low']:.2f}–{found['speedup_high']:.2f}, "
+        f"{counted(found['prompts'], 'prompt')}, {counted(search.passes, 'forward pass', 'forward passes')})."
     )
     if saved:
         say(f"Saved as this model's method in {saved}.")
     say("")
-    say("Elsewhere:")
+    say("In other engines:")
     for engine, (setting, note) in others.items():
         say(f"  {engine}: {setting or note}")
         if setting and note:

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from ....errors import counted
 from ...settings.fields import Settings
 from .items import Item
 from .lab import Spec, read_spec
@@ -113,7 +114,9 @@ class Search:
                     if self.now() > deadline and not self.request.exhaustive:
                         self.out_of_time = True
                         break
-                    self.told(f"rung {number} of {len(sizes)}, {len(alive)} candidates: {item.category}, {spec.label}")
+                    self.told(
+                        f"round {number} of {len(sizes)}, {counted(len(alive), 'candidate')}: {item.category}, {spec.label}"
+                    )
                     row = self.rows[item.id, spec.label] = self.measure(item, spec)
                     self.passes += int(row.get("steps", 0)) if spec.label != BASE else 0
                 if self.out_of_time:
@@ -149,14 +152,14 @@ class Search:
         """
         if prompts >= LEAST:
             return ""
-        said = "Too little was measured to choose a method, so nothing is saved: "
+        said = "Too little was measured to choose a method, so nothing was saved: "
         said += f"it takes {LEAST} answered prompts, not {prompts}."
         if len(self.items) < LEAST:
             return f"{said} Give more prompts."
         if not self.out_of_time:
-            return f"{said} The sentences above say why the others have no answer."
+            return f"{said} The messages above say why the others have no answer."
         minutes = math.ceil(self.whole_seconds() / 60)
-        return f"{said} The whole search takes about {minutes} min: give --minutes {minutes}, or name fewer --methods."
+        return f"{said} The whole search takes about {minutes} min. Use --minutes {minutes}, or fewer --methods."
 
 
 def rung_sizes(prompts: int, candidates: int) -> list[int]:

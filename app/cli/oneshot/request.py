@@ -70,7 +70,7 @@ def suffix_of(text: str | None, file: Path | None) -> str | None:
     if file is None:
         return text
     if text is not None:
-        raise UserError("--suffix and --suffix-file both name the text after the gap: give one of them.")
+        raise UserError("--suffix and --suffix-file both give the text after the gap. Use only one of them.")
     return read(user_path(file), str(file)).text
 
 
@@ -81,11 +81,11 @@ def kept(*, last: bool, resume: str | None, keep: bool, no_history: bool) -> boo
         UserError: they contradict each other.
     """
     if last and resume is not None:
-        raise UserError("--continue and --resume each name a chat to go on with: give one of them.")
+        raise UserError("--continue and --resume each choose a chat to continue. Use only one of them.")
     if keep and no_history:
-        raise UserError("--keep and --no-history say opposite things: give one of them.")
+        raise UserError("--keep and --no-history contradict each other. Use only one of them.")
     if keep and (last or resume is not None):
-        raise UserError("--keep begins a new chat, --continue and --resume go on with one: leave one of them out.")
+        raise UserError("--keep starts a new chat, but --continue and --resume continue one. Leave one of them out.")
     return True if keep else False if no_history else None
 
 
@@ -98,16 +98,16 @@ def check(request: Request) -> None:
     if request.suffix is not None:
         if request.go_on or request.keep:
             raise UserError(
-                "--suffix fills in a text, which is no chat: leave out --suffix, or --continue, --resume and --keep."
+                "--suffix fills in a text, which is not a chat. Leave out --suffix, or --continue, --resume and --keep."
             )
         if "system" in request.explicit:
-            raise UserError("--suffix sends text alone, without a system prompt: leave out --suffix or --system.")
+            raise UserError("--suffix sends only text, without a system prompt. Leave out --suffix or --system.")
     elif request.prompt != "-" and not request.prompt.strip():
-        raise UserError("The prompt is empty: type something to answer, or - to read it from standard input.")
+        raise UserError("The prompt is empty. Type something to answer, or - to read it from standard input.")
     if request.raw and "system" in request.explicit:
-        raise UserError("--raw sends the prompt as it is, without a system prompt: leave out --raw or --system.")
+        raise UserError("--raw sends the prompt as it is, without a system prompt. Leave out --raw or --system.")
     if request.raw and (request.go_on or request.keep):
-        raise UserError("--raw sends the prompt as it is, not as a chat: leave out --raw, or --continue, --resume and --keep.")
+        raise UserError("--raw sends the prompt as it is, not as a chat. Leave out --raw, or --continue, --resume and --keep.")
 
 
 def attached(request: Request, notes: Notes) -> tuple[str, list[Attachment]]:
@@ -115,7 +115,7 @@ def attached(request: Request, notes: Notes) -> tuple[str, list[Attachment]]:
     if request.alone:
         if request.files:
             option = "--raw" if request.suffix is None else "--suffix"
-            raise UserError(f"{option} sends the prompt as it is, without files: leave out {option} or -f.")
+            raise UserError(f"{option} sends the prompt as it is, without files. Leave out {option} or -f.")
         return request.prompt, []  # an @ in code is code
     text, named = attach(request.prompt)
     given = [found for path in request.files for found in read_all(user_path(path), str(path))]
@@ -136,10 +136,10 @@ def prompt_of(request: Request, text: str, attachments: list[Attachment], notes:
             attachments = [*attachments, piped]
         return compose(text, attachments)
     if sys.stdin is None:
-        raise UserError("There is no standard input to read the prompt from: give the prompt itself instead of -.")
+        raise UserError("There is no standard input to read the prompt from. Give the prompt itself instead of -.")
     text = whole(sys.stdin.buffer).decode("utf-8", errors="replace")
     if not text.strip() and request.suffix is None:
-        raise UserError("The prompt on standard input is empty: pipe some text in, or give the prompt itself instead of -.")
+        raise UserError("The prompt on standard input is empty. Pipe some text in, or give the prompt itself instead of -.")
     return compose(text if request.alone else text.rstrip("\n"), attachments)
 
 
@@ -152,7 +152,7 @@ def _piped(notes: Notes) -> Attachment | None:
     if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind)):
         return None
     data = whole(sys.stdin.buffer)
-    text, notice = decoded(data, "What was piped in")
+    text, notice = decoded(data, "The piped input")
     if notice:
         notes.sentence(notice)
     return Attachment("standard input", text, len(data), file=False) if text.strip() else None

@@ -23,6 +23,7 @@ from ....engine.messages import (
     StepRecord,
     Steps,
 )
+from ....errors import counted
 from ...chat.about import About, asking
 from ...chat.entries import Answer, loop_sentence
 from ...chat.pieces import Pieces
@@ -75,7 +76,7 @@ def _answered(
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return CLOSED
         except OSError as error:
-            notes.sentence(f"The answer cannot be written ({error.strerror}).")
+            notes.sentence(f"Cannot write the answer ({error.strerror}).")
             return BROKEN
         finally:
             run.close("cancelled")
@@ -188,7 +189,7 @@ class _Run:
             self.notes.sentence(note)
         reason = event.unavailable.get(settings.method)
         if reason and "method" not in self.request.explicit:
-            self.notes.sentence(f"Method {settings.method} is not available here, so greedy answers: {reason}")
+            self.notes.sentence(f"The method {settings.method} is not available here, so greedy answers: {reason}")
             answer.method = "greedy"
         about = About(
             *(settings.model, event.info, settings.load_options(), answer.method, settings.methods),
@@ -213,11 +214,11 @@ class _Run:
         """Say what of a text with a gap did not fit."""
         before, after = event.dropped or (0, 0)
         parts = [(before, "at the beginning of the prompt"), (after, "at the end of the suffix")]
-        if said := " and ".join(f"{count:,} tokens {where}" for count, where in parts if count):
+        if said := " and ".join(f"{counted(count, 'token')} {where}" for count, where in parts if count):
             context = self.info.get("context", 0)
             self.notes.sentence(
-                f"The context holds {context:,} tokens, so {said} were left out: shorten them, or load the model with a larger "
-                "context (--context)."
+                f"The context holds {context:,} tokens, so {said} were left out. Shorten the text, or load the model with a "
+                "larger context (--context)."
             )
         if self.request.suffix is not None:
             self.more["left_out"] = {"prompt": before, "suffix": after}
@@ -262,9 +263,9 @@ class _Run:
         if len(self.answer.log):
             self._end("error")
         # The client tells a chat how to go on; here there is nothing to send again.
-        self.notes.sentence(event.sentence.partition(" Your chat is kept")[0])
+        self.notes.sentence(event.sentence.partition(" Your chat is safe")[0])
         if self.request.go_on and not self.id and event.cause == "user" and "model" not in self.request.explicit:
-            self.notes.sentence("That is the model that the chat was with: name another one with --model.")
+            self.notes.sentence("The chat was with that model. Choose another one with --model.")
         return {"user": USER, "cancelled": self.interrupts.code}.get(event.cause, BROKEN)
 
 
@@ -287,7 +288,7 @@ def _figures(body: Mapping[str, Any]) -> str:
         f"{body['tokens_per_second']:,.1f} tokens/s",
         f"{body['tokens_per_step']:.2f} tokens per step",
         f"{body['acceptance_rate']:.0%} of {drafted:,} draft tokens accepted" if drafted else "",
-        f"{body['tokens']:,} tokens",
+        f"{counted(body['tokens'], 'token')}",
         body["method"],
         body["finish_reason"],
     ]

@@ -20,6 +20,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ....backends.base import Model
+from ....errors import counted
 from ...base import Context, Drafter, Elsewhere, Verified, param
 from ...parts.elsewhere import ngram_tree
 from ...parts.proposers import mismatch
@@ -76,8 +77,8 @@ COPIES = 0.35
 class AutoParams:
     """Settings of auto."""
 
-    nodes: int = param(24, "Most nodes of a tree, the pending token included", low=1, high=256, length=True)
-    rivals: bool = param(True, "Also try the draft model and early exit, where the model can")
+    nodes: int = param(24, "Most nodes in a tree, including the pending token", low=1, high=256, length=True)
+    rivals: bool = param(True, "Also try the draft model and early exit, if available")
 
 
 class Auto(Drafter):
@@ -90,12 +91,12 @@ class Auto(Drafter):
 
     name = "auto"
     reads_cache = False
-    summary = "Chooses drafter and number of nodes for every step by the tokens per second that it expects."
-    pays = "When you do not want to choose; it turns drafting off where that loses."
+    summary = "Chooses the drafter and the number of nodes for every pass, by the tokens per second it expects."
+    pays = "When you do not want to choose. It stops drafting where that would only cost time."
     explains = (
-        "Before each step it estimates how many tokens per second every way of drafting would give: fusion's tree of each "
-        "size, a draft model, early exit, or none at all. It takes the best and measures as it goes, so that it falls back to "
-        "plain decoding where nothing pays. The note above the tree says when it changes its mind."
+        "Before each pass it estimates how many tokens per second every way of drafting would give: fusion's trees of every "
+        "size, a draft model, early exit, or no draft at all. It takes the best and keeps measuring, so it falls back to "
+        "plain decoding where nothing pays. The note above the tree shows when it changes its mind."
     )
     Params = AutoParams
     params: AutoParams
@@ -213,14 +214,14 @@ class Auto(Drafter):
         self._pace = 1 / speed if speed else 0.0
         if len(tree) > 1:
             name, chances = tree.via, readers.reader.probabilities
-            self._change(name, lambda: f"{name}: {sum(chances):.1f} tokens expected of {len(tree)} nodes")
+            self._change(name, lambda: f"{name}: {sum(chances):.1f} tokens expected from {counted(len(tree), 'node')}")
             return tree
         return tree if beat else self._plain(context)
 
     def _plain(self, context: Context) -> Tree:
         tree = Tree.root(context.pending)
         tree.via = "greedy"
-        self._change("plain", lambda: "plain decoding: no draft would pay here")
+        self._change("plain", lambda: "plain decoding: a draft would not pay here")
         return tree
 
     def _rival(self, context: Context, known: Experience) -> str:

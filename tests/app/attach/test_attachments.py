@@ -83,7 +83,7 @@ def test_files_that_cannot_go_with_a_message(tmp_path: Path, name: str, data: by
 def test_encodings() -> None:
     assert decoded("\ufeffé\r\n".encode(), "x") == ("é\n", "")
     assert decoded("é".encode("utf-16"), "x") == ("é", "")
-    assert decoded(b"\xe9t\xe9", "x") == ("�t�", "x is not wholly UTF-8: what could not be read is shown as �.")
+    assert decoded(b"\xe9t\xe9", "x") == ("�t�", "x is not entirely UTF-8: unreadable characters are shown as �.")
 
 
 def make(folder: Path, **files: str) -> None:

@@ -142,7 +142,7 @@ def test_a_look_through_a_folder_ends_when_it_is_given_up(tmp_path: Path) -> Non
 def test_a_folder_that_takes_too_long_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.txt").write_text("x")
     monkeypatch.setattr(attachments, "WALK_SECONDS", -1.0)
-    with pytest.raises(UserError, match="to look through: name a folder in it"):
+    with pytest.raises(UserError, match="Attach a folder inside it"):
         attachments.attach("Look at @.", tmp_path)
 
 

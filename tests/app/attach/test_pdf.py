@@ -37,7 +37,7 @@ def sentence(path: Path) -> str:
 def test_pages_of_a_pdf(tmp_path: Path) -> None:
     found = read(pdf(tmp_path / "report.pdf", ["The lamp was lit.\nAt six.", "", "The fog came."]), "report.pdf")
     assert found.text == "[Page 1]\nThe lamp was lit.\nAt six.\n\n[Page 3]\nThe fog came.\n"
-    assert found.notice == "1 of the 3 pages of report.pdf have no text, only pictures perhaps."
+    assert found.notice == "1 of the 3 pages of report.pdf have no text, perhaps only pictures."
     assert found.size == (tmp_path / "report.pdf").stat().st_size
 
 
@@ -46,8 +46,8 @@ def test_a_pdf_that_is_only_protected_against_changes(tmp_path: Path) -> None:
 
 
 def test_files_that_have_no_text_are_a_sentence_each(tmp_path: Path) -> None:
-    assert sentence(pdf(tmp_path / "scan.pdf", ["", ""])).startswith("scan.pdf has no text, only pictures: let a text")
-    protected = "is protected with a password: save it without one and attach that."
+    assert sentence(pdf(tmp_path / "scan.pdf", ["", ""])).startswith("scan.pdf has no text, only pictures. Run text")
+    protected = "is password-protected. Save it without a password and attach that."
     assert sentence(pdf(tmp_path / "locked.pdf", ["secret"], "word")) == f"locked.pdf {protected}"
 
 
@@ -63,7 +63,7 @@ def test_damaged_files_are_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [*OFFICE, ".DOCX"])
 def test_office_documents_are_to_be_saved_as_something_else(tmp_path: Path, suffix: str, start: bytes) -> None:
     path = tmp_path / f"a{suffix}"
-    said = f"{path.name} is an office document, which is not read: save it as text or PDF and attach that."
+    said = f"{path.name} is an office document, which specchat cannot read. Save it as text or PDF and attach that."
     for size in (100, 3_000_000):
         path.write_bytes(start + bytes(size))
         assert sentence(path) == said
@@ -77,7 +77,7 @@ def test_too_much_text_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
         extract(path, "a.pdf", 2000)
     monkeypatch.setattr(pdf_reader, "MOST_BYTES", 100)
     size = size_of(path.stat().st_size)
-    assert sentence(path) == f"a.pdf has {size}, more than the 100 B that are read of a PDF file: attach a part."
+    assert sentence(path) == f"a.pdf has {size}, more than the 100 B limit for a PDF file. Attach a part of it."
 
 
 def children() -> list[psutil.Process]:
@@ -105,7 +105,7 @@ def test_reading_ends_after_a_while(endless: Path) -> None:
 def test_reading_can_be_given_up(endless: Path) -> None:
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
-    with pytest.raises(UserError, match=r"^Reading endless\.pdf was given up"):
+    with pytest.raises(UserError, match=r"^Reading endless\.pdf You stopped reading"):
         extract(endless, "endless.pdf", 1000, stop.is_set)
     assert children() == []
 
@@ -117,7 +117,7 @@ def test_memory_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (library / "pypdf.py").write_text(f"x = bytearray({pdf_reader.MEMORY_BYTES})\n")
     monkeypatch.setenv("PYTHONPATH", str(library), prepend=os.pathsep)
     (tmp_path / "a.pdf").write_bytes(b"%PDF-1.7")
-    assert "needs more memory or time to read" in sentence(tmp_path / "a.pdf")
+    assert "needs too much memory or time to read" in sentence(tmp_path / "a.pdf")
 
 
 def test_without_the_library_the_command_that_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

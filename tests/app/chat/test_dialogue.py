@@ -129,14 +129,14 @@ def test_a_switch_that_comes_too_late_counts_for_the_next_answer(dialogue: Dialo
     dialogue.drain()
     dialogue.switch("greedy")
     engine.finish()
-    engine.events.append(Failed(id, "user", "That answer has ended already.", ended=False))
+    engine.events.append(Failed(id, "user", "That answer has already ended.", ended=False))
     dialogue.drain()
     assert dialogue.method == "greedy"
     assert notices(dialogue) == []
 
 
 def test_switching_when_idle_skips_what_cannot_run(engine: Any, dialogue: Dialogue) -> None:
-    dialogue.unavailable = {"soft": "This model verifies no drafts."}
+    dialogue.unavailable = {"soft": "This model cannot verify drafts."}
     assert dialogue.next_method() == "greedy"
     assert dialogue.method == "greedy"
     assert not any(isinstance(command, Switch) for command in engine.sent)
@@ -215,10 +215,10 @@ def test_a_new_chat_ignores_the_old_answer(dialogue: Dialogue, engine: Any, make
 
 def test_a_method_that_the_model_cannot_run(engine: Any, dialogue: Dialogue) -> None:
     dialogue.load_model("other")
-    engine.loaded(lookup="This model verifies no drafts.")
+    engine.loaded(lookup="This model cannot verify drafts.")
     dialogue.drain()
     assert dialogue.method == "greedy"
-    assert "This model verifies no drafts." in notices(dialogue)[0]
+    assert "This model cannot verify drafts." in notices(dialogue)[0]
 
 
 def test_another_model_has_neither_the_draft_model_nor_the_revision_of_this_one(engine: Any) -> None:
@@ -243,7 +243,7 @@ def test_a_model_that_fails_after_the_one_before_was_freed_leaves_none(dialogue:
     dialogue.load_model("broken")
     engine.events += [
         Unloaded(0),
-        Failed(engine.ids, "memory", "It does not fit. The model before it is gone: load one again."),
+        Failed(engine.ids, "memory", "It does not fit. The previous model is no longer loaded. Load one again."),
     ]
     dialogue.drain()
     assert dialogue.phase == "unloaded"

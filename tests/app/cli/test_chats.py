@@ -73,7 +73,7 @@ def test_the_list(call: Call, kept: None) -> None:
 
 
 def test_an_empty_history(call: Call) -> None:
-    assert call("history", "list") == (0, "There is no chat yet: start one with `specchat`.\n", "")
+    assert call("history", "list") == (0, "There are no chats yet. Start one with `specchat`.\n", "")
     assert call("history", "search", "lamp")[::2] == (1, "No chat has that in it.\n")
     code, _, err = call("history", "show", "1")
     assert code == 2
@@ -99,7 +99,7 @@ def test_showing_a_chat(call: Call, kept: None, tmp_path: Path) -> None:
     ]
     code, _, err = call("history", "show", "about")
     assert code == 2
-    assert "2 chats have 'about' in their title: give the number of one of them (2, 1)." in err
+    assert "2 chats have 'about' in their title. Give the number of one of them (2, 1)." in err
     assert "No chat is called 'zebra'" in call("history", "show", "zebra")[2]
 
 
@@ -133,7 +133,7 @@ def test_a_damaged_chat_is_shown_as_far_as_it_is(call: Call, kept: None) -> None
     code, out, err = call("history", "show", "1")
     assert code == 0
     assert "The keeper lit it." in out
-    assert "Only the text of one answer in this chat is left" in err
+    assert "Only the text of 1 answer in this chat is left" in err
 
 
 ABSURD = (
@@ -242,7 +242,7 @@ def test_another_model_is_said(begun: Begun) -> None:
     settings = changed(Settings(), {"model": "/models/other"})
     begun(settings, resume="lamps", given={"model": "/models/other"})
     assert begun.dialogue.model == "/models/other"
-    assert begun.texts[2:] == ["This chat was with builtin; /models/other goes on, unless you name the other with /model."]
+    assert begun.texts[2:] == ["This chat was with builtin and continues with /models/other. Switch back with /model."]
 
 
 def test_resume_takes_the_chat_that_is_meant_or_lists_those_that_may_be(begun: Begun) -> None:
@@ -280,7 +280,7 @@ def test_a_last_word_that_could_not_be_kept_is_said_after_the_chat(
     monkeypatch.setattr(chat_module.SpecchatApp, "run", run)
     monkeypatch.setattr("specchat.app.history.recorder.write", write)
     begun(Settings(), last=True)
-    assert "specchat: The chat is not saved" in capsys.readouterr().err
+    assert "specchat: The end of the chat was not saved" in capsys.readouterr().err
 
 
 def test_a_chat_without_a_history(begun: Begun) -> None:
@@ -334,5 +334,5 @@ def test_the_setting(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_the_chat_of_a_continue_with_no_history_yet(call: Call, monkeypatch: pytest.MonkeyPatch, engine: Any) -> None:
     begun = Begun(monkeypatch, engine)
     for asked in ({"last": True}, {"resume": ""}):
-        with pytest.raises(UserError, match="no chat in the history yet"):
+        with pytest.raises(UserError, match="no chats in the history yet"):
             begun(Settings(), **asked)

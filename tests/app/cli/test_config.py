@@ -97,7 +97,7 @@ def test_a_value_that_goes_before_the_file_is_told(call: Call, file: Path, monke
     monkeypatch.setenv("SPECCHAT_THEME", "light")
     code, out, err = call("config", "set", "theme", "dark")
     assert (code, out) == (0, f"theme = dark in {file}, line 1.\n")
-    assert "It is light all the same: $SPECCHAT_THEME goes before the file." in err
+    assert "The value in use is still light: $SPECCHAT_THEME overrides the file." in err
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_value_that_goes_before_the_file_is_told(call: Call, file: Path, monke
         (("set", "theme", "dark", "light"), "theme takes one value"),
         (("set", "models.x.theme", "dark"), "a model has no setting models.x.theme"),
         (("unset", "theme"), "The settings file does not set theme"),
-        (("--json", "get", "theme"), "go behind the command's name"),
+        (("--json", "get", "theme"), "after the command's name"),
     ],
 )
 def test_what_cannot_be_is_one_sentence_and_changes_nothing(

@@ -35,7 +35,7 @@ def test_a_healthy_machine(probe: SimpleNamespace) -> None:
     report = doctor.examine()
     assert report.problems == []
     text = doctor.as_text(report)
-    assert "All is well." in text
+    assert "Everything is in order." in text
     assert "cpu only" in text
     data = json.loads(doctor.as_json(report))
     assert set(data) == {
@@ -74,15 +74,15 @@ def test_a_torch_that_hangs_is_told(probe: SimpleNamespace, monkeypatch: pytest.
         raise subprocess.TimeoutExpired("python", 60)
 
     monkeypatch.setattr("subprocess.run", hang)
-    assert any("longer than" in problem.what for problem in doctor.examine().problems)
+    assert any("more than" in problem.what for problem in doctor.examine().problems)
 
 
 def test_a_cpu_build_beside_a_driver_is_a_note(probe: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/nvidia-smi")
     torch, llama = doctor.examine().problems
     assert (torch.serious, llama.serious) == (False, False)
-    assert "torch is built for the CPU only" in torch.what
-    assert "llama.cpp is built without CUDA" in llama.what
+    assert "torch was built for the CPU only" in torch.what
+    assert "llama.cpp was built without CUDA" in llama.what
     assert llama.mend.startswith('CMAKE_ARGS="-DGGML_CUDA=on" ')
     probe.llama.stdout = probe.llama.stdout.replace("RPC", "CUDA")
     assert len(doctor.examine().problems) == 1

@@ -42,7 +42,7 @@ def test_the_list_names_every_theme_and_what_is_wrong(own: Path, capsys: pytest.
 def test_a_good_theme_passes(which: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert print_theme(which)
     out = capsys.readouterr().out
-    assert out.endswith("Everything can be read and told apart.\n")
+    assert out.endswith("All text is readable, and all runs can be told apart.\n")
     for row in (
         "run 6",
         "1 token",
@@ -73,7 +73,7 @@ def test_what_colour_blind_eyes_cannot_tell_apart_is_said(own: Path, capsys: pyt
     ("which", "says"),
     [
         ("embr", "There is no theme embr: did you mean ember?"),
-        ("qqq", "There is no theme qqq: there are "),
+        ("qqq", "There is no theme qqq: choose from "),
         ("../dark", "There is no theme ../dark"),
         ("nowhere.toml", "nowhere.toml cannot be read"),
     ],

@@ -122,7 +122,7 @@ def test_usage_errors(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 def test_the_chat_refuses_without_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, err = call(capsys, monkeypatch)
     assert (code, out) == (2, "")
-    assert err == "specchat: The chat needs a terminal for its input and output: use `specchat run PROMPT` here.\n"
+    assert err == "specchat: The chat needs a terminal for its input and output. Use `specchat run PROMPT` here.\n"
 
 
 def test_the_chat_refuses_bad_options(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,14 +67,14 @@ def test_json_tells_every_model(home: Path) -> None:
     assert tiny["memory"]["verdict"] == "fits"
     assert found["ollama:pilot:3b"]["place"] == "Ollama"
     (damaged,) = [each for each in found.values() if "damaged" in each["path"]]
-    assert "was not copied completely" in damaged["problem"]
+    assert "incomplete" in damaged["problem"]
 
 
 def test_draft_models_with_every_reason(home: Path) -> None:
     text = run("--drafts-for", "lantern/Lighthouse-Instruct")
     able, unable = text.split("Cannot draft for it")
     assert "lantern/Lighthouse-Tiny: same vocabulary" in able
-    assert "pilot:3b: Its vocabulary is another one (2,048 tokens against 2): token 0 is " in unable
+    assert "pilot:3b: Its vocabulary is different (2,048 tokens against 2): token 0 is " in unable
     assert "to the target, “c” to it." in unable
     told = {each["model"]: each for each in table("--drafts-for", "lantern/Lighthouse-Instruct")["models"]}
     assert told["builtin-draft"]["able"]
@@ -99,7 +99,7 @@ def test_a_repository_on_the_hub(hub: Hub) -> None:
 
 def test_fetching_goes_on_where_it_broke_off(hub: Hub) -> None:
     hub.cut_after = [200_000] + [0] * 9
-    with pytest.raises(UserError, match="load it again and it goes on from there"):
+    with pytest.raises(UserError, match="Load it again to continue from there"):
         run("sea/Buoy-GGUF:Q8_0", "--fetch")
     hub.cut_after, hub.asked = [], []
     assert run("sea/Buoy-GGUF:Q8_0", "--fetch") == "sea/Buoy-GGUF:Q8_0 is here (512 kB): specchat --model sea/Buoy-GGUF:Q8_0\n"

@@ -120,7 +120,7 @@ def test_titles_are_one_line_and_fit(chats: Chats, dialogue: Dialogue) -> None:
     assert len(row.title) == TITLE_CELLS
     chats.rename(row.id, "  \x1b[31mRed\nlamps ")
     assert chats.newest()[0].title == "␛[31mRed lamps"
-    with pytest.raises(UserError, match="needs a character"):
+    with pytest.raises(UserError, match="needs at least one character"):
         chats.rename(row.id, " \n ")
     with pytest.raises(UserError, match="no chat 99"):
         chats.rename(99, "x")

@@ -52,7 +52,7 @@ def test_a_database_of_another_version_is_refused_unchanged_and_the_chat_goes_on
     recorder = Recorder(file)
     say("Hello")
     keep(recorder, dialogue)
-    assert re.search(r"written by another version of specchat: use that one, or name another.*goes on without", told(recorder))
+    assert re.search(r"written by another version of specchat[.] Use that version, or set.*continues without", told(recorder))
     assert recorder.off
     recorder.note(dialogue)
     recorder.close(dialogue)
@@ -71,7 +71,7 @@ def test_a_damaged_database_is_put_aside(file: Path, dialogue: Dialogue, say: Sa
     keep(recorder, dialogue)
     sentence = told(recorder)
     assert re.search(
-        r"damaged: it was put aside as .*history-damaged-\d{4}-\d\d-\d\d-\d{6}\.db, and a new one begins", sentence
+        r"damaged[.] It was moved to .*history-damaged-\d{4}-\d\d-\d\d-\d{6}\.db, and a new one was started", sentence
     )
     (aside,) = names(file, "damaged")
     assert (file.parent / aside).read_bytes() == content
@@ -87,7 +87,7 @@ def test_somebody_elses_database_is_put_aside(file: Path) -> None:
     db.commit()
     db.close()
     with Store(file) as store:
-        assert "put aside" in store.told[0]
+        assert "was moved to" in store.told[0]
     (aside,) = names(file, "damaged")
     assert sqlite3.connect(file.parent / aside).execute("SELECT * FROM recipes").fetchall() == []
 
@@ -105,7 +105,7 @@ def test_damage_in_the_middle_of_a_chat_costs_nothing_of_it(file: Path, dialogue
     keep(recorder, dialogue)
     say("After")
     keep(recorder, dialogue)
-    assert "put aside" in told(recorder)
+    assert "was moved to" in told(recorder)
     recorder.close()
     with Store(file) as store:
         (row,) = Chats(store).newest()
@@ -152,7 +152,7 @@ def test_a_full_disk_is_told_once_and_made_up_for(
     assert tries > 3
     sentences = recorder.sentences()
     assert len(sentences) == 1
-    assert re.search("not saved for now: The disk of .* is full: free some space", sentences[0][0])
+    assert re.search("not being saved[.] The disk with .* is full[.] Free some space", sentences[0][0])
     full = False
     assert recorder.settle()
     assert "saved in the history again" in told(recorder)
@@ -180,7 +180,7 @@ def test_a_folder_that_cannot_be(tmp_path: Path, dialogue: Dialogue, say: Say) -
     recorder = Recorder(tmp_path / "data" / "history.db")
     say("Hello")
     keep(recorder, dialogue)
-    assert re.search("cannot be used.*the chat goes on without its history", told(recorder), re.IGNORECASE)
+    assert re.search("cannot be used.*The chat continues without being saved", told(recorder), re.IGNORECASE)
     recorder.close(dialogue)
 
 
@@ -192,7 +192,7 @@ def test_a_read_only_folder(file: Path, dialogue: Dialogue, say: Say) -> None:
     recorder = Recorder(file)
     say("Hello")
     keep(recorder, dialogue)
-    assert "cannot be written: make the file and its folder writable" in told(recorder)
+    assert "is not writable. Make the file and its folder writable" in told(recorder)
     recorder.close()
     file.parent.chmod(0o700)
 
@@ -277,13 +277,13 @@ def test_a_real_disk_that_is_full_and_one_that_is_read_only(tmp_path: Path) -> N
     )
     assert done.returncode == 0, done.stderr
     full, again, kept, read_only, read, opened, refused = done.stdout.splitlines()
-    assert "is full: free some space there" in full
+    assert "is full. Free some space there" in full
     assert "saved in the history again" in again
     assert kept == "[2] []"
-    assert "cannot be written: make the file and its folder writable" in read_only
-    assert "goes on without its history" in read_only
+    assert "is not writable. Make the file and its folder writable" in read_only
+    assert "continues without being saved" in read_only
     assert (read, opened) == ("[2] 1 1", "2")
-    assert "cannot be written: make the file and its folder writable" in refused
+    assert "is not writable. Make the file and its folder writable" in refused
 
 
 def test_a_bug_in_the_history_is_told_and_costs_nothing_else(

@@ -101,7 +101,7 @@ def test_a_place_that_may_not_be_read_says_so(home: Path) -> None:
         (locked,) = [each for each in look() if each.spot.place == "Ollama"]
     finally:
         (home / "ollama" / "manifests").chmod(0o755)
-    assert "may not be read by you" in locked.problem
+    assert "You do not have permission to read" in locked.problem
 
 
 def test_rows_are_found_one_by_one_and_looking_can_be_stopped(home: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_name_of_ollamas_is_its_file(home: Path) -> None:
 
 @pytest.mark.parametrize("spec", ["ollama:none", "ollama:", "ollama:../../x:y", "ollama:a/b/c/d:e", "ollama:pilot:../3b"])
 def test_what_ollama_has_not_is_a_sentence(home: Path, spec: str) -> None:
-    with pytest.raises(UserError, match=r"Ollama has no|is no name of Ollama's"):
+    with pytest.raises(UserError, match=r"Ollama does not have|is not an Ollama model name"):
         locate_ollama(spec)
 
 
@@ -172,8 +172,8 @@ def test_both_forms_of_the_built_in_model_tell_the_same() -> None:
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        ({"architectures": ["BertModel"]}, "no causal language model"),
-        ({"is_encoder_decoder": True}, "no causal language model"),
+        ({"architectures": ["BertModel"]}, "not a causal language model"),
+        ({"is_encoder_decoder": True}, "not a causal language model"),
         ({"quantization": {"group_size": 64, "bits": 4}}, "quantized for MLX"),
     ],
 )
@@ -263,13 +263,13 @@ def test_another_vocabulary_is_named_with_the_first_token_that_differs(home: Pat
     small = write_gguf(home / "small.gguf", tokens=[f"t{i}" for i in range(300)])
     other = pair(Library(), found_at(builtin_path()), found_at(small))
     assert not other.able
-    assert other.reason.startswith("Its vocabulary is another one (2,048 tokens against 300): token 0 is “")
+    assert other.reason.startswith("Its vocabulary is different (2,048 tokens against 300): token 0 is “")
 
 
 def test_larger_ones_the_target_itself_and_damaged_ones_have_their_reasons(home: Path) -> None:
     library, target = Library(), found_at(builtin_gguf("builtin-draft"))
     assert "larger than the target" in pair(library, target, found_at(builtin_gguf())).reason
-    assert pair(library, target, target).reason == "This is the target itself."
+    assert pair(library, target, target).reason == "This is the model itself."
     assert "This file" in pair(library, target, found_at(home / "here" / "damaged-Q8_0.gguf")).reason
 
 
@@ -278,7 +278,7 @@ def test_an_unknown_vocabulary_is_a_doubt_not_a_refusal(home: Path) -> None:
     (folder / "tokenizer.json").rename(folder / "tokenizer.model")
     told = pair(Library(), found_at(builtin_path()), found_at(folder))
     assert told.able
-    assert "not known before they are loaded" in told.reason
+    assert "Only loading them will show" in told.reason
 
 
 def test_padded_vocabularies_of_one_family_are_the_same() -> None:

@@ -116,8 +116,7 @@ def test_recompute_says_what_its_other_nodes_are() -> None:
     made = Answer("recompute", "identical")
     made.add(StepRecord("recompute", [1], "a", nodes=40))
     assert (
-        sentence(made, 0)
-        == "Nothing was drafted: one pass gave one token. Its other nodes are the text before, read once more."
+        sentence(made, 0) == "Nothing was drafted: one pass gave one token. Its other nodes are the earlier text, read again."
     )
 
 
@@ -127,7 +126,7 @@ def test_a_windows_guesses_are_no_draft() -> None:
     made.add(StepRecord("lookahead", [1, 2, 3], "abc", nodes=28))
     tree: Any = {"tree_tokens": [9, 5, 1, 2], "tree_parents": [-1, 0, 0, 2], "path": [0, 2, 3]}
     made.add(StepRecord("lookahead", [1, 2, 3], "abc", 1, 0, 4, **tree))
-    assert sentence(made, 0).endswith("Its other nodes are the window, which finds later guesses.")
+    assert sentence(made, 0).endswith("Its other nodes are the window that finds later guesses.")
     assert sentence(made, 1) == "2 tokens were guessed by the window, and the model chose the same."
     assert sentence(made, 2).startswith("2 tokens were guessed by the window, and the model chose the same. After")
     assert "the draft also said ‘⟨5⟩’" in sentence(made, 2)

@@ -137,7 +137,7 @@ def plain(method: str, count: int, nodes: int, earlier: int = 0) -> Answer:
         (plain("greedy", 1, 1), "Nothing was drafted: this is plain decoding."),
         (
             plain("recompute", 1, 30),
-            "a pass took 30.0 nodes and gave 1.00 tokens. Its other nodes are the text before, read once more.",
+            "a pass took 30.0 nodes and gave 1.00 tokens. Its other nodes are the earlier text, read again.",
         ),
         (plain("lookahead", 2, 28), "Nothing was drafted: a pass took 28.0 nodes and gave 2.00 tokens."),
         (

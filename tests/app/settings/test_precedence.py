@@ -76,4 +76,4 @@ def test_what_a_model_cannot_have_is_named_with_its_line_and_the_nearest(path: P
     assert "line 4" in sentence
     assert "did you mean sampling.temperature?" in sentence
     assert "line 5" in sentence
-    assert "there are method" in sentence
+    assert "choose from method" in sentence

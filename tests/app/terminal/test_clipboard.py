@@ -50,7 +50,7 @@ def test_what_comes_back_the_same_is_said_to_be_copied(fake: Fake, monkeypatch: 
     done = copy(TEXT)
     assert board.read_text() == TEXT
     assert (done.tool is not None and done.tool.name, done.checked, done.wrong) == ("xclip", True, "")
-    assert told("the answer", done, TEXT) == "Copied the answer with xclip, and checked it."
+    assert told("the answer", done, TEXT) == "Copied the answer with xclip (checked)."
     assert not asks_terminal(done)
 
 
@@ -68,7 +68,7 @@ def test_what_comes_back_otherwise_is_never_said_to_be_copied(fake: Fake, monkey
     done = copy(TEXT)
     assert done == Copied(None, False, "xclip")
     sentence = told("the answer", done, TEXT)
-    assert sentence.startswith("xclip could not copy the answer, so it was sent to the terminal's clipboard (OSC 52).")
+    assert sentence.startswith("xclip could not copy the answer, so specchat sent it to the terminal's clipboard (OSC 52).")
     assert "Copied" not in sentence
     assert "If nothing arrives" in sentence
     assert asks_terminal(done)
@@ -98,7 +98,9 @@ def test_without_a_reader_nothing_is_called_checked(fake: Fake, monkeypatch: pyt
     done = copy(TEXT)
     assert done.tool is not None
     assert not done.checked
-    assert told("the answer", done, TEXT) == "Gave the answer to wl-copy; nothing here can read the clipboard back to check it."
+    assert (
+        told("the answer", done, TEXT) == "Copied the answer with wl-copy. Nothing here can read the clipboard back to check."
+    )
 
 
 def test_windows_gets_utf_16_and_its_line_ends_do_not_count(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +132,7 @@ def test_over_ssh_the_terminal_is_asked_too_and_the_machine_is_named(monkeypatch
     monkeypatch.setattr("platform.node", lambda: "attic.example.org")
     assert asks_terminal(done, remote=True)
     assert told("the run", done, "x", remote=True).startswith(
-        "Copied the run on attic with xclip, and checked it; sent it to your"
+        "Copied the run on attic with xclip (checked), and sent it to your"
     )
 
 
@@ -191,5 +193,5 @@ def test_a_real_tmux_has_the_text_in_its_buffer(tmux: list[str]) -> None:
     assert subprocess.run([*tmux, "show-buffer"], capture_output=True, check=True).stdout.decode() == TEXT
     assert asks_terminal(done), "tmux's buffer is not the system's clipboard"
     assert told("the answer", done, TEXT).startswith(
-        "Copied the answer into tmux's buffer, and checked it; sent it to the terminal"
+        "Copied the answer to tmux's buffer (checked), and sent it to the terminal"
     )

@@ -247,7 +247,7 @@ async def test_a_doubtful_theme_is_told_at_the_start_and_when_chosen(make_chat: 
     app = make_chat(theme="dim")
     said = [entry.text for entry in app.dialogue.transcript.entries]
     assert any(text.startswith("The theme dim works but is hard to read: error on ") for text in said)
-    assert any("typo.toml has 'acent', which no theme has: did you mean accent?" in text for text in said)
+    assert any("typo.toml has 'acent', which is not part of a theme: did you mean accent?" in text for text in said)
     app = make_chat()
     assert not any("hard to read" in entry.text for entry in app.dialogue.transcript.entries)
     async with app.run_test(size=(90, 24)) as pilot:
@@ -315,11 +315,11 @@ def test_heat_is_derived_where_a_theme_gives_none(write: Any) -> None:
         ('heat = ["#aaaaaa", "#bbbbbb"]', "with 5 colours, from two tokens to many, not 2"),
         ('glow = "red"', "needs glow = \"#rrggbb\", not 'red'"),
         ("summary = 3", "takes a text in quotes"),
-        ('primery = "#ffffff"', "has 'primery', which no theme has: did you mean primary?"),
-        ('x = "#ffffff"', "has 'x', which no theme has: there are summary, inherits"),
-        ('[colors]\nprimary = "#ffffff"', "has 'colors', which no theme has"),
-        ('inherits = "embr"', "inherits from 'embr', which is no theme: did you mean ember?"),
-        ('inherits = "../secret"', "which is no theme"),
+        ('primery = "#ffffff"', "has 'primery', which is not part of a theme: did you mean primary?"),
+        ('x = "#ffffff"', "has 'x', which is not part of a theme: choose from summary, inherits"),
+        ('[colors]\nprimary = "#ffffff"', "has 'colors', which is not part of a theme"),
+        ('inherits = "embr"', "inherits from 'embr', which is not a theme: did you mean ember?"),
+        ('inherits = "../secret"', "which is not a theme"),
         ("inherits = true", "takes a text in quotes"),
     ],
 )
@@ -344,7 +344,7 @@ def test_themes_that_inherit_from_each_other_are_refused(write: Any) -> None:
     write("one", 'inherits = "two"')
     with pytest.raises(UserError, match="inherits from itself"):
         read_theme(write("two", 'inherits = "one"'))
-    with pytest.raises(UserError, match="which is no theme"):
+    with pytest.raises(UserError, match="which is not a theme"):
         read_theme(write("three", 'inherits = "three"'))
 
 

@@ -71,7 +71,7 @@ def loop(path: Path) -> None:
     path.symlink_to(path.name)
 
 
-DAMAGED, UNFIT, FILES = "is damaged", "does not fit the weights", "does not say in which files"
+DAMAGED, UNFIT, FILES = "is damaged", "does not match the weights", "does not list the weight files"
 
 HOSTILE: dict[str, tuple[Breaks, str]] = {
     "no offsets": (weights(tensor(data_offsets=None)), DAMAGED),
@@ -91,10 +91,10 @@ HOSTILE: dict[str, tuple[Breaks, str]] = {
     "header of a list": (weights(raw([1])), DAMAGED),
     "header nested deep": (weights(raw(b"[" * 100_000)), DAMAGED),
     "header of a terabyte": (weights((10**12).to_bytes(8, "little") + b"{}"), DAMAGED),
-    "weights are a pipe": (replaced(WEIGHTS, os.mkfifo), "no ordinary file"),
+    "weights are a pipe": (replaced(WEIGHTS, os.mkfifo), "not a regular file"),
     "weights are a folder": (replaced(WEIGHTS, Path.mkdir), "Is a directory"),
     "weights lead to themselves": (replaced(WEIGHTS, loop), "Too many levels"),
-    "weights are a device": (replaced(WEIGHTS, lambda path: path.symlink_to("/dev/zero")), "no ordinary file"),
+    "weights are a device": (replaced(WEIGHTS, lambda path: path.symlink_to("/dev/zero")), "not a regular file"),
     "weights of nothing": (replaced(WEIGHTS, sparse), DAMAGED),
     "index of a list": (index([WEIGHTS]), FILES),
     "index of numbers": (index({"a": 1}), FILES),
@@ -103,15 +103,15 @@ HOSTILE: dict[str, tuple[Breaks, str]] = {
     "index leads out": (index({"a": "../other/model.safetensors"}), FILES),
     "index leads nowhere": (index({"a": ".."}), FILES),
     "index nested deep": (lambda folder: (folder / INDEX).write_text('{"weight_map":' * 100_000), "not valid JSON"),
-    "index is a pipe": (replaced(INDEX, os.mkfifo), "no ordinary file"),
+    "index is a pipe": (replaced(INDEX, os.mkfifo), "not a regular file"),
     "index names a pickle": (lambda f: ((f / "w.bin").write_bytes(pickle.dumps({})), index({"a": "w.bin"})(f)), DAMAGED),
     "a pickle called safetensors": (weights(pickle.dumps({"a": 1})), DAMAGED),
     "config nested deep": (lambda folder: (folder / CONFIG).write_text('{"a":' * 100_000), "not valid JSON"),
     "config of a list": (lambda folder: (folder / CONFIG).write_text("[]"), "not a JSON object"),
-    "config is a pipe": (replaced(CONFIG, os.mkfifo), "no ordinary file"),
+    "config is a pipe": (replaced(CONFIG, os.mkfifo), "not a regular file"),
     "config is a folder": (replaced(CONFIG, Path.mkdir), "Is a directory"),
-    "config leads to itself": (replaced(CONFIG, loop), "holds no config.json"),
-    "config without end": (replaced(CONFIG, sparse), "more than"),
+    "config leads to itself": (replaced(CONFIG, loop), "has no config.json"),
+    "config without end": (replaced(CONFIG, sparse), "larger than"),
     "a million layers": (config(num_hidden_layers=10**6), UNFIT),
     "a million layers within": (config(text_config={"n_layer": 10**6}), UNFIT),
     "no layers": (config(num_hidden_layers=0), UNFIT),
@@ -122,10 +122,10 @@ HOSTILE: dict[str, tuple[Breaks, str]] = {
     "heads of text": (config(num_attention_heads={"a": 1}), UNFIT),
     "a type of lists": (config(model_type=["llama"]), "what kind of model"),
     "architectures of numbers": (config(architectures=[1]), "what kind of model"),
-    "tokenizer is a pipe": (replaced("tokenizer.json", os.mkfifo), "no ordinary file"),
-    "tokenizer without end": (replaced("tokenizer.json", sparse), "more than"),
-    "template is a pipe": (replaced("chat_template.jinja", os.mkfifo), "no ordinary file"),
-    "generation is a pipe": (replaced("generation_config.json", os.mkfifo), "no ordinary file"),
+    "tokenizer is a pipe": (replaced("tokenizer.json", os.mkfifo), "not a regular file"),
+    "tokenizer without end": (replaced("tokenizer.json", sparse), "larger than"),
+    "template is a pipe": (replaced("chat_template.jinja", os.mkfifo), "not a regular file"),
+    "generation is a pipe": (replaced("generation_config.json", os.mkfifo), "not a regular file"),
 }
 
 
@@ -156,8 +156,8 @@ def test_weights_that_are_pipes_are_rows_of_the_list(tmp_path: Path) -> None:
     folder = minimal(tmp_path / "model")
     replaced(WEIGHTS, os.mkfifo)(folder)
     os.mkfifo(tmp_path / "model.gguf")
-    assert "no ordinary file" in read_card(folder).problem
-    assert "no ordinary file" in read_card(tmp_path / "model.gguf").problem
+    assert "not a regular file" in read_card(folder).problem
+    assert "not a regular file" in read_card(tmp_path / "model.gguf").problem
 
 
 # Through transformers
@@ -210,7 +210,7 @@ def test_no_pickle_is_opened(folder: Path, tmp_path: Path) -> None:
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "x", "peft_type": "LORA"}))
     edited = json.loads((folder / CONFIG).read_text()) | {"transformers_weights": "adapter_model.bin"}
     (folder / CONFIG).write_text(json.dumps(edited))
-    with pytest.raises(UserError, match="cannot be loaded"):
+    with pytest.raises(UserError, match="Cannot load"):
         load(folder)
     del edited["transformers_weights"]
     (folder / CONFIG).write_text(json.dumps(edited))
@@ -229,7 +229,7 @@ BESIDE: dict[str, tuple[str, str, str]] = {
     "tokenizer of null": ("tokenizer.json", "null", "tokenizer in"),
     "tokenizer settings nested deep": ("tokenizer_config.json", '{"a":' * 100_000, "tokenizer in"),
     "tokenizer settings of a list": ("tokenizer_config.json", "[1]", "tokenizer in"),
-    "generation nested deep": ("generation_config.json", '{"a":' * 100_000, "cannot be loaded"),
+    "generation nested deep": ("generation_config.json", '{"a":' * 100_000, "Cannot load"),
 }
 
 

@@ -20,9 +20,9 @@ TOKENS = tokens(builtin_gguf())
 
 HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "alignment of 0": ({"general.alignment": 0}, "an alignment of 0"),
-    "alignment of 1": ({"general.alignment": 1}, "at odd places, with an alignment of 1"),
-    "alignment of 8": ({"general.alignment": 8}, "at odd places, with an alignment of 8"),
-    "alignment of 2^31": ({"general.alignment": 1 << 31}, "not copied completely"),
+    "alignment of 1": ({"general.alignment": 1}, "misaligned weights, with an alignment of 1"),
+    "alignment of 8": ({"general.alignment": 8}, "misaligned weights, with an alignment of 8"),
+    "alignment of 2^31": ({"general.alignment": 1 << 31}, "incomplete"),
     "no layers": ({"llama.block_count": 0}, "block_count is 0"),
     "513 layers": ({"llama.block_count": 513}, "block_count is 513"),
     "2^31 layers": ({"llama.block_count": 1 << 31}, "block_count is 2147483648"),
@@ -39,8 +39,8 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
         {"llama.expert_count": 4, "llama.expert_used_count": 1, "llama.expert_group_count": 3},
         "expert_group_count is 3",
     ),
-    "a token twice": ({"tokenizer.ggml.tokens": [*TOKENS[:-1], TOKENS[7]]}, "same token twice"),
-    "a token twice after a nul": ({"tokenizer.ggml.tokens": [*TOKENS[:-2], b"zz\0a", b"zz\0b"]}, "same token twice"),
+    "a token twice": ({"tokenizer.ggml.tokens": [*TOKENS[:-1], TOKENS[7]]}, "contains a token twice"),
+    "a token twice after a nul": ({"tokenizer.ggml.tokens": [*TOKENS[:-2], b"zz\0a", b"zz\0b"]}, "contains a token twice"),
     "unknown scaling": ({"llama.rope.scaling.type": "mine"}, "rope.scaling.type is mine"),
     "a base of NaN": ({"llama.rope.freq_base": math.nan}, "freq_base is nan"),
 }
@@ -66,7 +66,7 @@ def test_pipes_and_devices_are_sentences(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.gguf")
     (tmp_path / "loop.gguf").symlink_to("loop.gguf")
     (tmp_path / "zero.gguf").symlink_to("/dev/zero")
-    for name, said in (("pipe", "no ordinary file"), ("loop", "There is no file"), ("zero", "no ordinary file")):
+    for name, said in (("pipe", "not a regular file"), ("loop", "There is no file"), ("zero", "not a regular file")):
         file = tmp_path / f"{name}.gguf"
         with pytest.raises(UserError, match=said):
             read_header(file)

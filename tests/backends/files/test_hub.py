@@ -142,9 +142,9 @@ def test_a_download_can_be_cancelled_and_taken_up_again(hub: type[Hub]) -> None:
         (404, "RepoNotFound", "There is no model me/tiny on the Hub"),
         (401, "RepoNotFound", "There is no model me/tiny on the Hub, or it is private"),
         (403, "GatedRepo", "licence"),
-        (401, "", "(There is no model|The Hub refuses)"),
+        (401, "", "(There is no model|The Hub denies access)"),
         (404, "RevisionNotFound", "has no revision"),
-        (503, "", "The Hub answers 503"),
+        (503, "", "The Hub answered 503"),
     ],
 )
 def test_refusals_are_sentences(hub: type[Hub], status: int, code: str, sentence: str) -> None:
@@ -157,7 +157,7 @@ def test_refusals_are_sentences(hub: type[Hub], status: int, code: str, sentence
 def test_no_network_is_a_sentence(hub: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.hf_api.api.endpoint", "http://127.0.0.1:9")
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(UserError, match=r"not in the cache and the Hub cannot be reached .*: check the connection"):
+    with pytest.raises(UserError, match=r"not in the cache, and the Hub cannot be reached .*[.] Check the connection"):
         fetch()
 
 
@@ -169,7 +169,7 @@ def test_no_network_is_a_sentence(hub: type[Hub], monkeypatch: pytest.MonkeyPatc
         ("./model", "There is no folder ./model"),
         ("/no/where", "There is no folder /no/where"),
         ("~/nowhere", "There is no folder ~/nowhere"),
-        ("a--b/..c", "no name on the Hub"),
+        ("a--b/..c", "not a name on the Hub"),
     ],
 )
 def test_what_is_no_model_is_a_sentence(spec: str, sentence: str) -> None:

@@ -70,9 +70,9 @@ def test_a_connection_cut_in_the_middle_is_taken_up_where_it_broke(hub: Hub) -> 
 def test_a_download_that_failed_goes_on_in_the_next_call(hub: Hub, tmp_path: Path) -> None:
     hub.cut_after = [100_000] + [0] * 9
     text = failing()
-    assert "does not send model.safetensors of me/tiny" in text
-    assert "100.0 kB of 512.0 kB are there" in text
-    assert "load it again and it goes on from there" in text
+    assert "The download of model.safetensors of me/tiny broke off" in text
+    assert "100.0 kB of 512.0 kB are here" in text
+    assert "Load it again to continue from there" in text
     assert parts(tmp_path) == [100_000]
     hub.cut_after, hub.asked = [], []
     told: list[int] = []
@@ -151,13 +151,13 @@ def test_a_busy_server_is_asked_again(hub: Hub) -> None:
 
 def test_a_server_that_stays_busy_is_given_up(hub: Hub) -> None:
     hub.busy = [503] * 20
-    assert "answers 503" in failing()
+    assert "answered 503" in failing()
 
 
 def test_a_damaged_file_is_thrown_away(hub: Hub, tmp_path: Path) -> None:
     hub.damaged = True
     text = failing()
-    assert "model.safetensors of me/tiny came with another SHA-256 than the Hub names, so it was thrown away" in text
+    assert "The SHA-256 of model.safetensors of me/tiny does not match the Hub's, so the file was deleted" in text
     assert parts(tmp_path) == []
     assert not list(tmp_path.rglob(etag("model.safetensors", WEIGHTS)))
     hub.damaged = False
@@ -170,7 +170,7 @@ def test_damage_in_what_was_there_is_noticed(hub: Hub, tmp_path: Path) -> None:
     (part,) = tmp_path.rglob(f"*{PART}")
     part.write_bytes(b"?" + part.read_bytes()[1:])
     hub.cut_after = []
-    assert "another SHA-256" in failing()
+    assert "The SHA-256 of" in failing()
     assert whole(fetch())
 
 
@@ -186,13 +186,13 @@ def test_more_than_the_file_is_begun_anew(hub: Hub, tmp_path: Path) -> None:
 
 def test_a_file_from_git_is_checked_too(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_server, "etag", lambda name, data: "a" * 40)
-    assert "came with another checksum" in failing()
+    assert "The checksum of" in failing()
 
 
 def test_without_room_nothing_is_fetched(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=200_000))
     text = failing()
-    assert "me/tiny needs 512.0 kB on the disk and 200.0 kB are free in" in text
+    assert "me/tiny needs 512.0 kB of disk space, but " in text
     assert "HF_HOME" in text
     assert hub.bodies() == []
 
@@ -217,8 +217,8 @@ def test_a_disk_that_fills_up_keeps_what_came(hub: Hub, tmp_path: Path, monkeypa
 
     monkeypatch.setattr(_Arriving, "add", add)
     text = failing()
-    assert re.search(r"The disk with .* is full \(2\d\d\.\d kB of 512\.0 kB of me/tiny are there\)", text)
-    assert "goes on from there" in text
+    assert re.search(r"The disk with .* is full \(2\d\d\.\d kB of 512\.0 kB of me/tiny are here\)", text)
+    assert "continues from there" in text
     monkeypatch.undo()
     (there,) = parts(tmp_path)
     assert there > 200_000
@@ -227,10 +227,10 @@ def test_a_disk_that_fills_up_keeps_what_came(hub: Hub, tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("status", "code", "sentence"),
     [
-        (401, "GatedRepo", "asks for its licence to be accepted.*`hf auth login`"),
-        (403, "GatedRepo", "asks for its licence to be accepted"),
-        (403, "", "refuses me/tiny .403.: run `hf auth login`"),
-        (404, "EntryNotFound", "lists a file of me/tiny and does not have it"),
+        (401, "GatedRepo", "requires you to accept its licence.*`hf auth login`"),
+        (403, "GatedRepo", "requires you to accept its licence"),
+        (403, "", "denies access to me/tiny .403.[.] Run `hf auth login`"),
+        (404, "EntryNotFound", "lists a file of me/tiny that it does not have"),
     ],
 )
 def test_files_that_are_refused(hub: Hub, status: int, code: str, sentence: str) -> None:
@@ -321,7 +321,7 @@ def test_a_repository_tells_its_safetensors_and_how_much_is_here(hub: Hub) -> No
 
 @pytest.mark.parametrize(
     ("files", "remark"),
-    [({"pytorch_model.bin": b"x"}, "pickled weights only"), ({"README.md": b"x"}, "neither safetensors weights nor GGUF")],
+    [({"pytorch_model.bin": b"x"}, "only pickled weights"), ({"README.md": b"x"}, "neither safetensors weights nor GGUF")],
 )
 def test_a_repository_without_weights_says_so(hub: Hub, files: dict[str, bytes], remark: str) -> None:
     hub.repositories["me/tiny"] = files
@@ -332,7 +332,7 @@ def test_a_repository_without_weights_says_so(hub: Hub, files: dict[str, bytes],
 
 @pytest.mark.parametrize(
     ("refusal", "sentence"),
-    [((404, "RepoNotFound"), "There is no model me/tiny"), ((401, "GatedRepo"), "licence"), ((500, ""), "answers 500")],
+    [((404, "RepoNotFound"), "There is no model me/tiny"), ((401, "GatedRepo"), "licence"), ((500, ""), "answered 500")],
 )
 def test_a_repository_that_cannot_be_looked_up(hub: Hub, refusal: tuple[int, str], sentence: str) -> None:
     hub.refuse = refusal
@@ -391,7 +391,7 @@ def test_a_disk_that_is_really_full(hub: Hub, tmp_path: Path) -> None:
     )
     assert told.returncode == 0, told.stderr
     large, tiny, there, size = told.stdout.splitlines()
-    assert re.search(r"me/large needs 6\.0 MB on the disk and \d\.\d MB are free", large)
-    assert re.search(r"The disk with .*small is full \(\d\.\d MB of 2\.5 MB of me/tiny are there\): free some", tiny)
+    assert re.search(r"me/large needs 6\.0 MB of disk space, but .* has \d\.\d MB free", large)
+    assert re.search(r"The disk with .*small is full \(\d\.\d MB of 2\.5 MB of me/tiny are here\)[.] Free about", tiny)
     assert int(size) == 2_500_000
     assert hub.bodies()[-1] == f"bytes={there}-2499999"

@@ -95,7 +95,7 @@ def test_a_layer_has_to_show_that_its_blocks_can_be_told_apart(change: str, monk
             return forward(self, hidden_states, *args, **kwargs) * 1.5  # type: ignore[no-any-return]
 
         monkeypatch.setattr(type(layer), "forward", changed)
-    with pytest.raises(UserError, match="do not keep attention and MLP apart"):
+    with pytest.raises(UserError, match="do not separate attention and MLP"):
         session.evaluate([5], (ROOT,), layers=(Block(1, "attention"),))
 
 

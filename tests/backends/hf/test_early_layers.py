@@ -281,7 +281,7 @@ def test_wrong_calls_are_told_and_change_nothing() -> None:
     session.prefill(range(10, 20))
     session.evaluate([5], (ROOT,), layers=1)
     for layers in (0, -1, LAYERS, 99):
-        with pytest.raises(UserError, match="This model has 3 layers: stop after 1 to 2 of them"):
+        with pytest.raises(UserError, match="This model has 3 layers, so it can stop after 1 to 2 of them"):
             session.evaluate([6], (0,), layers=layers)
     blocks = ((0, Block(0, "mlp")), (Block(1, "mlp"), Block(1, "attention")), (Block(3, "mlp"),), (Block(1, "mlp"), 0))
     for wrong in ((), (0, 1, 2), (1, 0), (0, 0), (3,), (-1,), *blocks):

@@ -211,5 +211,5 @@ def test_a_closed_model_opens_no_session() -> None:
 
     model = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
     model.close()
-    with pytest.raises(UserError, match="unloaded"):
+    with pytest.raises(UserError, match="no longer loaded"):
         model.open_session()

@@ -53,9 +53,9 @@ def test_without_the_file_it_is_transformers(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_other_models_come_for_one_runtime() -> None:
-    with pytest.raises(UserError, match=r"GGUF files run on llama.cpp, so leave out --backend"):
+    with pytest.raises(UserError, match=r"GGUF files run on llama.cpp only. Leave out --backend"):
         backend(str(gguf_of(tiny_folder())), backend="transformers")
-    with pytest.raises(UserError, match=r"does not run on llama.cpp: llama.cpp runs GGUF files"):
+    with pytest.raises(UserError, match=r"does not run on llama.cpp: llama.cpp runs only GGUF files"):
         backend(str(tiny_folder()), backend="llama.cpp")
     with pytest.raises(UserError, match="no backend 'vllm'"):
         backend(str(tiny_folder()), backend="vllm")

@@ -66,4 +66,4 @@ def test_the_plain_variant_loads(files: Any) -> None:
 def test_what_is_not_there(files: Any) -> None:
     with pytest.raises(UserError) as caught:
         locate_gguf("me/tiny:Q4_K", LoadOptions())
-    assert str(caught.value) == "me/tiny has no file of the quantization Q4_K: it has BF16, IQ4_K, Q4_K_M, Q4_K_S, Q8_0."
+    assert str(caught.value) == "me/tiny has no Q4_K quantization: choose from BF16, IQ4_K, Q4_K_M, Q4_K_S, Q8_0."

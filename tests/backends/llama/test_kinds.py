@@ -166,12 +166,12 @@ def test_hybrids_say_that_they_decode_plainly(tmp_path: Path) -> None:
     capabilities = model.info.capabilities
     assert (capabilities.tree, capabilities.chain) == (False, False)
     (note,) = model.info.notes
-    assert note == "This model is recurrent or hybrid: its state cannot branch or go back, so it decodes plainly."
+    assert note == "This model is recurrent or hybrid: its state cannot branch or rewind, so it supports plain decoding only."
     reasons = {name: unavailable(method, capabilities) for name, method in methods().items()}
     drafting = {name for name, method in methods().items() if method.drafts}
     assert {name for name, reason in reasons.items() if reason} == drafting
     assert {reasons[name] for name in drafting} == {note}
-    with pytest.raises(UserError, match="decodes plainly"):
+    with pytest.raises(UserError, match="plain decoding only"):
         Generation(Conversation(model), IDS, "lookup")
     assert answer(model, "greedy", 20) == answer(model, "recompute", 20)
     model.close()

@@ -91,11 +91,11 @@ def test_it_says_what_it_cannot_do(mamba: Model) -> None:
     assert not mamba.info.capabilities.tree
     assert not mamba.info.capabilities.chain
     assert mamba.info.notes == (
-        "This model is recurrent or hybrid: its state cannot branch or go back, so it decodes plainly.",
+        "This model is recurrent or hybrid: its state cannot branch or rewind, so it supports plain decoding only.",
     )
     with pytest.raises(UserError, match="recurrent"):
         Generation(Conversation(mamba), IDS, "lookup")
-    with pytest.raises(UserError, match="plainly"):
+    with pytest.raises(UserError, match="plain decoding only"):
         mamba.open_session().evaluate([9, 10], (ROOT, ROOT))
 
 

@@ -82,13 +82,13 @@ def as_if(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["somewhere", "host:", ":1", "host:port", "host:99999"])
 def test_a_server_is_named_with_its_port(as_if: None, name: str) -> None:
-    with pytest.raises(UserError, match="named host:port"):
+    with pytest.raises(UserError, match="given as host:port"):
         load(name)
 
 
 def test_a_server_that_is_not_there_is_told(as_if: None) -> None:
     port = free_port()
-    with pytest.raises(UserError, match=f"127.0.0.1:{port} cannot be reached .*start `rpc-server .*--port {port}`"):
+    with pytest.raises(UserError, match=rf"Cannot reach .*127\.0\.0\.1:{port} .*Start `rpc-server .*--port {port}`"):
         load(f"127.0.0.1:{port}")
 
 

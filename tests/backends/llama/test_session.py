@@ -219,7 +219,7 @@ def test_a_full_context_is_refused_and_nothing_changes() -> None:
     mirror.evaluate([9, 10, 11], [ROOT, ROOT, 0])
     with pytest.raises(ContextFull, match="do not fit"):
         mirror.session.evaluate([1, 2, 3, 4], [ROOT] * 4)
-    with pytest.raises(ContextFull, match="The prompt takes"):
+    with pytest.raises(ContextFull, match="The prompt has"):
         mirror.session.prefill([1] * 7)
     mirror.evaluate([9, 10, 11], [2, 3, 4])
     mirror.check()

@@ -325,7 +325,7 @@ def test_the_context_may_fill_up() -> None:
         assert generation.finish_reason == "context"
         assert len(generation.tokens) == 49
         assert conversation.session.length == 48
-    assert "The context is nearly full: the best beam goes on alone." in notes
+    assert "The context is nearly full, so the best beam continues alone." in notes
 
 
 def test_models_without_trees_say_why() -> None:

@@ -262,7 +262,7 @@ def test_a_draft_model_is_loaded_when_the_first_method_needs_it(builtin_model: M
 def test_another_tokenizer_is_refused_with_the_reason_or_drafts_through_text(builtin_model: Model) -> None:
     other = tiny_model("llama")
     for method in ("draft", "tree"):
-        with pytest.raises(UserError, match="another tokenizer"):
+        with pytest.raises(UserError, match="tokenizer differs"):
             run(builtin_model, other, COPY, method)
     generation, _ = run(builtin_model, other, COPY, "draft", {"reencode": True})
     assert generation.answer == plain(builtin_model, COPY)
@@ -294,7 +294,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("early-exit", {"layers": 8}, "below the model's 8 layers"),
     ("early-exit", {"layers": 4, "inner": 4}, r"inner \(4\) must be below the number of layers that draft \(4\)"),
     ("early-exit", {"inner": 8}, r"inner \(8\) must be below the number of layers that draft \(6\)"),
-    ("early-exit", {"skip": "2-9"}, "names layers of 0 to 7"),
+    ("early-exit", {"skip": "2-9"}, "takes layers from 0 to 7"),
     ("early-exit", {"skip": "middle"}, "list of layers"),
     ("tree", {"expansion": "1,0,2"}, "numbers from 1 to 64"),
     ("tree", {"merge": "lookup,beam"}, "tree.merge takes"),

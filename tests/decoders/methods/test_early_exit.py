@@ -83,7 +83,7 @@ def test_what_is_no_list_is_told_how_to_write_one(skip: str) -> None:
 
 @pytest.mark.parametrize("skip", ["8", "8a", "3-8", "0-99999", "5-3", "5-3m"])
 def test_layers_that_are_not_there_are_named(skip: str) -> None:
-    with pytest.raises(UserError, match=rf"^early-exit\.skip names layers of 0 to 7 in rising order: '{skip}' does not\.$"):
+    with pytest.raises(UserError, match=rf"^early-exit\.skip takes layers from 0 to 7 in ascending order, not '{skip}'\.$"):
         what_is_left(skip, 8)
 
 

@@ -25,7 +25,7 @@ def test_with_a_temperature_it_samples_as_every_method_does() -> None:
 def test_without_one_it_is_greedy_and_says_so() -> None:
     tokens, notes = answer("sample")
     assert tokens == answer("greedy")[0]
-    assert notes == {"The temperature is 0, so this is greedy decoding: set one above 0 to sample."}
+    assert notes == {"At temperature 0 this is the same as greedy. Set a temperature above 0 to sample."}
 
 
 def test_a_switch_changes_no_setting() -> None:

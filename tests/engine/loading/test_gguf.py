@@ -53,8 +53,8 @@ def test_draft_and_early_exit_and_broken_files(engine: BareEngine, tmp_path: Pat
     for id, method in enumerate(("draft", "tree", "early-exit"), 3):
         assert tokens(engine, id, method) == plain
     broken = {
-        damaged(tmp_path / "magic.gguf", lambda data: b"PK" + data[2:]): "no GGUF file",
-        damaged(tmp_path / "short.gguf", lambda data: data[: len(data) // 2]): "not copied completely",
+        damaged(tmp_path / "magic.gguf", lambda data: b"PK" + data[2:]): "not a GGUF file",
+        damaged(tmp_path / "short.gguf", lambda data: data[: len(data) // 2]): "incomplete",
         damaged(tmp_path / "new.gguf", lambda data: data.replace(b"llama", b"llamb")): "'llamb', which this version",
         str(tmp_path / "none.gguf"): "There is no file",
     }
@@ -66,7 +66,7 @@ def test_draft_and_early_exit_and_broken_files(engine: BareEngine, tmp_path: Pat
         assert said in failed.sentence
         assert "\n" not in failed.sentence
         if Unloaded(0) in before:  # llama.cpp itself refused it, when the room had been made
-            assert "load one again" in failed.sentence
+            assert "Load one again" in failed.sentence
             engine.send(Load(20, model, **EXACT))  # type: ignore[arg-type]
             engine.until(20, Loaded)
     assert tokens(engine, 30, "greedy") == plain

@@ -51,7 +51,7 @@ def test_their_beams_and_settings(builtin_model: Model) -> None:
         ("transformers/beam", {"beams": "two"}, "whole numbers"),
         ("transformers/magic", {}, "There is no 'transformers/magic'"),
         ("transformers/early-exit", {"layers": 99}, "layers of this model, not 99"),
-        ("transformers/draft", {}, "load one with --draft-model"),
+        ("transformers/draft", {}, "Load one with --draft-model"),
         ("llama-cpp/greedy", {}, "GGUF files"),
     ):
         with pytest.raises(UserError, match=says):

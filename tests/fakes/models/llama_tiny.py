@@ -25,7 +25,7 @@ FLOAT32 = LoadOptions(device="cpu", dtype="float32", threads=1)
 
 
 _missing = [name for name in ("llama_cpp", "gguf") if importlib.util.find_spec(name) is None]
-needs_llama = pytest.mark.skipif(bool(_missing), reason=f"not installed: {', '.join(_missing)}")
+needs_llama = pytest.mark.skipif(bool(_missing), reason=f"not installed. Run: {', '.join(_missing)}")
 
 
 @functools.cache

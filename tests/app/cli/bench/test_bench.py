@@ -139,7 +139,7 @@ def test_a_record_of_another_run_is_not_gone_on_with(world: dict[str, Any]) -> N
     assert run(world, "--methods", "lookup", "--record", record, "--limit", 1).returncode == 0
     done = run(world, "--methods", "ngram", "--record", record, "--limit", 1, "--resume")
     assert done.returncode == 2
-    assert "the record of another run" in done.stderr
+    assert "the record of a different run" in done.stderr
 
 
 def test_a_sweep_checks_the_scaling_law(world: dict[str, Any]) -> None:
@@ -181,7 +181,7 @@ def test_what_cannot_run_here_is_left_out_with_the_reason(world: dict[str, Any])
         (["--sweep", "lookup=3"], "--sweep takes METHOD.SETTING"),
         (["--sweep", "lookup.nods=3"], "did you mean nodes?"),
         (["--against", "vllm"], "--against knows transformers, llama-cpp"),
-        (["--clock", "sun"], "--clock is wall or cpu"),
+        (["--clock", "sun"], "--clock takes wall or cpu"),
         (["--rounds", "0"], "--rounds must be at least 1"),
         (["--category", "nope"], "'nope' has no prompts"),
     ],

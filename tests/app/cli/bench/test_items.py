@@ -55,7 +55,7 @@ def test_a_category_without_prompts_is_said(tmp_path: Path) -> None:
     path = file(tmp_path, '{"prompt": "a", "category": "x"}\n')
     found = read_items(path, None, ("x", "nope"))
     assert len(found.items) == 1
-    assert "'nope' has no prompts: there are x" in found.problems[0]
+    assert "no category 'nope': choose from x" in found.problems[0]
     with pytest.raises(UserError, match="'nope' has no prompts"):
         read_items(path, None, ("nope",))
 

@@ -63,7 +63,7 @@ def test_a_table_keeps_within_the_width_and_says_what_it_leaves_out(monkeypatch:
     assert max(map(width, lines)) <= cells
     title = lines[0].split()
     assert title[:4] == ["category", "method", "tok/s", "speedup"]
-    said = " ".join(" ".join(lines).partition("Not shown for want of room: ")[2].split())
+    said = " ".join(" ".join(lines).partition("Too narrow to show: ")[2].split())
     gone = said.partition(".")[0].split(", ") if said else []
     assert sorted(title + gone) == sorted(head)
     assert (cells == 160) == (not gone)

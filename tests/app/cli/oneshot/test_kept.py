@@ -121,7 +121,7 @@ def test_a_chat_goes_on_with_its_own_model_and_settings(call: Any, model: str, t
     (tmp_path / "answers.jsonl").unlink()
     code, out, err = call("and more", "--continue")
     assert (code, out) == (2, "")
-    assert err.endswith("specchat: That is the model that the chat was with: name another one with --model.\n")
+    assert err.endswith("specchat: The chat was with that model. Choose another one with --model.\n")
 
 
 def test_another_model_goes_on_and_says_so(call: Any, model: str, tmp_path: Path) -> None:
@@ -136,14 +136,14 @@ def test_another_model_goes_on_and_says_so(call: Any, model: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["--continue", "--resume", "x"], "--continue and --resume each name a chat"),
-        (["--keep", "--no-history"], "--keep and --no-history say opposite things"),
-        (["--keep", "--continue"], "--keep begins a new chat"),
+        (["--continue", "--resume", "x"], "--continue and --resume each choose a chat"),
+        (["--keep", "--no-history"], "--keep and --no-history contradict each other"),
+        (["--keep", "--continue"], "--keep starts a new chat"),
         (["--keep", "--raw"], "--raw sends the prompt as it is, not as a chat"),
         (["--resume", "nowhere"], "No chat is called 'nowhere'"),
         (["--resume", "77"], "There is no chat 77"),
         (["--resume", ""], "--resume takes a chat's number or title"),
-        (["--resume", "l"], "2 chats have 'l' in their title: give the number of one of them (2, 1)."),
+        (["--resume", "l"], "2 chats have 'l' in their title. Give the number of one of them (2, 1)."),
     ],
 )
 def test_what_cannot_go_on_is_one_sentence(call: Any, model: str, args: list[str], told: str) -> None:
@@ -181,4 +181,4 @@ def test_a_history_that_cannot_be_written_costs_no_answer(call: Any, model: str,
     code, out, err = call("hello", "--keep", "--model", model)
     assert (code, out) == (0, "one two three one two three one two three\n")
     assert err.startswith("specchat: ")
-    assert "goes on without its history" in err
+    assert "continues without being saved" in err

@@ -63,8 +63,8 @@ def _pickled(where: Path) -> str:
     [
         (lambda where: "no-such-model", "There is no model 'no-such-model'"),
         (_empty, "is empty"),
-        (_truncated, "model.safetensors is damaged or was not copied completely"),
-        (_pickled, "pickled weights only"),
+        (_truncated, "model.safetensors is damaged or incomplete"),
+        (_pickled, "only pickled weights"),
         (lambda where: _copy(where, "tokenizer*", "chat_template*"), "tokenizer"),
     ],
     ids=["unknown name", "empty folder", "truncated", "pickled", "no tokenizer"],
@@ -79,7 +79,7 @@ def test_what_a_model_lacks_is_said(tmp_path: Path, make: Callable[[Path], str],
     ("make", "said"),
     [
         (lambda where: "nobody/nothing", "nobody/nothing is not in the cache"),
-        (_truncated, "model.safetensors is damaged or was not copied completely"),
+        (_truncated, "model.safetensors is damaged or incomplete"),
     ],
     ids=["not in the cache", "truncated"],
 )

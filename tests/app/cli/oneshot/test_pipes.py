@@ -60,9 +60,9 @@ def test_files_of_the_option_and_of_the_prompt(model: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (("Sum up @none.txt",), "There is no file none.txt: mend the name, or write @@ for an @ that names no file."),
-        (("Sum up", "-f", "binary"), "binary is binary, not text: attach a text file."),
-        (("Sum up", "-f", "log", "--raw"), "--raw sends the prompt as it is, without files: leave out --raw or -f."),
+        (("Sum up @none.txt",), "There is no file none.txt. Check the name, or write @@ for a plain @."),
+        (("Sum up", "-f", "binary"), "binary is binary, not text. Attach a text file."),
+        (("Sum up", "-f", "log", "--raw"), "--raw sends the prompt as it is, without files. Leave out --raw or -f."),
     ],
 )
 def test_what_cannot_be_attached_is_a_sentence_and_nothing_is_sent(

@@ -223,7 +223,7 @@ def test_one_token_at_a_time_is_no_rainbow(call: Any, model: str) -> None:
         (["x", "--device", "gpu"], "--device is one of"),
         (["x", "--dtype", "int4"], "--dtype is one of"),
         (["x", "--model", ""], "--model is empty"),
-        (["x", "--raw", "--system", "y"], "leave out --raw or --system"),
+        (["x", "--raw", "--system", "y"], "Leave out --raw or --system"),
         (["x", "--stop-regex", "(a|aa)+$"], "The stop regex '(a|aa)+$' takes too long"),
         (["x", "--stop", "y" * 100_000], "--stop: A stop string has 100,000 characters"),
         (["x", "--model", "recorded:/no/such"], "There is no file /no/such"),
@@ -246,7 +246,7 @@ def test_standard_input_without_an_end_is_a_sentence(model: str, prompt: str) ->
         )
         endless.kill()
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "specchat: What is piped in has more than the 2.0 MB that fit a message: pipe a part of it in.\n"
+    assert done.stderr == "specchat: The piped input is larger than 2.0 MB, the limit for a message. Pipe in a part of it.\n"
 
 
 def test_recordings_without_an_end_are_sentences(call: Any, tmp_path: Path) -> None:
@@ -254,8 +254,8 @@ def test_recordings_without_an_end_are_sentences(call: Any, tmp_path: Path) -> N
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(10**11)
     for path, words in (
-        (tmp_path / "pipe", "no ordinary file"),
-        (Path("/dev/zero"), "no ordinary file"),
+        (tmp_path / "pipe", "not a regular file"),
+        (Path("/dev/zero"), "not a regular file"),
         (tmp_path / "sparse", "more than 500 MB"),
     ):
         code, out, err = call("hello", "--model", f"recorded:{path}")
@@ -321,7 +321,7 @@ def test_a_full_disk_is_one_sentence(model: str) -> None:
             command("hello", "--model", model), stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False
         )
     assert done.returncode == 1
-    assert done.stderr == "specchat: The answer cannot be written (No space left on device).\n"
+    assert done.stderr == "specchat: Cannot write the answer (No space left on device).\n"
 
 
 def _child(pid: int) -> int:
@@ -350,7 +350,7 @@ def test_an_engine_that_dies_is_one_sentence(model: str) -> None:
     assert start
     assert ANSWER.startswith((start.decode() + rest).rstrip("\n"))
     assert re.fullmatch(r"specchat: The engine was killed .*\n", err)
-    assert "send again" not in err
+    assert "send the message again" not in err
 
 
 def test_ctrl_c_keeps_what_is_there(model: str) -> None:

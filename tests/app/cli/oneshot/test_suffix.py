@@ -88,8 +88,9 @@ def test_what_does_not_fit_is_left_out_and_said(folder: Path) -> None:
     before, after = data["left_out"]["prompt"], data["left_out"]["suffix"]
     assert before > 0 < after
     assert done.stderr == (
-        f"specchat: The context holds {CONTEXT:,} tokens, so {before:,} tokens at the beginning of the prompt and {after:,} "
-        "tokens at the end of the suffix were left out: shorten them, or load the model with a larger context (--context).\n"
+        f"specchat: The context holds {CONTEXT:,} tokens, so {before:,} tokens at the beginning of the prompt and "
+        f"{after:,} tokens at the end of the suffix were left out. Shorten the text, or load the model with a larger "
+        "context (--context).\n"
     )
 
 
@@ -97,7 +98,7 @@ def test_the_built_in_model_says_no(folder: Path) -> None:
     done = run(folder, "a", "--suffix", "b")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "specchat: builtin has no tokens for filling in the middle, so it takes no suffix: name a code model that has them, "
+        "specchat: builtin has no fill-in-the-middle tokens, so it cannot take a suffix. Use a code model that has them, "
         "such as --model Qwen/Qwen2.5-Coder-1.5B, or leave the suffix out.\n"
     )
 
@@ -105,11 +106,11 @@ def test_the_built_in_model_says_no(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["--suffix", "x", "--suffix-file", "after.py"], "--suffix and --suffix-file both name the text after the gap"),
+        (["--suffix", "x", "--suffix-file", "after.py"], "--suffix and --suffix-file both give the text after the gap"),
         (["--suffix-file", "none.py"], "There is no file none.py"),
         (["--suffix", "x", "-f", "after.py"], "--suffix sends the prompt as it is, without files"),
-        (["--suffix", "x", "--system", "y"], "--suffix sends text alone, without a system prompt"),
-        (["--suffix", "x", "--continue"], "--suffix fills in a text, which is no chat"),
+        (["--suffix", "x", "--system", "y"], "--suffix sends only text, without a system prompt"),
+        (["--suffix", "x", "--continue"], "--suffix fills in a text, which is not a chat"),
     ],
 )
 def test_what_goes_not_together(

@@ -129,4 +129,4 @@ def test_a_load_shows_its_progress_and_takes_it_away(model: str, environment: di
 def test_the_chat_refuses_a_dumb_terminal(environment: dict[str, str]) -> None:
     terminal = Terminal([], {**environment, "TERM": "dumb"})
     assert terminal.end() == 2
-    assert "use `specchat run PROMPT`" in terminal.plain
+    assert "Use `specchat run PROMPT`" in terminal.plain

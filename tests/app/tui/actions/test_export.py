@@ -245,7 +245,7 @@ def test_a_saved_chat_is_for_the_chat_alone(capsys: pytest.CaptureFixture[str], 
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code
-    assert "--open is for the chat itself" in capsys.readouterr().err
+    assert "--open opens a chat" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])

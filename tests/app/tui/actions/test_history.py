@@ -202,7 +202,7 @@ async def test_a_chat_is_renamed_in_the_list(make_kept: Make, engine: Any, make_
         await press(pilot, "down", "ctrl+r", *"x", "escape")
         assert titles(screen) == ["Second one", "First"]
         await press(pilot, "ctrl+r", *["backspace"] * 5, "enter")
-        assert "needs a character" in note(screen)
+        assert "needs at least one character" in note(screen)
         await press(pilot, "escape", "escape")
         await say(app, pilot, engine, make_steps, "More")
         assert titles(await browse(app, pilot)) == ["Second one", "First"]
@@ -298,7 +298,7 @@ async def test_rename_in_the_chat(make_kept: Make, engine: Any, make_steps: Make
         await pilot.pause()
         assert "now called All about lamps" in toasts(app)
         app.keeping.recorder.settle()
-        with pytest.raises(UserError, match="needs a character"):
+        with pytest.raises(UserError, match="needs at least one character"):
             app.actions.command("/rename")
         assert titles(await browse(app, pilot)) == ["All about lamps"]
 

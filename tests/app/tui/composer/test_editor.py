@@ -47,7 +47,7 @@ def test_the_settings_go_before_visual_and_that_before_editor(
     [
         ({"VISUAL": "none-such"}, r"no program none-such, which \$VISUAL names"),
         ({"EDITOR": "'nano"}, r"quote is not closed in \$EDITOR"),
-        ({}, "set EDITOR=nano"),
+        ({}, "Set EDITOR=nano"),
     ],
 )
 def test_what_is_in_the_way_is_a_sentence(tmp_path: Path, environment: dict[str, str], sentence: str) -> None:

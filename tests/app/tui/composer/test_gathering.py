@@ -78,7 +78,7 @@ def held(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Event:
     def extract(path: Path, shown: str, most: int, given_up: Callable[[], bool]) -> pdf_reader.Extracted:
         while not go.wait(0.01):
             if given_up():
-                raise UserError("Reading slow.pdf was given up.")
+                raise UserError("Reading slow.pdf You stopped reading.")
         return pdf_reader.Extracted("The lamp.\n")
 
     monkeypatch.setattr(pdf_reader, "extract", extract)
@@ -112,7 +112,7 @@ async def test_esc_gives_up(make_chat: Make, engine: Any, held: Event) -> None:
         await settle(app, pilot)
         app.chat_screen.input.put("Sum up @slow.pdf ")
         await pilot.press("enter", "escape")
-        await until(pilot, lambda: "was given up" in toasts(app))
+        await until(pilot, lambda: "You stopped reading" in toasts(app))
         assert not asked(engine)
         assert app.chat_screen.input.text == "Sum up @slow.pdf "
         held.set()

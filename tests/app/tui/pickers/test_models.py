@@ -160,7 +160,7 @@ def test_downloads(snap_compare: Any, make_chat: Make, engine: Any, home: Path, 
         held = Download("sea/Buoy-GGUF:Q8_0", ("Buoy-Q8_0.gguf",), 4_280_000_000, 1_510_000_000)
         broken = Download("sea/Buoy", (), 15_200_000_000, 9_000_000_000, "failed")
         broken.sentence = (
-            "The disk with ~/hub is full (9.0 GB of 15.2 GB of sea/Buoy are there): free some 6.2 GB and load it again."
+            "The disk with ~/hub is full (9.0 GB of 15.2 GB of sea/Buoy are here). Free about 6.2 GB and load it again."
         )
         pilot.app.models.downloads.all.update({each.spec: each for each in (held, broken)})
         await browse(pilot, engine)
@@ -321,9 +321,9 @@ async def test_a_draft_model_is_loaded_with_its_target(make_chat: Make, engine: 
         shown = titles(pilot)
         assert shown.index("lantern/Lighthouse-Tiny") < shown.index("Cannot draft for it") < shown.index("pilot:3b")
         await goto(pilot, "pilot")
-        assert "Its vocabulary is another one (2,048 tokens against 2)" in details(pilot)
+        assert "Its vocabulary is different (2,048 tokens against 2)" in details(pilot)
         await pilot.press("enter")
-        assert "vocabulary is another one" in note(pilot)
+        assert "vocabulary is different" in note(pilot)
         assert loads(engine) == []
         await goto(pilot, "lantern/Lighthouse-Tiny")
         await pilot.press("enter")

@@ -107,7 +107,7 @@ def test_a_deleted_one_comes_back_unless_its_name_is_taken(place: Path) -> None:
     assert rename_preset("haiku", "other") == "other"
     assert restore_preset("haiku") == "haiku"
     assert (place / "haiku.toml").read_text() == HAIKU
-    with pytest.raises(UserError, match="There is a preset other already"):
+    with pytest.raises(UserError, match="There is already a preset other"):
         rename_preset("haiku", "other")
     with pytest.raises(UserError, match=r"no preset haikus: did you mean haiku\?"):
         delete_preset("haikus")
@@ -204,7 +204,7 @@ async def test_a_chat_becomes_a_preset(app: SpecchatApp, place: Path) -> None:
             "sampling.temperature": 0.3,
             "methods.lookup.max_ngram": 2,
         }
-        with pytest.raises(UserError, match="There is a preset haiku already"):
+        with pytest.raises(UserError, match="There is already a preset haiku"):
             app.actions.command("/preset save haiku")
         app.actions.command("/set max_tokens=10")
         app.actions.command("/preset save")
@@ -247,7 +247,7 @@ async def test_the_list_saves_renames_edits_deletes_and_brings_back(app: Speccha
         assert isinstance(screen, PresetsScreen)
         await pilot.press("ctrl+s", *"haiku", "enter")
         note = screen.query_one("#note", Static)
-        assert "There is a preset haiku already: enter once more" in str(note.render())
+        assert "There is already a preset haiku: enter once more" in str(note.render())
         await pilot.press("backspace", "backspace", "enter")
         await app.workers.wait_for_complete()
         await pilot.pause()

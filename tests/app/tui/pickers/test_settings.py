@@ -68,14 +68,14 @@ async def test_a_number_is_found_changed_written_and_undone(start: Start, file: 
         screen = await opened(pilot, *"temperature")
         assert screen.listed.item is not None
         assert [row.title for row in screen.listed.items if row.entry] == ["sampling.temperature"]
-        assert "default 0.0 · counts from the next answer on" in told(screen)
+        assert "default 0.0 · applies from the next answer" in told(screen)
         await pilot.press("enter")
         assert screen.box.region.x >= screen.frame.region.x + len("temperature: ")  # the whole name is seen before it
         await pilot.press("backspace", "backspace", "backspace", *"0.7", "enter")
         await written(pilot)
         assert app.dialogue.sampling.temperature == 0.7
         assert file.read_text() == "# mine\n[sampling]\ntop_p = 0.9 # rather\ntemperature = 0.7\n"
-        assert "it counts from the next answer on" in note(screen)
+        assert "it applies from the next answer" in note(screen)
         assert screen.box.value == "temperature"
         assert "from " in told(screen)
         assert "settings.toml, line 4" in told(screen)
@@ -130,8 +130,8 @@ async def test_a_model_has_values_of_its_own(start: Start, file: Path) -> None:
     async with app.run_test(size=(100, 34)) as pilot:
         screen = await opened(pilot, "tab", *"temperature")
         assert screen.listed.item is not None
-        assert screen.listed.item.text == "as for all"
-        assert "nothing of its own: 0.2 as for every model" in told(screen)
+        assert screen.listed.item.text == "same as all"
+        assert "not set for this model: 0.2 as for all models" in told(screen)
         await pilot.press("enter", *"0.9", "enter")
         await written(pilot)
         assert app.dialogue.sampling.temperature == 0.9
@@ -259,7 +259,7 @@ async def test_a_file_that_cannot_be_written_is_told_and_the_change_counts_until
     from specchat.errors import UserError
 
     def refuse(*_: object) -> None:
-        raise UserError("settings.toml cannot be written (Read-only file system): make its folder writable.")
+        raise UserError("settings.toml (Read-only file system). Make its folder writable.")
 
     app = start()
     monkeypatch.setattr("specchat.app.tui.live_settings.save", refuse)

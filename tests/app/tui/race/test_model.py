@@ -44,7 +44,7 @@ CHOICES = [
     Choice("builtin", "llama.cpp", "builtin", "llama.cpp · Q8_0 · 7.3 MB", "Built in"),
     SMALL,
     Choice("Qwen/Qwen3-0.6B", "", "Qwen/Qwen3-0.6B", "transformers · BF16 · 1.2 GB", "Hugging Face cache"),
-    Choice("broken.gguf", "", "broken.gguf", "llama.cpp", "This folder", "broken.gguf is no GGUF file: get it again."),
+    Choice("broken.gguf", "", "broken.gguf", "llama.cpp", "This folder", "broken.gguf is not a GGUF file. Download it again."),
 ]
 
 
@@ -135,7 +135,7 @@ async def test_any_name_can_be_typed_and_what_is_broken_says_so(make_chat: Make,
         menu = await choose(pilot)
         await pilot.press(*"broken")
         assert [choice.title for choice in menu.listed.items] == ["broken.gguf", "broken"]
-        assert "no GGUF file" in str(menu.query_one("#detail").render())
+        assert "not a GGUF file" in str(menu.query_one("#detail").render())
         await pilot.press("enter")
         assert pilot.app.screen is menu
         for _ in "broken":
@@ -217,7 +217,7 @@ async def test_loading_is_shown_and_can_be_stopped(make_chat: Make, engine: Any)
 async def test_a_model_that_cannot_be_loaded_says_so_in_its_pane(make_chat: Make, engine: Any) -> None:
     async with make_chat().run_test(size=(120, 30)) as pilot:
         screen = await race(pilot, engine, "/race greedy greedy@none.gguf : Hi")
-        engine.events.append(Failed(loads(engine)[0].id, "user", "There is no file none.gguf: check its name."))
+        engine.events.append(Failed(loads(engine)[0].id, "user", "There is no file none.gguf. Check the name."))
         await take(pilot)
         assert "There is no file none.gguf" in "".join(line.text for line in screen.panes[1].text._flow.lines)
         assert screen.race.running

@@ -92,7 +92,7 @@ def test_where_every_node_costs_a_pass_it_decodes_plainly(auto: Auto) -> None:
     answer, taken, notes = drive(auto, model, [1, 2, 3], float)
     assert answer[:TOKENS] == plain(model, [1, 2, 3], len(answer))[:TOKENS]
     assert taken["greedy"] > 0.9 * sum(taken.values())
-    assert "plain decoding: no draft would pay here" in notes
+    assert "plain decoding: a draft would not pay here" in notes
 
 
 def test_a_machine_that_is_idle_again_is_noticed(auto: Auto) -> None:
