@@ -58,7 +58,7 @@ class Problem:
     """Something missing or broken, and the command that fixes it."""
 
     what: str
-    mend: str
+    fix: str
     serious: bool = True
     """False for what specchat does without."""
 
@@ -140,7 +140,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield "Everything is in order."
     for problem in report.problems:
         yield f"{'Problem' if problem.serious else 'Note'}: {problem.what}"
-        yield f"  {problem.mend}"
+        yield f"  {problem.fix}"
 
 
 def _device_lines(devices: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -234,8 +234,8 @@ def _devices(problems: list[Problem]) -> dict[str, Any]:
         return {}
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        mend = f"{_pip()} install --force-reinstall torch"
-        problems.append(Problem(f"torch is installed but cannot be imported: {reason}", mend))
+        fix = f"{_pip()} install --force-reinstall torch"
+        problems.append(Problem(f"torch is installed but cannot be imported: {reason}", fix))
         return {}
     devices: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     if not devices["cuda"] and not devices["built_for_cuda"] and shutil.which("nvidia-smi"):
@@ -255,8 +255,8 @@ def _llama_cpp(problems: list[Problem]) -> dict[str, Any]:
         return {}
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1].rpartition("UserError: ")[2]
-        mend = f"{_pip()} install --force-reinstall --no-cache-dir llama-cpp-python"
-        problems.append(Problem(f"llama.cpp is installed but cannot be used: {reason}", mend, serious=False))
+        fix = f"{_pip()} install --force-reinstall --no-cache-dir llama-cpp-python"
+        problems.append(Problem(f"llama.cpp is installed but cannot be used: {reason}", fix, serious=False))
         return {}
     build: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     here = build.get("backends", [])
@@ -300,10 +300,10 @@ def _builtin(problems: list[Problem]) -> bool:
     here = any(folder.glob("*.safetensors")) and (folder / "config.json").is_file()
     if not here:
         clone = locations.package_folder()
-        mend = f"{_pip()} install --force-reinstall specchat"
+        fix = f"{_pip()} install --force-reinstall specchat"
         if (clone / ".git").exists():
-            mend = f"git -C {quote(str(clone))} checkout -- builtin"
-        problems.append(Problem(f"The built-in model is missing from {folder}.", mend))
+            fix = f"git -C {quote(str(clone))} checkout -- builtin"
+        problems.append(Problem(f"The built-in model is missing from {folder}.", fix))
     return here
 
 

@@ -122,7 +122,7 @@ def _download_row(download: Download) -> Row:
     share = download.done / download.total if download.total else 0.0
     full = min(BAR_CELLS, int(share * BAR_CELLS))
     bar = "━" * full + "╌" * (BAR_CELLS - full)
-    words = {"starting": "asking the Hub", "paused": "paused", "failed": "broke off", "running": ""}[download.state]
+    words = {"starting": "asking the Hub", "paused": "paused", "failed": "interrupted", "running": ""}[download.state]
     parts = [words] if words else []
     if download.state == "running" and download.rate:
         left = download.seconds_left
@@ -146,9 +146,9 @@ def draft_rows(
     alone = Row(
         NO_DRAFT,
         "Its own draft model" if own else "No draft model",
-        note="loaded when it is needed" if own else "plain decoding and methods without one",
+        note="loaded when a method needs it" if own else "load the model alone",
     )
-    out = [Row(None, f"To draft for {title_of(target)}"), alone]
+    out = [Row(None, f"Draft models for {title_of(target)}"), alone]
     able = [each for each in found if (p := pairings.get(each.key)) is not None and p.able]
     waiting = [each for each in found if each.key not in pairings]
     unable = [each for each in found if (p := pairings.get(each.key)) is not None and not p.able]

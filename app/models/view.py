@@ -115,9 +115,9 @@ class View:
         if row is None:
             return ""
         if (download := self.download(row)) is not None:
-            return "pause" if download.active else "go on"
+            return "pause" if download.active else "resume"
         if (offer := self.offer(row)) is not None:
-            return "load" if self.here(offer) else "fetch"
+            return "load" if self.here(offer) else "download"
         if isinstance(row.key, tuple) and row.key[0] == "look":
             return "ask"
         found = self.found(row)

@@ -45,8 +45,8 @@ class Sample(Greedy):
     reads_cache = False
     summary = "Plain decoding with the sampling settings: temperature, top-k, top-p, min-p, repetition penalty, seed."
     pays = (
-        "For varied text, at a temperature above 0; at temperature 0 the same as greedy. All other methods follow these "
-        "settings too."
+        "For varied text, at a temperature above 0; at temperature 0 the same as greedy. Every other identical method follows "
+        "these settings too."
     )
     explains = (
         "Like greedy, but the next token is drawn at random, with the probabilities that the temperature and the other "

@@ -65,7 +65,7 @@ def test_what_is_broken_comes_with_what_mends_it(
     assert "libcudart.so.13 is missing" in whats
     assert "did you mean model?" in whats
     assert "The package textual is missing." in whats
-    assert all(problem.mend for problem in report.problems)
+    assert all(problem.fix for problem in report.problems)
     assert "-m pip install textual" in doctor.as_text(report)
 
 
@@ -83,7 +83,7 @@ def test_a_cpu_build_beside_a_driver_is_a_note(probe: SimpleNamespace, monkeypat
     assert (torch.serious, llama.serious) == (False, False)
     assert "torch was built for the CPU only" in torch.what
     assert "llama.cpp was built without CUDA" in llama.what
-    assert llama.mend.startswith('CMAKE_ARGS="-DGGML_CUDA=on" ')
+    assert llama.fix.startswith('CMAKE_ARGS="-DGGML_CUDA=on" ')
     probe.llama.stdout = probe.llama.stdout.replace("RPC", "CUDA")
     assert len(doctor.examine().problems) == 1
 

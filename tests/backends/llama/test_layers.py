@@ -99,7 +99,7 @@ def test_the_file_holds_the_first_blocks_and_all_else_unchanged() -> None:
 def test_its_greedy_answers_are_those_of_a_transformers_model_cut_there(tiny: LlamaModel, layers: int) -> None:
     network = cut_network(tiny_folder(), layers)
     model = tiny.truncated(layers)
-    assert (model.info.layers, model.info.name) == (layers, f"tiny, first {layers} layer{"s" * (layers > 1)}")
+    assert (model.info.layers, model.info.name) == (layers, f"tiny, first {layers} layer{'s' * (layers > 1)}")
     with torch.inference_mode():
         ids = torch.tensor([IDS])
         found: Any = model.open_session()
