@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 ANSWERED, BROKEN, USER = 0, 1, 2
-"""Those for an answer, for something that broke, and for what the message says how to mend."""
+"""An answer; a failure; a mistake that the message says how to fix."""
 
 CANCELLED, ENDED, CLOSED = 130, 143, 141
 """128 and the signal's number, as shells give it: Ctrl-C (SIGINT), SIGTERM, nobody reads our output any more (SIGPIPE)."""

@@ -38,7 +38,7 @@ def print_theme(which: str) -> bool:
         which: a theme's name, or a file.
 
     Returns:
-        whether nothing is left to mend.
+        whether there is nothing to fix.
 
     Raises:
         UserError: there is no such theme, or it cannot be used.

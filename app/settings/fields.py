@@ -64,7 +64,7 @@ class Settings:
     stop: tuple[str, ...] = ()
     """Texts that end an answer."""
     stop_loops: bool = True
-    """Whether an answer that repeats itself far beyond what text does is stopped: true or false."""
+    """Stop answers that repeat themselves far beyond what ordinary text does: true or false."""
     system: str | None = None
     """System prompt for new chats."""
     history: bool = True
