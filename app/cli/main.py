@@ -281,6 +281,16 @@ def run(
 
 
 @app.command()
+def tour(context: typer.Context, model: Model = None, draft_model: DraftModel = None) -> None:
+    """Open the chat with a tour of 30 seconds: one token a pass, many tokens a pass, a race."""
+    from .start import open_chat
+
+    given = (context.obj or {}) | _given(model=model, draft_model=draft_model)
+    settings, notice = load_settings()
+    raise typer.Exit(open_chat(_with(settings, given), notice, given=given, tour=True))
+
+
+@app.command()
 def methods(json: AsJson = False) -> None:
     """List the decoding methods: what each does, when it pays, and its settings."""
     from .listing import print_methods

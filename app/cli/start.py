@@ -12,6 +12,7 @@ from ...engine.client import EngineClient
 from ...errors import UserError
 from ...plain_file import user_path
 from ..settings.fields import Settings
+from ..settings.locations import first_start
 from ..terminal import encoding, piped
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def open_chat(
     last: bool = False,
     resume: str | None = None,
     given: Mapping[str, Any] | None = None,
+    tour: bool = False,
 ) -> int:
     """Run the chat until it is closed; return the exit code.
 
@@ -36,6 +38,7 @@ def open_chat(
         last: go on with the last chat of the history.
         resume: a title or a number: go on with that chat; empty begins with the list of chats.
         given: what the command line asks for: it goes before what a chat was written with.
+        tour: begin with the tour.
 
     Raises:
         UserError: not on a terminal, or there is no such chat.
@@ -77,7 +80,15 @@ def open_chat(
 
             saved = read_chat(user_path(file)).transcript
         return run_chat(
-            settings, client=client, load=load, notice=notice, transcript=saved, browse=browse, piped=text, fallback=fallback
+            settings,
+            client=client,
+            load=load,
+            notice=notice,
+            transcript=saved,
+            browse=browse,
+            piped=text,
+            fallback=fallback,
+            tour="begin" if tour else "offer" if first_start() and not text else "",
         )
     finally:
         client.close()

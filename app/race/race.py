@@ -125,7 +125,7 @@ class Race:
         self.paused = not self.paused
         for racer in self.racers:
             if not racer.done:
-                self.dialogue.engine.send(Pause(racer.id, self.paused))
+                self.dialogue.engine.send(Pause(racer.id, self.held))
 
     def cancel(self) -> None:
         """Stop every lane within a pass, and what is being loaded; what is there stays."""
@@ -150,12 +150,17 @@ class Race:
         self._own.add(racer.id)
         wish = self.dialogue.wish() | {"method": racer.entry.method, "settings": dict(racer.entry.settings)}
         lane, model = racer.lane, racer.entry.key
-        engine.send(Generate(racer.id, lane, messages=self.messages, paused=self.paused, model=model, **asking(wish)))
+        engine.send(Generate(racer.id, lane, messages=self.messages, paused=self.held, model=model, **asking(wish)))
 
     def _close(self, racer: Racer) -> None:
         self.dialogue.engine.send(CloseLane(racer.lane))
 
     # What can be seen
+
+    @property
+    def held(self) -> bool:
+        """Whether lanes wait between two steps."""
+        return self.paused
 
     @property
     def running(self) -> bool:

@@ -171,6 +171,12 @@ ACTIONS = (
         "Longer drafts, also in the middle of an answer",
         keys="ctrl+up,alt+equals_sign",
     ),
+    Action(
+        "tour",
+        "touring.start",
+        "Take the tour: 30 seconds that show one token a pass, many tokens a pass, and a race",
+        slash="tour",
+    ),
     Action("help", "show_help", "Help: every key and command, and what each method does", "f1", "help", "help"),
     Action("palette", "action_command_palette", "Search every command", "ctrl+p", "commands"),
     Action(

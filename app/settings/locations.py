@@ -43,6 +43,11 @@ def data_folder() -> Path:
     return _folder("SPECCHAT_DATA", platformdirs.user_data_path(APP, appauthor=False))
 
 
+def first_start() -> bool:
+    """Whether nobody has used specchat here before: there are neither settings nor data."""
+    return not settings_file().exists() and not data_folder().exists()
+
+
 def package_folder() -> Path:
     """Where specchat itself is: a clone's root, or the installed package."""
     return Path(__file__).resolve().parents[2]

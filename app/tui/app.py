@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from textual import on
 from textual.app import SystemCommand
@@ -43,6 +43,7 @@ from .live_settings import LiveSettings
 from .notify import Notifying, notify
 from .terminal_app import TerminalApp
 from .themes import Themes
+from .tour.tour import Touring
 from .transcript.view import TranscriptView
 
 IDLE_SECONDS = 0.25
@@ -97,6 +98,7 @@ class SpecchatApp(TerminalApp):
         self.varying = Varying(self, self.rewriting)
         self.prompting = Prompting(self)
         self.switching = Switching(self)
+        self.touring = Touring(self, self.racing, self.keeping)
         self.actions = Actions(self, self)
         self.notifying = Notifying(self.dialogue, lambda: self.racing.running, self._say)
         self.frames = Frames(self, self.take_events)
@@ -119,7 +121,7 @@ class SpecchatApp(TerminalApp):
 
     def get_default_screen(self) -> ChatScreen:
         """The chat."""
-        return ChatScreen(self, self.actions, self.rewriting, self.copying, self.keeping.keep, self.piped)
+        return ChatScreen(self, self.actions, self.rewriting, self.copying, self.keeping.keep, self.piped, self.touring.offered)
 
     @property
     def chat_screen(self) -> ChatScreen:
@@ -248,8 +250,9 @@ class SpecchatApp(TerminalApp):
             notify(self, self.settings.notify, text)
 
     def action_do(self, id: str, *words: str) -> None:
-        """Run an action of the table."""
-        self.actions.do(id, *words)
+        """Run an action of the table; what stops an answer ends the tour first."""
+        if id != "cancel" or not self.touring.leave():
+            self.actions.do(id, *words)
 
     def show_help(self) -> None:
         """Open the help."""
@@ -304,6 +307,7 @@ def run_chat(
     browse: str | None = None,
     piped: str = "",
     fallback: tuple[str, Mapping[str, Any]] | None = None,
+    tour: Literal["begin", "offer", ""] = "",
 ) -> int:
     """Run the chat until it is left; the exit code.
 
@@ -316,6 +320,7 @@ def run_chat(
         browse: begin with the list of chats, searched for this.
         piped: what was piped in.
         fallback: model and options of a load to try where the first one fails.
+        tour: begin with it, or offer it.
     """
     if client is None:
         from ...engine.client import EngineClient
@@ -323,7 +328,7 @@ def run_chat(
         own = EngineClient()
         own.load(settings.model, **settings.load_options())
         with own:
-            return run_chat(settings, own, notice=notice, transcript=transcript, browse=browse, piped=piped)
+            return run_chat(settings, own, notice=notice, transcript=transcript, browse=browse, piped=piped, tour=tour)
     app = SpecchatApp(settings, client, notice, keep=settings.history)
     if transcript is not None:
         app.keeping.opened(transcript)
@@ -331,6 +336,9 @@ def run_chat(
         app.dialogue.transcript = transcript
     if browse is not None:
         app.call_later(app.keeping.browse, browse)
+    if tour == "begin":
+        app.call_later(app.actions.do, "tour")
+    app.touring.offered = tour == "offer"
     app.piped, app.dialogue.fallback = piped, fallback
     try:
         app.run()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ....errors import UserError
 from ...chat.about import LOADED_WITH
+from ...chat.entries import Prompt
 from ...chat.transcript import Transcript
 from ...history.resume import continued, own_model, welcome
 from ...settings.fields import Settings
@@ -30,6 +31,8 @@ class Keeping:
         self.host, self.keep = host, keep
         self.recorder: Recorder | None = None
         """Writes it down; there is none before the first frame, which need not wait for it (15 ms)."""
+        self.aside: Transcript | None = None
+        """A chat that the tour began: the person's own, and kept, once they send a message or write one anew."""
 
     def idle(self) -> None:
         """Take note a few times a second."""
@@ -48,12 +51,12 @@ class Keeping:
             self._begin()
         if self.recorder is None:
             return []
-        self.recorder.close(self.host.dialogue)
+        self.recorder.close(None if self._set_aside else self.host.dialogue)
         return [sentence for sentence, wrong in self.recorder.sentences() if wrong]
 
     def note(self) -> None:
         """Take note of what changed. Costs nothing where nothing did, and never waits."""
-        if self.recorder is None:
+        if self.recorder is None or self._set_aside:
             return
         self.recorder.note(self.host.dialogue)
         for sentence, wrong in self.recorder.sentences():
@@ -62,6 +65,13 @@ class Keeping:
                 self.host.changed()
             else:
                 self.host.tell(sentence)
+
+    @property
+    def _set_aside(self) -> bool:
+        """Whether nobody but the tour has said anything in the chat on the screen."""
+        chat = self.host.dialogue.transcript
+        own = bool(chat.variants.revision) or sum(isinstance(entry, Prompt) for entry in chat.entries) > 1
+        return chat is self.aside and not own
 
     @property
     def current(self) -> int | None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from textual.widget import Widget
+
 from ....errors import UserError
 from ...chat.entries import Notice
 from ...chat.transcript import Transcript
@@ -172,17 +174,26 @@ class Racing:
 
     def open(self, entries: Sequence[Entry], prompt: str, messages: list[dict[str, str]]) -> None:
         """Race, and show it."""
-        race = Race(self.host.dialogue, prompt, messages, entries, self.heard)
-        self.show(race)
+        self.begin(Race(self.host.dialogue, prompt, messages, entries, self.heard))
+
+    def begin(self, race: Race, caption: Widget | None = None) -> RaceScreen:
+        """Start a race, and show it.
+
+        Args:
+            race: a new one.
+            caption: stands below its lanes.
+        """
+        screen = self.show(race, caption)
         race.start()
         self.host.stir()
+        return screen
 
-    def show(self, race: Race) -> None:
+    def show(self, race: Race, caption: Widget | None = None) -> RaceScreen:
         """Show a race."""
         from ..race.screen import RaceScreen
 
         host = self.host
-        screen = self.screen = RaceScreen(race, host, self.entry, self.ask_model, self._saving.choose_race)
+        screen = self.screen = RaceScreen(race, host, self.entry, self.ask_model, self._saving.choose_race, caption)
 
         def left(_: None) -> None:
             self.screen = None
@@ -194,6 +205,7 @@ class Racing:
 
         host.dialogue.listener = race.handle
         host.push_screen(screen, left)
+        return screen
 
 
 class KeptRaces:

@@ -30,6 +30,7 @@ from ..composer.gathering import Gathering
 from ..composer.names import Attaching, put
 from ..composer.recalling import Recalling
 from ..host import Host
+from ..tour.caption import Caption
 from ..transcript.inspector import Inspector
 from ..transcript.line_view import LineView
 from ..transcript.view import TranscriptView
@@ -37,7 +38,7 @@ from .header import Header
 from .keybar import KeyBar
 from .side_panel import PAGES, SidePanel
 from .status import StatusLine
-from .welcome import Welcome
+from .welcome import TOUR, Welcome
 
 
 class ChatScreen(Screen[None]):
@@ -50,6 +51,7 @@ class ChatScreen(Screen[None]):
         copying: copies what is selected.
         keep: whether a history is kept of what is sent.
         piped: what was piped in, for the first message.
+        offer: whether the welcome offers the tour.
     """
 
     AUTO_FOCUS = "#input"
@@ -57,12 +59,19 @@ class ChatScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(CHAT)
 
     def __init__(
-        self, host: Host, actions: Actions, rewriting: Rewriting, copying: Copying, keep: bool = False, piped: str = ""
+        self,
+        host: Host,
+        actions: Actions,
+        rewriting: Rewriting,
+        copying: Copying,
+        keep: bool = False,
+        piped: str = "",
+        offer: bool = False,
     ) -> None:
         super().__init__()
         self.host, self.dialogue = host, host.dialogue
         self._actions, self._rewriting, self._copying, self._piped = actions, rewriting, copying, piped
-        self._keymap = host.live.keymap
+        self._offer, self._keymap = offer, host.live.keymap
         self._quit_armed = False
         self.attaching = Attaching(host, lambda: self.query_one(Completion), rewriting.files)
         self.gathering = Gathering(host, self.attaching.unfolded)
@@ -74,7 +83,7 @@ class ChatScreen(Screen[None]):
         yield Header(self.dialogue, id="header")
         with Vertical(id="body"):
             with Container(id="stage"):
-                welcome, view = Welcome(id="welcome"), TranscriptView(self.dialogue.transcript, id="transcript")
+                welcome, view = Welcome(self._offer, id="welcome"), TranscriptView(self.dialogue.transcript, id="transcript")
                 welcome.display = not self.dialogue.transcript.entries  # a notice about the settings file may be there already
                 yield welcome
                 yield view
@@ -82,6 +91,7 @@ class ChatScreen(Screen[None]):
                 yield Static(id="below")
             yield SidePanel(self.dialogue, self._keymap, id="panel")
             with Vertical(id="dock"):
+                yield Caption(id="caption")
                 yield StatusLine(self.dialogue, self._keymap, id="status")
                 yield Completion(id="completion")
                 with Horizontal(id="composer"):
@@ -225,13 +235,21 @@ class ChatScreen(Screen[None]):
     def _unused(self, event: PromptInput.Unused) -> None:
         if event.key == "end":
             self.view.follow()
-        elif self.query_one("#welcome").display:
+        elif not self.query_one("#welcome").display:
+            return
+        elif event.key == "enter":
+            if self._offer:
+                self._actions.do("tour")
+        else:
             self.query_one("#starters").focus()
 
     @on(Welcome.Chosen)
     def _starter(self, event: Welcome.Chosen) -> None:
         draft = self.input.text
         self.input.focus()
+        if event.text == TOUR.prompt:
+            self._actions.do("tour")
+            return
         if draft.strip() or not self.dialogue.submit(event.text):
             return
         self.refresh_dialogue()

@@ -77,19 +77,26 @@ STARTERS = (
     Starter("Tell a story about a fox", "new text: little to draft from", "Tell me a story about a fox."),
 )
 
+TOUR = Starter("Take the tour", "30 seconds, live", "/tour")
+"""Stands before the starters; no prompt, but the command."""
 
 TITLE_WIDTH = max(len(starter.title) for starter in STARTERS)
 """Columns of the titles, so that the reasons stand below each other."""
 
 
 class Welcome(VerticalScroll, can_focus=False):
-    """Greets, explains in three lines, and offers starter prompts."""
+    """Greets, explains in three lines, and offers starter prompts.
+
+    Args:
+        offer: say how the tour begins, to somebody new.
+    """
 
     DEFAULT_CSS = """
     Welcome {
         align: center middle; height: 1fr; scrollbar-size-vertical: 1; padding: 1 0;
         & > Static { width: 76; max-width: 92%; height: auto; }
         & > #welcome-text { margin-bottom: 1; color: $quiet; }
+        & > #welcome-offer { margin-bottom: 1; }
         & > OptionList {
             width: 76; max-width: 92%; height: auto; background: $background; border: none; padding: 0; overflow-x: hidden;
             text-wrap: nowrap; text-overflow: ellipsis;
@@ -105,9 +112,13 @@ class Welcome(VerticalScroll, can_focus=False):
 
     @dataclass
     class Chosen(Message):
-        """A starter prompt was picked."""
+        """A starter was picked."""
 
         text: str
+
+    def __init__(self, offer: bool = False, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._offer = offer
 
     def compose(self) -> ComposeResult:
         """Title, text, prompts."""
@@ -120,6 +131,13 @@ class Welcome(VerticalScroll, can_focus=False):
             ),
             id="welcome-text",
         )
+        if self._offer:
+            offer = (
+                ("New here? ", "$foreground"),
+                ("enter", "bold $accent"),
+                (" takes the tour: 30 seconds, live.", "$foreground"),
+            )
+            yield Static(Content.assemble(*offer), id="welcome-offer")
         options = [
             Option(
                 Content.assemble(
@@ -127,14 +145,14 @@ class Welcome(VerticalScroll, can_focus=False):
                 ),
                 id=str(i),
             )
-            for i, starter in enumerate(STARTERS)
+            for i, starter in enumerate((TOUR, *STARTERS))
         ]
         yield OptionList(*options, id="starters")
 
     @on(OptionList.OptionSelected)
     def _picked(self, event: OptionList.OptionSelected) -> None:
         event.stop()
-        self.post_message(self.Chosen(STARTERS[event.option_index].prompt))
+        self.post_message(self.Chosen((TOUR, *STARTERS)[event.option_index].prompt))
 
 
 def title() -> Content:

@@ -43,7 +43,7 @@ class PromptInput(TextArea):
 
     @dataclass
     class Unused(Message):
-        """Up or End was pressed where it has nothing to do in the box."""
+        """Up, End or Enter was pressed where it has nothing to do in the box."""
 
         key: str
 
@@ -140,7 +140,9 @@ class PromptInput(TextArea):
 
     def action_send(self) -> None:
         """Offer the message."""
-        if self.text.strip() and self.offer is not None:
+        if not self.text:
+            self.post_message(self.Unused("enter"))
+        elif self.text.strip() and self.offer is not None:
             self.offer(self.text)
 
     def action_newline(self) -> None:

@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from textual.containers import Container
 from textual.screen import Screen
 from textual.timer import Timer
+from textual.widget import Widget
 
 from ...race.choices import Choice
 from ...race.clock import in_words
@@ -54,6 +55,7 @@ class RaceScreen(Screen[None]):
         entry: gives a method as it is set in the chat.
         ask_model: asks for another model.
         export: saves the race.
+        caption: stands below the lanes.
     """
 
     AUTO_FOCUS = None
@@ -68,7 +70,13 @@ class RaceScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(RACE)
 
     def __init__(
-        self, race: Race, host: Host, entry: Callable[[str], Entry], ask_model: AskModel, export: Callable[[RaceRecord], None]
+        self,
+        race: Race,
+        host: Host,
+        entry: Callable[[str], Entry],
+        ask_model: AskModel,
+        export: Callable[[RaceRecord], None],
+        caption: Widget | None = None,
     ) -> None:
         super().__init__()
         self.race = race
@@ -77,6 +85,7 @@ class RaceScreen(Screen[None]):
         self.panes: list[RacePane] = []
         self._header = RaceHeader(race.prompt)
         self._lanes = Container(id="lanes")
+        self._caption = caption
         self._finish = PhotoFinish(id="finish")
         self._keys = RaceKeys(host.live.keymap)
         self._finish_hidden = False
@@ -90,6 +99,8 @@ class RaceScreen(Screen[None]):
         """From top to bottom."""
         yield self._header
         yield self._lanes
+        if self._caption is not None:
+            yield self._caption
         yield self._finish
         yield self._keys
 

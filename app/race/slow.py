@@ -1,0 +1,56 @@
+"""A race in slow motion, for eyes: of a small model it would be over before one has looked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ...engine.messages import Advance
+from ..chat.dialogue import Dialogue
+from .entry import Entry
+from .race import Race
+
+
+class SlowRace(Race):
+    """A race whose lanes take single steps, each when the race's clock has come to it. The lanes' own clocks count computing
+    alone, so places and speeds are those of a race at full speed.
+
+    Args:
+        dialogue: as for Race, and so are the others but the last.
+        rate: seconds of the lanes' clocks to a second of the viewer's; from 1 on the race runs at full speed.
+    """
+
+    def __init__(
+        self,
+        dialogue: Dialogue,
+        prompt: str,
+        messages: list[dict[str, str]],
+        entries: Sequence[Entry],
+        heard: Collection[int] = (),
+        *,
+        rate: float,
+    ) -> None:
+        super().__init__(dialogue, prompt, messages, entries, heard)
+        self._rate, self._clock = rate, 0.0
+        self._asked: dict[int, int] = {}
+        """Steps that an answer was let take, by its id."""
+
+    @property
+    def held(self) -> bool:
+        """Whether lanes wait between two steps."""
+        return self.paused or self._rate < 1
+
+    def start(self) -> None:
+        """Let all lanes run, from the beginning."""
+        self._clock = 0.0
+        super().start()
+
+    def tick(self, seconds: float) -> None:
+        """Let so much of the viewer's time pass."""
+        if self.paused or self._rate >= 1:
+            return
+        self._clock += seconds * self._rate
+        for racer in self.racers:
+            taken = len(racer.answer.log)
+            if not racer.done and racer.seconds <= self._clock and taken >= self._asked.get(racer.id, 0):
+                self._asked[racer.id] = taken + 1
+                self.dialogue.engine.send(Advance(racer.id, 1))

@@ -1,0 +1,45 @@
+"""What the tour says: a slim bar below the text that it is about."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.widget import Widget
+
+from ...text.cells import width
+
+STEPS = 4
+"""Of the tour."""
+
+GUTTER = 10
+"""Cells before the sentence."""
+
+
+class Caption(Widget):
+    """Two lines: which step this is and how to leave, beside a sentence and a figure that counts along."""
+
+    DEFAULT_CSS = """
+    Caption { height: 2; max-width: 106; padding: 0 1; background: $surface; color: $foreground; border-left: outer $accent; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.said: tuple[int, str, str] = (0, "", "")
+        """Step, sentence, figure."""
+
+    def say(self, step: int, sentence: str, figure: str = "") -> None:
+        """Say this."""
+        if self.said != (step, sentence, figure):
+            self.said = (step, sentence, figure)
+            self.refresh()
+
+    def render(self) -> Content:
+        """The sentence wraps; the figure takes the second line where the sentence leaves it."""
+        step, sentence, figure = self.said
+        room = max(1, self.size.width - GUTTER)
+        short = width(sentence) <= room
+        text = Content.assemble((sentence, "$foreground"), "\n" if short else "  ", (figure, "bold $accent"))
+        lines = [*text.wrap(room), Content(""), Content("")][:2]
+        gutter = (Content.styled(f"{step} of {STEPS}", "bold $primary"), Content.styled("esc ends", "$quiet"))
+        return Content("\n").join(
+            Content.assemble(left, " " * (GUTTER - left.cell_length), line) for left, line in zip(gutter, lines, strict=True)
+        )

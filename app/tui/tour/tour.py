@@ -1,0 +1,340 @@
+"""The tour: one token at a time, the same text in runs, a race; then it is the person's turn. All of it runs live, on the model
+that is loaded; single steps of a paused answer give it a pace that eyes can follow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from math import inf
+from typing import TYPE_CHECKING
+
+from textual.worker import Worker
+
+from ....errors import UserError
+from ...chat.entries import Answer
+from ...race.race import FEWEST, Race
+from ...race.slow import SlowRace
+from ...race.subject import suggested, talk
+from ...settings.keymap import shown_keys
+from ..actions.history import Keeping
+from ..actions.race import Racing
+from ..host import Host
+from ..race.photo_finish import headline, standings
+from .caption import Caption
+
+if TYPE_CHECKING:
+    from ..race.screen import RaceScreen
+
+PROMPT = "What is speculative decoding?"
+"""What the tour asks: the answer tells what there is to see."""
+NEXT = "Turn this into a JSON list: lantern, compass, telescope, notebook"
+"""What is in the input box at the end."""
+
+GUESSES = {"draft": "A small draft model now guesses ahead", "lookup": "The text so far now gives the guesses"}
+"""Methods that the tour switches to, first those that are soonest explained, and what is said of each."""
+
+TICK = 1 / 30
+"""Seconds between two looks at how far things are."""
+PLAIN_BEAT, PLAIN_SECONDS = 0.25, 5.0
+"""Seconds for each pass that gives one token, and for all of them."""
+RUN_BEAT, RUN_SECONDS = 0.6, 8.0
+"""The same for passes that give several."""
+REST_SECONDS = 3.0
+"""The rest of the answer comes at full speed, and may take this long."""
+RACE_SECONDS, LONGEST_RACE = 7.0, 9.0
+"""What the slowest lane should take, and what a race may take."""
+READ_SECONDS = 4.0
+"""To read a result."""
+
+
+ENDS = {"died": "the engine stopped.", "error": "the model could not answer."}
+"""Finish reason of an answer that nothing can follow → what is said."""
+
+
+class Over(Exception):
+    """The tour ends early. Its text says why, where that has to be said."""
+
+
+class Touring:
+    """Starts the tour and ends it.
+
+    Args:
+        host: the app.
+        racing: shows the race.
+        keeping: keeps the chat once the person goes on with it.
+    """
+
+    def __init__(self, host: Host, racing: Racing, keeping: Keeping) -> None:
+        self.host, self._racing, self._keeping = host, racing, keeping
+        self.offered = False
+        """The welcome screen offers it: nobody has used specchat here before."""
+        self._worker: Worker[None] | None = None
+
+    def start(self) -> None:
+        """Begin, in a chat of its own.
+
+        Raises:
+            UserError: there can be no tour now.
+        """
+        dialogue = self.host.dialogue
+        dialogue.must_be_idle("take the tour")
+        if dialogue.phase == "unloaded":
+            raise UserError("The tour needs a model: /model builtin loads one.")
+        self.leave()
+        tour = Tour(self.host, self._racing, self._keeping)
+        self._worker = self.host.box.run_worker(tour.play(), group="tour")
+
+    def leave(self) -> bool:
+        """End it; False if there is none."""
+        worker, self._worker = self._worker, None
+        if worker is None or worker.is_finished:
+            return False
+        worker.cancel()
+        return True
+
+
+class Tour:
+    """One tour.
+
+    Args:
+        host: the app.
+        racing: shows the race.
+        keeping: keeps the chat.
+    """
+
+    def __init__(self, host: Host, racing: Racing, keeping: Keeping) -> None:
+        self.host, self.dialogue, self._racing, self._keeping = host, host.dialogue, racing, keeping
+        self._screen, self._chat, self._text = host.box.screen, host.dialogue.transcript, host.box.text
+        self._caption = self._screen.query_one(Caption)
+        self._clock = 0.0
+        """Seconds of the tour; none pass while another screen lies over its own."""
+        self._answer: Answer | None = None
+        self._before = self._method = host.dialogue.method
+        """The method in force before the tour, and the tour's."""
+        self._paced = False
+        """The answer takes single steps."""
+        self._cut = False
+        """The tour itself has stopped the answer."""
+        self._taken = False
+        """The person goes on alone, and so does the answer."""
+        self._pass_seconds = 0.0
+        """Of a pass that gives one token."""
+
+    async def play(self) -> None:
+        """From the first sentence to the last."""
+        try:
+            await self._begin()
+            await self._one_by_one()
+            if fast := self._fast():
+                await self._in_runs(fast)
+                await self._race()
+            await self._hand_over(fast)
+        except Over as over:
+            if str(over):
+                self.host.tell(f"The tour ends here: {over} /tour starts it again.", "warning")
+        finally:
+            self._end()
+
+    # The steps
+
+    async def _begin(self) -> None:
+        """A chat of its own, and a model."""
+        if self._chat.entries:
+            self.host.new_chat()
+        self._keeping.aside = self._chat = self.dialogue.transcript
+        self._text = self.host.box.text
+        self.host.box.focus()
+        self._caption.display = True
+        self._say(1, "The tour begins as soon as the model is loaded.")
+        await self._until(lambda: self.dialogue.phase != "loading")
+        if self.dialogue.phase != "ready":
+            raise Over("no model is loaded.")
+
+    async def _one_by_one(self) -> None:
+        """An answer, one token at a time."""
+        dialogue = self.dialogue
+        self._before = dialogue.method
+        self._switch(suggested(dialogue)[0])
+        dialogue.pause(True)
+        dialogue.submit(PROMPT)
+        self._answer, self._paced = dialogue.answer, True
+        self._screen.add_class("-paced")
+        self.host.view.follow()
+        await self._passes(1, "Plain decoding: each pass through the model writes one token.", PLAIN_BEAT, PLAIN_SECONDS)
+        if self._answer is not None and (figures := self._answer.figures).steps:
+            self._pass_seconds = figures.decode_seconds / figures.steps
+
+    def _fast(self) -> str:
+        """The method to switch to; empty if the model has none that drafts."""
+        dialogue = self.dialogue
+        known = (name for name in (*GUESSES, *suggested(dialogue)) if name in dialogue.methods)
+        able = (name for name in known if name not in dialogue.unavailable and not dialogue.methods[name].undrafted)
+        return next(able, "")
+
+    async def _in_runs(self, fast: str) -> None:
+        """The same answer goes on with another method."""
+        if not self._writing:  # it was a short one
+            return
+        self._switch(fast)
+        guesses = GUESSES.get(fast, f"{fast} now guesses ahead")
+        await self._passes(2, f"{guesses}; each coloured run took one pass.", RUN_BEAT, RUN_SECONDS)
+        self._paced = False
+        if self._writing:
+            self.dialogue.pause(False)
+            if not await self._until(lambda: not self._writing, REST_SECONDS):
+                self._cut = self.dialogue.cancel()
+                await self._until(lambda: not self._writing)
+        await self._wait(READ_SECONDS / 2)
+
+    async def _race(self) -> None:
+        """The same message once more, by several methods side by side."""
+        dialogue, racing = self.dialogue, self._racing
+        names, subject = suggested(dialogue), talk(dialogue, None)
+        if len(names) < FEWEST or subject is None or self._answer is None:
+            return
+        rate = len(self._answer.log.tokens) * self._pass_seconds / RACE_SECONDS
+        race = SlowRace(dialogue, *subject, [racing.entry(name) for name in names], racing.heard, rate=rate)
+        chat, self._caption = self._caption, Caption()
+        self._say(3, f"{len(names)} methods race on the same message{', in slow motion' if rate < 1 else ''}.")
+        screen = racing.begin(race, self._caption)
+        try:
+            await self._see_through(race, screen)
+        finally:
+            if racing.screen is screen and screen.is_active:
+                screen.dismiss(None)
+            self._caption = chat
+
+    async def _see_through(self, race: SlowRace, screen: RaceScreen) -> None:
+        """Watch a race, and say how it ends."""
+        latest = self._clock + LONGEST_RACE
+        while race.running and self._clock < latest:
+            race.tick(TICK)
+            await self._tick()
+        if late := race.running:
+            race.cancel()
+            await self._until(lambda: not race.running)
+        ends = {racer.answer.reason for racer in race.racers}
+        if "died" in ends:
+            raise Over(ENDS["died"])
+        if "cancelled" in ends and not late:
+            raise Over
+        self._say(3, outcome(race))
+        read = self._clock + READ_SECONDS
+        while self._racing.screen is screen and (self._clock < read or race.running or screen.replay is not None):
+            await self._tick()
+
+    async def _hand_over(self, fast: str) -> None:
+        """A message to send, and the keys to try."""
+        box, keymap = self.host.box, self.host.live.keymap
+        if not box.text:
+            box.put(NEXT)
+        self._text = box.text
+        self._screen.remove_class("-paced")
+        switch, race, keys = (shown_keys(id, keymap) for id in ("next_method", "race", "help"))
+        if fast:
+            self._say(4, f"Your turn: enter sends this. {switch} switches the method, {race} races, {keys} has all keys.")
+        else:
+            self._say(4, "No method can guess ahead for this model: /model builtin loads one where several can.")
+        await self._until(lambda: False)
+
+    # What they are made of
+
+    @property
+    def _writing(self) -> bool:
+        """Whether the answer is being written."""
+        return self._answer is not None and self.dialogue.answer is self._answer
+
+    def _say(self, step: int, sentence: str, figure: str = "") -> None:
+        self._caption.say(step, sentence, figure)
+
+    def _switch(self, name: str) -> None:
+        self._method = name
+        self.dialogue.switch(name)
+        self._went_on()
+
+    def _went_on(self) -> None:
+        """Something was asked of the engine."""
+        self.host.stir()
+        self.host.changed()
+
+    async def _passes(self, step: int, sentence: str, beat: float, seconds: float) -> None:
+        """Let the answer take passes for some seconds, or until it ends, and count them."""
+        answer, end = self._answer, self._clock + seconds
+        if answer is None or answer.done:
+            return
+        log = answer.log
+        first, tokens = len(log), len(log.tokens)
+        self._say(step, sentence)
+        while not answer.done and self._clock < end:
+            await self._pass(answer)
+            passes, more = len(log) - first, len(log.tokens) - tokens
+            self._say(step, sentence, f"{more} token{'s' * (more != 1)} in {passes} pass{'es' * (passes != 1)}")
+            await self._wait(beat)
+
+    async def _pass(self, answer: Answer) -> None:
+        """Let it take one, however long that is."""
+        before = len(answer.log)
+        self.dialogue.step()
+        self._went_on()
+        await self._until(lambda: answer.done or len(answer.log) > before)
+
+    async def _wait(self, seconds: float) -> None:
+        await self._until(lambda: False, seconds)
+
+    async def _until(self, condition: Callable[[], bool], most: float = inf) -> bool:
+        """Wait until something has come about; whether it has, within so many seconds."""
+        end = self._clock + most
+        while not condition():
+            if self._clock >= end:
+                return False
+            await self._tick()
+        return True
+
+    async def _tick(self) -> None:
+        """Let a moment pass.
+
+        Raises:
+            Over: the person goes on alone, or it cannot go on.
+        """
+        await asyncio.sleep(TICK)
+        while not (self._screen.is_active or (self._racing.screen is not None and self._racing.screen.is_active)):
+            await asyncio.sleep(TICK)
+        self._clock += TICK
+        dialogue, answer = self.dialogue, self._answer
+        own = dialogue.transcript is self._chat and self.host.box.text == self._text
+        if self._writing:
+            own &= (dialogue.switching or dialogue.method) == self._method and (dialogue.paused or not self._paced)
+        if not own:
+            self._taken = True
+            raise Over
+        if answer is not None and answer.reason in ENDS:
+            raise Over(ENDS[answer.reason])
+        if answer is not None and answer.reason == "cancelled" and not self._cut:
+            raise Over
+
+    def _end(self) -> None:
+        """Leave the chat as the person would have it."""
+        dialogue = self.dialogue
+        self._caption.display = False
+        self._screen.remove_class("-paced")
+        if self._writing and not self._taken:
+            dialogue.cancel()
+        elif self._writing and dialogue.paused:
+            dialogue.pause(False)
+        if (dialogue.switching or dialogue.method) == self._method:
+            dialogue.switch(self._before)
+        self._went_on()
+
+
+def outcome(race: Race) -> str:
+    """Who won a race, and by how much."""
+    rows = standings(race)
+    name, what, more = headline(rows)
+    if not name:
+        first, best = race.racers[0], max(race.racers, key=race.speedup)
+        return f"{best.entry.name} was ahead: {race.speedup(best):.2f}× the speed of {first.entry.name}."
+    said = f"{name}{what}{f': {more[0]}' if more else ''}."
+    if rows[0].number == 1:
+        return f"{said} Here the guesses cost more than they saved."
+    same = all(race.mark(racer) in ("reference", "identical") for racer in race.racers)
+    return f"{said} All wrote the same text." if same else said

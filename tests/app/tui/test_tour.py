@@ -1,0 +1,466 @@
+"""The tour, with an engine that answers by itself: every step, and every way out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.chat.entries import Notice, Prompt
+from specchat.app.race.slow import SlowRace
+from specchat.app.settings.locations import first_start
+from specchat.app.tui.chat.help import HelpScreen
+from specchat.app.tui.race.screen import RaceScreen
+from specchat.app.tui.tour import tour as script
+from specchat.app.tui.tour.caption import Caption
+from specchat.engine.messages import (
+    Advance,
+    Cancel,
+    Command,
+    Failed,
+    Finished,
+    Generate,
+    Loaded,
+    Pause,
+    Started,
+    StepRecord,
+    Steps,
+    Switch,
+    Switched,
+)
+
+from ...fakes.pilots import held, settle, until
+from ..conftest import INFO, TEXT, FakeEngine
+
+Make = Callable[..., Any]
+
+SIZE = (100, 30)
+LONG = 1000.0
+"""Seconds: as good as for ever."""
+
+
+@dataclass
+class Running:
+    """An answer that is being written."""
+
+    lane: str
+    method: str
+    words: list[str]
+    tokens: int = 0
+
+
+@dataclass
+class Live(FakeEngine):
+    """Answers by itself: a word a token, one a pass by greedy and four by others."""
+
+    text: str = TEXT
+    running: dict[int, Running] = field(default_factory=dict)
+
+    def send(self, command: Command) -> None:
+        super().send(command)
+        if isinstance(command, Generate):
+            self.running[command.id] = Running(command.lane, command.method, re.findall(r"\s*\S+", self.text))
+            self.events.append(Started(command.id, command.lane, command.method, "identical", 31, 0))
+            if not command.paused:
+                self.finish_running(command.id)
+        answer = self.running.get(getattr(command, "id", 0))
+        match command:
+            case Switch() if answer:
+                answer.method = command.method
+                self.events.append(Switched(command.id, command.method, "identical"))
+            case Advance() if answer:
+                self.step(command.id)
+            case Pause(paused=False) if answer:
+                self.finish_running(command.id)
+            case Cancel() if answer:
+                self.end(command.id, "cancelled")
+
+    def step(self, id: int) -> None:
+        """One pass."""
+        answer = self.running[id]
+        count = 1 if answer.method == "greedy" else 4
+        words, answer.words = answer.words[:count], answer.words[count:]
+        tokens = list(range(answer.tokens, answer.tokens + len(words)))
+        answer.tokens += len(words)
+        drafted = count - 1
+        record = StepRecord(answer.method, tokens, "".join(words), drafted, max(0, len(words) - 1), count, forward_seconds=0.01)
+        self.events.append(Steps(id, [record]))
+        if not answer.words:
+            self.end(id, "eos")
+
+    def finish_running(self, id: int) -> None:
+        """All that is left, at once."""
+        while id in self.running:
+            self.step(id)
+
+    def end(self, id: int, reason: str) -> None:
+        answer = self.running.pop(id)
+        passes = answer.tokens if answer.method == "greedy" else answer.tokens / 4
+        self.events.append(Finished(id, reason, "", 0.01, 0.01 + 0.01 * passes))
+
+    def die(self) -> None:
+        """The process is killed."""
+        ids = list(self.running)
+        self.running.clear()
+        self.events.append(
+            Failed(ids[0], "died", "The engine stopped (killed): the next message starts it again.", others=ids[1:])
+        )
+
+
+@pytest.fixture
+def engine() -> Live:
+    return Live()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A tour of a second or two."""
+    for name, seconds in (
+        ("TICK", 0.02),
+        ("PLAIN_BEAT", 0.02),
+        ("RUN_BEAT", 0.02),
+        ("PLAIN_SECONDS", 0.1),
+        ("RUN_SECONDS", 0.1),
+    ):
+        monkeypatch.setattr(script, name, seconds)
+    for name, seconds in (("REST_SECONDS", 0.1), ("RACE_SECONDS", 0.3), ("LONGEST_RACE", 30.0), ("READ_SECONDS", 0.1)):
+        monkeypatch.setattr(script, name, seconds)
+    monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
+    held.add("tour")
+    yield
+    held.discard("tour")
+
+
+def step(app: Any) -> int:
+    """The step that is shown; 0 where there is none."""
+    for screen in reversed(app.screen_stack):
+        for caption in screen.query(Caption):
+            if caption.display:
+                return int(caption.said[0])
+    return 0
+
+
+def told(app: Any) -> str:
+    """What the tour says."""
+    return str(next(caption.said[1] for screen in reversed(app.screen_stack) for caption in screen.query(Caption)))
+
+
+def toasts(app: Any) -> str:
+    return " ".join(notification.message for notification in app._notifications)
+
+
+async def begin(app: Any, pilot: Any, engine: Live, at: int = 1, **unavailable: str) -> None:
+    """A tour that has come to a step."""
+    engine.loaded(**unavailable)
+    await settle(app, pilot)
+    app.actions.do("tour")
+    await until(pilot, lambda: step(app) == at)
+
+
+def stay(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """Let a step last."""
+    names = {1: ("PLAIN_SECONDS",), 2: ("RUN_SECONDS",), 3: ("READ_SECONDS", "RACE_SECONDS"), 4: ()}[at]
+    for name in names:
+        monkeypatch.setattr(script, name, LONG)
+    if at in (1, 2):
+        monkeypatch.setattr(script, "PLAIN_BEAT" if at == 1 else "RUN_BEAT", LONG)
+
+
+async def test_from_one_token_a_pass_to_a_message_of_ones_own(
+    make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "RACE_SECONDS", 1.0)
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await begin(app, pilot, engine)
+        await until(pilot, lambda: step(app) == 2)
+        (answer,) = app.dialogue.transcript.answers()
+        assert answer.log.record(0).method == "greedy"
+        assert [len(answer.log.record(i).tokens) for i in range(3)] == [1, 1, 1]
+        await until(pilot, lambda: step(app) == 3)
+        assert answer.methods == ["greedy", "lookup"], "the same answer went on"
+        assert answer.text == TEXT.rstrip("\n")
+        race = app.racing.screen.race
+        assert isinstance(race, SlowRace)
+        assert [racer.entry.method for racer in race.racers][:2] == ["greedy", "lookup"]
+        lanes = [command for command in engine.sent if isinstance(command, Generate) and command.lane != "main"]
+        assert all(command.paused for command in lanes)
+        await until(pilot, lambda: "wins" in told(app))
+        assert told(app).startswith("lookup wins")
+        assert f"{race.speedup(race.racers[1]):.2f}× the speed of greedy" in told(app)
+        assert "same text" in told(app)
+        await until(pilot, lambda: step(app) == 4)
+        assert app.screen is app.chat_screen
+        assert app.box.text == script.NEXT
+        assert app.dialogue.method == "lookup", "the chat's own"
+        await pilot.press("enter")
+        await until(pilot, lambda: step(app) == 0)
+        assert app.dialogue.transcript.entries[-2].text == script.NEXT
+
+
+@pytest.mark.parametrize("at", [1, 2, 4])
+async def test_esc_ends_it(make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    stay(monkeypatch, at)
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await begin(app, pilot, engine, at)
+        await pilot.press("escape")
+        await until(pilot, lambda: step(app) == 0 and app.dialogue.phase == "ready")
+        (answer,) = app.dialogue.transcript.answers()
+        assert answer.reason == ("eos" if at == 4 else "cancelled")
+        assert (app.dialogue.method, app.dialogue.paused) == ("lookup", False)
+        assert app.chat_screen.query_one("#status").display
+        assert not toasts(app)
+
+
+async def test_esc_in_the_race_ends_it_too(make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    stay(monkeypatch, 3)
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await begin(app, pilot, engine, 3)
+        await until(pilot, lambda: isinstance(app.screen, RaceScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.chat_screen and step(app) == 0)
+        assert (app.box.text, toasts(app)) == ("", "")
+        assert not engine.running
+
+
+@pytest.mark.parametrize("at", [1, 2, 4])
+async def test_whoever_types_goes_on_alone(make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    stay(monkeypatch, at)
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await begin(app, pilot, engine, at)
+        await pilot.press("h", "i")
+        await until(pilot, lambda: step(app) == 0 and app.dialogue.phase == "ready")
+        assert app.box.text.endswith("hi"), "what is typed stays"
+        assert app.dialogue.transcript.answers()[0].reason == "eos", "and the answer is written to its end"
+
+
+async def test_what_was_typed_before_stays(make_chat: Make, engine: Live) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        app.box.put("my own words")
+        await begin(app, pilot, engine, 4)
+        assert app.box.text == "my own words"
+
+
+@pytest.mark.parametrize("key", ["f8", "ctrl+n"])
+async def test_a_key_for_the_answer_takes_over(
+    make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    stay(monkeypatch, 1)
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await begin(app, pilot, engine)
+        await pilot.press(key)
+        await until(pilot, lambda: step(app) == 0 and app.dialogue.phase == "ready")
+        assert app.dialogue.transcript.answers()[0].reason == "eos"
+        assert app.dialogue.method == ("lookup" if key == "f8" else "recompute"), "the one that was chosen"
+
+
+async def test_a_new_chat_ends_it(make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    stay(monkeypatch, 2)
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await begin(app, pilot, engine, 2)
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: step(app) == 0 and app.dialogue.phase == "ready")
+        assert not app.dialogue.transcript.entries
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+async def test_a_killed_engine_ends_it_and_not_the_chat(
+    make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    stay(monkeypatch, at)
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await begin(app, pilot, engine, at)
+        await until(pilot, lambda: bool(engine.running))
+        engine.die()
+        await until(pilot, lambda: step(app) == 0)
+        assert app.screen is app.chat_screen
+        assert "The tour ends here: the engine stopped. /tour starts it again." in toasts(app)
+        app.box.put("Hello")
+        await pilot.press("enter")
+        await until(pilot, lambda: app.dialogue.transcript.answers()[-1].reason == "eos")
+
+
+async def test_another_screen_holds_it(make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "PLAIN_SECONDS", 0.4)
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await begin(app, pilot, engine)
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await pilot.pause(0.1)
+        before = len(engine.sent)
+        await pilot.pause(0.6)
+        assert len(engine.sent) == before
+        await pilot.press("escape")
+        await until(pilot, lambda: step(app) == 2)
+
+
+async def test_a_resize_changes_nothing(make_chat: Make, engine: Live) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await begin(app, pilot, engine)
+        for at, size in ((2, (60, 18)), (3, (20, 6)), (4, (200, 50))):
+            await pilot.resize_terminal(*size)
+            await until(pilot, lambda at=at: step(app) == at)  # type: ignore[misc]
+
+
+async def test_an_answer_that_ends_early_leads_to_the_race(make_chat: Make, engine: Live) -> None:
+    engine.text = "It guesses."
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await begin(app, pilot, engine, 3)
+        assert app.dialogue.transcript.answers()[0].methods == ["greedy"]
+        await until(pilot, lambda: step(app) == 4)
+
+
+async def test_a_model_where_nothing_drafts(make_chat: Make, engine: Live) -> None:
+    app = make_chat(method="greedy")
+    reason = "This model verifies no drafts."
+    async with app.run_test(size=SIZE) as pilot:
+        await begin(app, pilot, engine, 4, lookup=reason, soft=reason)
+        assert "/model builtin" in told(app)
+        assert app.dialogue.transcript.answers()[0].methods == ["greedy"]
+
+
+async def test_an_answer_that_takes_too_long_is_stopped(make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Live, "finish_running", lambda self, id: None)
+    engine.text = "word " * 4000
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        monkeypatch.setattr(script, "LONGEST_RACE", 0.3)
+        await begin(app, pilot, engine, 3)
+        assert app.dialogue.transcript.answers()[0].reason == "cancelled"
+        await until(pilot, lambda: step(app) == 4)
+
+
+async def test_it_waits_for_the_model(make_chat: Make, engine: Live) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        app.actions.do("tour")
+        await until(pilot, lambda: "as soon as the model is loaded" in told(app))
+        assert app.chat_screen.query_one("#status").display, "how far the load is"
+        engine.events.append(Loaded(1, dict(INFO), {}))
+        app.take_events()
+        await until(pilot, lambda: step(app) == 2)
+
+
+async def test_without_a_model_it_says_what_it_needs(make_chat: Make, engine: Live) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        app.actions.do("tour")
+        await until(pilot, lambda: step(app) == 1)
+        engine.events.append(Failed(1, "user", "There is no such model."))
+        app.take_events()
+        await until(pilot, lambda: step(app) == 0)
+        assert "The tour ends here: no model is loaded." in toasts(app)
+        app.actions.do("tour")
+        await pilot.pause()
+        assert "The tour needs a model" in toasts(app)
+
+
+async def test_it_has_a_chat_of_its_own_that_is_kept_once_one_goes_on(
+    make_chat: Make, engine: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[int] = []
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+
+        class Recorder:
+            def note(self, chat: Any) -> None:
+                noted.append(sum(isinstance(entry, Prompt) for entry in chat.transcript.entries))
+
+            def sentences(self) -> list[Any]:
+                return []
+
+        engine.loaded()
+        await settle(app, pilot)
+        app.box.put("Before")
+        await pilot.press("enter")
+        await until(pilot, lambda: app.dialogue.phase == "ready")
+        app.keeping.recorder = Recorder()
+        app.actions.do("tour")
+        await until(pilot, lambda: step(app) == 4)
+        await until(pilot, lambda: any(isinstance(entry, Notice) for entry in app.dialogue.transcript.entries))
+        app.keeping.note()
+        assert not noted, "the tour's own chat is not"
+        await pilot.press("enter")
+        await until(pilot, lambda: app.dialogue.phase == "ready")
+        assert set(noted) == {2}
+        await pilot.press("escape")
+
+
+async def test_enter_takes_it_where_it_is_offered(make_chat: Make, engine: Live) -> None:
+    app = make_chat()
+    app.touring.offered = True
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        assert "New here?" in str(app.chat_screen.query_one("#welcome-offer").content)
+        await pilot.press("enter")
+        await until(pilot, lambda: step(app) == 1)
+
+
+async def test_enter_does_nothing_where_it_is_not(make_chat: Make, engine: Live) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert not app.chat_screen.query("#welcome-offer")
+        assert step(app) == 0
+
+
+async def test_it_is_the_first_of_the_starters(make_chat: Make, engine: Live) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        starters = app.chat_screen.query_one("#starters")
+        starters.focus()
+        starters.highlighted = 0
+        await pilot.press("enter")
+        await until(pilot, lambda: step(app) == 1)
+        assert app.chat_screen.focused is app.box
+
+
+async def test_slash_tour(make_chat: Make, engine: Live) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await pilot.press(*"/tour")
+        await pilot.press("enter")
+        await until(pilot, lambda: step(app) == 2)
+
+
+async def test_quitting_in_the_middle(make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    stay(monkeypatch, 3)
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await begin(app, pilot, engine, 3)
+        await pilot.press("ctrl+q")
+    assert app.return_code == 0
+
+
+def test_a_first_start_is_one_without_settings_and_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
+    assert first_start()
+    (tmp_path / "data").mkdir()
+    assert not first_start()
+    (tmp_path / "data").rmdir()
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "settings.toml").write_text("")
+    assert not first_start()
