@@ -30,7 +30,7 @@ PROMPT = "What is speculative decoding?"
 NEXT = "Turn this into a JSON list: lantern, compass, telescope, notebook"
 """What is in the input box at the end."""
 
-GUESSES = {"draft": "A small draft model now guesses ahead", "lookup": "The text so far now gives the guesses"}
+GUESSES = {"draft": "A small draft model now guesses ahead", "lookup": "Guesses now come from the text so far"}
 """Methods that the tour switches to, first those that are soonest explained, and what is said of each."""
 
 TICK = 1 / 30
@@ -195,7 +195,7 @@ class Tour:
         rate = len(self._answer.log.tokens) * self._pass_seconds / RACE_SECONDS
         race = SlowRace(dialogue, *subject, [racing.entry(name) for name in names], racing.heard, rate=rate)
         chat, self._caption = self._caption, Caption()
-        self._say(3, f"{len(names)} methods race on the same message{', in slow motion' if rate < 1 else ''}.")
+        self._say(3, f"A race of {len(names)} methods on the same message{', in slow motion' if rate < 1 else ''}.")
         screen = racing.begin(race, self._caption)
         try:
             await self._see_through(race, screen)
@@ -206,10 +206,11 @@ class Tour:
 
     async def _see_through(self, race: SlowRace, screen: RaceScreen) -> None:
         """Watch a race, and say how it ends."""
-        latest = self._clock + LONGEST_RACE
-        while race.running and self._clock < latest:
+        left = LONGEST_RACE
+        while race.running and left > 0:
             race.tick(TICK)
             await self._tick()
+            left -= 0 if race.paused else TICK
         if late := race.running:
             race.cancel()
             await self._until(lambda: not race.running)
