@@ -43,7 +43,7 @@ from .live_settings import LiveSettings
 from .notify import Notifying, notify
 from .terminal_app import TerminalApp
 from .themes import Themes
-from .tour.tour import Touring
+from .tour.touring import Touring
 from .transcript.view import TranscriptView
 
 IDLE_SECONDS = 0.25

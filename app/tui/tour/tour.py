@@ -8,9 +8,6 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
-from textual.worker import Worker
-
-from ....errors import UserError
 from ...chat.entries import Answer
 from ...race.race import FEWEST, Race
 from ...race.slow import SlowRace
@@ -43,8 +40,8 @@ REST_SECONDS = 3.0
 """The rest of the answer comes at full speed, and may take this long."""
 RACE_SECONDS, LONGEST_RACE = 7.0, 9.0
 """What the slowest lane should take, and what a race may take."""
-READ_SECONDS = 4.0
-"""To read a result."""
+LOOK_SECONDS, READ_SECONDS = 2.0, 4.0
+"""To look at the whole answer, and to read how the race ended."""
 
 
 ENDS = {"died": "the engine stopped.", "error": "the model could not answer."}
@@ -53,44 +50,6 @@ ENDS = {"died": "the engine stopped.", "error": "the model could not answer."}
 
 class Over(Exception):
     """The tour ends early. Its text says why, where that has to be said."""
-
-
-class Touring:
-    """Starts the tour and ends it.
-
-    Args:
-        host: the app.
-        racing: shows the race.
-        keeping: keeps the chat once the person goes on with it.
-    """
-
-    def __init__(self, host: Host, racing: Racing, keeping: Keeping) -> None:
-        self.host, self._racing, self._keeping = host, racing, keeping
-        self.offered = False
-        """The welcome screen offers it: nobody has used specchat here before."""
-        self._worker: Worker[None] | None = None
-
-    def start(self) -> None:
-        """Begin, in a chat of its own.
-
-        Raises:
-            UserError: there can be no tour now.
-        """
-        dialogue = self.host.dialogue
-        dialogue.must_be_idle("take the tour")
-        if dialogue.phase == "unloaded":
-            raise UserError("The tour needs a model: /model builtin loads one.")
-        self.leave()
-        tour = Tour(self.host, self._racing, self._keeping)
-        self._worker = self.host.box.run_worker(tour.play(), group="tour")
-
-    def leave(self) -> bool:
-        """End it; False if there is none."""
-        worker, self._worker = self._worker, None
-        if worker is None or worker.is_finished:
-            return False
-        worker.cancel()
-        return True
 
 
 class Tour:
@@ -184,7 +143,7 @@ class Tour:
             if not await self._until(lambda: not self._writing, REST_SECONDS):
                 self._cut = self.dialogue.cancel()
                 await self._until(lambda: not self._writing)
-        await self._wait(READ_SECONDS / 2)
+        await self._wait(LOOK_SECONDS)
 
     async def _race(self) -> None:
         """The same message once more, by several methods side by side."""
@@ -200,7 +159,7 @@ class Tour:
         try:
             await self._see_through(race, screen)
         finally:
-            if racing.screen is screen and screen.is_active:
+            if racing.screen is screen and screen.is_active and screen.app.is_running:
                 screen.dismiss(None)
             self._caption = chat
 
@@ -316,6 +275,8 @@ class Tour:
     def _end(self) -> None:
         """Leave the chat as the person would have it."""
         dialogue = self.dialogue
+        if not self._screen.app.is_running:  # the whole chat ends, and the widgets go one by one
+            return
         self._caption.display = False
         self._screen.remove_class("-paced")
         if self._writing and not self._taken:

@@ -127,7 +127,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("RUN_SECONDS", 0.1),
     ):
         monkeypatch.setattr(script, name, seconds)
-    for name, seconds in (("REST_SECONDS", 0.1), ("RACE_SECONDS", 0.3), ("LONGEST_RACE", 30.0), ("READ_SECONDS", 0.1)):
+    for name, seconds in (
+        ("REST_SECONDS", 0.1),
+        ("RACE_SECONDS", 0.3),
+        ("LONGEST_RACE", 30.0),
+        ("LOOK_SECONDS", 0.1),
+        ("READ_SECONDS", 0.1),
+    ):
         monkeypatch.setattr(script, name, seconds)
     monkeypatch.setattr("specchat.app.tui.app.IDLE_SECONDS", 3600)
     held.add("tour")
@@ -180,7 +186,7 @@ async def test_from_one_token_a_pass_to_a_message_of_ones_own(
         await until(pilot, lambda: step(app) == 2)
         (answer,) = app.dialogue.transcript.answers()
         assert answer.log.record(0).method == "greedy"
-        assert [len(answer.log.record(i).tokens) for i in range(3)] == [1, 1, 1]
+        assert [len(answer.log.record(i).tokens) for i in range(2)] == [1, 1]
         await until(pilot, lambda: step(app) == 3)
         assert answer.methods == ["greedy", "lookup"], "the same answer went on"
         assert answer.text == TEXT.rstrip("\n")
@@ -316,7 +322,7 @@ async def test_a_resize_changes_nothing(make_chat: Make, engine: Live) -> None:
 
 
 async def test_an_answer_that_ends_early_leads_to_the_race(make_chat: Make, engine: Live) -> None:
-    engine.text = "It guesses."
+    engine.text = "Guesses."
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         await begin(app, pilot, engine, 3)
@@ -393,10 +399,10 @@ async def test_it_has_a_chat_of_its_own_that_is_kept_once_one_goes_on(
         await until(pilot, lambda: step(app) == 4)
         await until(pilot, lambda: any(isinstance(entry, Notice) for entry in app.dialogue.transcript.entries))
         app.keeping.note()
-        assert not noted, "the tour's own chat is not"
+        assert not any(noted), "the tour's own chat is not"
         await pilot.press("enter")
         await until(pilot, lambda: app.dialogue.phase == "ready")
-        assert set(noted) == {2}
+        assert set(filter(None, noted)) == {2}
         await pilot.press("escape")
 
 
