@@ -48,7 +48,9 @@ class SlowRace(Race):
         """Let so much of the viewer's time pass."""
         if self.paused or self._rate >= 1:
             return
-        self._clock += seconds * self._rate
+        # The prompt's prefill is no part of the show: the clock starts when every lane has taken its first step.
+        started = all(racer.done or racer.answer.log for racer in self.racers)
+        self._clock = self._clock + seconds * self._rate if started else max(racer.seconds for racer in self.racers)
         for racer in self.racers:
             taken = len(racer.answer.log)
             if not racer.done and racer.seconds <= self._clock and taken >= self._asked.get(racer.id, 0):

@@ -133,9 +133,9 @@ class Welcome(VerticalScroll, can_focus=False):
         )
         if self._offer:
             offer = (
-                ("New here? ", "$foreground"),
+                ("New here? Press ", "$foreground"),
                 ("enter", "bold $accent"),
-                (" takes the tour: 30 seconds, live.", "$foreground"),
+                (" for the tour, or just type.", "$foreground"),
             )
             yield Static(Content.assemble(*offer), id="welcome-offer")
         options = [

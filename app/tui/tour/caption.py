@@ -10,12 +10,12 @@ from ...text.cells import width
 STEPS = 4
 """Of the tour."""
 
-GUTTER = 10
+GUTTER = 12
 """Cells before the sentence."""
 
 
 class Caption(Widget):
-    """Two lines: which step this is and how to leave, beside a sentence and a figure that counts along."""
+    """Two lines: which step this is and how to leave, beside a sentence and what goes with it: figures, keys."""
 
     DEFAULT_CSS = """
     Caption { height: 2; max-width: 106; padding: 0 1; background: $surface; color: $foreground; border-left: outer $accent; }
@@ -24,22 +24,25 @@ class Caption(Widget):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.said: tuple[int, str, str] = (0, "", "")
-        """Step, sentence, figure."""
+        """Step, sentence, what goes with it."""
 
-    def say(self, step: int, sentence: str, figure: str = "") -> None:
+    def say(self, step: int, sentence: str, beside: str = "") -> None:
         """Say this."""
-        if self.said != (step, sentence, figure):
-            self.said = (step, sentence, figure)
+        if self.said != (step, sentence, beside):
+            self.said = (step, sentence, beside)
             self.refresh()
 
     def render(self) -> Content:
-        """The sentence wraps; the figure takes the second line where the sentence leaves it."""
-        step, sentence, figure = self.said
+        """The sentence wraps; what goes with it takes the second line where the sentence leaves it."""
+        step, sentence, beside = self.said
         room = max(1, self.size.width - GUTTER)
         short = width(sentence) <= room
-        text = Content.assemble((sentence, "$foreground"), "\n" if short else "  ", (figure, "bold $accent"))
+        text = Content.assemble((sentence, "$foreground"), "\n" if short else "  ", (beside, "bold $accent"))
         lines = [*text.wrap(room), Content(""), Content("")][:2]
-        gutter = (Content.styled(f"{step} of {STEPS}", "bold $primary"), Content.styled("esc ends", "$quiet"))
+        gutter = (
+            Content.styled(f"{step} of {STEPS}", "bold $primary"),
+            Content.styled("esc ends" if step < STEPS else "esc closes", "$quiet"),
+        )
         return Content("\n").join(
             Content.assemble(left, " " * (GUTTER - left.cell_length), line) for left, line in zip(gutter, lines, strict=True)
         )

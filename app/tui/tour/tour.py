@@ -22,8 +22,11 @@ from .caption import Caption
 if TYPE_CHECKING:
     from ..race.screen import RaceScreen
 
-PROMPT = "What is speculative decoding?"
-"""What the tour asks: the answer tells what there is to see."""
+PROMPT = (
+    "Repeat this text exactly: A small model guesses a few words ahead. The large one checks them all in one pass, keeps what "
+    "it agrees with, and writes the next word itself. So the text stays the same, and it takes fewer passes."
+)
+"""What the tour sends: the answer says what there is to see, and a draft model and a lookup both guess well in it."""
 NEXT = "Turn this into a JSON list: lantern, compass, telescope, notebook"
 """What is in the input box at the end."""
 
@@ -32,9 +35,9 @@ GUESSES = {"draft": "A small draft model now guesses ahead", "lookup": "Guesses 
 
 TICK = 1 / 30
 """Seconds between two looks at how far things are."""
-PLAIN_BEAT, PLAIN_SECONDS = 0.25, 5.0
+PLAIN_BEAT, PLAIN_SECONDS = 0.3, 4.5
 """Seconds for each pass that gives one token, and for all of them."""
-RUN_BEAT, RUN_SECONDS = 0.6, 8.0
+RUN_BEAT, RUN_SECONDS = 1.0, 8.0
 """The same for passes that give several."""
 REST_SECONDS = 3.0
 """The rest of the answer comes at full speed, and may take this long."""
@@ -192,9 +195,10 @@ class Tour:
         self._screen.remove_class("-paced")
         switch, race, keys = (shown_keys(id, keymap) for id in ("next_method", "race", "help"))
         if fast:
-            self._say(4, f"Your turn: enter sends this. {switch} switches the method, {race} races, {keys} has all keys.")
+            again = f"{switch} switches the method   {race} races   {keys} shows all keys"
+            self._say(4, "Your turn: enter sends this message.", again)
         else:
-            self._say(4, "No method can guess ahead for this model: /model builtin loads one where several can.")
+            self._say(4, "No method can guess ahead for this model. /model builtin loads one where several can.")
         await self._until(lambda: False)
 
     # What they are made of
@@ -204,8 +208,8 @@ class Tour:
         """Whether the answer is being written."""
         return self._answer is not None and self.dialogue.answer is self._answer
 
-    def _say(self, step: int, sentence: str, figure: str = "") -> None:
-        self._caption.say(step, sentence, figure)
+    def _say(self, step: int, sentence: str, beside: str = "") -> None:
+        self._caption.say(step, sentence, beside)
 
     def _switch(self, name: str) -> None:
         self._method = name
