@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ...engine.messages import Advance
+from ...engine.messages import Advance, Pause
 from ..chat.dialogue import Dialogue
 from .entry import Entry
 from .race import Race
@@ -43,6 +43,13 @@ class SlowRace(Race):
         """Let all lanes run, from the beginning."""
         self._clock = 0.0
         super().start()
+
+    def hurry(self) -> None:
+        """The rest at full speed."""
+        self._rate = 1.0
+        for racer in self.racers:
+            if not racer.done:
+                self.dialogue.engine.send(Pause(racer.id, self.held))
 
     def tick(self, seconds: float) -> None:
         """Let so much of the viewer's time pass."""

@@ -16,7 +16,7 @@ from ...settings.keymap import shown_keys
 from ..actions.history import Keeping
 from ..actions.race import Racing
 from ..host import Host
-from ..race.photo_finish import headline, standings
+from ..race.photo_finish import standings
 from .caption import Caption
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ PROMPT = (
 NEXT = "Turn this into a JSON list: lantern, compass, telescope, notebook"
 """What is in the input box at the end."""
 
-GUESSES = {"draft": "A small draft model now guesses ahead", "lookup": "Guesses now come from the text so far"}
+PLAIN = "Plain decoding: one pass through the model, one token."
+"""The first sentence."""
+GUESSES = {"draft": "A draft model guesses ahead", "lookup": "Guesses from the text so far"}
 """Methods that the tour switches to, first those that are soonest explained, and what is said of each."""
 
 TICK = 1 / 30
@@ -120,9 +122,9 @@ class Tour:
         dialogue.pause(True)
         dialogue.submit(PROMPT)
         self._answer, self._paced = dialogue.answer, True
-        self._screen.add_class("-paced")
+        self._screen.add_class("-tour")
         self.host.view.follow()
-        await self._passes(1, "Plain decoding: each pass through the model writes one token.", PLAIN_BEAT, PLAIN_SECONDS)
+        await self._passes(1, PLAIN, PLAIN_BEAT, PLAIN_SECONDS)
         if self._answer is not None and (figures := self._answer.figures).steps:
             self._pass_seconds = figures.decode_seconds / figures.steps
 
@@ -138,8 +140,7 @@ class Tour:
         if not self._writing:  # it was a short one
             return
         self._switch(fast)
-        guesses = GUESSES.get(fast, f"{fast} now guesses ahead")
-        await self._passes(2, f"{guesses}; each coloured run took one pass.", RUN_BEAT, RUN_SECONDS)
+        await self._passes(2, in_runs(fast), RUN_BEAT, RUN_SECONDS)
         self._paced = False
         if self._writing:
             self.dialogue.pause(False)
@@ -168,14 +169,15 @@ class Tour:
 
     async def _see_through(self, race: SlowRace, screen: RaceScreen) -> None:
         """Watch a race, and say how it ends."""
-        left = LONGEST_RACE
-        while race.running and left > 0:
-            race.tick(TICK)
-            await self._tick()
-            left -= 0 if race.paused else TICK
-        if late := race.running:
-            race.cancel()
-            await self._until(lambda: not race.running)
+        for seconds, then in ((LONGEST_RACE, race.hurry), (REST_SECONDS, race.cancel)):
+            left = seconds
+            while race.running and left > 0:
+                race.tick(TICK)
+                await self._tick()
+                left -= 0 if race.paused else TICK
+            if late := race.running:
+                then()
+        await self._until(lambda: not race.running)
         ends = {racer.answer.reason for racer in race.racers}
         if "died" in ends:
             raise Over(ENDS["died"])
@@ -192,10 +194,9 @@ class Tour:
         if not box.text:
             box.put(NEXT)
         self._text = box.text
-        self._screen.remove_class("-paced")
         switch, race, keys = (shown_keys(id, keymap) for id in ("next_method", "race", "help"))
         if fast:
-            again = f"{switch} switches the method   {race} races   {keys} shows all keys"
+            again = f"{switch} next method   {race} race   {keys} all keys"
             self._say(4, "Your turn: enter sends this message.", again)
         else:
             self._say(4, "No method can guess ahead for this model. /model builtin loads one where several can.")
@@ -232,7 +233,7 @@ class Tour:
         while not answer.done and self._clock < end:
             await self._pass(answer)
             passes, more = len(log) - first, len(log.tokens) - tokens
-            self._say(step, sentence, f"{more} token{'s' * (more != 1)} in {passes} pass{'es' * (passes != 1)}")
+            self._say(step, sentence, f"{more} token{'s' * (more != 1)}, {passes} pass{'es' * (passes != 1)}")
             await self._wait(beat)
 
     async def _pass(self, answer: Answer) -> None:
@@ -282,7 +283,7 @@ class Tour:
         if not self._screen.app.is_running:  # the whole chat ends, and the widgets go one by one
             return
         self._caption.display = False
-        self._screen.remove_class("-paced")
+        self._screen.remove_class("-tour")
         if self._writing and not self._taken:
             dialogue.cancel()
         elif self._writing and dialogue.paused:
@@ -292,15 +293,18 @@ class Tour:
         self._went_on()
 
 
+def in_runs(fast: str) -> str:
+    """The second sentence, for the method that is switched to."""
+    return f"{GUESSES.get(fast, f'{fast} guesses ahead')}: each coloured run took one pass."
+
+
 def outcome(race: Race) -> str:
     """Who won a race, and by how much."""
     rows = standings(race)
-    name, what, more = headline(rows)
-    if not name:
-        first, best = race.racers[0], max(race.racers, key=race.speedup)
-        return f"{best.entry.name} was ahead: {race.speedup(best):.2f}× the speed of {first.entry.name}."
-    said = f"{name}{what}{f': {more[0]}' if more else ''}."
-    if rows[0].number == 1:
-        return f"{said} Here the guesses cost more than they saved."
+    first, best = next(row for row in rows if row.number == 1), rows[0]
+    if best.place is None:
+        return f"{best.name} was ahead: {best.speedup:.2f}× the speed of {first.name}."
+    if best is first:
+        return "Plain decoding was fastest here: the guesses cost more than they saved."
     same = all(race.mark(racer) in ("reference", "identical") for racer in race.racers)
-    return f"{said} All wrote the same text." if same else said
+    return f"{best.name} was {best.speedup:.2f}× as fast as {first.name}{', with the same text' if same else ''}."

@@ -1,0 +1,50 @@
+"""How the tour begins and ends: by key, command, or the welcome screen."""
+
+from __future__ import annotations
+
+from textual.worker import Worker
+
+from ....errors import UserError
+from ..actions.history import Keeping
+from ..actions.race import Racing
+from ..host import Host
+
+
+class Touring:
+    """Starts the tour and ends it.
+
+    Args:
+        host: the app.
+        racing: shows the race.
+        keeping: keeps the chat once the person goes on with it.
+    """
+
+    def __init__(self, host: Host, racing: Racing, keeping: Keeping) -> None:
+        self.host, self._racing, self._keeping = host, racing, keeping
+        self.offered = False
+        """The welcome screen offers it: nobody has used specchat here before."""
+        self._worker: Worker[None] | None = None
+
+    def start(self) -> None:
+        """Begin, in a chat of its own.
+
+        Raises:
+            UserError: there can be no tour now.
+        """
+        dialogue = self.host.dialogue
+        dialogue.must_be_idle("take the tour")
+        if dialogue.phase == "unloaded":
+            raise UserError("The tour needs a model: /model builtin loads one.")
+        from .tour import Tour
+
+        self.leave()
+        tour = Tour(self.host, self._racing, self._keeping)
+        self._worker = self.host.box.run_worker(tour.play(), group="tour")
+
+    def leave(self) -> bool:
+        """End it; False if there is none."""
+        worker, self._worker = self._worker, None
+        if worker is None or worker.is_finished:
+            return False
+        worker.cancel()
+        return True
