@@ -332,7 +332,7 @@ async def test_starters(make_chat: Make, engine: Any) -> None:
         engine.loaded()
         await settle(app, pilot)
         await pilot.press("up", "down", "enter")
-        assert engine.asked.messages == [{"role": "user", "content": STARTERS[1].prompt}]
+        assert engine.asked.messages == [{"role": "user", "content": STARTERS[0].prompt}]
         assert app.chat_screen.focused is app.chat_screen.input
 
 
