@@ -1,4 +1,4 @@
-"""Model runtimes: what evaluates a token tree. Importing this package imports no runtime."""
+"""Model runtimes, which evaluate token trees. Importing this package imports no runtime."""
 
 from __future__ import annotations
 

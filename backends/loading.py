@@ -1,4 +1,4 @@
-"""From what a user names (`builtin`, a folder, a Hub name, a file) to a Model. The runtime is imported only here, on demand."""
+"""Loads the model that a user names: `builtin`, a folder, a Hub name or a file. Runtimes are imported only here, on demand."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ GGUF_ON_HUB = re.compile(r"[\w.-]+/[\w.-]+:[\w.-]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Loader:
-    """Loads a model that has been found, with the options that it was looked for with, or with others."""
+    """Loads a model that has been found, with the options it was searched with or with others."""
 
     path: Path | None
-    """Its folder or GGUF file; None for a model that has no weights."""
+    """Its folder or GGUF file; None for a model without weights."""
     options: LoadOptions
     load: Callable[[LoadOptions], Model]
 
@@ -33,7 +33,7 @@ class Loader:
 
 
 def builtin_path(name: str = BUILTIN) -> Path:
-    """Folder of a model that ships with specchat: BUILTIN or BUILTIN_DRAFT."""
+    """The folder of a built-in model: BUILTIN or BUILTIN_DRAFT."""
     folder = "draft" if name == BUILTIN_DRAFT else "target"
     return Path(__file__).resolve().parent.parent / "builtin" / "weights" / folder
 
@@ -45,10 +45,10 @@ def builtin_gguf(name: str = BUILTIN) -> Path:
 
 
 def _on_llama(spec: str, options: LoadOptions) -> bool:
-    """Whether a built-in model runs on llama.cpp.
+    """Whether to run a built-in model on llama.cpp.
 
     Raises:
-        UserError: it should and cannot.
+        UserError: llama.cpp was asked for and cannot run it.
     """
     there = builtin_gguf(spec).is_file()
     if options.backend == "llama.cpp":
@@ -63,7 +63,7 @@ def _on_llama(spec: str, options: LoadOptions) -> bool:
 
 
 def _check_backend(spec: str, options: LoadOptions, gguf: bool) -> None:
-    """Refuse a runtime that cannot read this model."""
+    """Reject a runtime that cannot read this model."""
     if options.backend not in BACKENDS:
         raise UserError(f"There is no backend {options.backend!r}: choose from {', '.join(BACKENDS)}.")
     if options.backend == ("transformers" if gguf else "llama.cpp"):
@@ -78,17 +78,18 @@ def load_model(
     progress: StageProgress | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Model:
-    """Load the model that `spec` names.
+    """Load a model.
 
     Args:
         spec: `builtin`, `builtin-draft`, a folder with safetensors weights, FILE.gguf, `owner/name` on the Hub
-            (`owner/name:Q4_K_M` for a GGUF file there), `ollama:NAME:TAG` (what Ollama has fetched), or `recorded:FILE.jsonl`.
-        options: device, dtype, context, threads, revision, and those for GGUF files.
-        progress: told about each stage.
-        cancelled: polled; answering True raises Cancelled soon after.
+            (`owner/name:Q4_K_M` for a GGUF file there), `ollama:NAME:TAG` (a model that Ollama has downloaded), or
+            `recorded:FILE.jsonl`.
+        options: device, dtype, context and so on.
+        progress: called for each stage.
+        cancelled: polled; returning True raises Cancelled soon after.
 
     Raises:
-        UserError: the model cannot be found, read or held; says what to do.
+        UserError: the model cannot be found, read or held in memory; says what to do.
         Cancelled: `cancelled` answered True.
     """
     return find_model(spec, options, progress=progress, cancelled=cancelled)()
@@ -101,10 +102,10 @@ def find_model(
     progress: StageProgress | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Loader:
-    """Find the model that `spec` names, and fetch what is on the Hub, without loading it. Arguments and errors: `load_model`'s.
+    """Find a model, and download it if it is on the Hub, without loading it. Arguments and errors are those of `load_model`.
 
     Returns:
-        what loads it.
+        a function that loads it.
     """
     first = options or LoadOptions()
     if spec.startswith("recorded:"):
@@ -151,7 +152,7 @@ def find_model(
 def _find_gguf(
     file: Path, spec: str, options: LoadOptions, progress: StageProgress | None, cancelled: Callable[[], bool] | None
 ) -> Loader:
-    """What loads a GGUF file. What is wrong with the file, or not installed, is told before torch is imported."""
+    """The loader of a GGUF file. A damaged file or a missing runtime is reported before torch is imported."""
     from .files.gguf_file import read_header
     from .llama.library import library
 

@@ -35,7 +35,7 @@ BUILT_IN = {
 
 @cache
 def methods() -> Mapping[str, type[Drafter]]:
-    """Every method by name. A broken package of others is left out; `broken()` tells why."""
+    """Every method by name. Another package that is broken is left out; `broken()` says why."""
     found = {name: _load_own(target) for name, target in BUILT_IN.items()}
     for point in entry_points(group="specchat.drafters"):
         try:
@@ -73,7 +73,7 @@ _broken: dict[str, str] = {}
 
 
 def broken() -> Mapping[str, str]:
-    """Entry points that could not be loaded, by name, with the reason."""
+    """The entry points that could not be loaded: name → reason."""
     methods()
     return _broken
 
@@ -85,10 +85,10 @@ def _load_own(target: str) -> type[Drafter]:
 
 
 def get(name: str) -> type[Drafter]:
-    """The method of this name.
+    """Return the method with this name.
 
     Raises:
-        UserError: there is none; names the nearest.
+        UserError: there is none; suggests the nearest.
     """
     known = methods()
     if name in known:
@@ -97,10 +97,10 @@ def get(name: str) -> type[Drafter]:
 
 
 def unavailable(method: type[Drafter], capabilities: Capabilities, *, draft_model: bool = True) -> str:
-    """Why a model with these capabilities cannot run `method`; empty if it can.
+    """The reason why a model with these capabilities cannot run `method`; empty if it can.
 
     Args:
-        draft_model: whether there is a draft model beside it.
+        draft_model: whether there is a draft model.
     """
     if not method.drafts:
         return ""
@@ -143,7 +143,7 @@ ENGINES = ("transformers", "llama-server", "vLLM")
 
 
 def elsewhere(name: str, settings: Mapping[str, Any], draft_model: str = "DRAFT") -> dict[str, tuple[str, str]]:
-    """How to get a method, or the nearest to it, in other engines.
+    """How to get a method, or its nearest equivalent, in other engines.
 
     Args:
         name: of the method.
@@ -151,7 +151,7 @@ def elsewhere(name: str, settings: Mapping[str, Any], draft_model: str = "DRAFT"
         draft_model: how the draft model is named.
 
     Returns:
-        For each of ENGINES the setting that is to be copied, empty if there is none, and what differs.
+        For each of ENGINES, the setting to copy (empty if there is none), and what differs.
 
     Raises:
         UserError: there is no such method or setting.

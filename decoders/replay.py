@@ -1,7 +1,7 @@
-"""What a drafter would have drafted and had accepted, had a recorded answer been generated with it. No model runs.
+"""Computes what a drafter would have drafted, and how much would have been accepted, for a recorded answer. No model runs.
 
-The record stands in for the target: at each node of the drafter's tree the choice is the recorded next token. So any
-model-free method (others' too) can be scored on answers from anywhere.
+The record takes the target's place: at each node of the drafter's tree, the choice is the recorded next token. So any
+model-free method, including those of other packages, can be scored on answers from anywhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a step takes, and what an answer's steps add up to: acceptance, tokens per step, where the time went."""
+"""Where the time of a step goes, and the totals of an answer: acceptance, tokens per step, speedups."""
 
 from __future__ import annotations
 
@@ -79,25 +79,25 @@ class StepLike(Protocol):
 
 @dataclass(slots=True)
 class Totals:
-    """Sums over the steps of an answer. Every ratio is 0 where there is nothing to divide by."""
+    """Totals over the steps of an answer. Every ratio is 0 if there is nothing to divide by."""
 
     steps: int = 0
-    """Verification passes."""
+    """How many verification passes there were."""
     tokens: int = 0
-    """Tokens produced."""
+    """How many tokens they produced."""
     drafted: int = 0
-    """Draft nodes that were up for verification."""
+    """How many draft nodes were verified."""
     accepted: int = 0
     """How many of them were accepted."""
     nodes: int = 0
-    """Nodes that went through the model."""
+    """How many nodes the model evaluated."""
     checked: int = 0
-    """Near ties decided in a pass of their own."""
+    """How many near ties were decided in a pass of their own."""
     draft_seconds: float = 0.0
     forward_seconds: float = 0.0
     other_seconds: float = 0.0
     runs: list[int] = field(default_factory=list)
-    """Tokens that each step produced [steps]."""
+    """Tokens produced by each step [steps]."""
     drafts: list[int] = field(default_factory=list)
     """Draft nodes of each step [steps]."""
     histogram: Counter[int] = field(default_factory=Counter)
@@ -107,7 +107,7 @@ class Totals:
     round_rates: float = 0.0
     """Accepted / drafted nodes of each round, summed up."""
     earlier: int = 0
-    """How many of the tokens became certain after the pass that found them (beam search)."""
+    """How many tokens became certain only after the pass that found them (beam search)."""
     depth: int = 0
     """Draft tokens in depth, over all steps: what a drafter that runs a model runs it for, one after the other."""
     passes: list[list[float]] = field(default_factory=list)
@@ -161,17 +161,17 @@ class Totals:
 
     @property
     def seconds(self) -> float:
-        """Time of all steps; the prompt's prefill is not in it."""
+        """The time of all steps, without the prompt's prefill."""
         return self.draft_seconds + self.forward_seconds + self.other_seconds
 
     @property
     def tokens_per_second(self) -> float:
-        """Speed of decoding alone."""
+        """The speed of decoding alone."""
         return _ratio(self.tokens, self.seconds)
 
     @property
     def acceptance_rate(self) -> float:
-        """Accepted / drafted nodes."""
+        """Accepted / drafted nodes, over the whole answer."""
         return _ratio(self.accepted, self.drafted)
 
     @property
@@ -181,19 +181,18 @@ class Totals:
 
     @property
     def nodes_per_token(self) -> float:
-        """What the speed costs: nodes evaluated for each token produced, 1 in plain decoding."""
+        """What the speed costs: nodes evaluated per token produced; 1 in plain decoding."""
         return _ratio(self.nodes, self.tokens)
 
     @property
     def position_acceptance(self) -> list[float]:
-        """a_j: how often draft position j was accepted, given that all positions before it were.
-
-        With them a draft of length K yields E(K) = 1 + sum over i ≤ K of the product of the first i of them.
+        """a_j: how often draft position j was accepted, given that all positions before it were. A draft of length K then
+        yields E(K) = 1 + the sum over i ≤ K of a_1 · … · a_i.
         """
         return [_ratio(taken, offered) for taken, offered in zip(self.taken, self.offered, strict=True)]
 
     def expected_tokens(self, length: int) -> float:
-        """E(K) for K = `length`: tokens per step to expect of drafts of this length (positions never tried count as 0)."""
+        """E(K) for K = `length`: tokens per step to expect from drafts of this length (positions never tried count as 0)."""
         out = product = 1.0
         for rate in self.position_acceptance[:length]:
             product *= rate
@@ -228,8 +227,9 @@ class Totals:
 
     @property
     def predicted_speedup(self) -> float:
-        """Against plain decoding, from what was measured: E · l_t(1) / (d·l_d + l_t(n)), with E the tokens per step that the
-        acceptance by position promises for the mean draft depth d, and n the mean nodes of a pass. 0 if nothing was drafted."""
+        """The speedup over plain decoding to expect from what was measured: E · l_t(1) / (d·l_d + l_t(n)), with E the tokens
+        per step that the acceptance by position promises for the mean draft depth d, and n the mean nodes of a pass. 0 if
+        nothing was drafted."""
         if not self.depth or not self.steps:
             return 0.0
         depth, nodes = self.depth / self.steps, self.nodes / self.steps
@@ -240,7 +240,8 @@ class Totals:
 
     @property
     def measured_speedup(self) -> float:
-        """Against plain decoding: tokens per second over those of passes with one node and the loop's own share of a step."""
+        """The measured speedup over plain decoding: tokens per second, over those of one-node passes with the loop's own share
+        of a step."""
         plain = self.pass_seconds(1) + _ratio(self.other_seconds, self.steps)
         return self.tokens_per_second * plain
 

@@ -1,4 +1,4 @@
-"""The client: starts the engine process, talks to it, survives its end. Imports nothing heavy, never blocks its caller."""
+"""The client: starts the engine process, talks to it and survives its end. Imports nothing heavy, never blocks its caller."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ QUIT_SECONDS = 1.0
 
 
 class EngineClient:
-    """One engine process at a time, started at the first command (or by `start`) and again when a prompt needs it.
+    """Runs one engine process at a time: starts it at the first command (or by `start`), and again when a prompt needs it.
 
     All methods may be called from any thread and return at once, but for `wait`, `stream` and `close`. When the process
     ends unasked, the events that it had sent are delivered, then exactly one Failed with cause "died": its `id` is that of
