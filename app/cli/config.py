@@ -17,7 +17,7 @@ from .options import AsJson, flag, option
 if TYPE_CHECKING:
     from ..settings.precedence import Layers
 
-config = typer.Typer(name="config", help="Show every setting with its value and its source, and change the settings file.")
+config = typer.Typer(name="config", help="Show settings with their values and sources, and change them.")
 
 Key = Annotated[
     str,

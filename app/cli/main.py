@@ -216,12 +216,12 @@ def run(
         When, typer.Option("--color", help="Colour the tokens of each pass: auto, always or never.", show_default=False)
     ] = When.auto,
 ) -> None:
-    """Print one answer: coloured by run on a terminal, plain text when piped.
+    """Print one answer. It is coloured by pass on a terminal, and plain text in a pipe.
 
     @FILE in the prompt attaches a file (@@ is a plain @). Piped input is attached as well.
 
-    Exit codes: 0 answered; 1 the engine failed; 2 an error that the message says how to fix; 130 cancelled with Ctrl-C; 143
-    ended by SIGTERM; 141 the reader of the output is gone.
+    Exit codes: 0 answered; 1 the engine failed; 2 a mistake in the request, which the message says how to fix; 130 cancelled
+    with Ctrl-C; 143 ended by SIGTERM; 141 the reader of the output is gone.
     """
     from .oneshot.request import Request, kept, suffix_of
     from .oneshot.run import run_once
@@ -292,7 +292,7 @@ def tour(context: typer.Context, model: Model = None, draft_model: DraftModel = 
 
 @app.command()
 def methods(json: AsJson = False) -> None:
-    """List the decoding methods: what each does, when it pays, and its settings."""
+    """List the decoding methods, their settings and when they pay."""
     from .listing import print_methods
 
     print_methods(as_json=json)
@@ -320,7 +320,7 @@ def themes(
 
 @app.command()
 def doctor(json: AsJson = False) -> None:
-    """Show versions, devices and paths, what is missing, and the commands that fix it."""
+    """Show what is installed, what is missing, and how to fix it."""
     from . import doctor as checks
 
     report = checks.examine()
@@ -335,7 +335,7 @@ def locate(
         typer.Argument(help="Print only this path.", show_default=False, autocompletion=completion_shell.locations),
     ] = None,
 ) -> None:
-    """Print where settings, data, cache, log and models are stored."""
+    """Print where settings, data, cache, log and models are."""
     from .listing import print_locations
 
     print_locations(name)

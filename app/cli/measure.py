@@ -62,8 +62,8 @@ def bench(
     ] = None,
     limit: Annotated[int | None, option("--limit", "Most prompts per category (built-in set: 6).", "N")] = None,
     category: Annotated[list[str] | None, option("--category", "Only this category. Repeat for more.", "NAME")] = None,
-    rounds: Annotated[int, option("--rounds", "How often each method answers each prompt; 1.", "N")] = 1,
-    max_tokens: Annotated[int, option("--max-tokens", "Most tokens in an answer; 256.", "N")] = 256,
+    rounds: Annotated[int, option("--rounds", "How often each method answers each prompt (default 1).", "N")] = 1,
+    max_tokens: Annotated[int, option("--max-tokens", "Most tokens in an answer (default 256).", "N")] = 256,
     clock: Annotated[
         str, option("--clock", "wall, or cpu for processor seconds (a busy machine without a GPU).", "CLOCK")
     ] = "wall",
@@ -84,7 +84,7 @@ def bench(
     exact: Exact = None,
     guard: Guard = None,
 ) -> None:
-    """Compare decoding methods on your model, your machine and your prompts.
+    """Compare decoding methods on your model, machine and prompts.
 
     All methods answer each prompt side by side. Ctrl-C keeps what is measured; --resume continues.
     """
@@ -170,7 +170,7 @@ def replay(
     exact: Exact = None,
     guard: Guard = None,
 ) -> None:
-    """Score decoding methods on recorded answers: tokens per step, and the speedup to expect.
+    """Score decoding methods on recorded answers. Prints tokens per step and the speedup to expect.
 
     No model runs unless --model names one; it then runs the passes, while the choices come from the record. Each line of a file
     is {"prompt", "response"} or {"messages": [{"role", "content"}]}.
@@ -219,11 +219,11 @@ def tune(
     ] = None,
     model: Model = None,
     draft_model: DraftModel = None,
-    minutes: Annotated[float, option("--minutes", "Minutes to search; 10.", "N")] = 10.0,
+    minutes: Annotated[float, option("--minutes", "Minutes to search (default 10).", "N")] = 10.0,
     methods: Annotated[str | None, option("--methods", "Only these methods, as NAME or NAME:SETTING=VALUE:…", "LIST")] = None,
     limit: Annotated[int | None, option("--limit", "Most prompts per category (built-in set: 4).", "N")] = None,
     category: Annotated[list[str] | None, option("--category", "Only this category. Repeat for more.", "NAME")] = None,
-    max_tokens: Annotated[int, option("--max-tokens", "Most tokens in an answer; 128.", "N")] = 128,
+    max_tokens: Annotated[int, option("--max-tokens", "Most tokens in an answer (default 128).", "N")] = 128,
     clock: Annotated[
         str, option("--clock", "wall, or cpu for processor seconds (a busy machine without a GPU).", "CLOCK")
     ] = "wall",
@@ -239,9 +239,9 @@ def tune(
     exact: Exact = None,
     guard: Guard = None,
 ) -> None:
-    """Find the fastest method and settings for your model, machine and prompts, and make them the model's default.
+    """Find the fastest method and settings for a model. Saves them as the model's default.
 
-    Also prints the equivalent settings for transformers, llama-server and vLLM, if they exist.
+    Measures on this machine with your prompts, and also prints the equivalent settings for transformers, llama-server and vLLM.
     """
     from .bench.tune import tune as search
     from .bench.tune_search import TuneRequest

@@ -39,10 +39,10 @@ def models(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """List the models on this machine and whether they fit in memory, or what the Hub offers under a name.
+    """List the models on this machine, or what the Hub offers. Shows what fits in memory.
 
     Searches the built-in model, the current folder, the folders in the setting model_folders, and the caches of Hugging Face,
-    LM Studio and Ollama. Exit codes: 0 found; 1 none found; 2 an error that the message says how to fix.
+    LM Studio and Ollama. Exit codes: 0 found; 1 none found; 2 a mistake in the request, which the message says how to fix.
     """
     from ..models.hub import GGUF_ON_HUB, look_up
     from ..models.memory import room

@@ -63,10 +63,10 @@ _MODEL_HELP = (
     "file there), or ollama:NAME:TAG."
 )
 Model = Annotated[str | None, option("--model", _MODEL_HELP, "MODEL")]
-DraftModel = Annotated[str | None, option("--draft-model", "Draft model, given in the same way.", "MODEL")]
-Device = Annotated[str | None, option("--device", "auto, cpu, cuda, cuda:N or mps.", "DEVICE")]
-Dtype = Annotated[str | None, option("--dtype", f"{_or(DTYPES)}.", "DTYPE")]
-ContextSize = Annotated[int | None, option("--context", "Context: the most tokens in a conversation.", "N")]
+DraftModel = Annotated[str | None, option("--draft-model", "Draft model, given like --model.", "MODEL")]
+Device = Annotated[str | None, option("--device", "Device: auto, cpu, cuda, cuda:N or mps.", "DEVICE")]
+Dtype = Annotated[str | None, option("--dtype", f"Type of the weights: {_or(DTYPES)}.", "DTYPE")]
+ContextSize = Annotated[int | None, option("--context", "Most tokens in a conversation.", "N")]
 Threads = Annotated[int | None, option("--threads", "CPU threads.", "N")]
 Revision = Annotated[str | None, option("--revision", "Branch, tag or commit of the model's Hub repository.", "NAME")]
 Backend = Annotated[str | None, option("--backend", f"Runtime of the built-in model: {_or(CHOICES['backend'])}.", "NAME")]
@@ -78,8 +78,10 @@ GpuLayers = Annotated[
 SplitMode = Annotated[
     str | None, option("--split-mode", f"GGUF: how several GPUs share the model: {_or(CHOICES['split_mode'])}.", "MODE")
 ]
-FlashAttention = Annotated[str | None, option("--flash-attention", f"GGUF: {_or(CHOICES['flash_attention'])}.", "WHEN")]
-KvType = Annotated[str | None, option("--kv-type", f"GGUF: type of the KV cache: {_or(CHOICES['kv_type'])}.", "TYPE")]
+FlashAttention = Annotated[
+    str | None, option("--flash-attention", f"GGUF: flash attention: {_or(CHOICES['flash_attention'])}.", "WHEN")
+]
+KvType = Annotated[str | None, option("--kv-type", f"GGUF: KV cache type: {_or(CHOICES['kv_type'])}.", "TYPE")]
 Rpc = Annotated[str | None, option("--rpc", "GGUF: llama.cpp RPC servers that hold layers of the model.", "HOST:PORT,…")]
 Method = Annotated[str | None, option("--method", "Decoding method; `specchat methods` lists them.", "NAME")]
 System = Annotated[str | None, option("--system", "System prompt.", "TEXT")]
