@@ -34,7 +34,7 @@ def print_methods(*, as_json: bool) -> None:
 
 def _method_lines(method: dict[str, Any], width: int) -> Iterator[str]:
     yield f"{method['name']}  ({method['label']})"
-    for text in (method["summary"], f"Pays: {method['pays']}", f"Paper: {method['paper']}"):
+    for text in (method["summary"], f"When it pays: {method['pays']}", f"Paper: {method['paper']}"):
         if not text.endswith(": "):
             yield textwrap.fill(text, width, initial_indent="  ", subsequent_indent="  ")
     for setting in method["params"]:

@@ -28,11 +28,11 @@ def pair(library: Library, target: Found, draft: Found) -> Pairing:
     if draft.problem:
         return Pairing(False, draft.problem)
     if same(target, draft):
-        return Pairing(False, "This is the model itself.")
+        return Pairing(False, "This is the target itself.")
     ours, theirs = target.card.parameters, draft.card.parameters
     if ours and theirs > ours * MOST_SHARE:
         larger = "larger than" if theirs > ours else "as large as" if theirs == ours else "hardly smaller than"
-        return Pairing(False, f"It is {larger} the model, so drafting with it would only cost time.")
+        return Pairing(False, f"It is {larger} the target, so drafting with it would only cost time.")
     try:
         left, right = library.vocabulary(target.spot.path), library.vocabulary(draft.spot.path)
     except UserError as error:
@@ -42,7 +42,7 @@ def pair(library: Library, target: Found, draft: Found) -> Pairing:
         return Pairing(True)
     sizes = f" ({len(left):,} tokens against {len(right):,})" if len(left) != len(right) else ""
     ours_is, theirs_is = _shown(left.text(i)), _shown(right.text(i))
-    return Pairing(False, f"Its vocabulary is different{sizes}: token {i} is {theirs_is} there, but {ours_is} in the model.")
+    return Pairing(False, f"Its vocabulary is different{sizes}: token {i} is {ours_is} for the target, {theirs_is} for it.")
 
 
 def same(one: Found, other: Found) -> bool:

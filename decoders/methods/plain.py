@@ -14,7 +14,7 @@ class Greedy(Drafter):
     name = "greedy"
     reads_cache = False
     summary = "Plain decoding: one token a pass."
-    pays = "Works with every model. The other methods are measured against it."
+    pays = "Where nothing can be guessed. The other methods are measured against it."
     explains = (
         "The model reads the text once and predicts the most probable next token; that token is added, and it reads on. Every "
         "token takes a full pass over the model's weights, and most of that time goes into moving the weights, not into "

@@ -75,7 +75,7 @@ def test_draft_models_with_every_reason(home: Path) -> None:
     able, unable = text.split("Cannot draft for it")
     assert "lantern/Lighthouse-Tiny: same vocabulary" in able
     assert "pilot:3b: Its vocabulary is different (2,048 tokens against 2): token 0 is " in unable
-    assert "to the target, “c” to it." in unable
+    assert "for the target, “c” for it." in unable
     told = {each["model"]: each for each in table("--drafts-for", "lantern/Lighthouse-Instruct")["models"]}
     assert told["builtin-draft"]["able"]
     assert "vocabulary" in told["ollama:pilot:3b"]["reason"]

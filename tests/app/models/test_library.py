@@ -269,7 +269,7 @@ def test_another_vocabulary_is_named_with_the_first_token_that_differs(home: Pat
 def test_larger_ones_the_target_itself_and_damaged_ones_have_their_reasons(home: Path) -> None:
     library, target = Library(), found_at(builtin_gguf("builtin-draft"))
     assert "larger than the target" in pair(library, target, found_at(builtin_gguf())).reason
-    assert pair(library, target, target).reason == "This is the model itself."
+    assert pair(library, target, target).reason == "This is the target itself."
     assert "This file" in pair(library, target, found_at(home / "here" / "damaged-Q8_0.gguf")).reason
 
 
