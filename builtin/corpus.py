@@ -11,8 +11,9 @@ import json
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypedDict
 
-from .generators import copying, editing, formats, prose, pycode, spelling, talk
+from .generators import copying, editing, formats, odd, poems, prose, pycode, questions, small_talk, spelling
 from .generators.draw import Draw, Message, is_held_out
+from .generators.outside import outside
 
 
 class Chat(TypedDict):
@@ -60,14 +61,20 @@ TASKS: dict[str, Task] = {
     "count_items": Task("count", editing.count_items, 4, practice=0.6),
     "count_up": Task("count", editing.count_up, 2),
     "arithmetic": Task("arithmetic", editing.arithmetic, 18, practice=1.2),
-    "fact": Task("fact", talk.fact, 13, practice=0.6),
-    "comparison": Task("fact", talk.comparison, 5, practice=0.6),
-    "small_talk": Task("talk", talk.small_talk, 12, splits=False, practice=1.4),
-    "outside": Task("outside", talk.outside, 7, splits=False, practice=0.7),
+    "fact": Task("fact", questions.fact, 13, practice=0.6),
+    "comparison": Task("fact", questions.comparison, 5, practice=0.6),
+    "small_talk": Task("talk", small_talk.small_talk, 12, splits=False, practice=2.5),
+    "feelings": Task("talk", odd.feelings, 1.5),
+    "outside": Task("outside", outside, 9, splits=False, practice=2.5),
+    "large_numbers": Task("outside", editing.large_numbers, 3),
+    "foreign": Task("odd", odd.foreign, 4, practice=1.2),
+    "noise": Task("odd", odd.noise, 4, practice=1.2),
+    "pasted": Task("odd", odd.pasted, 3),
     "passage_question": Task("passage", prose.passage_question, 10),
     "long_passage": Task("passage", prose.long_passage, 0.7),
     "summarise": Task("passage", prose.summarise, 2.5),
-    "story": Task("story", prose.tell_story, 1.5),
+    "story": Task("story", prose.tell_story, 1.5, practice=3.0),
+    "poem": Task("story", poems.poem, 1.5, practice=3.0),
 }
 
 _NAMES = list(TASKS)

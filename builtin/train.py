@@ -2,6 +2,7 @@
 
     python -m specchat.builtin.train --tokens 16e6
     python -m specchat.builtin.train --tokens 32e6 --resume
+    python -m specchat.builtin.train --tokens 8e6 --start builtin/weights/target      # a new run, from weights that are there
 
 The learning rate warms up, stays, and falls over the last fifth (WSD), so that a run may be continued with a larger
 `--tokens` at any time. Data depends only on the seed and the position, both of which are in the checkpoint.
@@ -93,19 +94,24 @@ def optimizers(model: nn.Module, settings: Settings) -> list[torch.optim.Optimiz
 class Run:
     """A training run: model, optimizers, position in the data."""
 
-    def __init__(self, settings: Settings, work: Path, device: torch.device, rank: int = 0, world: int = 1) -> None:
+    def __init__(
+        self, settings: Settings, work: Path, device: torch.device, rank: int = 0, world: int = 1, start: Path | None = None
+    ) -> None:
         self.settings, self.work, self.device, self.rank, self.world = settings, work, device, rank, world
         self.progress = Progress()
-        self.tokenizer = self._tokenizer()
+        self.tokenizer = self._tokenizer(start)
         self.model = build(SIZES[settings.size], settings.seed, device)
         self.worker = self.model if settings.size == "tiny" else self._half()
         self.loss = TrainingLoss(self.worker, SIZES[settings.size].exits)
         self.optimizers = optimizers(self.model, settings)
         self.peaks = [[float(group["lr"]) for group in optimizer.param_groups] for optimizer in self.optimizers]
 
-    def _tokenizer(self) -> Any:
+    def _tokenizer(self, start: Path | None) -> Any:
+        """The run's own; that of the model it starts from; or a new one."""
         folder = self.work.parent / "tokenizer" if self.work.parent.name == "work" else self.work
-        if not (folder / "tokenizer.json").is_file():
+        if start is not None:
+            tokens_of.save(tokens_of.load(start), folder)
+        elif not (folder / "tokenizer.json").is_file():
             print("Learning the tokenizer …", flush=True)
             tokens_of.save(tokens_of.train(tokens_of.texts()), folder)
         return tokens_of.load(folder)
@@ -159,8 +165,9 @@ class Run:
             optimizer.load_state_dict(saved)
         self._refresh()
 
-    def inherit(self, folder: Path, layers: Sequence[int]) -> None:
-        """Start from layers of the model in a folder (`model.inherit`)."""
+    def inherit(self, folder: Path, layers: Sequence[int] | None = None) -> None:
+        """Start from layers of the model in a folder (`model.inherit`): its first ones, or these."""
+        layers = range(len(self.model.model.layers)) if layers is None else layers
         inherit(self.model, LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True), layers)
         self._refresh()
 
@@ -270,7 +277,7 @@ def work_on(rank: int, options: dict[str, Any]) -> None:
     work = options["work"] or WORK / settings.size
     if world > 1:
         distributed.init_process_group("gloo", init_method=options["meeting"], rank=rank, world_size=world)
-    run = Run(settings, work, pick_device(options["device"]), rank, world)
+    run = Run(settings, work, pick_device(options["device"]), rank, world, options["start"])
     if options["resume"]:
         run.restore()
     elif options["start"]:
@@ -302,7 +309,9 @@ def main() -> None:
     parser.add_argument("--longest", type=int, default=standard.longest, help="longest chat in tokens")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
     parser.add_argument("--start", type=Path, default=None, help="folder of a model of the same width to start from")
-    parser.add_argument("--layers", type=int, nargs="+", default=[0, 1], help="which of its layers, with --start")
+    parser.add_argument(
+        "--layers", type=int, nargs="+", default=None, help="which of its layers, with --start (the first ones)"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads of a process (0: torch's choice)")
     parser.add_argument(

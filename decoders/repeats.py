@@ -16,7 +16,7 @@ LAGS = 512
 WORDS = (12, 256)
 """Text with words in it is a loop once its period has come this many times, over this many tokens: "Repeat this ten times" is
 no loop yet."""
-REST = (40, 640)
+REST = (40, 480)
 """The same for digits, signs and spaces alone, which tables, figures and drawings repeat, and for words with a number that
 counts up, as in lists: only far more of them is a loop."""
 DIGITS = 9

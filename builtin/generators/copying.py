@@ -150,8 +150,8 @@ def code(d: Draw) -> list[Message]:
 def several_times(d: Draw) -> list[Message]:
     """Write a word or a short sentence several times."""
     text = d.pick([d.noun, d.made_up, d.first_name, d.sentence, d.city])()
-    count = d.number(2, 4)
-    spelled = ["two", "three", "four"][count - 2]
+    count = d.number(2, 6)
+    spelled = ["two", "three", "four", "five", "six"][count - 2]
     request = d.pick(
         [
             f"Write {text} {spelled} times.",
@@ -159,6 +159,9 @@ def several_times(d: Draw) -> list[Message]:
             f"Repeat {text} {spelled} times.",
             f'Say "{text}" {spelled} times.',
             f"write {text} {spelled} times",
+            f"say {text} {spelled} times",
+            f"Print {text} {count} times.",
+            f'Please write "{text}" {count} times.',
         ]
         if not text.endswith((".", "!", "?"))
         else [f"Write this {spelled} times: {text}", f"Repeat this {count} times:\n{text}"]

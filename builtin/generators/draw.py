@@ -1,6 +1,7 @@
 """Random draws for the generators: seeded, byte-identical on every machine, with names held out for evaluation."""
 
 import random
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from typing import TypedDict, TypeVar
@@ -142,9 +143,70 @@ class Draw:
         return " ".join(self.sentence() for _ in range(count))
 
 
+_CONTRACTED = {
+    "What is ": ["What's ", "Whats ", "what's ", "whats "], "Who is ": ["Who's ", "who's ", "whos "], "I am ": ["I'm ", "im "],
+    "How is ": ["How's "], "Where is ": ["Where's ", "wheres "], "Do you ": ["do u ", "d'you "], "Can you ": ["can u "],
+    "do not ": ["don't ", "dont "], "are you": ["are u", "r u"], "Please ": ["pls ", "Pls "], "cannot ": ["can't "],
+}  # fmt: skip
+
+
+def loosely(d: Draw, text: str, names: bool = False) -> str:
+    """The way people type: without capitals, without the mark at the end, with contractions, slips and a word of courtesy.
+
+    Args:
+        d: what to draw from.
+        text: what is asked, in full.
+        names: the answer depends on the capitals and letters of what is asked.
+    """
+    for whole, short in _CONTRACTED.items():
+        if whole in text and d.chance(0.3):
+            text = text.replace(whole, d.pick(short), 1)
+    if not names and d.chance(0.3):
+        text = text.lower()
+    elif d.chance(0.2):
+        text = text[:1].lower() + text[1:]
+    if d.chance(0.3):
+        text = text.rstrip(".?!")
+    elif d.chance(0.05):
+        text += d.pick(["?", "!", "??", "!!", "...", " ?"])
+    if not names and len(text) > 8 and d.chance(0.06):
+        text = _slip(d, text)
+    if d.chance(0.08):
+        text = d.pick(["Please: ", "Hey, ", "Hi, ", "hi ", "hey ", "A question: ", "So, ", "ok, ", "Hello. ", "please "]) + text
+    elif d.chance(0.06):
+        text = text.rstrip(".") + d.pick([" please", ", please", " Thanks!", " Thank you.", " pls", " thx", " now"])
+    return text
+
+
+def _slip(d: Draw, text: str) -> str:
+    """The text with a letter left out, doubled, or in its neighbour's place."""
+    at = d.number(1, len(text) - 2)
+    match d.number(0, 2):
+        case 0:
+            return text[:at] + text[at + 1 :]
+        case 1:
+            return text[:at] + text[at] + text[at:]
+        case _:
+            return text[:at] + text[at + 1] + text[at] + text[at + 2 :]
+
+
+_FACES = [(0x1F300, 0x1F5FF), (0x1F600, 0x1F64F), (0x1F600, 0x1F64F), (0x1F680, 0x1F6C5), (0x1F900, 0x1F9FF), (0x2600, 0x26FF)]
+
+
+def emoji(d: Draw) -> str:
+    """An emoji, with a skin tone or a joiner now and then."""
+    low, high = d.pick(_FACES)
+    return chr(d.number(low, high)) + d.pick(["", "", "", "\ufe0f", "\U0001f3fd", "\u200d" + chr(d.number(*d.pick(_FACES)))])
+
+
 def with_article(text: str) -> str:
     """The text with `a` or `an` before it."""
-    return f"{'an' if text[0] in 'aeiou' else 'a'} {text}"
+    return articles(f"a {text}")
+
+
+def articles(text: str) -> str:
+    """The text with `an` for `a` where a vowel follows."""
+    return re.sub(r"\b([Aa]) (?=(?!uni|use)[aeiou]|honest|hour)", r"\1n ", text)
 
 
 def _capital(text: str) -> str:

@@ -3,7 +3,7 @@
 import json
 
 from . import words
-from .draw import Draw, Message, exchange
+from .draw import Draw, Message, exchange, loosely
 
 
 def _items(d: Draw, most: int = 8, least: int = 2) -> list[str]:
@@ -214,6 +214,26 @@ def count_up(d: Draw) -> list[Message]:
     return exchange(ask + d.pick(["", "."]), ", ".join(map(str, range(start, stop + 1, step))))
 
 
+TOO_LARGE = "Sorry, I can only calculate with small numbers."
+
+
+def large_numbers(d: Draw) -> list[Message]:
+    """What is beyond the sums that the model knows."""
+    a, b = d.number(13, 10 ** d.number(2, 5)), d.number(13, 10 ** d.number(2, 4))
+    sign, spoken = d.pick(
+        [("*", "times"), ("*", "multiplied by"), ("x", "times"), ("/", "divided by"), ("+", "plus"), ("-", "minus")]
+    )
+    if sign in "+-":
+        a, b = a + 100, b + 10
+    elif sign != "/" and d.chance(0.4):
+        b = d.number(2, 9)
+    form = d.pick(
+        ["What is {0} {1} {2}?", "What is {0} {3} {2}?", "{0} {1} {2} =", "Calculate {0} {1} {2}.", "{0}{1}{2}", "{0} {1} {2}",
+         "How much is {0} {3} {2}?", "Compute {0}{1}{2}", "what is {0}{1}{2}", "{0}{1}{2}=?"]
+    )  # fmt: skip
+    return exchange(loosely(d, form.format(a, sign, b, spoken), names=True), TOO_LARGE)
+
+
 def arithmetic(d: Draw) -> list[Message]:
     """Sums and differences up to 20, a digit more or less on two digits, the multiplication table: few enough to know."""
     operation = d.pick(["+", "+", "-", "*"])
@@ -227,8 +247,9 @@ def arithmetic(d: Draw) -> list[Message]:
     spoken = {"+": "plus", "-": "minus", "*": "times"}[operation]
     question = d.pick([f"What is {a} {operation} {b}?", f"What is {a} {spoken} {b}?", f"{a} {operation} {b} =",
                        f"Calculate {a} {operation} {b}.", f"How much is {a} {spoken} {b}?", f"{a} {operation} {b}",
-                       f"what's {a} {spoken} {b}"])  # fmt: skip
-    return exchange(question, f"{a} {operation} {b} = {result}")
+                       f"what's {a} {spoken} {b}", f"what is {a}{operation}{b}?", f"{a}{operation}{b}", f"{a}{operation}{b}=?",
+                       f"What is {a}{operation}{b}", f"Can you tell me what {a} {spoken} {b} is?"])  # fmt: skip
+    return exchange(loosely(d, question, names=True), f"{a} {operation} {b} = {result}")
 
 
 def table(d: Draw) -> list[Message]:

@@ -1,7 +1,9 @@
 """Short stories, and questions and summaries over a passage that is given."""
 
+import re
+
 from . import words
-from .draw import Draw, Message, exchange, with_article
+from .draw import Draw, Message, articles, exchange, loosely, with_article
 
 _OPENINGS = [
     "Once upon a time, {a} the {job} lived in a {adj} {place} near {city}.",
@@ -10,6 +12,13 @@ _OPENINGS = [
     "Every morning {a} walked to the {place}, for {a} was a {job}.",
     "Long ago, a {adj} {animal} lived in the {place} behind the house of {a}.",
 ]
+_ABOUT = [
+    "Once upon a time, a {adj} {animal} lived in a {place} near {city}.",
+    "There was once a {animal} who was {adj} and lived with {a} in {city}.",
+    "Long ago, a {adj} {animal} lived in the {place} behind the house of {a}.",
+    "In a {adj} {place} outside {city} there lived a {animal}, and its best friend was {a}.",
+]
+"""Openings of a story about somebody who has no name."""
 _TROUBLES = [
     "One day {a} found a {adj2} {object} under a {object2}.",
     "One evening the {adj2} {object} of the {job} was gone.",
@@ -46,7 +55,7 @@ _LESSONS = [
 
 
 def story(d: Draw, hero: str = "", animal: str = "") -> str:
-    """A story of five to nine sentences in three or four paragraphs."""
+    """A story of five to nine sentences in three or four paragraphs. Its middle keeps an order, so that nothing comes twice."""
     places, objects, adjectives = (
         d.some(words.PLACES, 2),
         d.some(words.OBJECTS, 2),
@@ -57,32 +66,63 @@ def story(d: Draw, hero: str = "", animal: str = "") -> str:
         "animal": animal or d.pick(words.ANIMALS), "day": d.pick(words.DAYS), "place": places[0], "place2": places[1],
         "object": objects[0], "object2": objects[1], "adj": adjectives[0], "adj2": adjectives[1],
     }  # fmt: skip
-    middles = d.some(_MIDDLES, d.number(2, 5))
+    known = re.compile(r"\ba (\{adj2\} )?\{animal\}" if animal else "$^")  # who is known needs no introduction
+    troubles, lines = ([line for line in pool if not known.search(line)] for pool in (_TROUBLES, _MIDDLES))
+    middles = [lines[number] for number in sorted(d.rng.sample(range(len(lines)), d.number(2, 5)))]
     paragraphs = [
-        [d.pick(_OPENINGS), d.pick(_TROUBLES)],
+        [d.pick(_ABOUT if animal and not hero else _OPENINGS), d.pick(troubles)],
         middles[:2],
         middles[2:],
         [d.pick(_ENDINGS), d.pick(_LESSONS)],
     ]
-    return "\n\n".join(" ".join(lines).format(**fields) for lines in paragraphs if lines)
+    return articles("\n\n".join(" ".join(lines).format(**fields) for lines in paragraphs if lines))
+
+
+_CHARACTERS = """
+robot dragon wizard witch ghost princess prince king queen knight pirate astronaut detective giant monster unicorn fairy elf
+alien monkey lion tiger bee ant worm shark dolphin panda koala parrot chicken pig cow sheep kitten puppy snake frog computer
+machine child girl boy man woman tree cloud star river snowman ship train house tractor teapot
+""".split()
+
+_DEEDS = """
+learns to swim|wants to fly|is afraid of the dark|lost a friend|finds a treasure|goes on a journey|can talk|cannot sleep|
+saves the world|learns to cook|moves to the city|loves music|is looking for home|travels to the moon|makes a mistake|
+wants to be a {job}|lives in a {place}|finds a {object}|eats too much|never gives up|meets a {animal}|is always late
+""".replace("\n", "").split("|")
+
+_TELL = """
+Tell me|Tell me|Write|Please write|Please tell me|Can you tell me|Write me|I want|Tell|Make up|Give me|Could you write|Make
+""".strip().split("|")
+_TALES = "a short story|a story|a story|a little story|a tale|one story|a bedtime story|a fairy tale".split("|")
+
+
+def _somebody(d: Draw) -> tuple[str, str]:
+    """Whom a story is to be about, as it is asked for, and in the story."""
+    name = d.pick(d.pick([words.ANIMALS, words.ANIMALS, _CHARACTERS, words.JOBS, words.OBJECTS]))
+    if d.chance(0.1):
+        name = d.made_up()
+    asked = f"{d.pick(words.ADJECTIVES)} {name}" if d.chance(0.3) else name
+    if d.chance(0.3):
+        things = {"job": words.JOBS, "place": words.PLACES, "object": words.OBJECTS, "animal": words.ANIMALS}
+        deed = d.pick(_DEEDS).format(**{name: d.pick(pool) for name, pool in things.items()})
+        asked += f" {d.pick(['who', 'that', 'who'])} {deed}"
+    return articles(f"a {asked}"), name
 
 
 def tell_story(d: Draw) -> list[Message]:
-    """A story on request, with a hero or an animal if one is asked for."""
-    animal, hero = d.pick(words.ANIMALS), d.first_name()
-    kind = d.number(0, 3)
-    verb = d.pick(["Tell me", "Write", "Please write", "Please tell me", "Can you tell me", "Write me", "I want"])
-    tail = "?" if verb.startswith("Can") else "."
-    size = d.pick(["a short story", "a story", "a little story"])
-    if kind == 0:
-        return exchange(f"{verb} {size}{tail}", story(d))
-    if kind == 1:
-        return exchange(
-            f"{verb} {size} about a {animal}{tail}".replace("a o", "an o").replace("a e", "an e"), story(d, animal=animal)
-        )
-    if kind == 2:
-        return exchange(f"{verb} {size} about {hero}{tail}", story(d, hero=hero))
-    return exchange(f"{verb} {size} about {hero} and a {animal}{tail}", story(d, hero=hero, animal=animal))
+    """A story on request, about somebody if that is asked for."""
+    (asked, somebody), hero = _somebody(d), d.first_name()
+    verb, what = d.pick(_TELL), d.pick(_TALES)
+    match d.number(0, 4):
+        case 0 | 1:
+            about, text = "", story(d)
+        case 2:
+            about, text = f" about {asked}", story(d, animal=somebody)
+        case 3:
+            about, text = f" about {hero}", story(d, hero=hero)
+        case _:
+            about, text = f" about {hero} and {asked}", story(d, hero=hero, animal=somebody)
+    return exchange(loosely(d, f"{verb} {what}{about}{'?' if 'ould' in verb or 'Can' in verb else '.'}", names=True), text)
 
 
 def _people(d: Draw) -> tuple[list[str], list[tuple[str, str]]]:

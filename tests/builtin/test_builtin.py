@@ -9,9 +9,9 @@ from transformers import LlamaForCausalLM
 from specchat import builtin
 from specchat.builtin import evaluate as scoring
 from specchat.builtin import tokenizer as tokens_of
-from specchat.builtin.generators import talk
 from specchat.builtin.generators.draw import Message
 from specchat.builtin.generators.facts import FACTS
+from specchat.builtin.generators.outside import HONEST
 
 
 def test_the_folder_is_found_and_small() -> None:
@@ -62,7 +62,7 @@ def test_what_counts_as_right() -> None:
     assert scoring.right("fact", f"{fact.short} {fact.more}", f"It takes the {fact.key}, always.")
     assert not scoring.right("fact", fact.short, "It draws a token at random.")
     assert not scoring.right("fact", "Nothing that any fact says.", "Something else.")
-    assert scoring.right("outside", talk.HONEST, "I am only a small demonstration model.")
+    assert scoring.right("outside", HONEST, "I am only a small demonstration model.")
     assert not scoring.right("sort", "a, b", "a, b.")
 
 
