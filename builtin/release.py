@@ -3,7 +3,7 @@
     python -m specchat.builtin.release                 # go on training both models, write all files, measure
     python -m specchat.builtin.release --only files    # the files of the checkpoints that are there
 
-The target goes on from the weights that ship, at a tenth of the rate that made them, on the corpus as its generators write it
+The target goes on from the weights that ship, at a fifth of the rates that made them, on the corpus as its generators write it
 now; then the draft model does, so that it drafts what the target says. A stopped run goes on where it was. What a person has to
 do is printed at the end.
 """

@@ -162,8 +162,8 @@ Why is the text colored?|Why is your text colored?|Why do the words have colors?
 What do the colored words mean?|Why do words have different colors?|Why is this word orange?|Why is your answer so colorful?|
 What are the colors?|What is the meaning of the colors?|Why are parts of your answer colored?||Why is it colored?|
 What does the color mean?|Why do some tokens have a color?|What do the coloured runs mean?""":
-    "Each colored run is a group of tokens that one forward pass produced together. Long runs mean that many draft tokens were "
-    "accepted. With greedy decoding every run has one token.",
+    "A colored run is a group of tokens that one forward pass produced together. The warmer the color, the more tokens. Text "
+    "without color came one token at a time, as in greedy decoding.",
     """
 How do I stop an answer?|How can I stop you?|Stop|Stop!|How do I interrupt an answer?|Can I cancel an answer?|Cancel|
 Stop talking||How do I cancel the answer?|How can I interrupt you?""":

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from specchat.builtin.corpus import TASKS, chat, chats, draw_task, prompt_text
-from specchat.builtin.generators.draw import Draw, is_held_out
+from specchat.builtin.generators.draw import Draw, is_held_out, loosely
 from specchat.builtin.generators.facts import FACTS
 
 
@@ -117,3 +117,29 @@ def test_long_passages_fit_the_context() -> None:
     sizes = [len(prompt_text(draw_task("long_passage", Draw(f"long/{i}")))) for i in range(60)]
     assert max(sizes) > 3000
     assert max(sizes) < 7000
+
+
+def test_poems_are_about_what_was_asked_for() -> None:
+    for i in range(60):
+        user, assistant = draw_task("poem", Draw(f"poem/{i}"))
+        topic = re.search(r"(?:about|on) (.+?)(?: please|,| Thanks| Thank| pls| thx| now|[ .?!]*$)", user["content"])
+        lines = assistant["content"].split("\n")
+        assert len(lines) >= 3
+        if topic:
+            assert re.sub("^an? ", "the ", topic[1]) in assistant["content"]
+
+
+def test_no_story_says_a_line_twice() -> None:
+    for i in range(60):
+        _, assistant = draw_task("story", Draw(f"story/{i}"))
+        lines = re.split(r"(?<=[.?!]) |\n\n", assistant["content"])
+        assert len(set(lines)) == len(lines) >= 5
+        assert not re.search(r"\ba [aeio]", assistant["content"])
+
+
+def test_what_is_typed_loosely_keeps_the_letters_that_the_answer_needs() -> None:
+    d = Draw("loosely")
+    typed = {loosely(d, "Write a poem about Ulla.", names=True) for _ in range(300)}
+    assert len(typed) > 20
+    assert all("Ulla" in text for text in typed)
+    assert len({loosely(d, "What is the capital of France?").lower() for _ in range(300)}) > 30

@@ -1,0 +1,77 @@
+"""The command that makes everything anew, and the prompts that nobody expects."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.backends import Model
+from specchat.builtin import release
+from specchat.builtin.generators.draw import Draw
+from specchat.builtin.odd_prompts import KINDS, LONG, prompts
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """What the release would run, without `python -m specchat.`."""
+    ran: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+        assert command[:2] == [sys.executable, "-m"]
+        ran.append([command[2].removeprefix("specchat."), *command[3:]])
+        return subprocess.CompletedProcess(command, 0, b"{}")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(release, "WORK", tmp_path / "work")
+    monkeypatch.setattr(release, "PROMPTS", tmp_path / "prompts.jsonl")
+    return ran
+
+
+def test_both_models_go_on_and_the_draft_model_after_the_target(
+    commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["release", "--threads", "1"])
+    release.main()
+    modules = [module for module, *_ in commands]
+    assert modules[:6] == ["builtin.train", "builtin.export", "builtin.gguf_export"] * 2
+    assert {"builtin.evaluate", "builtin.agreement", "builtin.handwritten", "builtin.odd_prompts"} < set(modules[6:])
+    target, draft = (command for command in commands if command[0] == "builtin.train")
+    assert target[target.index("--start") + 1] == str(release.WEIGHTS / "target")
+    assert draft[draft.index("--size") + 1] == "draft"
+    assert draft[draft.index("--start") + 1] == str(release.WEIGHTS / "draft")
+    assert (tmp_path / "prompts.jsonl").read_bytes() == b"{}"
+
+
+def test_a_stopped_run_goes_on(commands: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = release.WORK / "target" / "checkpoint.pt"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.touch()
+    monkeypatch.setattr(sys, "argv", ["release", "--only", "training"])
+    release.main()
+    target, draft = commands
+    assert "--resume" in target
+    assert "--start" not in target
+    assert "--resume" not in draft
+
+
+def test_a_command_that_fails_ends_the_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(command: list[str], **_: Any) -> None:
+        raise subprocess.CalledProcessError(3, command)
+
+    monkeypatch.setattr(subprocess, "run", fail)
+    monkeypatch.setattr(sys, "argv", ["release", "--only", "files"])
+    with pytest.raises(SystemExit) as ended:
+        release.main()
+    assert ended.value.code == 3
+
+
+def test_odd_prompts_are_of_every_kind_and_the_same_each_time(builtin_model: Model) -> None:
+    found = list(prompts(builtin_model, 2 * len(KINDS)))
+    assert found == list(prompts(builtin_model, 2 * len(KINDS)))
+    assert [kind for kind, _ in found] == 2 * list(KINDS)
+    assert all(text for _, text in found)
+    long = [len(builtin_model.encode(text)) for kind, text in found if kind == "long"]
+    assert all(0.9 * LONG < tokens < 1.1 * LONG for tokens in long)
+    assert len({make(Draw(f"odd/{i}")) for i in range(20) for make in KINDS.values()}) > 150
