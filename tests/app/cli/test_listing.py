@@ -29,7 +29,7 @@ def test_the_list_names_every_theme_and_what_is_wrong(own: Path, capsys: pytest.
     print_themes()
     out, err = capsys.readouterr()
     for name, palette in load_themes()[0].items():
-        assert re.search(rf"^{name} +■ ■ ■ ■ ■ ■  ▁▂▃▅▆█ +{re.escape(palette.summary)}$", out, re.MULTILINE), name
+        assert re.search(rf"^{name} +2 3 4 6 8 ■■■■■■ +{re.escape(palette.summary)}$", out, re.MULTILINE), name
     assert "Mine.␛[2J  (your own)" in out
     assert str(own) in out
     assert "\x1b" not in out, "piped: no colours"
@@ -45,7 +45,7 @@ def test_a_good_theme_passes(which: str, capsys: pytest.CaptureFixture[str]) -> 
     assert out.endswith("All text is readable, and all runs can be told apart.\n")
     for row in (
         "run 6",
-        "1 token",
+        "2 tokens",
         "3 tokens",
         "6–7 tokens",
         r"8\+ tokens",
