@@ -95,7 +95,7 @@ def test_samples_have_colours_on_a_terminal(monkeypatch: pytest.MonkeyPatch, cap
     palette = load_themes()[0]["contrast"]
     red, green, blue = (int(palette.run(0)[i : i + 2], 16) for i in (1, 3, 5))
     full = shown(16_777_216)
-    assert f"\x1b[38;2;{red};{green};{blue};48;2;0;0;0m ■" in full
+    assert f"\x1b[38;2;{red};{green};{blue};48;2;0;0;0m■" in full
     few = shown(256)
     assert "48;5;16m" in few, "black of the cube"
     for coloured in (full, few):
