@@ -1,8 +1,8 @@
 """Themes for terminals with the 16 ANSI colours, such as TERM=xterm and the Linux console: one on black, one on white.
 
 What the 16 look like is the terminal's own affair; contrast is that of VGA's, as Rich takes them. VGA's brown is left out:
-others show it as a yellow that cannot be read on white. Behind text the Linux console has only the first eight, and runs need no
-more.
+others show it as a yellow that cannot be read on white. Behind text the Linux console has only the first eight;
+runs need no more.
 """
 
 from __future__ import annotations
