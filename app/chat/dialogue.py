@@ -303,6 +303,7 @@ class Dialogue:
                 messages=messages,
                 watch=self.watching,
                 paused=self.paused,
+                compare=True,
                 fresh=fresh,
                 **asking(wish),
             )
