@@ -9,6 +9,7 @@ import pytest
 
 from specchat.backends import Model
 from specchat.builtin import release
+from specchat.builtin.export import WEIGHTS
 from specchat.builtin.generators.draw import Draw
 from specchat.builtin.odd_prompts import KINDS, LONG, prompts
 
@@ -38,14 +39,14 @@ def test_both_models_go_on_and_the_draft_model_after_the_target(
     assert modules[:6] == ["builtin.train", "builtin.export", "builtin.gguf_export"] * 2
     assert {"builtin.evaluate", "builtin.agreement", "builtin.handwritten", "builtin.odd_prompts"} < set(modules[6:])
     target, draft = (command for command in commands if command[0] == "builtin.train")
-    assert target[target.index("--start") + 1] == str(release.WEIGHTS / "target")
+    assert target[target.index("--start") + 1] == str(WEIGHTS / "target")
     assert draft[draft.index("--size") + 1] == "draft"
-    assert draft[draft.index("--start") + 1] == str(release.WEIGHTS / "draft")
+    assert draft[draft.index("--start") + 1] == str(WEIGHTS / "draft")
     assert (tmp_path / "prompts.jsonl").read_bytes() == b"{}"
 
 
-def test_a_stopped_run_goes_on(commands: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint = release.WORK / "target" / "checkpoint.pt"
+def test_a_stopped_run_goes_on(commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "work" / "target" / "checkpoint.pt"
     checkpoint.parent.mkdir(parents=True)
     checkpoint.touch()
     monkeypatch.setattr(sys, "argv", ["release", "--only", "training"])
