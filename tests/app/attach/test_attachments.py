@@ -71,7 +71,7 @@ def test_a_full_stop_after_a_name_is_no_part_of_it(tmp_path: Path) -> None:
     [
         ("x.bin", b"a\0b", "x.bin is binary, not text"),
         ("x.txt", b"a" * (MOST_BYTES + 1), "x.txt has 2.0 MB, more than"),
-        ("x.pdf", b"%PDF-1.4 text", "x.pdf is a PDF document"),
+        ("x.pdf", b"%PDF-1.4 text", "x.pdf cannot be read as a PDF document"),
     ],
 )
 def test_files_that_cannot_go_with_a_message(tmp_path: Path, name: str, data: bytes, sentence: str) -> None:

@@ -54,7 +54,7 @@ def test_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.setenv("HOME", str(tmp_path))
     assert target("~/chat.html") == tmp_path / "chat.html"
     nobody = target("~nobody-of-that-name/chat.html")
-    with pytest.raises(UserError, match=r"^~nobody-of-that-name/chat\.html was not written: there is no such folder"):
+    with pytest.raises(UserError, match=r"^Could not write ~nobody-of-that-name/chat\.html: there is no such folder"):
         export_chat(chat(), nobody, look())
 
 
@@ -62,7 +62,7 @@ def test_a_format_gives_a_name_its_suffix(here: Path) -> None:
     assert target("notes", "html") == Path("notes.html")
     assert target("notes.HTM", "html") == Path("notes.HTM")
     assert target("v1.2", "svg") == Path("v1.2.svg")
-    with pytest.raises(UserError, match=r"ends in \.svg, but html was asked for"):
+    with pytest.raises(UserError, match=r"ends in \.svg, but you asked for html"):
         target("notes.svg", "html")
     (here / "folder").mkdir()
     assert target("folder", "md").parent == Path("folder")
@@ -126,7 +126,7 @@ def test_what_cannot_be_written_leaves_everything_as_it_was(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=f"chat.svg was not written: .*{words}"):
+    with pytest.raises(UserError, match=f"Could not write chat.svg: .*{words}"):
         export_chat(chat(), Path("chat.svg"), look(), overwrite)
     assert os.listdir(here) == ["chat.svg"]
     assert (here / "chat.svg").read_text() == "before"
@@ -237,7 +237,7 @@ def test_files_that_have_no_end_are_sentences(read: Callable[[Path], object]) ->
     for name, words in (
         ("pipe.json", "not a regular file"), ("zeros.json", "not a regular file"), ("sparse.json", "more than 200 MB")
     ):  # fmt: skip
-        with pytest.raises(UserError, match=rf"{name} cannot be read: .*{words}"):
+        with pytest.raises(UserError, match=rf"Cannot read {name}: .*{words}"):
             read(Path(name))
 
 

@@ -65,14 +65,14 @@ def test_every_kind_of_value(file: Path) -> None:
         ("context = 0", ["context must be at least 1, not 0"]),
         ("context = 1.5", ["context takes a whole number"]),
         ("threads = true", ["threads takes a whole number"]),
-        ("kv_type = 'q9'", ["kv_type is one of auto, f16"]),
+        ("kv_type = 'q9'", ["kv_type takes one of auto, f16"]),
         ("rpc = 'somewhere'", ["rpc takes host:port"]),
         ("gpu_layers = -1", ["gpu_layers must be at least 0"]),
         ("max_tokens = '5'", ["max_tokens takes a whole number, not '5'"]),
-        ("stop = [1]", ["stop takes a list of texts"]),
+        ("stop = [1]", ["stop takes a list of non-empty texts"]),
         ("stop = ['']", ["non-empty texts"]),
-        ("dtype = 'int4'", ["dtype is one of auto, float32"]),
-        ("device = 'gpu'", ["device is one of auto, cpu, cuda"]),
+        ("dtype = 'int4'", ["dtype takes one of auto, float32"]),
+        ("device = 'gpu'", ["device takes one of auto, cpu, cuda"]),
         ("[sampling]\ntemperature = -1", ["sampling.temperature must be 0 or more, not -1"]),
         ("[sampling]\ntop_p = 0.0", ["sampling.top_p must be above 0"]),
         ("[sampling]\nseed = -4", ["sampling.seed must be between 0"]),
@@ -83,7 +83,7 @@ def test_every_kind_of_value(file: Path) -> None:
         ("method = 'lokup'", ["method", "lokup"]),
         ("[methods.lokup]\nk = 1", ["methods.lokup", "lokup"]),
         ("[methods.greedy]\nk = 1", ["greedy", "'k'"]),
-        ("theme = 'no such theme'", ["theme is one of"]),
+        ("theme = 'no such theme'", ["theme takes one of"]),
     ],
 )
 def test_a_bad_file_is_one_sentence_and_the_defaults(file: Path, text: str, parts: list[str]) -> None:
@@ -102,7 +102,7 @@ def test_a_bad_file_is_one_sentence_and_the_defaults(file: Path, text: str, part
 def test_not_text_and_not_a_file(tmp_path: Path, file: Path) -> None:
     file.write_bytes(b"\xff\xfe")
     assert "not UTF-8" in str(load_settings(file)[1])
-    assert "cannot be read" in str(load_settings(tmp_path)[1])
+    assert "Cannot read" in str(load_settings(tmp_path)[1])
 
 
 def test_saving_keeps_comments_and_order(file: Path) -> None:

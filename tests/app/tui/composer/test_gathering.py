@@ -78,7 +78,7 @@ def held(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Event:
     def extract(path: Path, shown: str, most: int, given_up: Callable[[], bool]) -> pdf_reader.Extracted:
         while not go.wait(0.01):
             if given_up():
-                raise UserError("Reading slow.pdf You stopped reading.")
+                raise UserError("You stopped reading slow.pdf.")
         return pdf_reader.Extracted("The lamp.\n")
 
     monkeypatch.setattr(pdf_reader, "extract", extract)
