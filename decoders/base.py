@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from math import isfinite
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from ..backends.base import Capabilities, Label, Model, Sampling, Scores, Session
 from ..errors import UserError, did_you_mean
@@ -104,6 +104,10 @@ class NoParams:
     """A method without settings."""
 
 
+Group = Literal["plain", "text", "draft model", "own layers", "trained", "automatic"]
+"""Where a method's draft comes from: nowhere (plain decoding), the text and the passes before, a second model, the target's own
+layers, a drafter trained for this one target, or whichever of these is expected to be fastest."""
+
 Elsewhere = Mapping[str, tuple[str, str]]
 """Engine → its nearest setting, to be copied (empty if there is none), and one sentence on what differs."""
 
@@ -122,6 +126,8 @@ class Drafter(ABC):
     """What it does, in one sentence."""
     pays: ClassVar[str]
     """When it pays, in a sentence or two."""
+    group: ClassVar[Group] = "text"
+    """The methods that it is listed with."""
     paper: ClassVar[str] = ""
     """Title, first author, year, and a link if there is one."""
     explains: ClassVar[str] = ""
@@ -143,12 +149,17 @@ class Drafter(ABC):
     the prompt together with the draft."""
     drafts: ClassVar[bool] = True
     """False for plain decoding, which needs neither trees nor chains."""
-    plain: ClassVar[bool] = False
-    """It is what the others are compared with: one node a pass."""
     Params: ClassVar[type[Any]] = NoParams
 
     def __init__(self, params: Any = None) -> None:
         self.params = self.Params() if params is None else params
+
+    def prepare(self, context: Context) -> None:  # noqa: B027
+        """Open what it drafts with (a draft model's cache), when it is chosen: no step's clock runs yet.
+
+        Raises:
+            UserError: it cannot draft here; says why.
+        """
 
     @abstractmethod
     def draft(self, context: Context) -> Tree:

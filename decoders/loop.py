@@ -9,10 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any, Literal
 
-from ..backends.base import PREFILL_CHUNK, ROOT, Message, Model, Sampling
+from ..backends.base import PREFILL_CHUNK, Message, Model, Sampling
 from ..errors import ContextFull, UserError, counted
 from .acceptance import EXACT, Acceptance, accept, probabilities, walk
 from .base import Context, Drafter, Outcome, Verified
@@ -153,6 +152,7 @@ class Generation(Iterator[Step]):
         self._cancelled = False
         self._leaving: Drafter | None = None
         """A method with a loop of its own that has yet to settle before the next one's first step."""
+        self.drafter.prepare(self._context())
 
     def __iter__(self) -> Generation:
         return self
@@ -193,6 +193,7 @@ class Generation(Iterator[Step]):
             UserError: as `Conversation.drafter`; the current method stays.
         """
         drafter = self.conversation.drafter(method, settings)
+        drafter.prepare(self._context())
         if self.drafter.own_loop and drafter is not self.drafter:
             self._leaving = self.drafter
         self.drafter = drafter
@@ -224,19 +225,6 @@ class Generation(Iterator[Step]):
         if self._text.stopped:
             self.finish_reason = "stop"
         return tail
-
-    def plain_seconds(self, most: int, seconds: float) -> float:
-        """Seconds of a plain step at the end of the text: the median of at least one and at most `most`, begun within so many
-        seconds. The text and the cache stay. 0 where the context is full, or only goes forward."""
-        session, times = self.conversation.session, list[float]()
-        session.commit(())
-        histories = [self.tokens] if self.sampling.uses_history else None
-        while self._caps.chain and session.length < session.context and len(times) < most and sum(times) < seconds:
-            begun = time.perf_counter()
-            session.evaluate(self.tokens[-1:], (ROOT,)).choose(self.sampling, histories)
-            session.commit(())
-            times.append(time.perf_counter() - begun)
-        return median(times) if times else 0.0
 
     def _settled(self) -> Step | None:
         """What a method with a loop of its own had yet to give when the answer was cancelled (beam search: its best text); None

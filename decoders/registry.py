@@ -8,11 +8,11 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, get_args
 
 from ..backends.base import Capabilities
 from ..errors import UserError, did_you_mean
-from .base import KINDS, Drafter, describe_params, parse_params, setting_type
+from .base import KINDS, Drafter, Group, describe_params, parse_params, setting_type
 
 BUILT_IN = {
     "greedy": "plain:Greedy",
@@ -20,17 +20,18 @@ BUILT_IN = {
     "recompute": "plain:Recompute",
     "beam": "beam:Beam",
     "lookup": "lookup:Lookup",
+    "fusion": "fusion:Fusion",
     "ngram": "ngram:Ngram",
     "recycle": "recycle:Recycle",
-    "jacobi": "jacobi:Jacobi",
     "lookahead": "lookahead:Lookahead",
+    "jacobi": "jacobi:Jacobi",
     "draft": "draft:Draft",
-    "early-exit": "early_exit:EarlyExit",
     "tree": "token_tree:TokenTree",
-    "fusion": "fusion:Fusion",
+    "early-exit": "early_exit:EarlyExit",
     "auto": "auto.auto:Auto",
 }
-"""Method name → module in `methods` and class, in the order in which the interface shows them."""
+"""Method name → module in `methods` and class, in the order in which the interface shows them: by group, the most useful first
+in each."""
 
 
 @cache
@@ -61,6 +62,8 @@ def _checked(found: object, value: str) -> type[Drafter]:
     lacks += sorted(getattr(found, "__abstractmethods__", ()))
     if lacks:
         raise TypeError(f"{value} does not define {', '.join(lacks)}")
+    if found.group not in get_args(Group):
+        raise TypeError(f"{value}.group is none of {', '.join(get_args(Group))}")
     if not is_dataclass(found.Params):
         raise TypeError(f"{value}.Params is not a dataclass")
     for setting in fields(found.Params):
@@ -124,13 +127,13 @@ def describe() -> list[dict[str, Any]]:
     return [
         {
             "name": method.name,
+            "group": method.group,
             "label": method.label,
             "labels": [method.label, *ROUNDED] if method.label == "identical" and method.drafts else [method.label],
             "summary": method.summary,
             "pays": method.pays,
             "paper": method.paper,
             "explains": method.explains,
-            "plain": method.plain,
             "undrafted": method.undrafted,
             "other_nodes": method.other_nodes,
             "compared": method.compared,

@@ -34,6 +34,7 @@ from ...engine.options import Capabilities, Sampling
 from ...errors import UserError
 from ..text.cells import one_line
 from .about import About, asking
+from .choosing import Speeds, first_method, shortlist
 from .entries import Answer, Notice, Prompt, Severity, loop_sentence
 from .methods import Method
 from .pieces import Pieces
@@ -101,6 +102,9 @@ class Dialogue:
     """Whether steps are to carry the target's probabilities."""
     listener: Callable[[Event], bool] | None = None
     """Told each event first; what it answers True to is not about the chat."""
+    chosen: bool = True
+    """Somebody has chosen the method; if not, each model gets the one that suits it."""
+    speeds: Speeds = field(default_factory=Speeds)
     fallback: tuple[str, Mapping[str, Any]] | None = None
     """Model and options of a load to try where the first one fails: of a chat whose own model is gone."""
     _counting: Callable[[Counted], None] | None = None
@@ -215,8 +219,11 @@ class Dialogue:
         text, self.queued, self._waiting = self.queued or "", None, ""
         return text
 
-    def switch(self, name: str, settings: dict[str, Any] | None = None) -> None:
-        """Use a method from the next step on, or, when idle, from the next answer on."""
+    def switch(self, name: str | None, settings: dict[str, Any] | None = None) -> None:
+        """Use a method (None: the one that suits the model) from the next step on, or, when idle, from the next answer on."""
+        self.chosen = name is not None
+        if name is None:
+            name = self.first_method()
         if settings is not None:
             self.settings[name] = settings
         if self.phase in ("prefill", "writing"):
@@ -227,14 +234,21 @@ class Dialogue:
         self.method = name
 
     def next_method(self) -> str | None:
-        """Switch to the next method that this model can run; its name, or None if there is no other."""
-        names = [name for name in self.methods if name not in self.unavailable]
-        current = self.switching or self.method
-        if not names or names == [current]:
+        """Switch to the next of the methods worth a try; its name, or None if there is no other."""
+        names, current = self.shortlist(), self.switching or self.method
+        name = names[(names.index(current) + 1) % len(names)] if current in names else next(iter(names), current)
+        if name == current:
             return None
-        name = names[(names.index(current) + 1) % len(names)] if current in names else names[0]
         self.switch(name)
         return name
+
+    def shortlist(self) -> list[str]:
+        """The methods worth a try on this model."""
+        return shortlist(self.methods, self.unavailable, self.model)
+
+    def first_method(self) -> str:
+        """The method that suits this model."""
+        return first_method(self.methods, self.unavailable, self.model, self.load.get("draft_model"))
 
     def load_model(self, spec: str, **options: Any) -> None:
         """Load a model in place of this one. Another one may have neither this one's draft model nor its revision.
@@ -260,6 +274,19 @@ class Dialogue:
             if self.phase != "stopping":
                 self.engine.send(Cancel(self._answer_id))
             self.phase = "stopping"
+
+    def measure(self, answer: Answer) -> None:
+        """Remember how fast a method was in an answer that the loaded model has written with it alone."""
+        if len(answer.methods) == 1:
+            self.speeds.add(self._measured_on, answer.methods[0], answer.figures.tokens, answer.figures.decode_seconds)
+
+    def speedup(self, method: str) -> float | None:
+        """How many times as fast as plain decoding a method was on the loaded model; None where that is not known."""
+        return self.speeds.ratio(self._measured_on, method)
+
+    @property
+    def _measured_on(self) -> str:
+        return f"{self.model} on {self.info.get('backend', '')}"
 
     def notice(self, text: str, severity: Severity = "information") -> None:
         """Put a sentence into the transcript."""
@@ -303,7 +330,6 @@ class Dialogue:
                 messages=messages,
                 watch=self.watching,
                 paused=self.paused,
-                compare=True,
                 fresh=fresh,
                 **asking(wish),
             )
@@ -373,11 +399,12 @@ class Dialogue:
         self._send_queued()
 
     def settle_method(self) -> None:
-        """Use a method that the model can run, and say so, where the one in force is none."""
-        if reason := self.unavailable.get(self.method):
-            plain = next((name for name in self.methods if name not in self.unavailable), self.method)
-            self.notice(f"{self.method} cannot run on this model: {reason} Using {plain}.", "warning")
-            self.method = plain
+        """Use the method that suits the model where nobody has chosen one, or where the model cannot run it: that is said."""
+        reason = self.unavailable.get(self.method)
+        if reason or not self.chosen:
+            before, self.method = self.method, self.first_method()
+            if reason and self.chosen:
+                self.notice(f"{before} cannot run on this model: {reason} Using {self.method}.", "warning")
 
     def _failed(self, event: Failed) -> None:
         if not event.ended:
@@ -416,6 +443,8 @@ class Dialogue:
             self.notice(event.sentence, "warning")
 
     def _end(self, send: bool = True) -> None:
+        if self.answer is not None:
+            self.measure(self.answer)
         if self.switching is not None:
             self.method, self.switching = self.switching, None
         elif self._back is not None:

@@ -19,18 +19,29 @@ LABELS: Mapping[str, str] = {
 """Label → what it promises."""
 
 
+GROUPS: Mapping[str, str] = {
+    "plain": "Plain decoding",
+    "text": "From the text",
+    "draft model": "A smaller model",
+    "own layers": "Its own layers",
+    "trained": "Trained drafters",
+    "automatic": "Automatic",
+}
+"""Group → its heading, in the order in which they are shown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     """A decoding method as the interface knows it; what the fields mean is said in decoders/base.py."""
 
     name: str
+    group: str = "text"
     label: str = "identical"
     summary: str = ""
     pays: str = ""
     paper: str = ""
     params: tuple[Mapping[str, Any], ...] = ()
     explains: str = ""
-    plain: bool = False
     undrafted: str = ""
     other_nodes: str = ""
 
@@ -40,8 +51,8 @@ def known_methods() -> Mapping[str, Method]:
     """Every method by name, in the order in which they are shown."""
     from ...engine.catalog import describe
 
-    known = [field.name for field in fields(Method)]
-    found = [{key: entry[key] for key in known} for entry in describe()]
+    known, groups = [field.name for field in fields(Method)], list(GROUPS)
+    found = [{key: entry[key] for key in known} for entry in sorted(describe(), key=lambda entry: groups.index(entry["group"]))]
     return {entry["name"]: Method(**entry | {"params": tuple(entry["params"])}) for entry in found}
 
 

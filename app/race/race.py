@@ -326,6 +326,8 @@ class Race:
         racer.take(event)
         if isinstance(event, Started):
             racer.answer.pieces = self.models.pieces(racer.entry.key)
+        if isinstance(event, Finished) and not racer.entry.key:
+            self.dialogue.measure(racer.answer)
         self._compare()
 
     def _compare(self) -> None:

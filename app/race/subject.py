@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from ..chat.choosing import PLAIN
 from ..chat.dialogue import Dialogue
 from ..chat.entries import Prompt
 from ..chat.transcript import Transcript
 
-FAVOURITES = ("fusion", "lookup", "auto", "tree", "draft", "recycle", "ngram", "early-exit", "lookahead", "jacobi")
-"""Who is asked to race first."""
+LANES = 3
+"""As many as fit side by side in a usual terminal."""
 
 
-def suggested(dialogue: Dialogue, count: int = 3) -> list[str]:
-    """Who might race: the plain method, the one in force, and favourites that this model can run."""
+def suggested(dialogue: Dialogue) -> list[str]:
+    """Who might race: plain decoding, the method in force, and those worth a try; what was slower here comes last."""
     able = [name for name in dialogue.methods if name not in dialogue.unavailable]
-    wanted = ["greedy", dialogue.method, *FAVOURITES, *able]
-    return list(dict.fromkeys(name for name in wanted if name in able))[:count]
+    rivals = [name for name in (dialogue.method, *dialogue.shortlist()) if name in able and drafts(dialogue, name)]
+    rivals.sort(key=partial(loses, dialogue))
+    found = list(dict.fromkeys((*(name for name in able if name == PLAIN), *rivals)))[:LANES]
+    return found if len(found) > 1 else able[:2]
+
+
+def drafts(dialogue: Dialogue, method: str) -> bool:
+    """Whether a method can be sooner than plain decoding."""
+    return dialogue.methods[method].group != "plain"
+
+
+def loses(dialogue: Dialogue, method: str) -> bool:
+    """Whether a method has been slower here than plain decoding."""
+    return (dialogue.speedup(method) or 1) < 1
+
+
+def warning(dialogue: Dialogue) -> str:
+    """A sentence where plain decoding has beaten every method worth a try; empty where a race may go otherwise."""
+    rivals = [name for name in dialogue.shortlist() if drafts(dialogue, name)]
+    beaten = bool(rivals) and all(loses(dialogue, name) for name in rivals)
+    return "So far nothing was faster here than plain decoding." if beaten else ""
 
 
 def talk(dialogue: Dialogue, prompt: str | None) -> tuple[str, list[dict[str, str]]] | None:

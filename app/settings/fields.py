@@ -43,8 +43,8 @@ class Settings:
     """Decide near ties in a pass of their own, where passes of many nodes round differently: on or off."""
     rpc: str = ""
     """GGUF: llama.cpp RPC servers that hold layers of the model, as host:port,host:port."""
-    method: str = "lookup"
-    """Decoding method for new chats."""
+    method: str | None = None
+    """Decoding method for new chats; if not set, `draft` with a draft model (the built-in model has one), else `lookup`."""
     methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Settings of decoding methods, one table per method."""
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

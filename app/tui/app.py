@@ -16,6 +16,7 @@ from textual.content import Content
 from textual.screen import Screen
 
 from ...errors import UserError
+from ..chat.choosing import first_method
 from ..chat.dialogue import Dialogue, Engine
 from ..chat.methods import Method, known_methods
 from ..chat.transcript import Transcript
@@ -79,13 +80,16 @@ class SpecchatApp(TerminalApp):
         super().__init__()
         self.themes = Themes(self, config_folder() / "themes", settings.theme)
         known = known_methods() if methods is None else methods
+        first = first_method(known, (), settings.model, settings.draft_model)
+        method = settings.method or first
         self.dialogue = Dialogue(
             client,
             settings.model,
             known,
-            settings.method if settings.method in known else next(iter(known)),
+            method if method in known else first,
             {name: dict(table) for name, table in settings.methods.items()},
             load=settings.load_options(),
+            chosen=settings.method is not None,
         )
         self.live = LiveSettings(settings, self.dialogue, self.beside, self._applied, self._settings_news)
         self.keeping = Keeping(self, keep)

@@ -61,7 +61,7 @@ class LiveSettings:
         self._home: Mapping[str, Any] | None = {} if layers.chat else None  # what was set before a saved chat was opened
         self._left: Mapping[str, Any] = {}
         self._model = dialogue.model
-        self._methods: dict[str, str] = {}  # by model: the method in force when it was left
+        self._methods: dict[str, str | None] = {}  # by model: the method that had been chosen when it was left
         self._news: Read | None = None
         self._stamp = stamp(layers.read.path)
         self._stop = threading.Event()
@@ -164,7 +164,7 @@ class LiveSettings:
             dialogue.settings[name] = table
             if name == (dialogue.switching or dialogue.method) and before.method == after.method:
                 dialogue.switch(name)
-        if before.method != after.method and after.method in dialogue.methods:
+        if before.method != after.method and (after.method is None or after.method in dialogue.methods):
             dialogue.switch(after.method)
             if dialogue.info:
                 dialogue.settle_method()
@@ -175,7 +175,7 @@ class LiveSettings:
         if model == self._model:
             return
         dialogue = self._dialogue
-        self._methods[self._model] = dialogue.switching or dialogue.method
+        self._methods[self._model] = (dialogue.switching or dialogue.method) if dialogue.chosen else None
         came_back = bool(dialogue.info) and model in self._methods  # the other one could not be loaded
         self._model = model
         if self.layers.model != model:  # a chat that is gone on with brings its model's with it

@@ -46,6 +46,7 @@ class Draft(Drafter):
     """A chain of a draft model's own choices, of a length that a schedule decides (schedules.py)."""
 
     name = "draft"
+    group = "draft model"
     reads_cache = False
     summary = "A small draft model guesses the next tokens; the target verifies them in one pass."
     pays = "On most text, if the draft model is several times faster than the target and often agrees with it."
@@ -87,7 +88,7 @@ class Draft(Drafter):
         params = self.params
         if params.schedule != self._schedule.name:
             self._schedule = Schedule(params.schedule)
-        self._prepare(context)
+        self.prepare(context)
         length = min(self._schedule.length(params.tokens, params.most), context.room)
         if length < 1:
             return Tree.root(context.pending)
@@ -99,7 +100,7 @@ class Draft(Drafter):
         enough = params.threshold if params.schedule == "confidence" else 0.0
         return grow_chain(self._proposer, context, length, enough, self._copies if params.cascade else None)
 
-    def _prepare(self, context: Context) -> None:
+    def prepare(self, context: Context) -> None:
         """Open the draft model's session, once."""
         model = need_draft_model(self.name, context)
         if model is self._model and self.params.reencode == (self._reencoded is not None):

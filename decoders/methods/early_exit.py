@@ -119,6 +119,7 @@ class EarlyExit(Drafter):
     """
 
     name = "early-exit"
+    group = "own layers"
     summary = "Self-speculation: the model's own first layers draft, and the whole model verifies."
     pays = "With models trained for it (LayerSkip, the built-in model). Needs no second model and no second cache."
     explains = (
@@ -171,6 +172,11 @@ class EarlyExit(Drafter):
         """That of this round's depth on this kind of text."""
         self._costs = PassCosts()
         self._index = ContextModel()
+
+    def prepare(self, context: Context) -> None:
+        for way in self._wanted(context):
+            if way not in self._depths:
+                self._open(way, context)
 
     def draft(self, context: Context) -> Tree:
         params = self.params

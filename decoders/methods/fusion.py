@@ -99,6 +99,7 @@ class Fusion(Drafter):
     """
 
     name = "fusion"
+    group = "text"
     reads_cache = False
     summary = "Combines all evidence in one probability model and drafts its most probable tree."
     pays = "Nearly always: it copies like prompt lookup, and elsewhere fills the tree with the likeliest guesses."

@@ -34,6 +34,7 @@ class Jacobi(Drafter):
     """
 
     name = "jacobi"
+    group = "text"
     reads_cache = False
     summary = "Jacobi decoding: replaces a block of guesses with the model's own choices until they agree."
     pays = "A little, where the next tokens hardly depend on the ones just before. Needs no n-grams and no second model."

@@ -49,6 +49,7 @@ class Lookahead(Drafter):
     """
 
     name = "lookahead"
+    group = "text"
     reads_cache = False
     summary = "Lookahead decoding: collects n-grams from a window of parallel guesses and verifies them in the same pass."
     pays = (

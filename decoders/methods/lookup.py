@@ -78,6 +78,7 @@ class Lookup(Drafter):
     """
 
     name = "lookup"
+    group = "text"
     reads_cache = False
     summary = "Prompt lookup: finds where the last tokens occurred before and drafts what followed."
     pays = "When the answer repeats the prompt or itself: summaries, questions about a text, editing, code."

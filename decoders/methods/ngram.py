@@ -42,6 +42,7 @@ class Ngram(Drafter):
     """
 
     name = "ngram"
+    group = "text"
     reads_cache = False
     summary = "N-gram model: learns n-grams as the text grows and drafts how they continued before."
     pays = "When wording recurs, within an answer or from turn to turn."

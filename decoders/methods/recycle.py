@@ -91,6 +91,7 @@ class Recycle(Drafter):
     """
 
     name = "recycle"
+    group = "text"
     reads_cache = False
     summary = "Token recycling: drafts a tree from the successors that the model last found most probable for each token."
     pays = "On any text, and more so in longer conversations: it learns what the model tends to write."

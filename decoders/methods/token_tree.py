@@ -63,6 +63,7 @@ class TokenTree(Drafter):
     """
 
     name = "tree"
+    group = "draft model"
     reads_cache = False
     summary = (
         "Token trees: a draft model guesses several continuations, other drafters may join in, and one pass verifies them all."
@@ -93,6 +94,10 @@ class TokenTree(Drafter):
         self._source: object = None
         self._growth: Growth | None = None
         self._merged: list[Drafter] = []
+
+    def prepare(self, context: Context) -> None:
+        if context.draft_model is not None:
+            self._open(context)
 
     def draft(self, context: Context) -> Tree:
         params = self.params

@@ -48,7 +48,9 @@ METHODS = {
             paper="Saxena 2023",
             params=({"name": "max_ngram", "default": 3, "doc": "Longest n-gram looked for."},),
         ),
-        Method("soft", "lossy", "Accepts drafts that are nearly as probable as the model's choice.", "For speed alone."),
+        Method(
+            "soft", "text", "lossy", "Accepts drafts that are nearly as probable as the model's choice.", "For speed alone."
+        ),
     )
 }
 
@@ -173,7 +175,7 @@ class FakeEngine:
         return asked.id
 
     def finish(self, reason: str = "eos", tail: str = "") -> None:
-        self.events.append(Finished(self.asked.id, reason, tail, 0.12, 1.32, plain_seconds=0.028))
+        self.events.append(Finished(self.asked.id, reason, tail, 0.12, 1.32))
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,8 @@ from ....engine.catalog import Stops, get, parse_params
 from ....errors import UserError
 from ....plain_file import user_path
 from ...attach.attachments import Attachment, attach, compose, decoded, read, read_all
+from ...chat.choosing import first_method
+from ...chat.methods import known_methods
 from ...settings.fields import Settings
 from ...terminal.output import Notes
 from ...terminal.piped import whole
@@ -44,6 +46,15 @@ class Request:
     files: tuple[Path, ...] = ()
     """Attached to the prompt."""
     color: str = "auto"
+
+    def method(self, unavailable: Collection[str] = ()) -> str:
+        """The decoding method: the one that was chosen, else the one that a chat with this model starts with.
+
+        Args:
+            unavailable: methods that the model cannot run.
+        """
+        settings = self.settings
+        return settings.method or first_method(known_methods(), unavailable, settings.model, settings.draft_model)
 
     @property
     def alone(self) -> bool:
@@ -92,7 +103,7 @@ def kept(*, last: bool, resume: str | None, keep: bool, no_history: bool) -> boo
 def check(request: Request) -> None:
     """Refuse what can be seen to be wrong without the engine: its start takes seconds."""
     settings = request.settings
-    parse_params(get(settings.method), dict(request.method_settings))
+    parse_params(get(request.method()), dict(request.method_settings))
     if settings.stop or request.stop_regex:
         Stops(settings.stop, request.stop_regex)
     if request.suffix is not None:

@@ -160,7 +160,7 @@ def go_on(host: Host, opened: OpenedChat) -> None:
     host.live.resume(settings)
     dialogue.transcript.system = system  # its own, whatever a model's defaults say
     dialogue.settings = {name: dict(table) for name, table in settings.methods.items()}
-    if settings.method in dialogue.methods:
+    if settings.method is None or settings.method in dialogue.methods:
         dialogue.switch(settings.method)
     model, options = own_model(opened)
     if model and model != dialogue.model:

@@ -14,7 +14,7 @@ from ...chat.transcript import Transcript
 from ...race.entry import Entry, split_model
 from ...race.kept import NAMED, KeptRace, sentence
 from ...race.race import FEWEST, MOST, Race
-from ...race.subject import suggested, talk
+from ...race.subject import suggested, talk, warning
 from ...saved.race_json import pack, unpack
 from ...text.cells import fit
 from ..host import Host
@@ -77,6 +77,7 @@ class Racing:
             if lanes:
                 self.open([self.entry(method, choice) for method, choice in lanes], text, messages)
 
+        source = " ".join(filter(None, (source, warning(dialogue))))
         self.host.push_screen(RaceSetup(method_items(dialogue), suggested(dialogue), text, source, self.ask_model), chosen)
 
     def ask_model(self, title: str, taken: Collection[str], note: str, then: Callable[[Choice | None], None]) -> None:
@@ -141,7 +142,7 @@ class Racing:
         dialogue = self.host.dialogue
         if entry.key and entry.method not in dialogue.unavailable:
             return Entry(entry.method, entry.settings)
-        rival = next((name for name in suggested(dialogue, MOST) if name != entry.method or entry.key), None)
+        rival = next((name for name in suggested(dialogue) if name != entry.method or entry.key), None)
         if rival is None:
             raise UserError("This model can run one method only: name another model to race against, as in greedy@MODEL.")
         return self.entry(rival)

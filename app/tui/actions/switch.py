@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ....engine.options import BUILTIN, BUILTIN_DRAFT
 from ....errors import UserError, did_you_mean
+from ...chat.choosing import PLAIN, copied, exits_early
 from ...chat.dialogue import Dialogue
+from ...chat.entries import Answer, Prompt
+from ...chat.methods import GROUPS
+from ...race.guests import short_name
+from ...settings.keymap import shown_keys
 from ...text.cells import fit, one_line
 from ...theming.colouring import LABEL_STYLES, WAYS, following
 from ..host import Host
@@ -53,9 +59,35 @@ def method_items(dialogue: Dialogue, unavailable: Mapping[str, str] | None = Non
             LABEL_STYLES.get(label, "$quiet"),
             method.summary,
             reason=reasons.get(method.name, ""),
+            group=GROUPS[method.group],
+            more=" ".join(filter(None, (method.pays, _measured(dialogue, method.name)))),
         )
         for method in dialogue.methods.values()
     ]
+
+
+def _measured(dialogue: Dialogue, method: str) -> str:
+    """A sentence on how fast a method was here; empty where that is not known."""
+    ratio = dialogue.speedup(method)
+    return f"So far {ratio:.1f}× plain decoding's speed here." if ratio and method != PLAIN else ""
+
+
+def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]:
+    """What is known of the groups of methods on this model and this text, by their headings."""
+    hints = {}
+    entries = dialogue.transcript.entries
+    last = next((i for i in reversed(range(len(entries))) if isinstance(entries[i], Answer)), None)
+    if last is not None:
+        before = [entry.text for entry in entries[:last] if isinstance(entry, Answer | Prompt)]
+        found, words = copied(entries[last].text, before)
+        if words:
+            hints["text"] = f"{found} of {words} words of the last answer could be copied"
+    if dialogue.info and "draft" in dialogue.unavailable:
+        hints["draft model"] = f"no draft model: {shown_keys('models', keymap)} finds one"
+    elif draft := dialogue.load.get("draft_model") or (BUILTIN_DRAFT if dialogue.model == BUILTIN else ""):
+        hints["draft model"] = short_name(draft)
+    hints["own layers"] = "this model was trained for it" if exits_early(dialogue.model) else "for models trained for it"
+    return {GROUPS[group]: hint for group, hint in hints.items()}
 
 
 def known(what: str, name: str, names: Sequence[str]) -> str:
@@ -95,7 +127,7 @@ class Switching:
         self.host.changed()
 
     def _choose_method(self) -> None:
-        from ..pickers.menu import Menu
+        from ..pickers.method_menu import MethodMenu
 
         dialogue = self.host.dialogue
 
@@ -104,10 +136,11 @@ class Switching:
                 self.method(name)
 
         items = method_items(dialogue)
-        self.host.push_screen(Menu("Decoding method", items, dialogue.switching or dialogue.method), chosen)
+        hints = group_hints(dialogue, self.host.live.keymap)
+        self.host.push_screen(MethodMenu("Decoding method", items, dialogue.switching or dialogue.method, hints), chosen)
 
     def next_method(self) -> None:
-        """To the next method that this model can run."""
+        """To the next of the methods worth a try on this model."""
         if self.host.dialogue.next_method() is None:
             self.host.tell("There is no other method for this model.")
         self.host.changed()

@@ -59,7 +59,7 @@ class Varying:
 
     def _next(self, tried: list[str]) -> str:
         dialogue = self.host.dialogue
-        names = [name for name in dialogue.methods if name not in dialogue.unavailable]
+        names = dialogue.shortlist()
         at = names.index(tried[-1]) if tried[-1] in names else -1
         order = [*names[at + 1 :], *names[: at + 1]]
         if not any(name != tried[-1] for name in order):

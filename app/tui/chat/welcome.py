@@ -29,23 +29,23 @@ class Starter:
 STARTERS = (
     Starter(
         "Repeat a paragraph word for word",
-        "all in the prompt: drafts fly",
+        "the answer is in the prompt",
         "Repeat this text exactly: The lighthouse stood on the northern rock. Every evening Ana climbed the stairs, lit the "
         "lamp and wrote the weather into a book. Every morning she put out the lamp and rowed to the village for bread.",
     ),
     Starter(
         "Write a list with bullets",
-        "new marks, old words",
+        "only the bullets are new",
         "Write this as a bulleted list: apple, pear, plum, cherry",
     ),
     Starter(
         "Turn it into a JSON list",
-        "old words between quotes",
+        "only the quotes are new",
         "Turn this into a JSON list: lantern, compass, telescope, notebook",
     ),
     Starter(
         "Make a table",
-        "rows that repeat each other",
+        "the rows look alike",
         "Make a table with the columns Name and Age:\nAnna: 31\nBruno: 45\nClara: 28",
     ),
     Starter(
@@ -55,26 +55,21 @@ STARTERS = (
     ),
     Starter(
         "Find the dates in a text",
-        "short answers gain little",
+        "copied from three places",
         "Extract the dates: The lamp was made on 4 June 1962. On 12 March 2021, Clara left. Bruno arrived on 3 May 2022.",
     ),
     Starter(
         "Ask about a text",
-        "the prompt holds the answer",
+        "a short answer in a pass or two",
         "Anna is a baker from Lisbon. Bruno lives in Vienna and owns a red boat. On Friday, Clara travels to Rome.\n\n"
         "What does Bruno own?",
     ),
     Starter(
         "Explain speculative decoding",
-        "where a draft model helps",
+        "new text, guessed by a small model",
         "What is speculative decoding?",
     ),
-    Starter(
-        "Compare lookup and lookahead",
-        "a sentence for each",
-        "What is the difference between prompt lookup and lookahead decoding?",
-    ),
-    Starter("Tell a story about a fox", "new text: little to draft from", "Tell me a story about a fox."),
+    Starter("Tell a story about a fox", "open text: harder to guess", "Tell me a story about a fox."),
 )
 
 TOUR = Starter("Take the tour", "30 seconds, live", "/tour")

@@ -34,6 +34,10 @@ class Item:
     sample: tuple[tuple[str, str], ...] = ()
     """Colours to show: pieces of text, each with its style."""
     reason: str = ""
+    group: str = ""
+    """The heading that it stands below."""
+    more: str = ""
+    """What else is told of it."""
 
 
 class Menu(Framed[str]):
@@ -79,7 +83,7 @@ class Menu(Framed[str]):
         """Start at the current item."""
         ids = [item.id for item in self._items]
         choices = self.query_one(OptionList)
-        choices.highlighted = ids.index(self._current) if self._current in ids else 0
+        choices.highlighted = choices.get_option_index(self._current if self._current in ids else ids[0])
 
     def _prompt(self, index: int, item: Item) -> Content:
         able = not item.reason
@@ -105,7 +109,7 @@ class Menu(Framed[str]):
     @on(OptionList.OptionSelected)
     def _selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
-        self._choose(event.option_index)
+        self._choose(next(i for i, item in enumerate(self._items) if item.id == event.option.id))
 
     @on(OptionList.OptionHighlighted)
     def _highlighted(self, event: OptionList.OptionHighlighted) -> None:

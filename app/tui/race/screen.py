@@ -28,6 +28,7 @@ from ..actions.switch import method_items
 from ..bindings import bindings_of
 from ..host import Host
 from ..pickers.menu import Item, Menu
+from ..pickers.method_menu import MethodMenu
 from .around import RaceHeader, RaceKeys
 from .pane import RacePane
 from .photo_finish import PhotoFinish, standings
@@ -330,7 +331,7 @@ class RaceScreen(Screen[None]):
                 self._swap(number, replace(self._entry(name), model=current.model, backend=current.backend))
 
         items = method_items(self._host.dialogue, guest.unavailable if guest is not None else None)
-        self.app.push_screen(Menu(f"Method of pane {number}", items, current.method), answered)
+        self.app.push_screen(MethodMenu(f"Method of pane {number}", items, current.method, {}), answered)
 
     def action_model(self) -> None:
         """Let a pane run on another model."""

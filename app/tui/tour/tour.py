@@ -73,8 +73,9 @@ class Tour:
         self._clock = 0.0
         """Seconds of the tour; none pass while another screen lies over its own."""
         self._answer: Answer | None = None
-        self._before = self._method = host.dialogue.method
-        """The method in force before the tour, and the tour's."""
+        self._method = host.dialogue.method
+        self._before = self._chosen()
+        """The method that had been chosen before the tour; None for the model's own."""
         self._paced = False
         """The answer takes single steps."""
         self._cut = False
@@ -117,7 +118,7 @@ class Tour:
     async def _one_by_one(self) -> None:
         """An answer, one token at a time."""
         dialogue = self.dialogue
-        self._before = dialogue.method
+        self._before = self._chosen()
         self._switch(suggested(dialogue)[0])
         dialogue.pause(True)
         dialogue.submit(PROMPT)
@@ -211,6 +212,9 @@ class Tour:
 
     def _say(self, step: int, sentence: str, beside: str = "") -> None:
         self._caption.say(step, sentence, beside)
+
+    def _chosen(self) -> str | None:
+        return self.dialogue.method if self.dialogue.chosen else None
 
     def _switch(self, name: str) -> None:
         self._method = name

@@ -90,6 +90,7 @@ class Auto(Drafter):
     """
 
     name = "auto"
+    group = "automatic"
     reads_cache = False
     summary = "Chooses the drafter and the number of nodes for every pass, by the tokens per second it expects."
     pays = "When you do not want to choose. It stops drafting where that would only cost time."

@@ -9,6 +9,7 @@ import pytest
 
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Notice
+from specchat.app.chat.methods import known_methods
 from specchat.engine.messages import (
     Cancel,
     Failed,
@@ -100,10 +101,10 @@ def test_switching_in_the_middle(dialogue: Dialogue, engine: Any, make_steps: Ma
     id = engine.begin(make_steps()[:3])
     dialogue.drain()
     dialogue.settings["greedy"] = {}
-    assert dialogue.next_method() == "soft"
+    dialogue.switch("soft")
     assert engine.sent[-1] == Switch(id, "soft", {})
     assert (dialogue.method, dialogue.switching) == ("lookup", "soft")
-    assert dialogue.next_method() == "greedy"  # before the first is in force
+    assert dialogue.next_method() == "greedy"  # before the first is in force; soft is not worth a try, so from the beginning
     engine.events = [Switched(id, "greedy", "identical"), Steps(id, make_steps(method="greedy", drafts=False))]
     dialogue.drain()
     assert (dialogue.method, dialogue.switching) == ("greedy", None)
@@ -136,10 +137,16 @@ def test_a_switch_that_comes_too_late_counts_for_the_next_answer(dialogue: Dialo
 
 
 def test_switching_when_idle_skips_what_cannot_run(engine: Any, dialogue: Dialogue) -> None:
-    dialogue.unavailable = {"soft": "This model cannot verify drafts."}
-    assert dialogue.next_method() == "greedy"
-    assert dialogue.method == "greedy"
+    dialogue.methods = known_methods()
+    dialogue.unavailable = {"draft": "It needs a draft model.", "tree": "It needs a draft model."}
+    passed = [dialogue.next_method() for _ in range(6)]
+    assert passed == ["early-exit", "fusion", "auto", "greedy", "lookup", "early-exit"]
+    assert dialogue.method == "early-exit"
     assert not any(isinstance(command, Switch) for command in engine.sent)
+    dialogue.switch("sample")
+    assert dialogue.next_method() == "greedy"
+    dialogue.unavailable = {name: "This model verifies no drafts." for name in known_methods() if name != "greedy"}
+    assert dialogue.next_method() is None
 
 
 def test_the_engine_dies(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
@@ -219,6 +226,46 @@ def test_a_method_that_the_model_cannot_run(engine: Any, dialogue: Dialogue) -> 
     dialogue.drain()
     assert dialogue.method == "greedy"
     assert "This model cannot verify drafts." in notices(dialogue)[0]
+
+
+def test_a_method_that_nobody_chose_follows_the_model(engine: Any) -> None:
+    made = Dialogue(engine, "builtin", known_methods(), "draft", chosen=False)
+    engine.loaded()
+    made.drain()
+    assert made.method == "draft"
+    made.load_model("other")
+    engine.loaded(draft="It needs a draft model.")
+    made.drain()
+    assert (made.method, notices(made)) == ("lookup", [])
+    made.load_model("nowhere", draft_model="small")
+    engine.events.append(Failed(engine.ids, "user", "There is no model nowhere: name another."))
+    made.drain()
+    assert made.method == "lookup"
+    made.load_model("other", draft_model="small")
+    engine.loaded()
+    made.drain()
+    assert made.method == "draft"
+    made.switch("lookup")  # from now on it is a choice
+    made.load_model("builtin")
+    engine.loaded()
+    made.drain()
+    assert made.method == "lookup"
+    made.switch(None)
+    assert made.method == "draft"
+
+
+def test_how_fast_a_method_was(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
+    for method, drafts in (("greedy", False), ("lookup", True)):
+        dialogue.switch(method)
+        dialogue.submit("Hello")
+        engine.begin(make_steps(method=method, drafts=drafts))
+        engine.finish()
+        dialogue.drain()
+    plain, sooner = (answer.figures for answer in dialogue.transcript.answers())
+    ratio = dialogue.speedup("lookup")
+    assert ratio == pytest.approx(sooner.tokens_per_second / plain.tokens_per_second)
+    dialogue.info = {**dialogue.info, "backend": "llama.cpp"}
+    assert dialogue.speedup("lookup") is None
 
 
 def test_another_model_has_neither_the_draft_model_nor_the_revision_of_this_one(engine: Any) -> None:

@@ -106,7 +106,7 @@ async def answering(app: Any, pilot: Any, engine: Any, records: Any) -> int:
 
 
 async def test_longer_and_shorter_in_mid_answer(make_chat: Make, engine: Any, make_steps: Make) -> None:
-    app = make_chat()
+    app = make_chat(method="lookup")
     async with app.run_test(size=(100, 30)) as pilot:
         id = await answering(app, pilot, engine, make_steps()[:4])
         await pilot.press("d", "ctrl+up")
@@ -151,11 +151,11 @@ async def test_a_method_without_a_length_says_so(make_chat: Make, engine: Any, m
 async def test_what_a_key_did_makes_room_for_the_figures(
     make_chat: Make, engine: Any, make_steps: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = make_chat()
+    app = make_chat(method="lookup")
     async with app.run_test(size=(100, 30)) as pilot:
         await answering(app, pilot, engine, make_steps()[:4])
         await pilot.press("ctrl+up")
         assert "nodes 16 → 32" in status(app)
         monkeypatch.setattr("specchat.app.tui.chat.status.FLASH_SECONDS", 0.01)
         await pilot.press("ctrl+up")
-        await until(pilot, lambda: "guesses right" in status(app))
+        await until(pilot, lambda: "tokens/step" in status(app))

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.entries import Answer, Prompt
+from specchat.app.chat.methods import known_methods
 from specchat.app.race.entry import Entry
 from specchat.app.race.lane import FULL
 from specchat.app.race.race import Race
 from specchat.app.race.replay import Replay
-from specchat.app.race.subject import suggested, talk
+from specchat.app.race.subject import suggested, talk, warning
 from specchat.engine.messages import (
     Cancel,
     CloseLane,
@@ -370,12 +371,28 @@ def test_a_replay_of_a_lane_that_wrote_nothing(dialogue: Dialogue, engine: FakeE
 
 
 def test_who_might_race(dialogue: Dialogue) -> None:
-    assert suggested(dialogue) == ["greedy", "lookup", "recompute"]
+    assert suggested(dialogue) == ["greedy", "lookup"]
     dialogue.unavailable = {"lookup": "No trees."}
-    assert suggested(dialogue) == ["greedy", "recompute", "soft"]
-    dialogue.unavailable["greedy"] = "None at all."
-    dialogue.method = "soft"
-    assert suggested(dialogue, 2) == ["soft", "recompute"]
+    assert suggested(dialogue) == ["greedy", "recompute"]  # there is nothing better
+    dialogue.methods, dialogue.unavailable = known_methods(), {}
+    assert suggested(dialogue) == ["greedy", "lookup", "draft"]
+    dialogue.method = "tree"
+    assert suggested(dialogue) == ["greedy", "tree", "draft"]
+    dialogue.method = "sample"
+    assert suggested(dialogue) == ["greedy", "draft", "lookup"]
+
+
+def test_what_was_slower_here_races_last(dialogue: Dialogue) -> None:
+    dialogue.methods, dialogue.method = known_methods(), "draft"
+    model = f"{dialogue.model} on {dialogue.info['backend']}"
+    dialogue.speeds.add(model, "greedy", 100, 1.0)
+    dialogue.speeds.add(model, "draft", 100, 1.2)
+    assert suggested(dialogue) == ["greedy", "lookup", "early-exit"]
+    assert not warning(dialogue)
+    for name in dialogue.shortlist()[1:]:
+        dialogue.speeds.add(model, name, 100, 1.2)
+    assert suggested(dialogue) == ["greedy", "draft", "lookup"]
+    assert "nothing was faster" in warning(dialogue)
 
 
 def test_what_is_raced_on(dialogue: Dialogue) -> None:

@@ -91,7 +91,9 @@ def test_colours_by_depth(model: str, environment: dict[str, str], changes: dict
     assert re.search(pattern, terminal.text)
     assert terminal.plain.startswith(f"{SAFE}\n")
     figures = terminal.plain.splitlines()[1]
-    assert re.fullmatch(r"\d\.\d tokens a pass: \d+ of \d+ guesses were right\. · lookup · [\d,]+ tokens/s", figures)
+    assert re.fullmatch(
+        r"[\d,.]+ tokens/s · \d\.\d\d tokens per step · \d+% of \d+ draft tokens accepted · \d+ tokens · lookup · eos", figures
+    )
     assert "\x1b[2m" in terminal.text.splitlines()[-1]
 
 

@@ -103,7 +103,7 @@ async def test_m_lets_a_method_race_on_another_model_too(make_chat: Make, engine
         await pilot.press("f5")
         setup = pilot.app.screen
         assert isinstance(setup, RaceSetup)
-        await pilot.press("3", "4", "home", "m")  # greedy alone, then greedy on …
+        await pilot.press("3", "home", "m")  # greedy alone, then greedy on …
         menu = await choose(pilot)
         assert menu.listed.items[0].title == "builtin"
         await pilot.press("down", "down", "enter")
@@ -150,7 +150,7 @@ async def test_any_name_can_be_typed_and_what_is_broken_says_so(make_chat: Make,
 async def test_at_most_four_lanes_with_models_too(make_chat: Make, engine: Any) -> None:
     async with make_chat().run_test(size=(100, 30)) as pilot:
         await load(pilot, engine)
-        await pilot.press("f5", "m")
+        await pilot.press("f5", "4", "home", "m")
         await choose(pilot)
         await pilot.press("down", "enter", "m")
         await choose(pilot)
@@ -344,7 +344,7 @@ def test_models(snap_compare: Any, make_chat: Make, engine: Any, theme: str, siz
 def test_set_up_with_a_model(snap_compare: Any, make_chat: Make, engine: Any, theme: str, size: tuple[int, int]) -> None:
     async def before(pilot: Any) -> None:
         await load(pilot, engine)
-        await pilot.press("f5", "4", "home", "m")
+        await pilot.press("f5", "home", "m")
         await choose(pilot)
         await pilot.press("down", "down", "enter")
 

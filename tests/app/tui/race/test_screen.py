@@ -117,13 +117,13 @@ async def test_f5_asks_who_races_and_enter_starts(make_chat: Make, engine: Any) 
         await pilot.pause()
         setup = pilot.app.screen
         assert isinstance(setup, RaceSetup)
-        assert setup.chosen == ["greedy", "lookup", "soft"]
+        assert setup.chosen == ["greedy", "lookup"]
         await pilot.press("enter")
         await pilot.pause()
         screen = pilot.app.screen
         assert isinstance(screen, RaceScreen)
-        assert [racer.entry.method for racer in screen.race.racers] == ["greedy", "lookup", "soft"]
-        assert len(screen.panes) == 3
+        assert [racer.entry.method for racer in screen.race.racers] == ["greedy", "lookup"]
+        assert len(screen.panes) == 2
 
 
 async def test_the_set_up_takes_methods_in_and_leaves_them_out(make_chat: Make, engine: Any) -> None:
@@ -131,7 +131,7 @@ async def test_the_set_up_takes_methods_in_and_leaves_them_out(make_chat: Make, 
         await load(pilot, engine)
         await pilot.press("f5")
         setup = pilot.app.screen
-        await pilot.press("3")  # lookup was in
+        await pilot.press("3", "4")  # lookup was in, soft was not
         assert setup.chosen == ["greedy", "soft"]
         await pilot.press("2")  # cannot run here
         assert setup.chosen == ["greedy", "soft"]

@@ -1,0 +1,96 @@
+"""Which method a chat starts with, which ones ctrl+n goes through and which ones race: one order for all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from ...engine.options import BUILTIN
+from .methods import Method
+
+PLAIN = "greedy"
+"""What every other method is compared with."""
+
+PROMISING = ("draft", "lookup", "early-exit", "fusion", "auto")
+"""What is offered beside plain decoding and trained drafters. The first two differ most: one gives several tokens a pass on any
+text, the other wins where text is copied, on the fastest models too. `auto` chooses among the others, so it comes last."""
+
+FEWEST_TOKENS = 16
+"""An answer of fewer tells nothing about speed."""
+
+WORDS_READ = 20_000
+"""Words of a chat, from its end, that are searched for what an answer copies: 20 ms."""
+
+
+def exits_early(model: str) -> bool:
+    """Whether a model's first layers are trained to draft. Only its name can tell: its files are like any other's."""
+    return model == BUILTIN or "layerskip" in model.lower()
+
+
+def shortlist(methods: Mapping[str, Method], unavailable: Collection[str], model: str) -> list[str]:
+    """The methods worth a try on a model: plain decoding, then those that give the same text sooner, the most promising first.
+
+    Args:
+        methods: every method by name.
+        unavailable: those that the model cannot run.
+        model: as the user names it.
+    """
+    trained = [name for name, method in methods.items() if method.group == "trained" and method.label == "identical"]
+    left_out = {*unavailable, *(() if exits_early(model) else ("early-exit",))}
+    return [name for name in (PLAIN, *trained, *PROMISING) if name in methods and name not in left_out]
+
+
+def first_method(methods: Mapping[str, Method], unavailable: Collection[str], model: str, draft_model: str | None) -> str:
+    """The method that a chat starts with where nobody has chosen one.
+
+    With a draft model it is `draft`, which gives several tokens a pass on any text. Else it is `lookup`: it needs no trial, and
+    a draft that turns out wrong costs it next to nothing.
+
+    Args:
+        methods: every method by name.
+        unavailable: those that the model cannot run, as far as that is known.
+        model: as the user names it.
+        draft_model: the one that was asked for; the built-in model brings its own.
+    """
+    wanted = ("draft", "lookup", PLAIN) if draft_model or model == BUILTIN else ("lookup", PLAIN)
+    return next((name for name in (*wanted, *methods) if name in methods and name not in unavailable), PLAIN)
+
+
+@dataclass(slots=True)
+class Speeds:
+    """How fast each method was here, in the chat and in races."""
+
+    _sums: dict[tuple[str, str], tuple[int, float]] = field(default_factory=dict)
+
+    def add(self, model: str, method: str, tokens: int, seconds: float) -> None:
+        """Take in an answer that one method wrote.
+
+        Args:
+            model: which wrote it.
+            method: its name.
+            tokens: of the answer.
+            seconds: of decoding.
+        """
+        if tokens >= FEWEST_TOKENS and seconds > 0:
+            before, spent = self._sums.get((model, method), (0, 0.0))
+            self._sums[model, method] = before + tokens, spent + seconds
+
+    def ratio(self, model: str, method: str) -> float | None:
+        """How many times as fast as plain decoding; None where one of the two is not known."""
+        plain, own = (self._sums.get((model, name)) for name in (PLAIN, method))
+        return None if plain is None or own is None else (own[0] / own[1]) / (plain[0] / plain[1])
+
+
+def copied(answer: str, before: Iterable[str]) -> tuple[int, int]:
+    """How many words of an answer follow the same word as earlier, in the texts before it or in the answer itself, of how many:
+    what methods that draft from the text can know."""
+    earlier = re.findall(r"\w+", " ".join(before))[-WORDS_READ:]
+    words = re.findall(r"\w+", answer)
+    seen = set(pairwise(earlier))
+    found = 0
+    for pair in pairwise([*earlier[-1:], *words]):
+        found += pair in seen
+        seen.add(pair)
+    return found, len(words)

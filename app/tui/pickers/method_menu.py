@@ -1,0 +1,114 @@
+"""The menu of decoding methods: a line each, below the headings of their groups, and what the one under the cursor does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from textwrap import wrap
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from ...text.cells import fit, one_line
+from .menu import PICKS, Item, Menu
+
+WIDTH = 80
+"""Cells of the frame where the terminal has them."""
+
+TALL = 26
+"""Rows of a terminal in which a method is told of in ABOUT[1] lines, else in ABOUT[0]."""
+
+ABOUT = (3, 4)
+
+
+class MethodMenu(Menu):
+    """Ask for a method.
+
+    Args:
+        title: what is asked.
+        items: each with its group's heading; those of a group stand together.
+        current: the one in force.
+        hints: heading → what is known of its methods here.
+    """
+
+    DEFAULT_CSS = """
+    MethodMenu {
+        & > Vertical { width: 80; max-width: 94%; max-height: 94%; padding: 0 2; }
+        & OptionList > .option-list--option { padding: 0 1; }
+        & OptionList > .option-list--option-disabled { color: $foreground; background: $surface; }
+        & #about { margin: 1 1 0 1; }
+    }
+    """
+
+    def __init__(self, title: str, items: Sequence[Item], current: str, hints: Mapping[str, str]) -> None:
+        super().__init__(title, items, current)
+        self._hints = hints
+
+    def compose(self) -> ComposeResult:
+        """A framed list, and a few lines about the method under the cursor."""
+        with Vertical() as frame:
+            frame.border_title = self._title
+            frame.border_subtitle = "↑↓ or key · enter · esc"
+            yield OptionList(*self._options())
+            yield Static(id="about")
+
+    def _options(self) -> Iterator[Option]:
+        index = 0
+        for heading, items in groupby(self._items, key=lambda item: item.group):
+            hint = fit(one_line(self._hints.get(heading, "")), max(0, self._room - len(heading) - 2))
+            yield Option(Content.assemble((heading, "bold $primary"), (f"  {hint}", "$quiet")), disabled=True)
+            for item in items:
+                yield Option(self._prompt(index, item), id=item.id)
+                index += 1
+
+    def on_resize(self) -> None:
+        """Lines are cut to the width; those about a method are as many as there is room for."""
+        choices, at = self.query_one(OptionList), self.query_one(OptionList).highlighted
+        choices.set_options(self._options())
+        self.query_one("#about", Static).styles.height = self._rows
+        # Frame, the gap, and the lines about a method.
+        choices.styles.max_height = self.app.size.height * 94 // 100 - 3 - self._rows
+        choices.highlighted = at
+
+    @property
+    def _rows(self) -> int:
+        """Lines about a method."""
+        return ABOUT[self.app.size.height >= TALL]
+
+    @property
+    def _room(self) -> int:
+        """Cells of a line: frame, paddings and scrollbar left out."""
+        return max(20, min(WIDTH, self.app.size.width * 94 // 100) - 9)
+
+    def _prompt(self, index: int, item: Item) -> Content:
+        able = not item.reason
+        key = f"{PICKS[index]} " if index < len(PICKS) else "  "
+        mark = "● " if item.id == self._current else "  "
+        title = one_line(item.title).ljust(max(len(other.title) for other in self._items))
+        tag = item.tag.ljust(max(len(other.tag) for other in self._items))
+        rest = self._room - len(key) - len(mark) - len(title) - len(tag) - 4
+        said = fit(one_line(item.detail), rest) if rest > 12 else ""
+        return Content.assemble(
+            (key, "bold $primary" if able else "$faint"),
+            (mark, "$primary"),
+            (title, "bold" if able else "$faint"),
+            (f"  {tag}  ", item.tag_style if able else "$faint"),
+            (said, "$quiet" if able else "$faint"),
+        )
+
+    @on(OptionList.OptionHighlighted)
+    def _tell(self, event: OptionList.OptionHighlighted) -> None:
+        item = next(item for item in self._items if item.id == event.option.id)
+        rows = self._rows
+        if item.reason:
+            said = f"Not here: {item.reason} {item.detail}"
+        else:
+            said = " ".join(filter(None, (item.detail, item.more)))
+        lines = wrap(one_line(said), self._room)
+        if len(lines) > rows:
+            lines[rows - 1 :] = [fit(" ".join(lines[rows - 1 :]), self._room)]
+        self.query_one("#about", Static).update(Content.styled("\n".join(lines), "$warning" if item.reason else "$foreground"))

@@ -1,0 +1,72 @@
+"""Which methods are offered, in which order, and what is known of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from specchat.app.chat.choosing import FEWEST_TOKENS, PROMISING, Speeds, copied, first_method, shortlist
+from specchat.app.chat.methods import GROUPS, known_methods
+
+METHODS = known_methods()
+NO_DRAFT = {"draft": "it needs a draft model.", "tree": "it needs a draft model."}
+
+
+def test_every_method_stands_with_its_group() -> None:
+    groups = [method.group for method in METHODS.values()]
+    assert groups == sorted(groups, key=list(GROUPS).index)
+    assert {name for name, method in METHODS.items() if method.group == "plain"} == {"greedy", "sample", "recompute", "beam"}
+    assert {name for name, method in METHODS.items() if method.group == "draft model"} == {"draft", "tree"}
+
+
+def test_the_short_list() -> None:
+    assert shortlist(METHODS, (), "builtin") == ["greedy", *PROMISING]
+    assert shortlist(METHODS, NO_DRAFT, "Qwen/Qwen3-0.6B") == ["greedy", "lookup", "fusion", "auto"]
+    assert "early-exit" in shortlist(METHODS, NO_DRAFT, "facebook/layerskip-llama3.2-1B")
+    nothing = [name for name, method in METHODS.items() if method.group != "plain"]
+    assert shortlist(METHODS, nothing, "mamba") == ["greedy"]
+
+
+@pytest.mark.parametrize("model", ["builtin", "other"])
+def test_the_short_list_has_nothing_lossy_slow_or_twice(model: str) -> None:
+    names = shortlist(METHODS, (), model)
+    assert len(set(names)) == len(names)
+    assert all(METHODS[name].label == "identical" for name in names)
+    assert not {"sample", "recompute", "beam"} & set(names)
+
+
+def test_a_trained_drafter_promises_most() -> None:
+    trained = replace(METHODS["draft"], name="eagle", group="trained")
+    lossy = replace(trained, name="medusa", label="lossy")
+    names = shortlist({**METHODS, "eagle": trained, "medusa": lossy}, (), "builtin")
+    assert names == ["greedy", "eagle", *PROMISING]
+
+
+def test_the_first_method() -> None:
+    assert first_method(METHODS, (), "builtin", None) == "draft"
+    assert first_method(METHODS, NO_DRAFT, "builtin", None) == "lookup"
+    assert first_method(METHODS, (), "big.gguf", "small.gguf") == "draft"
+    assert first_method(METHODS, (), "big.gguf", None) == "lookup"
+    assert first_method(METHODS, {*NO_DRAFT, "lookup"}, "builtin", None) == "greedy"
+    assert first_method({"soft": METHODS["lookup"]}, (), "builtin", None) == "soft"
+
+
+def test_speeds_are_those_of_one_model() -> None:
+    speeds = Speeds()
+    speeds.add("one", "greedy", 100, 1.0)
+    assert speeds.ratio("one", "draft") is None
+    speeds.add("one", "draft", 100, 0.6)
+    speeds.add("one", "draft", 100, 0.4)
+    assert speeds.ratio("one", "draft") == pytest.approx(2.0)
+    assert speeds.ratio("two", "draft") is None
+    speeds.add("one", "lookup", FEWEST_TOKENS - 1, 0.001)
+    assert speeds.ratio("one", "lookup") is None
+
+
+def test_words_that_could_be_copied() -> None:
+    text = "The lamp was lit at six."
+    assert copied(text, [f"Repeat this: {text}"]) == (5, 6)  # all but the first
+    assert copied("a fox ran and a fox ran", []) == (2, 7)  # from the answer itself
+    assert copied("", ["Hello"]) == (0, 0)
+    assert copied("…", ["Hello"]) == (0, 0)
