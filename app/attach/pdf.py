@@ -103,7 +103,7 @@ def _sentence(problem: str, shown: str, most: int) -> str:
     match problem:
         case "missing":
             install = f"{quote(sys.executable)} -m pip install pypdf"
-            return f"Reading the PDF document {shown} needs a library that is not installed. Run: {install}"
+            return f"{shown} is a PDF document, which needs a library that is not installed. Run: {install}"
         case "encrypted":
             return f"{shown} is password-protected. Save it without a password and attach that."
         case "scanned":

@@ -132,7 +132,7 @@ class Dialogue:
             UserError: an answer is under way.
         """
         if self.busy or (self.queued is not None and not may_wait):
-            raise UserError(f"An answer is under way: stop it with esc, then {to}.")
+            raise UserError(f"An answer is being written. Press esc to stop it, then {to}.")
 
     @property
     def label(self) -> str:
@@ -433,7 +433,7 @@ class Dialogue:
                 self._send_queued()
             elif self.fallback is not None and event.cause != "cancelled":
                 (spec, options), self.fallback = self.fallback, None
-                self.notice(f"{one_line(spec)} is loaded in its place.")
+                self.notice(f"{one_line(spec)} is being loaded in its place.")
                 self.load_model(spec, **options)
 
     def _refused(self, event: Failed) -> None:

@@ -76,7 +76,7 @@ def loop_sentence(event: Finished, penalty: str, off: str) -> str:
         off: how to let such an answer go on.
     """
     last = f"{event.period:,} tokens" if event.period > 1 else "token"
-    return f"Stopped: the last {last} repeated {event.repeats:,} times. {penalty} often helps; {off} lets the answer go on."
+    return f"Stopped: the last {last} repeated {event.repeats:,} times. {penalty} often helps; {off} lets it continue."
 
 
 @dataclass(slots=True)

@@ -60,7 +60,7 @@ class Race:
         entries: Sequence[Entry],
         heard: Collection[int] = (),
     ) -> None:
-        assert FEWEST <= len(entries) <= MOST, "a race is of two to four lanes"
+        assert FEWEST <= len(entries) <= MOST, "a race has two to four lanes"
         self.dialogue = dialogue
         self.prompt = prompt
         self.messages = messages

@@ -277,7 +277,7 @@ class LiveSettings:
             try:
                 save(changes, self.layers.read.path)
             except UserError as error:
-                raise UserError(f"Not kept for the next chat: {error}") from None
+                raise UserError(f"Not saved for the next chat: {error}") from None
             self._take(read())
 
     def _watch(self) -> None:

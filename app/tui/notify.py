@@ -11,6 +11,7 @@ from typing import Any
 
 from textual.app import App
 
+from ...errors import counted
 from ..chat.dialogue import Dialogue
 from ..terminal.notify import sequence, way_here
 
@@ -57,7 +58,7 @@ class Notifying:
         if dialogue.paused or answer is None or answer.reason in (None, "cancelled"):
             return ""
         figures = answer.figures
-        return f"The answer has ended ({answer.ending}): {figures.tokens:,} tokens."
+        return f"The answer has ended ({answer.ending}): {counted(figures.tokens, 'token')}."
 
     def _download(self) -> str:
         dialogue = self._dialogue

@@ -91,7 +91,7 @@ FAILURES = (
     ('echo lost > "$1"; exit 3', "my editor ended with the code 3"),
     ('rm "$1"', "my editor left no file behind"),
     ("stty raw -echo; kill -9 $$", "my editor was ended by signal 9"),
-    ('printf "a\\000b" > "$1"', "my editor left a file that is no text"),
+    ('printf "a\\000b" > "$1"', "my editor left a file that is not text"),
 )
 
 
@@ -107,7 +107,7 @@ def test_an_editor_that_fails_leaves_the_draft_and_the_terminal_as_they_were(
             (tmp_path / "go").write_text(script)
             terminal.send("\x1be")
             terminal.wait(lambda text, sentence=sentence: sentence in " ".join(text.split()))  # type: ignore[misc]
-            assert "Your draft is as it was" in " ".join(terminal.text.split())
+            assert "Your message is unchanged" in " ".join(terminal.text.split())
             terminal.send(" goes on")
         terminal.wait("my draft" + " goes on" * len(FAILURES))
         # And one that works, on a draft with a pasted text in it.

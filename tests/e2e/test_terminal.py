@@ -91,7 +91,7 @@ def test_a_signal_gives_the_terminal_back_and_keeps_chat_and_draft(
         assert off(terminal.raw) == list(SWITCHES)
         assert terminal.raw.rfind(b"\x1b[?25h") > terminal.raw.rfind(b"\x1b[?25l")  # the cursor
         assert terminal.raw.rfind(b"\x1b[<u") > terminal.raw.rfind(b"\x1b[>")  # kitty's keys
-        assert "specchat: What you were typing is kept: the next chat begins with it." in terminal.text
+        assert "specchat: What you were typing is saved. The next chat starts with it." in terminal.text
         assert "Traceback" not in terminal.text
         assert until(lambda: not any(child.is_running() for child in children))
     with Terminal([*command, "--continue"], env=env) as terminal:
@@ -148,7 +148,7 @@ def test_a_signal_while_an_editor_has_the_terminal_ends_both(env: dict[str, str]
         assert terminal.exit_code() == 128 + signal.SIGTERM
         assert termios.tcgetattr(terminal.master) == before
         assert off(terminal.raw) == list(SWITCHES)
-        assert "the next chat begins with it" in terminal.text
+        assert "The next chat starts with it" in terminal.text
 
 
 def test_a_terminal_that_is_too_small_says_so(env: dict[str, str], command: list[str]) -> None:

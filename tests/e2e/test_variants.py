@@ -75,7 +75,7 @@ def test_a_chat_goes_on_with_its_own_model_as_long_as_that_is_there(env: dict[st
         assert terminal.exit_code() == 0
     path.unlink()
     with Terminal([SPECCHAT, "--continue"], env=env) as terminal:
-        terminal.wait("builtin is loaded in its place.")
+        terminal.wait("builtin is being loaded in its place.")
         terminal.wait("Seven lanterns")
         terminal.send("Hello\r")
         terminal.wait("‹ 2/2 ›")

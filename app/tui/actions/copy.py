@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Lock
 
-from ....errors import UserError
+from ....errors import UserError, counted
 from ...chat.entries import Answer, Notice, Prompt
 from ...terminal import clipboard
 from ...text.cells import fit, one_line, sanitise
@@ -51,7 +51,7 @@ class Copying:
             case ("chat",):
                 self.conversation()
             case _:
-                raise UserError("/copy takes code (code 2 for the second block), run, message or chat; alone, the answer.")
+                raise UserError("/copy takes code, code N, run, message or chat; alone it copies the answer.")
 
     def _at_hand(self) -> None:
         view = self.host.view
@@ -83,7 +83,7 @@ class Copying:
         cursor = self.host.view.cursor
         answer = cursor.answer
         if answer is None or cursor.spot is None:
-            raise UserError("No run is looked into: go to one with F7 and the arrow keys.")
+            raise UserError("No run is selected. Select one with F7 and the arrow keys.")
         index = cursor.spot.run
         own = answer.own_text(index)
         if not own:
@@ -96,7 +96,7 @@ class Copying:
         from ...saved.capture import capture
 
         if not any(not isinstance(entry, Notice) for entry in self.host.dialogue.transcript.entries):
-            raise UserError("There is nothing to copy yet: ask something first.")
+            raise UserError("There is nothing to copy yet. Ask something first.")
         self.text("".join(chat_markdown(capture(self.host.dialogue))), "the chat")
 
     def code(self, number: int | None = None) -> None:
@@ -110,8 +110,9 @@ class Copying:
         """
         blocks, where = self._code()
         if number is not None and not 1 <= number <= len(blocks):
-            some = "one block" if len(blocks) == 1 else f"{len(blocks)} blocks"
-            raise UserError(f"{where.capitalize()} has {some} of code: there is no number {number}.")
+            raise UserError(
+                f"{where.capitalize()} has {counted(len(blocks), 'block')} of code, so there is no number {number}."
+            )
         if number is None and len(blocks) > 1:
             self._choose(blocks, where)
         else:
@@ -123,7 +124,7 @@ class Copying:
         if isinstance(marked, Answer):
             if blocks := code_blocks(marked.text):
                 return blocks, "the marked answer"
-            raise UserError("The marked answer has no code: go to another with alt+up and alt+down, or esc.")
+            raise UserError("The marked answer has no code. Mark another with alt+up and alt+down, or press esc.")
         last = self._last()
         left = LOOK_BACK
         for answer in reversed(self.host.dialogue.transcript.answers()):
@@ -131,7 +132,7 @@ class Copying:
                 return blocks, "the last answer" if answer is last else "the last answer with code"
             left -= len(answer.text)
             if left < 0:
-                raise UserError("The last answers have no code: go to an older one with alt+up, then copy.")
+                raise UserError("The latest answers have no code. Mark an older one with alt+up, then copy.")
         raise UserError("No answer in this chat has a block of code.")
 
     def _choose(self, blocks: list[CodeBlock], where: str) -> None:
@@ -142,7 +143,7 @@ class Copying:
             Item(
                 str(index),
                 block.language or "text",
-                f"{block.lines} line{'s' * (block.lines != 1)}",
+                counted(block.lines, "line"),
                 detail=block.preview(cells),
             )
             for index, block in enumerate(blocks)
@@ -157,7 +158,7 @@ class Copying:
     def _copy_block(self, blocks: list[CodeBlock], index: int) -> None:
         block = blocks[index]
         which = f"block {index + 1} of {len(blocks)}" if len(blocks) > 1 else "the code"
-        lines = f"{block.lines} line{'s' * (block.lines != 1)}"
+        lines = counted(block.lines, "line")
         self.text(block.text, f"{which} ({', '.join(filter(None, (block.language, lines)))})")
 
     def _answer(self) -> Answer | None:

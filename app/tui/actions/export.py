@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...export.look import Look
     from ...race.record import RaceRecord
 
-USAGE = "/export takes a file that ends in .html, .svg, .md or .json, or html, svg, md or json and perhaps a file."
+USAGE = "/export takes html, svg, md or json and optionally a file, or a file that ends in one of these."
 
 
 class Saving:
@@ -47,7 +47,7 @@ class Saving:
         words = list(arguments[:-1] if overwrite else arguments)
         format = words.pop(0).lower() if words and words[0].lower() in FORMATS else None
         if len(words) > 1:
-            raise UserError(f"{USAGE} A name with spaces goes in quotes.")
+            raise UserError(f"{USAGE} Put a name with spaces in quotes.")
         if format is None and not words:
             self.choose()
         else:
@@ -61,7 +61,7 @@ class Saving:
         """
         self._something()
         details = {
-            "html": "Point at a run to see its step.",
+            "html": "Hover over a run to see its details.",
             "svg": "The whole chat as it looks here.",
             "md": "Texts and figures, without colours.",
             "json": "Colours and trees; /open brings it back.",
@@ -121,7 +121,7 @@ class Saving:
 
     def _write(self, path: Path, work: Callable[[], Path]) -> None:
         def done(place: Path) -> None:
-            other = f" ({one_line(path.name)} was there already; ! at the end overwrites)" if place.name != path.name else ""
+            other = f" ({one_line(path.name)} already exists; add ! to overwrite it)" if place.name != path.name else ""
             self.host.tell(f"Saved as {short_path(place)}{other}.")
 
         self.host.beside(work, done, f"Writing {one_line(path.name)} …")
@@ -136,7 +136,7 @@ class Saving:
             self.go_back()
             return
         if len(words) > 1:
-            raise UserError("/open takes one file that /export json wrote; a name with spaces goes in quotes.")
+            raise UserError("/open takes one file written by /export json. Put a name with spaces in quotes.")
         from ...export.formats import SavedChat, read_chat
 
         self.host.dialogue.must_be_idle("open a chat")
@@ -146,7 +146,7 @@ class Saving:
             self.host.dialogue.must_be_idle("open a chat")
             back = self._swap(saved.transcript)
             by = f", from {one_line(saved.model_name)}" if saved.model_name else ""
-            self.host.tell(f"Opened {one_line(path.name)}{by}. Your next message goes on from here.{back}")
+            self.host.tell(f"Opened {one_line(path.name)}{by}. Your next message continues it.{back}")
 
         self.host.beside(lambda: read_chat(path), done, f"Reading {one_line(path.name)} …")
 
@@ -157,7 +157,7 @@ class Saving:
             UserError: there is none, or an answer is under way.
         """
         if self._left is None:
-            raise UserError("/open takes a file that /export json wrote; alone, it goes back to the chat before.")
+            raise UserError("/open takes a file written by /export json; alone it returns to the previous chat.")
         self.host.dialogue.must_be_idle("open a chat")
         self._swap(self._left)
 
@@ -166,8 +166,8 @@ class Saving:
         left = self.host.dialogue.transcript
         self._left = left if left.entries else None
         self.host.show_chat(transcript)
-        return " /open alone goes back." if left.entries else ""
+        return " /open alone returns to the previous chat." if left.entries else ""
 
     def _something(self) -> None:
         if not self.host.dialogue.transcript.entries:
-            raise UserError("There is nothing to export yet: ask something first.")
+            raise UserError("There is nothing to export yet. Ask something first.")

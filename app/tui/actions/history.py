@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...history.chats import OpenedChat
     from ...history.recorder import Recorder
 
-OFF = "This chat is not kept: start specchat without --no-history, and with history = true in the settings."
+OFF = "This chat is not being saved. Start specchat without --no-history, and with history = true in the settings."
 
 
 class Keeping:
@@ -137,18 +137,20 @@ class Keeping:
         self.host.dialogue.must_be_idle("branch the chat")
         before = self.host.dialogue.transcript
         if not any(entry.text for entry in before.answers()):
-            raise UserError("There is nothing to branch from yet: ask something first.")
+            raise UserError("There is nothing to branch from yet. Ask something first.")
         title = " ".join(words)
         name = clean_title(title) if title.strip() else ""
         self.host.show_chat(recorder.branch(self.host.dialogue, name))
-        self.host.tell("This is a branch now: /chats has the chat as it was.")
+        self.host.tell("You are in a branch now. /chats has the original chat.")
 
     def _on(self) -> Recorder:
         self._begin()
         if self.recorder is None:
             raise UserError(OFF)
         if self.recorder.off:
-            raise UserError("The history could not be opened, so this chat is not kept: the notice at its beginning says why.")
+            raise UserError(
+                "The history could not be opened, so this chat is not being saved. The notice at its beginning says why."
+            )
         return self.recorder
 
 

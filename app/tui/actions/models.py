@@ -114,7 +114,7 @@ class Models:
                 self.host.tell(ended.sentence, "warning")
                 self._say(ended.sentence)
             elif ended.state == "done":
-                self.host.tell(f"{ended.spec} is here ({size_of(ended.total)}): /models loads it.")
+                self.host.tell(f"{ended.spec} is downloaded ({size_of(ended.total)}). Load it with /models.")
                 self._say(f"{ended.spec} is downloaded.")
 
     def close(self) -> None:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ..race.setup import Pick
 
 USAGE = (
-    "/race takes methods, each with its settings or on another model, and perhaps a prompt: /race greedy lookup max_ngram=4 "
-    "greedy@MODEL : PROMPT."
+    "/race takes methods, each with its settings or on another model, and optionally a prompt: /race greedy lookup "
+    "max_ngram=4 greedy@MODEL : PROMPT."
 )
 
 
@@ -123,18 +123,18 @@ class Racing:
             elif given:
                 given[-1][1].append(word)
             else:
-                raise UserError(f"{word} has no method before it: {USAGE}")
+                raise UserError(f"{word} must follow a method. {USAGE}")
         entries = []
         for word, settings in given:
             name, model, backend = split_model(word, dialogue.model, dialogue.info)
             if word.endswith("@"):
-                raise UserError(f"{word} names no model: {USAGE}")
+                raise UserError(f"{word} does not name a model. {USAGE}")
             own = method_settings(dialogue, name, pairs(settings, USAGE), elsewhere=bool(model or backend))
             entries.append(Entry(name, own, model, backend))
         if len(entries) == 1:
             entries.insert(0, self._rival(entries[0]))
         if len(entries) > MOST:
-            raise UserError(f"A race has {FEWEST} to {MOST} lanes, not {len(entries)}: leave some out.")
+            raise UserError(f"A race has {FEWEST} to {MOST} panes, not {len(entries)}. Leave some out.")
         return entries
 
     def _rival(self, entry: Entry) -> Entry:
@@ -144,16 +144,16 @@ class Racing:
             return Entry(entry.method, entry.settings)
         rival = next((name for name in suggested(dialogue) if name != entry.method or entry.key), None)
         if rival is None:
-            raise UserError("This model can run one method only: name another model to race against, as in greedy@MODEL.")
+            raise UserError("This model has only one method. Add another model to race against, as in greedy@MODEL.")
         return self.entry(rival)
 
     def _must_be_possible(self) -> None:
         dialogue = self.host.dialogue
         dialogue.must_be_idle("race")
         if dialogue.phase == "loading":
-            raise UserError("The model is still being loaded: race when it is ready.")
+            raise UserError("The model is still loading. Start the race when it is ready.")
         if dialogue.phase != "ready":
-            raise UserError("No model is loaded to race on: /model NAME loads one.")
+            raise UserError("No model is loaded. Load one with /model NAME.")
 
     def _subject(self, prompt: str) -> tuple[str, list[dict[str, str]], str]:
         """Prompt, messages, and where the prompt is from."""
@@ -164,11 +164,11 @@ class Racing:
         if prompt:
             found, source = talk(dialogue, prompt), ""
         elif draft.strip() and not is_command(draft):
-            found, source = talk(dialogue, draft), "Your draft, which stays in the input box."
+            found, source = talk(dialogue, draft), "Your message, which stays in the input box."
         else:
             found, source = talk(dialogue, None), "The last message of this chat."
         if found is None:
-            source = "An example: type a prompt of your own, then F5."
+            source = "An example. Type your own prompt, then press F5."
             found = talk(dialogue, STARTERS[0].prompt)
         assert found is not None, "a prompt was given"
         return found[0], found[1], source
@@ -245,7 +245,7 @@ class KeptRaces:
         """
         races = self.of(self.host.dialogue.transcript)
         if not races:
-            raise UserError("No race was run in this chat yet: F5 or /race runs one.")
+            raise UserError("There are no races in this chat yet. Start one with F5 or /race.")
         match arguments:
             case ():
                 if len(races) == 1:
@@ -255,7 +255,7 @@ class KeptRaces:
             case [number] if number.isdecimal() and 0 < int(number[:9]) <= len(races):
                 self.open(races[int(number) - 1])
             case _:
-                raise UserError(f"/races takes a number from 1 to {len(races)}; alone, it asks which.")
+                raise UserError(f"/races takes a number from 1 to {len(races)}; alone it shows the list.")
 
     def _choose(self, races: list[Notice]) -> None:
         from ..pickers.menu import Item, Menu

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.widget import Widget
 
-from ....errors import UserError
+from ....errors import UserError, counted
 from ...attach.attachments import Attachment, escaped, parted
 from ...chat.entries import Prompt
 from ...chat.transcript import Transcript
@@ -64,7 +64,7 @@ class Rewriting:
             case (number,) if number.isdecimal() and len(number) < 10:
                 self.edit(int(number))
             case _:
-                raise UserError("/edit takes the number of a message of yours, 1 for the first; alone, it takes the last one.")
+                raise UserError("/edit takes the number of one of your messages, 1 for the first; alone it edits the last one.")
 
     def edit(self, number: int | None = None) -> None:
         """Put a message back into the input box.
@@ -77,10 +77,9 @@ class Rewriting:
         """
         prompts = prompts_of(self.host)
         if not prompts:
-            raise UserError("There is no message to edit yet: ask something first.")
+            raise UserError("There is no message to edit yet. Ask something first.")
         if number is not None and not 1 <= number <= len(prompts):
-            some = "one message" if len(prompts) == 1 else f"{len(prompts)} messages"
-            raise UserError(f"This chat has {some} of yours: there is no number {number}.")
+            raise UserError(f"You have sent {counted(len(prompts), 'message')} here, so there is no number {number}.")
         prompt = prompts[number - 1] if number is not None else marked_prompt(self.host) or prompts[-1]
         if prompt is self._prompt:
             return
@@ -132,8 +131,10 @@ class Rewriting:
         if self._prompt is not None:
             prompts = prompts_of(self.host)
             number = next((n for n, prompt in enumerate(prompts, 1) if prompt is self._prompt), 0)
-            composer.border_title = f"message {number} of {len(prompts)}, anew"
-            composer.border_subtitle = "enter sends · esc back to the draft" if self._draft else "enter sends · esc leaves it"
+            composer.border_title = f"editing message {number} of {len(prompts)}"
+            composer.border_subtitle = (
+                ("enter sends · esc restores what you were typing") if self._draft else "enter sends · esc cancels"
+            )
 
     def branch(self) -> None:
         """Lay aside the message that is written anew, and what follows it; once."""

@@ -49,7 +49,7 @@ class Prompting:
         given = pairs(words, "/set temperature=0.7")
         for key in given:
             if key not in (*SAMPLING, *LIMITS):
-                raise UserError(f"/set knows no {key}: {did_you_mean(key, (*SAMPLING, *LIMITS))}")
+                raise UserError(f"There is no setting {key}: {did_you_mean(key, (*SAMPLING, *LIMITS))}")
         if given:
             values = {key: from_text(key, value) if key in LIMITS else typed(value) for key, value in given.items()}
             names = {f"sampling.{key}": key for key in SAMPLING}
@@ -72,7 +72,7 @@ class Prompting:
     def set_system(self, text: str) -> None:
         """Set the system prompt of this chat."""
         self.host.live.set({"system": text})
-        said = f"The system prompt is now “{fit(one_line(text), 60)}”." if text.strip() else "There is no system prompt now."
+        said = f"The system prompt is now “{fit(one_line(text), 60)}”." if text.strip() else "The system prompt is now empty."
         self.host.tell(said)
         self.host.changed()
 
@@ -102,7 +102,7 @@ class Prompting:
             case ["save"]:
                 name = self.host.live.layers.preset_name
                 if not name:
-                    raise UserError("No preset is in use: /preset save NAME makes one of this chat.")
+                    raise UserError("No preset is in use. /preset save NAME makes one from this chat.")
                 self.save(name, again=True)
             case ["save", *rest]:
                 again = rest[-1] == "!"
@@ -116,7 +116,7 @@ class Prompting:
             case ["none"]:
                 self.host.live.no_preset()
                 self.host.changed()
-                self.host.tell("No preset, and nothing set for this chat alone: the settings count.")
+                self.host.tell("No preset is in use and nothing is set for this chat alone, so the settings apply.")
             case _:
                 self.use(" ".join(words))
 
@@ -162,9 +162,11 @@ class Prompting:
 
         name = clean_name(name)
         if name in PRESET_WORDS:
-            raise UserError(f"/preset {name} means something else: give the preset another name.")
+            raise UserError(f"/preset {name} is a command. Choose another name for the preset.")
         if name in names() and not again:
-            raise UserError(f"There is a preset {name} already: enter once more, or /preset save {name} !, writes it anew.")
+            raise UserError(
+                f"There is already a preset {name}. Press enter again, or use /preset save {name} !, to overwrite it."
+            )
         configuring = self.host.live
         values = configuring.current()
         path = save_preset(name, values)
@@ -183,7 +185,7 @@ class Prompting:
 
         if not name:
             raise UserError("/preset delete takes the name of a preset; /preset lists them.")
-        self.host.tell(f"Preset {delete_preset(name)} is deleted: /preset undo brings it back.")
+        self.host.tell(f"Deleted the preset {delete_preset(name)}. /preset undo restores it.")
 
     def undo(self) -> None:
         """Bring back the preset that was deleted last.
@@ -195,8 +197,8 @@ class Prompting:
 
         name = last_deleted()
         if not name:
-            raise UserError("No preset was deleted.")
-        self.host.tell(f"Preset {restore_preset(name)} is back.")
+            raise UserError("There is no deleted preset.")
+        self.host.tell(f"Restored the preset {restore_preset(name)}.")
 
     def edit(self, name: str, then: Callable[[], object] = lambda: None) -> None:
         """Edit a preset's file in a screen.
@@ -235,10 +237,10 @@ class Prompting:
             except UserError as error:
                 self.host.tell(str(error), "warning")
                 return
-            self.host.tell(f"Preset {path.stem} is kept.")
+            self.host.tell(f"Saved the preset {path.stem}.")
             then()
 
-        about = "As in the settings file: system, method, max_tokens, stop, [sampling], [methods.NAME]; about says what for."
+        about = "As in the settings file: system, method, max_tokens, stop, [sampling], [methods.NAME]; about describes it."
         self.host.push_screen(TextScreen(f"Preset {path.stem}", before or "", about, self.host.live.keymap, check), written)
 
 

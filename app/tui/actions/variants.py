@@ -63,7 +63,7 @@ class Varying:
         at = names.index(tried[-1]) if tried[-1] in names else -1
         order = [*names[at + 1 :], *names[: at + 1]]
         if not any(name != tried[-1] for name in order):
-            raise UserError("This model can run one method only: there is no other to retry with.")
+            raise UserError("This model has only one method, so there is no other to retry with.")
         return next((name for name in order if name not in tried), order[0])
 
     def regenerate(self, *arguments: str) -> None:
@@ -89,9 +89,9 @@ class Varying:
             case [text] if text.startswith("seed=") and text[5:].isdecimal() and len(text) < 24:
                 sampling["seed"] = int(text[5:])
             case _:
-                raise UserError("/regenerate takes nothing (the same seed), new (a new one) or seed=N.")
+                raise UserError("/regenerate takes new (a new seed) or seed=N; alone it uses the same seed.")
         if arguments and not sampling.get("temperature"):
-            raise UserError("At temperature 0 a seed changes nothing: /set temperature=0.8 first, then regenerate.")
+            raise UserError("At temperature 0 the seed changes nothing. Use /set temperature=0.8 first, then regenerate.")
         if reason := dialogue.unavailable.get(wish["method"]):
             raise UserError(f"{wish['method']} cannot run on this model: {reason}")
         self._again(index, {**wish, "sampling": sampling})
@@ -120,10 +120,10 @@ class Varying:
         self.host.dialogue.must_be_idle(what)
         dialogue = self.host.dialogue
         if dialogue.phase != "ready":
-            raise UserError(f"No model is ready: wait for it or load one with /model, then {what}.")
+            raise UserError(f"No model is ready. Wait for it, or load one with /model, then {what}.")
         prompt = marked_prompt(self.host) or next(reversed(prompts_of(self.host)), None)
         if prompt is None:
-            raise UserError("There is no message to answer yet: ask something first.")
+            raise UserError("There is no message to answer yet. Ask something first.")
         entries = dialogue.transcript.entries
         index = index_of(self.host, prompt) + 1
         found = entries[index] if index < len(entries) else None
@@ -150,11 +150,13 @@ class Varying:
         self.host.dialogue.must_be_idle("take it back")
         prompts = prompts_of(self.host)
         if not prompts:
-            raise UserError("There is nothing to take back: this chat has no message of yours.")
+            raise UserError("There is nothing to undo: you have not sent a message in this chat.")
         self.rewriting.leave()
         lay_aside(self.host, index_of(self.host, prompts[-1]))
         self.host.changed()
-        self.host.tell(f"Taken back. {shown_keys('variant_before', self.host.live.keymap)} brings it back.")
+        self.host.tell(
+            f"Removed your last message and its answer. {shown_keys('variant_before', self.host.live.keymap)} restores them."
+        )
 
     def turn(self, step: int, index: int | None = None) -> None:
         """Show another variant of the marked entry, else of the last one in sight that has any.
@@ -173,7 +175,7 @@ class Varying:
             index = self._turning()
         fork = variants.of(entries, index) if index is not None else None
         if index is None or fork is None:
-            raise UserError("There is no other variant here: edit a message or retry an answer, and there will be.")
+            raise UserError("There are no other variants here. Edit a message or retry an answer to make one.")
         self.rewriting.leave()
         place = variants.place(entries, index)
         empty = index >= len(entries)

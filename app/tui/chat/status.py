@@ -135,7 +135,7 @@ class StatusLine(Widget):
                 amount = progress_of(loading.done, loading.total) if stage == "download" else ""
                 parts.append(Content(amount or f"{loading.done / loading.total:.0%}"))
         if self.dialogue.queued is not None:
-            parts.append(Content.styled("your message goes out when it is ready", "$accent"))
+            parts.append(Content.styled("your message will be sent when it is ready", "$accent"))
         return parts
 
     def _prefill(self) -> list[Content]:

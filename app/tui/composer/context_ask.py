@@ -67,7 +67,7 @@ class Fitting:
         named = f"“{fit(one_line(lost[0]), 24)}”" if lost else ""
         named += f" to “{fit(one_line(lost[-1]), 24)}”" if len(lost) > 1 else ""
         what = f"the {len(lost):,} oldest exchanges" if len(lost) > 1 else "the oldest exchange"
-        too_long = f"The message alone takes {alone:,} tokens: attach less." if alone > most else ""
+        too_long = f"The message alone takes {alone:,} tokens. Attach less." if alone > most else ""
         items = [
             Item(
                 "trim",
@@ -75,7 +75,7 @@ class Fitting:
                 detail=f"The model no longer sees {what}, {named}: {event.tokens[cut]:,} tokens."
                 if cut
                 else "Leave out the oldest exchanges.",
-                reason="" if cut else too_long or "No part of the chat is short enough: start afresh.",
+                reason="" if cut else too_long or "No part of the chat is short enough. Start a new chat.",
             ),
             Item(
                 "fresh",
@@ -83,14 +83,14 @@ class Fitting:
                 detail="A new chat with this message" + (f": {alone:,} tokens." if not too_long else "."),
                 reason=too_long,
             ),
-            Item("keep", "Send nothing", detail="The draft stays in the input box."),
+            Item("keep", "Send nothing", detail="Your message stays in the input box."),
         ]
 
         def chosen(choice: str | None) -> None:
             if choice == "trim":
                 self._rewriting.branch()
                 self._host.dialogue.transcript.start = self._cuts[cut]
-                self._host.dialogue.notice(f"From here on the model does not see {what} of this chat: {named}.", "warning")
+                self._host.dialogue.notice(f"From here on the model no longer sees {what} of this chat: {named}.", "warning")
             elif choice == "fresh":
                 self._rewriting.leave()
                 self._host.new_chat()

@@ -67,10 +67,10 @@ class Editing:
             command = editor_command(self.host.live.settings.editor)
             text = await self._through(command, draft)
         except UserError as error:
-            self.host.tell(f"{error} Your draft is as it was.", "warning")
+            self.host.tell(f"{error} Your message is unchanged.", "warning")
             return
         except SuspendNotSupported:
-            self.host.tell("This terminal cannot be lent to an editor. Your draft is as it was.", "warning")
+            self.host.tell("This terminal cannot be handed to an editor. Your message is unchanged.", "warning")
             return
         finally:
             self.open = False
@@ -89,7 +89,7 @@ class Editing:
         try:
             folder = Path(tempfile.mkdtemp(prefix="specchat-"))  # for this user alone
         except OSError as error:
-            raise UserError(f"The temporary folder cannot be written ({error.strerror}): free some room there.") from None
+            raise UserError(f"Cannot write to the temporary folder ({error.strerror}). Free some space there.") from None
         file = folder / "draft.md"
         try:
             file.write_bytes(f"{draft}\n".encode("utf-8", "surrogatepass") if draft else b"")
@@ -97,10 +97,10 @@ class Editing:
                 code = await self._run([*command, str(file)])
             if code:
                 how = f"was ended by signal {-code}" if code < 0 else f"ended with the code {code}"
-                raise UserError(f"{name} {how}: what was written there is not taken over.")
+                raise UserError(f"{name} {how}, so its text was not used.")
             return _read(file, name)
         except OSError as error:
-            raise UserError(f"{name} could not be used ({error.strerror}): name another editor.") from None
+            raise UserError(f"Could not run {name} ({error.strerror}). Choose another editor.") from None
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
@@ -123,12 +123,12 @@ def _read(file: Path, name: str) -> str:
     """
     try:
         if file.stat().st_size > MOST_BYTES:
-            raise UserError(f"{name} left more than {MOST_BYTES // 1_000_000} MB: attach such a text with @ and its name.")
+            raise UserError(f"The text from {name} is larger than {MOST_BYTES // 1_000_000} MB. Attach it as a file with @.")
         data = file.read_bytes()
     except FileNotFoundError:
-        raise UserError(f"{name} left no file behind.") from None
+        raise UserError(f"{name} left no file.") from None
     if b"\0" in data:
-        raise UserError(f"{name} left a file that is no text.")
+        raise UserError(f"{name} left a file that is not text.")
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     return text.removesuffix("\n")  # editors end a file with a line break
 

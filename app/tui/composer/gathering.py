@@ -37,7 +37,7 @@ class Gathering:
         """
         message, pastes = self._unfolded(draft)
         if self._given_up is not None:
-            self._host.tell("The files of a message are being read: wait for them, or give up with esc.", "warning")
+            self._host.tell("The files of a message are being read. Wait for them, or press esc to stop.", "warning")
         elif slow(message):
             self._slowly(draft, message, pastes, then)
         else:
@@ -57,11 +57,11 @@ class Gathering:
             self._given_up = None
             self._done(draft, found, pastes, then)
 
-        self._host.beside(lambda: attached(message, given_up.is_set), done, "Reading the files … esc gives up.")
+        self._host.beside(lambda: attached(message, given_up.is_set), done, "Reading the files … esc stops.")
 
     def _done(self, draft: str, found: Found | UserError, pastes: list[Attachment], then: Then) -> None:
         if isinstance(found, UserError):
-            self._host.tell(f"Not sent, your draft stays here: {found}", "warning")
+            self._host.tell(f"Not sent; your message stays in the input box. {found}", "warning")
             return
         message, files = found
         for file in files:

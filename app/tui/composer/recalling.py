@@ -47,7 +47,7 @@ class Recalling:
                 try:
                     found = await asyncio.to_thread(history.read) if await asyncio.to_thread(history.stale) else None
                 except OSError as error:
-                    self._warn("What you sent in earlier chats cannot be read", error)
+                    self._warn("Cannot read your earlier messages", error)
                     return
                 if found is not None:
                     self._host.box.recall(found)
@@ -74,10 +74,10 @@ class Recalling:
             return ""
         try:
             if self._history is not None and self._history.add(draft):
-                return "What you were typing is kept: the next chat begins with it."
+                return "What you were typing is saved. The next chat starts with it."
         except (OSError, UserError):
             pass
-        return f"What you were typing is not kept:\n{sanitise(draft.text)}"
+        return f"What you were typing could not be saved:\n{sanitise(draft.text)}"
 
     def _keep(self, typed: Typed) -> None:
         history = self._history
@@ -88,7 +88,7 @@ class Recalling:
                 try:
                     await asyncio.to_thread(history.add, typed)
                 except (OSError, UserError) as error:
-                    self._warn("What you send is not kept for the up key in later chats", error)
+                    self._warn("Your messages are not being saved for the up key in later chats", error)
 
         self._host.box.run_worker(add(), group="prompts")
 
@@ -107,7 +107,7 @@ class Recalling:
 
         box = self._host.box
         if not box.sent:
-            self._host.tell("Nothing was sent yet: what you send is found here.")
+            self._host.tell("You have not sent any messages yet.")
             return
 
         def chosen(text: str | None) -> None:

@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar
 from textual.binding import BindingType
 from textual.content import Content
 
-from ....errors import UserError
+from ....errors import UserError, counted
 from ...chat.dialogue import Dialogue
 from ...history.chats import ChatRow, Chats, Found, OpenedChat
 from ...history.store import Store, trouble
@@ -58,7 +58,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | Found]):
         listed = PickList[ChatRow | Found](
             lambda item: _row(item).id, lambda item, cells: drawn(item, cells, now, self._current), rows=2, gap=1
         )
-        super().__init__(listed, keymap, "Chats", "Search in all chats", query)
+        super().__init__(listed, keymap, "Chats", "Search all chats", query)
         self._dialogue = dialogue
         self._chats: Chats | None = None
         self._rows: list[ChatRow] = []
@@ -127,7 +127,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | Found]):
         return bool(await self._do(change))
 
     def _show(self, items: Sequence[ChatRow | Found], at: int = 0) -> None:
-        self.listed.empty = "No chat has that in it." if self.searched.strip() else "There is no chat yet."
+        self.listed.empty = "No chat contains that." if self.searched.strip() else "There are no chats yet."
         self.listed.show(items, at=at)
 
     def _count(self) -> None:
@@ -202,7 +202,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | Found]):
         if row is None:
             return
         if row.id == self._current and self._dialogue.busy:
-            self.say("An answer is being written in this chat: stop it first.", wrong=True)
+            self.say("An answer is being written in this chat. Stop it first.", wrong=True)
             return
         self._work(self._delete(row))
 
@@ -251,7 +251,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | Found]):
         self._gone.append(row)
         self._rows = [other for other in self._rows if other.id != row.id]
         self._show([item for item in self.listed.items if _row(item).id != row.id], self.listed.cursor)
-        self.say(f"“{fit(row.title, 40)}” is deleted: {self.key('chats_undo')} brings it back, for 30 days.")
+        self.say(f"Deleted “{fit(row.title, 40)}”. {self.key('chats_undo')} restores it for 30 days.")
         self._count()
 
     async def _undelete(self, row: ChatRow) -> None:
@@ -259,7 +259,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | Found]):
             return
         self._rows = await self._do(lambda chats: chats.newest(limit=MOST)) or self._rows
         self._count()
-        self.say(f"“{fit(row.title, 40)}” is back.")
+        self.say(f"Restored “{fit(row.title, 40)}”.")
         if self.box.value.strip():
             self.search(self.box.value)
         else:
@@ -307,6 +307,6 @@ def drawn(item: ChatRow | Found, cells: int, now: float, current: int | None) ->
         if width(before) > lead:
             before = "…" + before[-lead + 1 :].lstrip()
         return title, cut(line((before, "$quiet"), (hit, "bold $accent"), (after, "$quiet")), cells)
-    answers = f"{item.answers} answer{'' if item.answers == 1 else 's'}"
+    answers = f"{counted(item.answers, 'answer')}"
     parts = ["" if shown else date, answers, item.model, "branch" if item.parent is not None else ""]
     return title, line((fit(" · ".join(filter(None, parts)), cells), "$quiet"))

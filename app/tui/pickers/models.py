@@ -102,7 +102,7 @@ class ModelsScreen(SearchScreen[None, Row]):
         self._drawn = monotonic()
         listed, view = self.listed, self._view
         waiting = self.looking.scanning or view.look.repository
-        listed.empty = "" if waiting else "No model here has that in its name: owner/name asks the Hub."
+        listed.empty = "" if waiting else "No model here has that in its name. Type owner/name to ask the Hub."
         if key is None:
             key = listed.key
         if key is None and view.look == EVERYTHING:
@@ -118,11 +118,11 @@ class ModelsScreen(SearchScreen[None, Row]):
         if verb := view.verb(row):
             yield f"enter {verb}"
         if view.download(row) is not None:
-            yield f"{self.key('models_cancel')} throw away"
+            yield f"{self.key('models_cancel')} cancel download"
         elif view.look == EVERYTHING and found is not None and not found.problem:
-            yield f"{self.key('models_drafts')} its draft models"
+            yield f"{self.key('models_drafts')} draft models"
         if self.wide:
-            yield f"{self.key('models_again')} look again"
+            yield f"{self.key('models_again')} search again"
         yield self.key("list_leave")
 
     def about(self, item: Row | None) -> list[tuple[str, str]]:
@@ -199,11 +199,14 @@ class ModelsScreen(SearchScreen[None, Row]):
         if download.done and self._sure is not download:
             self._sure = download
             key = self.key("models_cancel")
-            self.say(f"{key} once more throws away the {size_of(download.done)} that came of {one_line(download.spec)}.", True)
+            self.say(
+                f"Press {key} again to cancel {one_line(download.spec)} and delete the {size_of(download.done)} downloaded.",
+                True,
+            )
             return
         self._sure = None
         self._downloads.cancel(download)
-        self.say(f"{one_line(download.spec)} is not fetched any more.")
+        self.say(f"Cancelled the download of {one_line(download.spec)}.")
         self._show()
 
     def choose(self, item: Row) -> None:
@@ -231,7 +234,7 @@ class ModelsScreen(SearchScreen[None, Row]):
             return
         pairing = self.looking.pairings(target).get(found.key)
         if pairing is None:
-            self.say("Its vocabulary is being looked at: a moment.")
+            self.say("Checking its vocabulary. One moment.")
         elif not pairing.able:
             self.say(one_line(pairing.reason), wrong=True)
         else:
@@ -241,7 +244,7 @@ class ModelsScreen(SearchScreen[None, Row]):
         """Load what the Hub offers if it is here, else fetch it."""
         if not self._view.here(offer):
             self._downloads.start(offer)
-            self.say(f"{one_line(offer.spec)} goes on being fetched when this list is closed.")
+            self.say(f"{one_line(offer.spec)} keeps downloading after you close this list.")
             self._show(("download", offer.spec))
             return
         repository = self.looking.repository

@@ -53,7 +53,7 @@ class PresetsScreen(SearchScreen[None, Preset]):
         edit: Callable[[str, Callable[[], object]], None],
     ) -> None:
         listed = PickList[Preset](lambda preset: preset.name, self._row)
-        super().__init__(listed, live.keymap, "Presets", "Search in the presets")
+        super().__init__(listed, live.keymap, "Presets", "Search presets")
         self._live, self._use, self._save, self._edit = live, use, save, edit
         self._all: list[Preset] = []
         self._gone = False
@@ -74,8 +74,8 @@ class PresetsScreen(SearchScreen[None, Preset]):
         self.run_worker(run(), group="presets")
 
     def _show(self, at: object = None) -> None:
-        none = f"There is none yet: {self.key('presets_save')} makes one of this chat."
-        self.listed.empty = "No preset has that in it." if self._all else none
+        none = f"There are no presets yet. {self.key('presets_save')} makes one from this chat."
+        self.listed.empty = "No preset contains that." if self._all else none
         query = self.searched.casefold().strip()
         self.listed.show([preset for preset in self._all if query in f"{preset.name} {preset.summary}".casefold()], at)
 
@@ -84,7 +84,7 @@ class PresetsScreen(SearchScreen[None, Preset]):
         name = fit(one_line(preset.name), NAME_CELLS)
         gap = " " * (NAME_CELLS + 2 - width(name))
         wrong = bool(preset.problems)
-        said = "its file has something wrong in it" if wrong and not preset.values else preset.summary
+        said = "its file has mistakes" if wrong and not preset.values else preset.summary
         summary = fit(said, max(0, cells - NAME_CELLS - 4))
         mark = ("● ", "$primary") if used else "  "
         return (line(mark, (name, "bold"), gap, (summary, "$warning" if wrong else "$quiet")),)
@@ -146,14 +146,14 @@ class PresetsScreen(SearchScreen[None, Preset]):
         """Delete the preset under the cursor."""
         if (preset := self._under) is not None:
             undo = self.key("presets_undo")
-            self._tried(lambda: self.say(f"“{delete_preset(preset.name)}” is deleted: {undo} brings it back."))
+            self._tried(lambda: self.say(f"Deleted “{delete_preset(preset.name)}”. {undo} restores it."))
             self._load()
 
     def action_undo(self) -> None:
         """Bring back what was deleted last."""
         name = last_deleted()
         if name and not self.asking:
-            self._tried(lambda: self.say(f"“{restore_preset(name)}” is back."))
+            self._tried(lambda: self.say(f"Restored “{restore_preset(name)}”."))
             self._load(name)
 
     @property

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
+from ....errors import counted
 from ...history.prompts import found
 from ...settings.keymap import PROMPTS
 from ...text.cells import fit, one_line, sanitise
@@ -34,8 +35,8 @@ class PromptSearch(SearchScreen[str, str]):
 
     def __init__(self, history: Sequence[str], keymap: Mapping[str, str], query: str = "") -> None:
         listed = PickList[str](lambda text: text, self._row)
-        listed.empty = "Nothing that was sent has these words."
-        super().__init__(listed, keymap, "Sent before", "Search in what you sent", query)
+        listed.empty = "No message contains these words."
+        super().__init__(listed, keymap, "Sent before", "Search your messages", query)
         self.box.select_on_focus = True
         self._history = history
 
@@ -54,13 +55,13 @@ class PromptSearch(SearchScreen[str, str]):
 
     def hints(self) -> Iterator[str]:
         """The keys that count now."""
-        yield f"↑↓ choose · enter takes · {self.key('list_leave')}"
+        yield f"↑↓ choose · enter insert · {self.key('list_leave')}"
 
     def about(self, item: str | None) -> Iterator[tuple[str, str]]:
         """The beginning of a message."""
         lines = sanitise(item or "").strip().splitlines()
         left = len(lines) - PREVIEW_ROWS
-        more = f"  (+{left} line{'s' * (left != 1)})" if left > 0 else ""
+        more = f"  (+{counted(left, 'line')})" if left > 0 else ""
         shown = [fit(row.expandtabs(4), self.cells - len(more)) for row in lines[:PREVIEW_ROWS]]
         yield "\n".join(shown) + more, "$quiet"
 

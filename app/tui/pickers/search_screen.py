@@ -122,7 +122,7 @@ class SearchScreen(Framed[Result], Generic[Result, Item]):
         """Say anew what stands below the list: about the item, and the keys that count now."""
         lines = self.about(self.listed.item)
         self.detail.update(Content("\n").join(Content.styled(text, style) for text, style in lines))
-        asked = [f"enter {self._verb}", f"{self.key('list_leave')} leave it as it is"]
+        asked = [f"enter {self._verb}", f"{self.key('list_leave')} cancel"]
         self.frame.border_subtitle = Content(" · ".join(asked if self.asking else self.hints()))
 
     def say(self, text: str, wrong: bool = False) -> None:

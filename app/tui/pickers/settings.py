@@ -55,8 +55,8 @@ class SettingsScreen(SearchScreen[None, Row]):
 
     def __init__(self, live: LiveSettings, dialogue: Dialogue, changed: Callable[[], None], query: str = "") -> None:
         listed = PickList[Row](lambda row: row.title if row.entry is not None else None, drawn)
-        listed.empty = "No setting has that in its name, its description or its value."
-        super().__init__(listed, live.keymap, "Settings", "Search in the settings", query)
+        listed.empty = "No setting matches in name, description or value."
+        super().__init__(listed, live.keymap, "Settings", "Search settings", query)
         self._live, self._dialogue, self._changed = live, dialogue, changed
         self._entries: list[Entry] = []
         self._model_only = False
@@ -134,7 +134,7 @@ class SettingsScreen(SearchScreen[None, Row]):
         changes = undo.pop()
         self._live.keep(changes)
         self._show(_name(next(iter(changes))))
-        self.say("The last change is taken back.")
+        self.say("Undid the last change.")
 
     # Changing
 
@@ -160,7 +160,7 @@ class SettingsScreen(SearchScreen[None, Row]):
                 if text is not None:
                     self._keep({item.key: text.rstrip() or None}, item.title)
 
-            about = "The system prompt that a chat starts with: the model reads it before everything else."
+            about = "The system prompt for new chats. The model reads it before everything else."
             self.app.push_screen(TextScreen("System prompt", str(item.value or ""), about, self._live.keymap), written)
         elif entry.choices:
 
@@ -202,14 +202,14 @@ class SettingsScreen(SearchScreen[None, Row]):
         self._show(title)
         entry = next(entry for entry in self._entries if entry.key == _name(key))
         layers = self._live.layers
-        said = f"Kept in {short_path(layers.read.path)}; it {entry.when}."
+        said = f"Saved in {short_path(layers.read.path)}; it {entry.when}."
         warn = ""
         if os.environ.get(variable(entry.key)):  # also where a later word counts for now
             warn = f" ${variable(entry.key)} goes before the file from the next start on."
         elif split(key)[0] != "models" and layers.origin(entry.key).kind == "model":
-            warn = f" {one_line(self._dialogue.model)} has its own, which goes before it: tab shows that."
+            warn = f" {one_line(self._dialogue.model)} has its own value, which overrides this; tab shows it."
         elif entry.when == NEXT_LOAD and entry.key == "model":
-            said = f"Kept in {short_path(layers.read.path)}; it counts from the next start on, /model loads one now."
+            said = f"Saved in {short_path(layers.read.path)}; it applies from the next start. /model loads one now."
         self.say(f"{said}{warn}", wrong=bool(warn))
 
 

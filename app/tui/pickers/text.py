@@ -76,7 +76,7 @@ class TextScreen(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         """The cursor goes to the end."""
-        self.query_one(Vertical).border_subtitle = f"{self._keep_key} keep · {self._leave_key} leave as it was"
+        self.query_one(Vertical).border_subtitle = f"{self._keep_key} save · {self._leave_key} cancel"
         area = self.query_one(TextArea)
         area.move_cursor(area.document.end)
 
@@ -114,4 +114,4 @@ class TextScreen(ModalScreen[str | None]):
             self.dismiss(None)
             return
         self._warned = True
-        self._say(f"This is not kept yet: {self._keep_key} keeps it, {self._leave_key} once more throws it away.")
+        self._say(f"Not saved yet. {self._keep_key} saves it, {self._leave_key} again discards it.")

@@ -90,7 +90,7 @@ class RaceModel(SearchScreen[Choice, Choice]):
 
     def hints(self) -> Iterator[str]:
         """The keys that count now."""
-        yield f"↑↓ choose · enter takes · {self.key('list_leave')}"
+        yield f"↑↓ choose · enter choose · {self.key('list_leave')}"
 
     def about(self, item: Choice | None) -> Iterator[tuple[str, str]]:
         """Why a model cannot be loaded, or what it means to take it."""
@@ -102,7 +102,7 @@ class RaceModel(SearchScreen[Choice, Choice]):
         elif item is not None and item.key in self._taken:
             text = self._note
         elif item is not None and item.model:
-            text = "Loaded for the race, beside the chat's model."
+            text = "Loaded for the race, next to the chat's model."
         yield fit(one_line(text), self.cells), style
 
     def choose(self, item: Choice) -> None:

@@ -124,7 +124,7 @@ def headline(rows: Sequence[Standing]) -> tuple[str, str, list[str]]:
     """Who wins, the verb phrase after the name, and what more there is to say, most telling first."""
     through = [row for row in rows if row.place is not None]
     if not through:
-        return "", "Nobody reached the finish", []
+        return "", "No pane finished", []
     winner = through[0]
     more = []
     first = next(row for row in rows if row.number == 1)

@@ -280,16 +280,16 @@ class RaceScreen(Screen[None]):
             self.race.pause()
             self._host.stir()
         else:
-            self._host.tell("Nothing runs: r runs the race again, w plays it back.")
+            self._host.tell("Nothing is running. r runs the race again, w replays it.")
         self.refresh_race(now=True)
 
     def action_watch(self) -> None:
         """Play the race back, from the start."""
         if self.race.running:
-            self._host.tell("The race still runs: it can be played back once all lanes are done.")
+            self._host.tell("The race is still running. You can replay it when it is done.")
             return
         if not any(racer.answer.runs for racer in self.race.racers):
-            self._host.tell("There is nothing to play back: no lane has written anything.")
+            self._host.tell("There is nothing to replay: no pane has any text.")
             return
         if self.replay is None:
             self.replay = Replay(self.race.racers)
@@ -301,7 +301,7 @@ class RaceScreen(Screen[None]):
     def action_speed(self) -> None:
         """The next speed of the replay."""
         if self.replay is None:
-            self._host.tell("The speed is the replay's: w starts it.")
+            self._host.tell("The speed is that of the replay. Start it with w.")
             return
         self.replay.faster()
         self.refresh_race(now=True)
@@ -309,7 +309,7 @@ class RaceScreen(Screen[None]):
     def action_export(self) -> None:
         """Save the race."""
         if not any(racer.answer.runs for racer in self.race.racers):
-            self._host.tell("There is nothing to export yet: no lane has written anything.")
+            self._host.tell("There is nothing to export yet: no pane has any text.")
             return
         self._export(self.race.record())
 
@@ -348,7 +348,7 @@ class RaceScreen(Screen[None]):
                     self._swap(int(index) + 1, replace(entry, model=choice.model, backend=choice.backend))
 
             title = f"Model of pane {int(index) + 1}: {entry.name}"
-            self._ask_model(title, {entry.key}, "It is the one that runs in this pane.", chosen)
+            self._ask_model(title, {entry.key}, "It already runs in this pane.", chosen)
 
         self.app.push_screen(Menu("Another model in which pane?", items, str(len(items) - 1)), asked)
 
@@ -365,7 +365,7 @@ class RaceScreen(Screen[None]):
     def action_add(self) -> None:
         """One pane more."""
         if len(self.race.racers) >= MOST:
-            self._host.tell(f"A race has at most {MOST} panes: 1–{MOST} swap the method of one.")
+            self._host.tell(f"A race has at most {MOST} panes. 1–{MOST} change the method of one.")
             return
 
         def answered(name: str | None) -> None:
@@ -373,13 +373,13 @@ class RaceScreen(Screen[None]):
                 self.race.add(self._entry(name))
                 self._go()
 
-        self.app.push_screen(Menu("One more against them", method_items(self._host.dialogue), ""), answered)
+        self.app.push_screen(Menu("Add a pane", method_items(self._host.dialogue), ""), answered)
 
     def action_remove(self) -> None:
         """One pane fewer."""
         racers = self.race.racers
         if len(racers) <= FEWEST:
-            self._host.tell(f"A race needs {FEWEST} panes: their numbers swap their methods.")
+            self._host.tell(f"A race needs {FEWEST} panes. Press a pane's number to change its method.")
             return
         names = self.race.model_names
         items = [Item(str(i), racer.entry.name, detail=names[i]) for i, racer in enumerate(racers)]
@@ -389,7 +389,7 @@ class RaceScreen(Screen[None]):
                 self.race.remove(int(index))
                 self._go()
 
-        self.app.push_screen(Menu("Which pane is to go?", items, str(len(racers) - 1)), answered)
+        self.app.push_screen(Menu("Which pane to remove?", items, str(len(racers) - 1)), answered)
 
     def colouring(self, way: Way) -> None:
         """Tell runs apart in another way."""

@@ -55,9 +55,9 @@ def doing_of(race: Race, racer: Racer) -> str:
     if racer.tokens:
         return ""
     if race.loading is not None:
-        return "the model is being loaded again"
+        return "reloading the model"
     if (guest := race.models.loading) is not None:
-        return loading_words(guest) if guest is race.models.get(racer.entry.key) else "waits for a model to be loaded"
+        return loading_words(guest) if guest is race.models.get(racer.entry.key) else "waiting for a model"
     done, total = racer.answer.prefill
     if total > done:
         return f"reading the prompt: {done:,} of {total:,} tokens"
@@ -68,7 +68,7 @@ def loading_words(guest: Guest) -> str:
     """How far a load is."""
     event = guest.loading
     if event is None:
-        return "its model is next to be loaded"
+        return "its model loads next"
     stage = event.stage.removeprefix("draft ")
     draft = " of its draft model" if stage != event.stage else ""
     share = f" {event.done / event.total:.0%}" if event.total else ""

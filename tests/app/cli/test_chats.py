@@ -74,7 +74,7 @@ def test_the_list(call: Call, kept: None) -> None:
 
 def test_an_empty_history(call: Call) -> None:
     assert call("history", "list") == (0, "There are no chats yet. Start one with `specchat`.\n", "")
-    assert call("history", "search", "lamp")[::2] == (1, "No chat has that in it.\n")
+    assert call("history", "search", "lamp")[::2] == (1, "No chat contains that.\n")
     code, _, err = call("history", "show", "1")
     assert code == 2
     assert "There is no chat 1 in the history" in err

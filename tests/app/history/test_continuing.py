@@ -96,7 +96,7 @@ def test_a_start_with_a_model_that_is_gone_takes_the_usual_one(engine: Any, dial
     assert engine.sent[-1] == Load(engine.ids, "builtin", device="cpu")
     assert [entry.text for entry in dialogue.transcript.entries] == [
         "There is no model /models/own.",
-        "builtin is loaded in its place.",
+        "builtin is being loaded in its place.",
     ]
     engine.events.append(Failed(1, "user", "No luck."))
     dialogue.drain()

@@ -249,7 +249,7 @@ async def test_a_folder_that_cannot_be_written_is_said_once(make_chat: Make, eng
         await settle(app, pilot)
         await send(app, pilot, engine, "one", "two")
         said = [notification.message for notification in app._notifications]
-        assert len([text for text in said if "is not kept for the up key" in text]) == 1
+        assert len([text for text in said if "are not being saved for the up key" in text]) == 1
         await pilot.press("up")
         assert app.chat_screen.input.text == "two"
 

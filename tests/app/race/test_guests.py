@@ -87,7 +87,7 @@ def test_models_go_when_no_lane_wants_them(dialogue: Dialogue, engine: FakeEngin
 def test_a_load_is_told_in_its_panes(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(dialogue)
     words = [doing_of(made, racer) for racer in made.racers]
-    assert words == ["waits for a model to be loaded", "its model is next to be loaded"]
+    assert words == ["waiting for a model", "its model is next to be loaded"]
     engine.events.append(Loading(loads(engine)[0].id, "weights", 3, 4))
     dialogue.drain()
     assert doing_of(made, made.racers[1]) == "loading the weights 75%"
@@ -152,7 +152,7 @@ def test_the_engines_end_takes_the_models_with_it(dialogue: Dialogue, engine: Fa
     assert len(loads(engine)) == 2
     engine.events.append(Loading(1, "weights", 1, 2))  # the chat's model comes first
     dialogue.drain()
-    assert doing_of(made, made.racers[1]) == "the model is being loaded again"
+    assert doing_of(made, made.racers[1]) == "reloading the model"
     engine.events.append(Loading(loads(engine)[1].id, "import"))
     dialogue.drain()
     assert doing_of(made, made.racers[1]) == "starting the runtime"

@@ -118,7 +118,7 @@ async def test_a_kept_race_can_be_run_again(make_kept: Make, engine: Any) -> Non
 async def test_several_races_are_asked_for(make_kept: Make, engine: Any) -> None:
     app = make_kept()
     async with app.run_test(size=(110, 34)) as pilot:
-        with pytest.raises(UserError, match="No race was run"):
+        with pytest.raises(UserError, match="There are no races"):
             app.actions.command("/races")
         await race(app, pilot, engine, "One [bold]thing")
         await race(app, pilot, engine, "Another")

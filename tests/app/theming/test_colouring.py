@@ -161,7 +161,7 @@ async def test_a_settings_file_that_cannot_be_written_is_told_once_and_the_choic
         await app.workers.wait_for_complete()
         await pilot.pause()
         assert app.chat_screen.view.colouring == "cycle"
-        assert any("Not kept" in notification.message for notification in app._notifications)
+        assert any("Not saved" in notification.message for notification in app._notifications)
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])

@@ -90,7 +90,7 @@ async def test_a_draft_survives_a_busy_engine(make_chat: Make, engine: Any, make
         await answering(app, pilot, engine, make_steps()[:4])
         await pilot.press("n", "e", "x", "t", "enter")
         assert app.chat_screen.input.text == "next"
-        assert "your draft stays" in toasts(app)
+        assert "your message stays" in toasts(app)
 
 
 async def test_up_and_down_walk_the_history(make_chat: Make, engine: Any, make_steps: Make) -> None:

@@ -79,7 +79,7 @@ async def test_code_is_looked_for_in_the_last_answers_only_so_that_a_long_chat_d
         await say(pilot, engine, make_steps, "Code?", CODE)
         await say(pilot, engine, make_steps, "Thanks", "You are welcome, whenever there is something more to ask.")
         await pilot.press("alt+y")
-        assert "go to an older one with alt+up" in toasts(app)
+        assert "Mark an older one with alt+up" in toasts(app)
         await pilot.press("alt+up", "alt+up", "alt+up", "alt+y", "1")
         assert app.clipboard.startswith("def one")
 
@@ -94,7 +94,7 @@ async def test_there_may_be_no_code_no_message_no_run(make_chat: Make, engine: A
             "no answer to copy",
             "No answer in this chat",
             "no message to copy",
-            "No run is looked",
+            "No run is selected",
             "nothing to copy",
         ):
             assert part in said

@@ -79,7 +79,7 @@ async def test_exporting_by_command(make_chat: Make, engine: Any, make_steps: Ma
         starts = {"html": "<!DOCTYPE html>", "svg": "<svg ", "md": "# specchat", "json": "{"}[format]
         assert (here / f"my chat.{format}").read_text().startswith(starts)
         await command(app, pilot, f"/export 'my chat.{format}'")
-        await until(pilot, lambda: "was there already" in toasts(app))
+        await until(pilot, lambda: "already exists" in toasts(app))
         assert sorted(os.listdir(here)) == [f"my chat-2.{format}", f"my chat.{format}"]
         await command(app, pilot, f"/export {format} 'my chat' !")
         await until(pilot, lambda: toasts(app).count("Saved as") == 3)
@@ -162,7 +162,7 @@ async def test_a_chat_is_opened_with_its_colours_figures_and_trees(make_chat: Ma
         engine.begin(make_steps("Nothing."))
         await settle(app, pilot)
         await command(app, pilot, "/open chat.json")
-        assert "under way" in toasts(app)
+        assert "being written" in toasts(app)
         engine.finish()
         await settle(app, pilot)
         await command(app, pilot, "/open")

@@ -141,7 +141,7 @@ async def test_without_a_history_nothing_is_kept(make_chat: Make, engine: Any, m
         await settle(app, pilot)
         app.chat_screen.input.put("/rename Hidden")
         await pilot.press("enter")
-        assert "This chat is not kept" in toasts(app)
+        assert "This chat is not being saved" in toasts(app)
         assert app.chat_screen.input.text == "/rename Hidden"
     assert not folder.exists()
 
@@ -178,7 +178,7 @@ async def test_typing_searches_in_all_chats(make_kept: Make, engine: Any, make_s
         assert titles(screen) == ["An old lighthouse"]
         await press(pilot, *"zzz")
         assert titles(screen) == []
-        assert "No chat has that in it." in shown(screen)
+        assert "No chat contains that." in shown(screen)
         await press(pilot, "escape")
         assert screen.box.value == ""
         assert titles(screen) == ["A harbour", "An old lighthouse"]
@@ -215,7 +215,7 @@ async def test_a_chat_is_deleted_and_brought_back(make_kept: Make, engine: Any, 
         screen = await browse(app, pilot)
         await press(pilot, "down", "ctrl+d")
         assert titles(screen) == ["Third", "First"]
-        assert note(screen) == "“Second” is deleted: ^z brings it back, for 30 days."
+        assert note(screen) == "Deleted “Second”. ^z restores it for 30 days."
         await press(pilot, "ctrl+d")
         assert titles(screen) == ["Third"]
         await press(pilot, "ctrl+z")
@@ -265,10 +265,10 @@ async def test_the_chat_that_an_answer_is_written_in_is_not_deleted(make_kept: M
         await say(app, pilot, engine, make_steps, "Go on", finish=False)
         screen = await browse(app, pilot)
         await press(pilot, "ctrl+d")
-        assert "stop it first" in note(screen)
+        assert "Stop it first" in note(screen)
         assert titles(screen) == ["Second", "First"]
         await press(pilot, "down", "enter")
-        assert "An answer is under way" in toasts(app)
+        assert "An answer is being written" in toasts(app)
         assert app.dialogue.transcript.entries[0].text == "Second"
 
 

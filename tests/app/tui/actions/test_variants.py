@@ -226,7 +226,7 @@ async def test_regenerate_asks_with_the_same_seed_or_a_new_one(make_chat: Make, 
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         await say(app, pilot, engine, make_steps, "First", "One.")
-        with pytest.raises(UserError, match="At temperature 0 a seed changes nothing"):
+        with pytest.raises(UserError, match="At temperature 0 the seed changes nothing"):
             app.actions.command("/regenerate new")
         app.actions.command("/set temperature=0.8 seed=7")
         await say(app, pilot, engine, make_steps, "Second", "Two.")
@@ -245,7 +245,7 @@ async def test_regenerate_asks_with_the_same_seed_or_a_new_one(make_chat: Make, 
         assert "seed 12" in screen(app)
         app.actions.command("/regenerate new")
         assert 0 <= engine.asked.sampling["seed"] < 1_000_000
-        with pytest.raises(UserError, match="under way"):
+        with pytest.raises(UserError, match="being written"):
             app.actions.command("/regenerate")
 
 
@@ -380,18 +380,18 @@ async def test_what_cannot_be_done_is_said(make_chat: Make, engine: Any, make_st
         for command, sentence in (
             ("/edit", "no message to edit yet"),
             ("/retry", "no message to answer yet"),
-            ("/undo", "nothing to take back"),
+            ("/undo", "nothing to undo"),
         ):
             with pytest.raises(UserError, match=sentence):
                 app.actions.command(command)
         await say(app, pilot, engine, make_steps, "First", "One.")
         for command, sentence in (
             ("/edit 2", "no number 2"),
-            ("/edit x", "takes the number of a message"),
+            ("/edit x", "takes the number of one of your messages"),
             ("/retry lokup", "lookup"),
             ("/retry recompute", "No cache"),
             ("/retry lookup max_ngram", "key=value"),
-            ("/regenerate twice", "takes nothing"),
+            ("/regenerate twice", "takes new"),
         ):
             with pytest.raises(UserError, match=sentence):
                 app.actions.command(command)

@@ -66,7 +66,7 @@ async def test_a_draft_stays_where_no_editor_can_be_opened(
         await pilot.press("alt+e")
         await app.workers.wait_for_complete()
         said = " ".join(notification.message for notification in app._notifications)
-        assert "Your draft is as it was." in said
+        assert "Your message is unchanged." in said
         assert app.chat_screen.input.text == "my draft"
         await pilot.press("x")
         assert app.chat_screen.input.text == "my draftx"

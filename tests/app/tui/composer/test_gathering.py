@@ -64,7 +64,7 @@ async def test_what_cannot_be_read_is_told_and_the_draft_stays(make_chat: Make, 
         await settle(app, pilot)
         assert not asked(engine)
         assert app.chat_screen.input.text == "Sum up @scan.pdf"
-        assert "Not sent, your draft stays here: scan.pdf has no text, only pictures" in toasts(app)
+        assert "Not sent; your message stays in the input box. scan.pdf has no text, only pictures" in toasts(app)
 
 
 @pytest.fixture
@@ -96,9 +96,9 @@ async def test_the_screen_goes_on_while_a_document_is_read(make_chat: Make, engi
         await pilot.press("x")
         assert box.text == "Sum up @slow.pdf x"
         await pilot.press("backspace", "enter")
-        assert "The files of a message are being read: wait for them, or give up with esc." in toasts(app)
+        assert "The files of a message are being read. Wait for them, or press esc to stop." in toasts(app)
         assert not asked(engine)
-        await until(pilot, lambda: "Reading the files … esc gives up." in toasts(app))
+        await until(pilot, lambda: "Reading the files … esc stops." in toasts(app))
         held.set()
         await until(pilot, lambda: asked(engine))
         assert engine.asked.messages[-1]["content"].count("The lamp.") == 1

@@ -347,7 +347,7 @@ async def test_nothing_is_loaded_while_an_answer_is_written(make_chat: Make, eng
         await browse(pilot, engine)
         assert pilot.app.dialogue.submit("Hello")
         await pilot.press("enter")
-        assert "stop it with esc" in note(pilot)
+        assert "Press esc to stop it" in note(pilot)
         assert loads(engine) == []
 
 
@@ -426,7 +426,7 @@ async def test_a_download_is_held_goes_on_and_is_given_up(make_chat: Make, engin
         await pilot.press("enter")
         assert download.active
         await pilot.press("ctrl+x")
-        assert "once more throws away" in note(pilot)
+        assert "again to cancel" in note(pilot)
         await pilot.press("ctrl+x")
         assert pilot.app.models.downloads.all == {}
         assert "sea/Buoy" not in titles(pilot)
@@ -456,7 +456,7 @@ async def test_a_download_goes_on_behind_the_chat_which_tells_its_end(make_chat:
         assert "licence" in details(pilot)
         await pilot.press("enter", "escape")
         await until(pilot, heard)
-        assert told == ["sea/Buoy is here (512 kB): /models loads it."]
+        assert told == ["sea/Buoy is downloaded (512 kB). Load it with /models."]
 
 
 async def test_a_name_that_the_hub_has_not_is_told_and_the_list_comes_back(make_chat: Make, engine: Any, hub: Hub) -> None:

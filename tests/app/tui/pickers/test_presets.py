@@ -227,7 +227,7 @@ async def test_the_system_prompt_is_shown_set_and_emptied(app: SpecchatApp) -> N
         await pilot.press("enter", *"And brief.")
         await pilot.press("escape")
         assert isinstance(app.screen, TextScreen), "what was written is not thrown away at once"
-        assert "not kept yet" in str(app.screen.query_one("#text-about", Static).render())
+        assert "Not saved yet" in str(app.screen.query_one("#text-about", Static).render())
         await pilot.press("ctrl+s")
         assert app.dialogue.transcript.system == "Be kind.\nAnd brief."
         assert app.settings.layers.origin("system").said == "this chat"

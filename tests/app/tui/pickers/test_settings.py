@@ -139,7 +139,7 @@ async def test_a_model_has_values_of_its_own(start: Start, file: Path) -> None:
         await pilot.press("tab")
         assert screen.listed.item.mark == "this model"
         await pilot.press("enter", "backspace", "backspace", "backspace", *"0.1", "enter")
-        assert "builtin has its own, which goes before it" in note(screen)
+        assert "builtin has its own value, which overrides this" in note(screen)
         await pilot.press("tab", "ctrl+d")
         await written(pilot)
         assert app.dialogue.sampling.temperature == 0.1

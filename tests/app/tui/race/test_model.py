@@ -199,7 +199,7 @@ async def test_loading_is_shown_and_can_be_stopped(make_chat: Make, engine: Any)
         engine.events.append(Loading(loads(engine)[0].id, "weights", 1, 4))
         await take(pilot)
         assert "loading the weights 25%" in pane_text(screen, 1)
-        assert "waits for a model" in pane_text(screen, 0)
+        assert "waiting for a model" in pane_text(screen, 0)
         assert "loading" in screen._header.state[0]
         await pilot.press("escape")
         assert Cancel(loads(engine)[0].id) in engine.sent

@@ -188,7 +188,7 @@ async def test_a_draft_is_raced_on_with_the_chat_before_it_and_stays(make_chat: 
     [
         ("/race gredy lookup", "greedy"),
         ("/race recompute", "recompute cannot run on this model"),
-        ("/race max_ngram=3 lookup", "no method before it"),
+        ("/race max_ngram=3 lookup", "must follow a method"),
         ("/race greedy lookup soft greedy lookup", "2 to 4 lanes"),
         ("/race lookup max_ngram=x", "max_ngram"),
     ],
@@ -225,13 +225,13 @@ async def test_there_is_no_race_while_an_answer_is_written(make_chat: Make, engi
         await take(pilot)
         await pilot.press("f5")
         assert pilot.app.screen is pilot.app.chat_screen
-        assert any("stop it with esc" in n.message for n in pilot.app._notifications)
+        assert any("Press esc to stop it" in n.message for n in pilot.app._notifications)
 
 
 async def test_there_is_no_race_before_the_model_is_loaded(make_chat: Make) -> None:
     async with make_chat().run_test(notifications=True) as pilot:
         await pilot.press("f5")
-        assert any("still being loaded" in n.message for n in pilot.app._notifications)
+        assert any("is still loading" in n.message for n in pilot.app._notifications)
 
 
 # Keys of the race
@@ -253,7 +253,7 @@ async def test_escape_stops_then_leaves_and_frees_the_lanes(make_chat: Make, eng
             finish(engine, i, 1.0, reason="cancelled")
         await take(pilot)
         assert screen._finish.has_class("-shown")
-        assert "Nobody reached the finish" in str(screen._finish.render())
+        assert "No pane finished" in str(screen._finish.render())
         await pilot.press("escape")
         await pilot.pause()
         assert pilot.app.screen is pilot.app.chat_screen
@@ -354,8 +354,8 @@ async def test_there_is_nothing_to_save_or_play_back_at_the_start(make_chat: Mak
         told = [n.message for n in pilot.app._notifications]
         assert [text.split(":")[0] for text in told] == [
             "There is nothing to export yet",
-            "The race still runs",
-            "The speed is the replay's",
+            "The race is still running",
+            "The speed is that of the replay",
         ]
 
 
