@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TextIO
 
 from ...chat.entries import Run
-from ...terminal.ansi import RESET, Depth, colour_depth, run_colour
+from ...terminal.ansi import DIM, RESET, Depth, colour_depth, run_colour
 from ...text.cells import sanitise
 from ...theming.colouring import Way, ink_name, legend
 
@@ -67,4 +67,4 @@ class Output:
     def legend(self, depth: Depth) -> str:
         """What the colours of the answer mean, in as many of them; empty where it has none."""
         parts = legend(self._way) if self.coloured and depth else []
-        return "".join(f"{run_colour(ink, depth)}{text}{RESET}" if ink else text for text, ink in parts).strip(" ")
+        return "".join(f"{run_colour(ink, depth) if ink else DIM}{text}{RESET}" for text, ink in parts)

@@ -94,7 +94,9 @@ def test_colours_by_depth(model: str, environment: dict[str, str], changes: dict
     assert re.fullmatch(
         r"[\d,.]+ tokens/s · \d\.\d\d tokens per step · \d+% of \d+ draft tokens accepted · \d+ tokens · lookup · eos", figures
     )
-    assert "\x1b[2m" in terminal.text.splitlines()[-1]
+    assert "\x1b[2m" in terminal.text.splitlines()[-2]
+    assert terminal.plain.splitlines()[2:] == [" 1  2  3  4–5  6–7  8+  tokens a pass"]
+    assert re.search(r"\x1b\[[\d;]+m 8\+ \x1b\[0m", terminal.text.splitlines()[-1])
 
 
 @pytest.mark.parametrize("changes", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
@@ -105,6 +107,7 @@ def test_no_colours(model: str, environment: dict[str, str], changes: dict[str, 
     assert "\x1b[2m" not in terminal.text
     assert "\x1b]" not in terminal.text
     assert terminal.plain.startswith(f"{SAFE}\n")
+    assert "tokens a pass" not in terminal.plain
     if "TERM" in changes:
         assert "\x1b" not in terminal.text
 
