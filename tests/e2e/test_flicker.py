@@ -6,7 +6,8 @@ from ..fakes.painting import measure, record
 
 
 def test_only_what_changes_is_painted_and_every_frame_appears_at_once() -> None:
-    found = measure(*record("", "lookup"))
+    # Slow enough that a busy machine draws each step by itself.
+    found = measure(*record("", "lookup", pace=0.25))
     assert found["frames"] >= 8
     assert found["painted_lines"] >= 10
     assert found["unchanged_share"] <= 0.05

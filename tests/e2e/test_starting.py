@@ -40,24 +40,25 @@ def model(tmp_path: Path) -> str:
 
 def test_ctrl_c_at_any_instant_ends_with_130_and_says_nothing(env: dict[str, str]) -> None:
     rng = random.Random(16)
-    reached = 0
-    for i in range(INSTANTS):
+    reached, seconds = 0, 2.0 if FULL else 0.6
+    while reached < INSTANTS:
         # Half of them wait for standard input, which does not end.
-        prompt = "-" if i % 2 else "Tell me a long story."
+        prompt = "-" if reached % 2 else "Tell me a long story."
         command = [*SPECCHAT, "run", "--max-tokens", "2000", prompt]
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, start_new_session=True
         )
-        time.sleep(rng.uniform(0, 2.0 if FULL else 0.6))
+        time.sleep(rng.uniform(0, seconds))
         finished = process.poll() is not None
         process.send_signal(signal.SIGINT)
         code = process.wait(120)
         said = process.communicate()[1].decode()
-        if TREE not in said and ("KeyboardInterrupt" in said or code == -signal.SIGINT):
-            continue  # Python itself was still starting: nothing of specchat ran yet
+        starting = TREE not in said or "init_import_site" in said  # whose finder of this package may lie in the tree
+        if starting and ("KeyboardInterrupt" in said or code == -signal.SIGINT):
+            seconds *= 1.2  # Python itself was still starting, on a busy machine: nothing of specchat ran yet
+            continue
         reached += 1
         assert (code, said) == ((0 if finished else 130), "")
-    assert reached >= INSTANTS // 2
 
 
 @pytest.mark.parametrize(

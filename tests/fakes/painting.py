@@ -18,13 +18,13 @@ SENTENCE = "The lighthouse keeper counted seven lanterns before the harbour woke
 BEGIN, END = b"\x1b[?2026h", b"\x1b[?2026l"
 
 
-def record(model: str, method: str) -> tuple[bytes, int]:
-    """What the chat wrote from the prompt on, and where in it the answer had ended."""
+def record(model: str, method: str, pace: float = 0.04) -> tuple[bytes, int]:
+    """What the chat wrote from the prompt on, and where in it the answer had ended. `pace`: seconds a step, without a model."""
     with tempfile.TemporaryDirectory() as home:
         if not model:
             path = Path(home) / "record.jsonl"
             path.write_text(json.dumps({"prompt": "keeper", "response": SENTENCE * 12}) + "\n")
-            model = f"recorded:{path}?pace=0.04"
+            model = f"recorded:{path}?pace={pace}"
         environment = {"HOME": home, "XDG_CONFIG_HOME": home}
         with Terminal([SPECCHAT, "--model", model, "--method", method], env=environment) as terminal:
             deadline = time.monotonic() + 120
