@@ -2,8 +2,8 @@
 
     python -m benchmarks.loop_guard [TEXTS …] [--tokenizer tokenizer.json] [--tokens 100000]
 
-TEXTS are files; of .jsonl files each string of an object is a text. Prints JSON: microseconds of processor time per token, how many texts and
-tokens there were, and what the guard stopped.
+TEXTS are files; of .jsonl files each string of an object is a text. Prints JSON: microseconds of processor time per token, how
+many texts and tokens there were, and what the guard stopped.
 """
 
 from __future__ import annotations

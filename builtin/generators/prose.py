@@ -61,8 +61,10 @@ def story(d: Draw, hero: str = "", animal: str = "") -> str:
         d.some(words.OBJECTS, 2),
         d.some(words.ADJECTIVES, 2),
     )
+    first = hero or d.first_name()
+    second = next(name for name in iter(d.first_name, "") if name != first)
     fields = {
-        "a": hero or d.first_name(), "b": d.first_name(), "job": d.pick(words.JOBS), "city": d.city(),
+        "a": first, "b": second, "job": d.pick(words.JOBS), "city": d.city(),
         "animal": animal or d.pick(words.ANIMALS), "day": d.pick(words.DAYS), "place": places[0], "place2": places[1],
         "object": objects[0], "object2": objects[1], "adj": adjectives[0], "adj2": adjectives[1],
     }  # fmt: skip
