@@ -31,6 +31,7 @@ PROMPT = "Repeat this text exactly: " + " ".join(
     )
 )
 """Some 300 tokens to copy: an answer long enough for the stream to run steadily."""
+F4 = "\x1bOS"
 ARGUMENTS = ["--threads", "1", "--method", "greedy"]
 
 
@@ -57,15 +58,18 @@ class Chat:
         terminal.settle(0.5)  # a thousand key presses are no part of what an answer costs
         before = sum(self.process.cpu_times()[:2])
         terminal.send("\r")
-        terminal.wait_raw("finished ·".encode(), 60)
+        terminal.wait_raw(". · ".encode(), 60)
         terminal.settle(0.5)
         self.cpu_seconds += sum(self.process.cpu_times()[:2]) - before
-        found = re.search(r"([\d,]+) tokens · ([\d.,]+) tokens/s", terminal.text)
+        terminal.send(F4)
+        terminal.settle(0.5)
+        found = re.search(r"([\d,]+) tokens/s +([\d,]+) tokens", terminal.text)
         assert found, terminal.text
-        self.tokens += int(found[1].replace(",", ""))
+        self.tokens += int(found[2].replace(",", ""))
+        terminal.send(F4 * 3)  # the panel's other pages, then none
         terminal.send("\x0c")  # a new chat
-        terminal.wait(lambda text: "finished ·" not in text, 10)
-        return float(found[2].replace(",", ""))
+        terminal.wait(lambda text: ". · " not in text, 10)
+        return float(found[1].replace(",", ""))
 
 
 def interval(ratios: list[float], rounds: int = 2000) -> tuple[float, float]:

@@ -149,6 +149,8 @@ class Drafter(ABC):
     the prompt together with the draft."""
     drafts: ClassVar[bool] = True
     """False for plain decoding, which needs neither trees nor chains."""
+    plain: ClassVar[bool] = False
+    """It is what the others are compared with: one node a pass."""
     Params: ClassVar[type[Any]] = NoParams
 
     def __init__(self, params: Any = None) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Literal
 
-from ..backends.base import PREFILL_CHUNK, Message, Model, Sampling
+from ..backends.base import PREFILL_CHUNK, ROOT, Message, Model, Sampling
 from ..errors import ContextFull, UserError, counted
 from .acceptance import EXACT, Acceptance, accept, probabilities, walk
 from .base import Context, Drafter, Outcome, Verified
@@ -225,6 +226,19 @@ class Generation(Iterator[Step]):
         if self._text.stopped:
             self.finish_reason = "stop"
         return tail
+
+    def plain_seconds(self, most: int, seconds: float) -> float:
+        """Seconds of a plain step at the end of the text: the median of at least one and at most `most`, begun within so many
+        seconds. The text and the cache stay. 0 where the context is full, or only goes forward."""
+        session, times = self.conversation.session, list[float]()
+        session.commit(())
+        histories = [self.tokens] if self.sampling.uses_history else None
+        while self._caps.chain and session.length < session.context and len(times) < most and sum(times) < seconds:
+            begun = time.perf_counter()
+            session.evaluate(self.tokens[-1:], (ROOT,)).choose(self.sampling, histories)
+            session.commit(())
+            times.append(time.perf_counter() - begun)
+        return median(times) if times else 0.0
 
     def _settled(self) -> Step | None:
         """What a method with a loop of its own had yet to give when the answer was cancelled (beam search: its best text); None

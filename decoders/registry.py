@@ -134,6 +134,7 @@ def describe() -> list[dict[str, Any]]:
             "pays": method.pays,
             "paper": method.paper,
             "explains": method.explains,
+            "plain": method.plain,
             "undrafted": method.undrafted,
             "other_nodes": method.other_nodes,
             "compared": method.compared,

@@ -102,16 +102,17 @@ class Totals:
     """Draft nodes of each step [steps]."""
     histogram: Counter[int] = field(default_factory=Counter)
     """How many steps produced each number of tokens."""
-    rounds: int = 0
-    """Steps that drafted and produced no more than the draft allows."""
-    round_rates: float = 0.0
-    """Accepted / drafted nodes of each round, summed up."""
     earlier: int = 0
     """How many tokens became certain only after the pass that found them (beam search)."""
     depth: int = 0
     """Draft tokens in depth, over all steps: what a drafter that runs a model runs it for, one after the other."""
-    passes: list[list[float]] = field(default_factory=list)
-    """For each number of nodes that a pass had: [nodes, passes, their seconds]; none that took prompt tokens along."""
+    timed: int = 0
+    """Steps that took no prompt tokens along: what the others took says little of a step."""
+    timed_tokens: int = 0
+    timed_nodes: int = 0
+    timed_seconds: float = 0.0
+    timed_draft_seconds: float = 0.0
+    """Their part of `draft_seconds`."""
     offered: list[int] = field(default_factory=list)
     """By draft position (0 is the first draft token): steps in which all before it was accepted and something was drafted
     there."""
@@ -134,16 +135,13 @@ class Totals:
         self.runs.append(run)
         self.drafts.append(drafted)
         self.histogram[run] += 1
-        if drafted and run - 1 <= drafted:
-            self.rounds += 1
-            self.round_rates += (run - 1) / drafted
         self.depth += _depth(step.tree_parents) if drafted and step.tree_parents else drafted
-        if step.forward_seconds > 0 and not step.prefilled:
-            known = next((row for row in self.passes if row[0] == step.nodes), None)
-            if known is None:
-                self.passes.append(known := [step.nodes, 0, 0.0])
-            known[1] += 1
-            known[2] += step.forward_seconds
+        if not step.prefilled:
+            self.timed += step.nodes > 0
+            self.timed_tokens += run
+            self.timed_nodes += step.nodes
+            self.timed_seconds += step.draft_seconds + step.forward_seconds + step.other_seconds
+            self.timed_draft_seconds += step.draft_seconds
         reached = step.accepted + self._drafted_below(step)
         while len(self.offered) < reached:
             self.offered.append(0)
@@ -186,85 +184,41 @@ class Totals:
 
     @property
     def position_acceptance(self) -> list[float]:
-        """a_j: how often draft position j was accepted, given that all positions before it were. A draft of length K then
-        yields E(K) = 1 + the sum over i ≤ K of a_1 · … · a_i.
-        """
+        """How often each draft position was accepted, given that all positions before it were."""
         return [_ratio(taken, offered) for taken, offered in zip(self.taken, self.offered, strict=True)]
 
-    def expected_tokens(self, length: int) -> float:
-        """E(K) for K = `length`: tokens per step to expect from drafts of this length (positions never tried count as 0)."""
-        out = product = 1.0
-        for rate in self.position_acceptance[:length]:
-            product *= rate
-            out += product
-        return out
-
     @property
-    def round_acceptance(self) -> float:
-        """α of the published formula: the mean over rounds of accepted / drafted nodes."""
-        return _ratio(self.round_rates, self.rounds)
+    def alpha(self) -> float:
+        """α: how often a draft token was accepted, given that all before it were."""
+        return _ratio(sum(self.taken), sum(self.offered))
 
     @property
     def draft_token_seconds(self) -> float:
         """l_d: seconds of drafting per draft token in depth."""
         return _ratio(self.draft_seconds, self.depth)
 
-    def pass_seconds(self, nodes: int) -> float:
-        """l_t(n): seconds of a pass over n nodes, on the straight line through all passes of this answer (by least squares, its
-        slope at least 0); if all had one size, their mean. 0 if there were none."""
-        count = sum(passes for _, passes, _ in self.passes)
-        seconds = sum(total for _, _, total in self.passes)
-        if not count:
-            return 0.0
-        mean_nodes = sum(size * passes for size, passes, _ in self.passes) / count
-        mean = seconds / count
-        spread = sum(passes * (size - mean_nodes) ** 2 for size, passes, _ in self.passes)
-        together = sum((size - mean_nodes) * (total - passes * mean) for size, passes, total in self.passes)
-        slope = max(0.0, _ratio(together, spread))
-        # A line through few sizes may fall below 0 towards small ones.
-        smallest = min(total / passes for _, passes, total in self.passes)
-        return max(mean + slope * (nodes - mean_nodes), smallest / 4)
+    def speedup(self, plain: float) -> float:
+        """How many times as fast as plain decoding, whose steps take `plain` seconds."""
+        return _ratio(self.timed_tokens * plain, self.timed_seconds)
 
-    @property
-    def predicted_speedup(self) -> float:
-        """The speedup over plain decoding to expect from what was measured: E · l_t(1) / (d·l_d + l_t(n)), with E the tokens
-        per step that the acceptance by position promises for the mean draft depth d, and n the mean nodes of a pass. 0 if
-        nothing was drafted."""
-        if not self.depth or not self.steps:
-            return 0.0
-        depth, nodes = self.depth / self.steps, self.nodes / self.steps
-        whole = int(depth)
-        expected = self.expected_tokens(whole)
-        expected += (depth - whole) * (self.expected_tokens(whole + 1) - expected)
-        return _ratio(expected * self.pass_seconds(1), depth * self.draft_token_seconds + self.pass_seconds(round(nodes)))
+    def step_seconds(self, nodes: float, plain: float) -> float:
+        """l_t(n): seconds of a step over n nodes without its drafting, on the straight line through a plain step and this
+        answer's mean step; it never falls."""
+        mean = _ratio(self.timed_nodes, self.timed)
+        seconds = _ratio(self.timed_seconds - self.timed_draft_seconds, self.timed)
+        return plain + max(0.0, _ratio(seconds - plain, mean - 1)) * (nodes - 1) if mean > 1 else plain
 
-    @property
-    def measured_speedup(self) -> float:
-        """The measured speedup over plain decoding: tokens per second, over those of one-node passes with the loop's own share
-        of a step."""
-        plain = self.pass_seconds(1) + _ratio(self.other_seconds, self.steps)
-        return self.tokens_per_second * plain
-
-    @property
-    def source_speedup(self) -> float:
-        """The published formula (αK + 1) / (K·l_d/l_t + 1), with α the mean over rounds of accepted / drafted nodes and K their
-        mean number: not Leviathan's α, which is the probability of a single token."""
-        if not self.rounds:
-            return 0.0
-        alpha, length = self.round_acceptance, self.drafted / self.rounds
-        return _ratio(alpha * length + 1, length * _ratio(self.draft_token_seconds, self.pass_seconds(1)) + 1)
-
-    def what_if(self, lengths: Sequence[int], rates: Sequence[float]) -> list[list[float]]:
+    def what_if(self, lengths: Sequence[int], rates: Sequence[float], plain: float) -> list[list[float]]:
         """Speedup over plain decoding of a chain of K draft tokens, each accepted with probability a if all before it were:
         (1 + a + … + a^K) · l_t(1) / (K·l_d + l_t(K + 1)), with l_d and l_t as measured here.
 
         Returns:
-            a row for each K of `lengths`, a column for each a of `rates`; 0 if no pass was measured.
+            a row for each K of `lengths`, a column for each a of `rates`.
         """
-        one, draft = self.pass_seconds(1), self.draft_token_seconds
+        costs = [k * self.draft_token_seconds + self.step_seconds(k + 1, plain) for k in lengths]
         return [
-            [_ratio(sum(rate**i for i in range(k + 1)) * one, k * draft + self.pass_seconds(k + 1)) for rate in rates]
-            for k in lengths
+            [_ratio(sum(rate**i for i in range(k + 1)) * plain, cost) for rate in rates]
+            for k, cost in zip(lengths, costs, strict=True)
         ]
 
 

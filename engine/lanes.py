@@ -34,6 +34,9 @@ from .messages import (
 )
 from .requests import gap_of, prompt_of, sampling_of, stops_of
 
+PLAIN_STEPS, PLAIN_SECONDS = 8, 0.05
+"""Plain steps timed at the end of an answer; they are begun within so many seconds, so that a large model takes one."""
+
 Post = Callable[[Event], None]
 DraftModel = Model | Callable[[], Model | None] | None
 
@@ -51,6 +54,8 @@ class Lane:
         """What the turns go by: seconds of own compute, counted from the clock of the race that the answer joined."""
         self.busy_seconds = 0.0
         """Seconds of the running answer's own compute."""
+        self.compare = False
+        """Time plain steps at the end of the answer."""
         self.answered: Generation | None = None
         """The running or the last answer."""
         self.paused = False
@@ -137,7 +142,7 @@ class Lanes:
             self._fail(lane, request.id, error)
             return
         lane.id, lane.generation, lane.answered, lane.busy_seconds = request.id, generation, generation, 0.0
-        lane.paused, lane.due = request.paused, 0
+        lane.paused, lane.due, lane.compare = request.paused, 0, request.compare
         generation.watched = request.watch
         # A lane that joins late starts level with the one furthest behind, else it would have the device to itself.
         lane.clock = min((other.clock for other in self._running), default=0.0)
@@ -301,7 +306,16 @@ def _finished(lane: Lane, generation: Generation) -> Finished:
         busy_seconds=lane.busy_seconds,
         period=period,
         repeats=repeats,
+        plain_seconds=_plain_seconds(generation) if lane.compare else 0.0,
     )
+
+
+def _plain_seconds(generation: Generation) -> float:
+    """Of a plain step at the answer's end; 0 for a plain answer, and where whoever stopped it would wait for that."""
+    totals = generation.totals
+    plain = generation.drafter.plain and totals.nodes == totals.tokens
+    slow = generation.finish_reason == "cancelled" and totals.forward_seconds > PLAIN_SECONDS * totals.steps
+    return 0.0 if plain or slow else generation.plain_seconds(PLAIN_STEPS, PLAIN_SECONDS)
 
 
 def _label(generation: Generation) -> str:

@@ -91,6 +91,8 @@ class Generate:
     """As if Pause had been sent."""
     model: str = ""
     """Key of a LoadBeside; empty for the chat's model."""
+    compare: bool = False
+    """Time some plain steps at the end of the answer, unless it was decoded plainly: they tell how much sooner it came."""
     fresh: bool = False
     """The drafters begin with empty pools, as in a lane of its own: what they learned from an answer to the same prompt would
     let them repeat it."""
@@ -376,6 +378,8 @@ class Finished:
     """With the reason "loop": how many tokens the answer repeated at its end."""
     repeats: int = 0
     """And how often they came."""
+    plain_seconds: float = 0.0
+    """Of a plain step at the answer's end, timed for Generate's `compare`; 0 where it was not."""
 
 
 @dataclass(slots=True)

@@ -330,6 +330,7 @@ class Dialogue:
                 messages=messages,
                 watch=self.watching,
                 paused=self.paused,
+                compare=True,
                 fresh=fresh,
                 **asking(wish),
             )

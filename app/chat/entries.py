@@ -49,6 +49,9 @@ class Shades:
 WINDOW_SECONDS = 1.0
 """The live tokens/s looks back this far, so that a method switch shows at once."""
 
+TELLING_STEPS = 6
+"""Fewest timed steps that tell how an answer's speed compares: the times of single passes differ by some per cent."""
+
 Severity = Literal["information", "warning", "error"]
 """How bad news is."""
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
@@ -114,17 +117,28 @@ class Figures:
     accepted: int = 0
     prefill_seconds: float = 0.0
     decode_seconds: float = 0.0
+    plain_seconds: float = 0.0
+    """Of a plain step at the answer's end; 0 where none was timed."""
+    timed: int = 0
+    """Steps that took no prompt tokens along: what the others took says little of a step."""
+    timed_tokens: int = 0
+    timed_seconds: float = 0.0
     recent: deque[tuple[int, float]] = field(default_factory=deque)
     """(tokens, seconds) of the last steps."""
     recent_seconds: float = 0.0
 
-    def add(self, tokens: int, drafted: int, accepted: int, seconds: float, passes: int = 1) -> None:
-        """Count one step."""
+    def add(self, step: StepRecord, seconds: float) -> None:
+        """Count one step that took so many seconds."""
+        tokens = len(step.tokens)
         self.tokens += tokens
-        self.steps += passes
-        self.drafted += drafted
-        self.accepted += accepted
+        self.steps += step.nodes > 0
+        self.drafted += step.drafted
+        self.accepted += step.accepted
         self.decode_seconds += seconds
+        if not step.prefilled:
+            self.timed += 1
+            self.timed_tokens += tokens
+            self.timed_seconds += seconds
         self.recent.append((tokens, seconds))
         self.recent_seconds += seconds
         while len(self.recent) > 1 and self.recent_seconds - self.recent[0][1] > WINDOW_SECONDS:
@@ -148,6 +162,12 @@ class Figures:
     def recent_tokens_per_second(self) -> float:
         """Over the last WINDOW_SECONDS of compute."""
         return sum(n for n, _ in self.recent) / self.recent_seconds if self.recent_seconds > 0 else 0.0
+
+    @property
+    def speedup(self) -> float:
+        """How many times as fast as plain decoding it was; 0 where that is not known."""
+        known = self.timed >= TELLING_STEPS and self.timed_seconds > 0
+        return self.timed_tokens * self.plain_seconds / self.timed_seconds if known else 0.0
 
     @property
     def acceptance(self) -> float | None:
@@ -279,6 +299,7 @@ class Answer:
                 figures.prefill_seconds = event.prefill_seconds
                 if event.busy_seconds > event.prefill_seconds:
                     figures.decode_seconds = event.busy_seconds - event.prefill_seconds
+                figures.plain_seconds = event.plain_seconds
             case Failed(ended=True):
                 self.finish(event.cause if event.cause in ("cancelled", "died") else "error", event.tail)
 
@@ -299,7 +320,7 @@ class Answer:
         )
         self.runs.append(run)
         self.held = step.held
-        self.figures.add(count, step.drafted, step.accepted, seconds, int(step.nodes > 0))
+        self.figures.add(step, seconds)
         if step.method not in self.methods:
             self.methods.append(step.method)
         self.log.append(step)

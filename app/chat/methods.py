@@ -42,6 +42,7 @@ class Method:
     paper: str = ""
     params: tuple[Mapping[str, Any], ...] = ()
     explains: str = ""
+    plain: bool = False
     undrafted: str = ""
     other_nodes: str = ""
 

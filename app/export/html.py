@@ -9,13 +9,11 @@ from hashlib import sha256
 from html import escape
 
 from ..chat.entries import Answer, Notice, Prompt
-from ..render.blocks import figures_lines
+from ..render.verdict import signed
 from ..saved.capture import SavedChat
 from ..text.cells import one_line
 from ..theming.colouring import Ink
 from .look import Look, told, visible
-
-_WIDE = 1 << 20
 
 STYLE = """
 * { box-sizing: border-box; }
@@ -41,8 +39,9 @@ header .model { color: $foreground; }
 .system { border-color: $accent; color: $quiet; font-weight: 400; }
 .system::before { content: "system prompt"; display: block; font-size: 12px; color: $accent; }
 .figures { color: $quiet; font-size: 13px; margin: .7rem 0 0; }
-.figures .bad { color: $warning; }
-.figures .worse { color: $error; }
+.figures .success { color: $success; }
+.figures .warning { color: $warning; }
+.figures .error { color: $error; }
 .notice { color: $quiet; font-style: italic; margin: 1.2rem 0; }
 .notice.warning { color: $warning; font-style: normal; }
 .notice.error { color: $error; font-style: normal; }
@@ -155,11 +154,9 @@ def spans(answer: Answer, look: Look, clock: Sequence[float] = ()) -> Iterator[s
 
 
 def figures(answer: Answer, *, speeds: bool = True) -> str:
-    """The line below an answer."""
-    reason, dot, rest = " ".join(figures_lines(answer, _WIDE, speeds=speeds)).partition(" · ")
-    css = {"information": "", "warning": "bad", "error": "worse"}[answer.severity]
-    first = f'<span class="{css}">{text(reason)}</span>' if css else text(reason)
-    return f'<p class="figures">{first}{dot}{text(rest)}</p>\n'
+    """The sentence below an answer."""
+    parts = [f'<span class="{css}">{text(said)}</span>' for said, css in signed(answer, speeds=speeds)]
+    return f'<p class="figures">{"".join(parts)}</p>\n'
 
 
 def span(said: str, ink: str, tooltip: str, more: str = "") -> str:

@@ -1,4 +1,4 @@
-"""A chat as Markdown: prompts as quotations, answers as the model wrote them, a line of figures below each.
+"""A chat as Markdown: prompts as quotations, answers as the model wrote them, a sentence about each below it.
 
 Only what would do harm is changed: control characters are made visible, raw HTML becomes text, and a code fence that an answer
 leaves open is closed, so that it cannot swallow what follows.
@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ..chat.entries import Answer, Notice, Prompt
-from ..render.blocks import figures_lines
+from ..render.verdict import verdict_text
 from ..saved.capture import SavedChat
 from ..text.cells import one_line, sanitise
 
@@ -33,8 +33,6 @@ _SCHEME = re.compile(r"script|data|file|&|%|\\", re.IGNORECASE)
 _UNSEEN = re.compile(r"[\x00-\x20]|%0[9ad]|%20", re.IGNORECASE)
 """What browsers leave out of a link."""
 _END = "specchat-end-of-text"
-_WIDE = 1 << 20
-"""Cells of a line that is never broken."""
 
 
 def chat_markdown(chat: SavedChat) -> Iterator[str]:
@@ -52,7 +50,7 @@ def chat_markdown(chat: SavedChat) -> Iterator[str]:
             case Answer():
                 if text := closed(inert(sanitise(entry.text)).strip("\n")):
                     yield f"\n{text}\n"
-                yield f"\n`{one_line(' '.join(figures_lines(entry, _WIDE))).replace('`', chr(39))}`\n"
+                yield f"\n*{plain(verdict_text(entry))}*\n"
 
 
 def plain(text: str) -> str:

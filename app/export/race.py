@@ -9,17 +9,14 @@ from ..chat.compare import SIGNS
 from ..race.clock import SHORT, Unit, bars, in_words
 from ..race.guests import short_name
 from ..race.record import RaceLane, RaceRecord
-from ..render.blocks import figures_lines
-from ..text.cells import one_line, sanitise
+from ..render.verdict import verdict_text
+from ..text.cells import sanitise
 from .markdown import closed, inert, plain, quoted
 
 CLOCK = "By each lane's own clock, the prompt's prefill included."
 
 ENDLESS = 1e9
 """A gap from here on stands for a token that could not have been chosen at all."""
-
-
-_WIDE = 1 << 20
 
 
 class Finish(NamedTuple):
@@ -127,4 +124,4 @@ def race_markdown(record: RaceRecord) -> Iterator[str]:
             yield f"\n*Token for token the text of {'the first lane' if first == 1 else f'lane {first}'}.*\n"
         elif said := closed(inert(sanitise(lane.answer.text)).strip("\n")):
             yield f"\n{said}\n"
-        yield f"\n`{one_line(' '.join(figures_lines(lane.answer, _WIDE, speeds=False))).replace('`', chr(39))}`\n"
+        yield f"\n*{plain(verdict_text(lane.answer, speeds=False))}*\n"

@@ -80,10 +80,7 @@ def draw_row(canvas: Canvas, left: float, cells: int, y: float, block: Block, ro
                 column += width(text)
             return "".join(out)
         case "figures":
-            assert isinstance(block.entry, Answer)
-            reason, dot, rest = row.text.partition(" · ") if row.first else ("", "", row.text)
-            severity = block.entry.severity
-            return canvas.words(left, y, [(reason, "quiet" if severity == "information" else severity), (dot + rest, "quiet")])
+            return canvas.words(left, y, [(piece.text, style) for piece, style in zip(row.pieces, row.styles, strict=True)])
         case "prompt":
             behind = canvas.box(left - LEFT, y, cells + LEFT + 1, "surface") + canvas.box(left - LEFT, y, 0.35, "primary")
             return behind + canvas.text(left, y, row.text, "foreground b")

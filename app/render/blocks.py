@@ -10,7 +10,9 @@ from ..chat.compare import Part, badge, table
 from ..chat.entries import Answer, Entry, Notice, Prompt
 from ..chat.transcript import Transcript
 from ..text.cells import expand_tabs, fit, sanitise, width
+from ..text.lines import Line, length
 from ..text.wrap import Flow
+from .verdict import verdict_lines
 
 if TYPE_CHECKING:
     from rich.segment import Segment
@@ -44,7 +46,7 @@ class Row(NamedTuple):
     badge: str = ""
     """At the end of a prompt's row: which of its variants this is."""
     styles: tuple[str, ...] = ()
-    """Of the pieces of a row of kind `variants`: names that `compare.Part` has."""
+    """Of the pieces of a row of kind `figures` (names that `verdict` has) or `variants` (those of `compare.Part`)."""
 
     @property
     def text(self) -> str:
@@ -59,7 +61,7 @@ class Block:
         cells: width of a line.
         badge: of a prompt, which of its variants this is; empty where there is no other.
         answers: of an answer, all that there are to the same message, where there are several.
-        speeds: whether its figures tell them.
+        speeds: whether the sentence below it tells how fast it came.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class Block:
         """Its rows will not change any more."""
         self._runs = 0  # runs taken in
         self._method = ""
-        self._figures: list[str] = []
+        self._verdict: list[Line] = []
         self.rendered: list[list[Segment]] | None = None
         """Rows of Markdown, shown in place of the runs of a finished answer; None shows the runs."""
         self.worn = ""
@@ -93,7 +95,7 @@ class Block:
             case Answer() as answer:
                 text = self._shown(answer)
                 table = bool(self._table) + len(self._table)
-                return text + (bool(text) + len(self._figures) + table if answer.done else 0) + 1
+                return text + (bool(text) + len(self._verdict) + table if answer.done else 0) + 1
             case _:
                 return len(self.flow.lines) + self._badge_row + 1
 
@@ -120,7 +122,7 @@ class Block:
         self.flow.lend(sanitise(answer.held), self._runs - 1)
         first = self.flow.wrap() if grown else before
         if answer.done:
-            self._figures = figures_lines(answer, self.cells, speeds=self._speeds)
+            self._verdict = verdict_lines(answer, self.cells, speeds=self._speeds)
             if len(self._answers) > 1:
                 self._table = table(self._answers, answer, self.cells)
             self.closed = True
@@ -142,12 +144,14 @@ class Block:
                     pieces = tuple(self._pieces(index)) if lines else ()
                     return Row("answer", pieces, index == 0, writing, self._continued(index))
                 figure = index - shown - bool(shown)
-                if answer.done and 0 <= figure < len(self._figures):
-                    line = self._figures[figure]
-                    if self.rendered is not None and figure == len(self._figures) - 1:
-                        line = signed if width(signed := f"{line} · Markdown") <= self.cells else line
-                    return Row("figures", (Piece(line, MARK),), figure == 0)
-                compared = figure - len(self._figures) - 1
+                if answer.done and 0 <= figure < len(self._verdict):
+                    line = self._verdict[figure]
+                    if self.rendered is not None and figure == len(self._verdict) - 1:
+                        told = (*line, (" · Markdown", "quiet"))
+                        line = told if length(told) <= self.cells else line
+                    pieces = tuple(Piece(text, MARK) for text, _ in line)
+                    return Row("figures", pieces, figure == 0, styles=tuple(style for _, style in line))
+                compared = figure - len(self._verdict) - 1
                 if answer.done and 0 <= compared < len(self._table):
                     parts = self._table[compared]
                     pieces = tuple(Piece(part.text, MARK) for part in parts)
@@ -212,24 +216,3 @@ def step_at(block: Block, row: int, cell: int) -> int:
     if not sign or not start <= cell < start + len(sign):
         return 0
     return -1 if cell < start + len(sign) // 2 else 1
-
-
-def figures_lines(answer: Answer, cells: int, *, speeds: bool = True) -> list[str]:
-    """The figures below a finished answer, in as many lines as they need; without speeds where others are told of it."""
-    figures = answer.figures
-    parts = [answer.ending, ", ".join(answer.methods) or answer.method]
-    if figures.tokens:
-        parts.append(f"{figures.tokens:,} token{'s' * (figures.tokens != 1)}")
-        if speeds:
-            parts.append(f"{figures.tokens_per_second:,.1f} tokens/s")
-            parts.append(f"{figures.tokens_per_step:.2f} tokens/step")
-    if figures.acceptance is not None:
-        parts.append(f"{figures.acceptance:.0%} accepted ({figures.accepted:,}/{figures.drafted:,})")
-    lines = [""]
-    for part in parts:
-        joined = f"{lines[-1]} · {part}" if lines[-1] else part
-        if width(joined) > cells and lines[-1]:
-            lines.append(part)
-        else:
-            lines[-1] = joined
-    return [fit(line, cells) for line in lines]

@@ -9,8 +9,7 @@ from ...engine.catalog import Totals
 from ..chat.draft_length import length_of, why_none
 from ..chat.methods import LABELS, Method
 from ..text.cells import one_line
-from ..text.charts import percent
-from ..text.lines import Line, cut, ends, line, paragraph
+from ..text.lines import Line, cut, ends, figures_rows, line, paragraph
 from ..text.lines import length as size
 from ..theming.colouring import LABEL_STYLES
 
@@ -66,25 +65,12 @@ def method_lines(
 def _figures(totals: Totals, cells: int) -> list[Line]:
     """What it did, in as many lines as that takes."""
     figures = [
-        (f"{totals.tokens_per_step:.2f}", "tokens/step"),
-        (f"{totals.measured_speedup:.2f}×", "plain"),
+        (f"{totals.tokens_per_step:.2f}", "tokens a pass"),
+        (f"{totals.steps:,}", "passes"),
     ]
     if totals.drafted:
-        figures.append((percent(totals.acceptance_rate), "accepted"))
-    figures += [(f"{totals.nodes_per_token:.1f}", "nodes/token"), (f"{totals.steps:,}", "steps")]
-    rows: list[list[tuple[str, str]]] = [[]]
-    used = 0
-    for value, unit in figures:
-        size = len(value) + 1 + len(unit)
-        if rows[-1] and used + 3 + size > cells:
-            rows.append([])
-            used = 0
-        if rows[-1]:
-            rows[-1].append(("   ", ""))
-            used += 3
-        rows[-1] += [(value, "bold $foreground"), (f" {unit}", "$quiet")]
-        used += size
-    return [tuple(row) for row in rows]
+        figures.append((f"{totals.accepted:,} of {totals.drafted:,}", "guesses right"))
+    return figures_rows(figures, cells)
 
 
 def _settings(method: Method, settings: Mapping[str, Any], cells: int) -> list[Line]:

@@ -1,4 +1,5 @@
-"""The page of figures: how an answer came about, and what other draft lengths would have made of it."""
+"""The page of figures: the verdict on an answer, what was accepted, where the time went, and what other draft lengths would
+have made of it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from ..chat.methods import method_named
 from ..text.amounts import milliseconds
 from ..text.cells import fit, one_line, width
 from ..text.charts import Trend, bar, columns, percent, portions, resampled
-from ..text.lines import Line, cut, ends, line, paragraph, track
+from ..text.lines import Line, cut, ends, figures_rows, flowed, line, paragraph, track
+from .verdict import verdict
 
 LENGTHS = (1, 2, 3, 4, 6, 8)
 """K of the what-if table."""
@@ -20,8 +22,6 @@ RATES = (0.5, 0.6, 0.7, 0.8, 0.9)
 
 LONGEST_BEST = 32
 """The best K is looked for up to here."""
-
-POSITION_TITLES = ("Accepted at draft position", "Accepted at position", "Accepted at")
 
 BINS = 6
 """Rows of the histogram and of the acceptance by position."""
@@ -46,20 +46,21 @@ def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) 
         cells: width.
     """
     if answer is None or not answer.totals.steps:
-        return paragraph("No figures yet: they come with the first steps of an answer.", cells, "$quiet")
-    part = answer.by_method.get(method, answer.totals)
-    out = _summary(answer, cells)
+        return paragraph("No figures yet: they come with the first passes of an answer.", cells, "$quiet")
+    part, plain = answer.by_method.get(method, answer.totals), answer.figures.plain_seconds
+    several = len(answer.by_method) > 1
+    out = _verdict(answer, cells) if answer.done else []
+    out += _by_method(answer, plain, cells) if several else _speed(part, cells)
     sections = [
         # Where tokens come together that no pass gave together, their number says nothing of the passes.
         _trend(curve.of(answer.totals), cells) if not answer.totals.earlier else [],
-        _bins(part, cells) if not part.earlier else [],
-        _speedups(part, method, cells),
+        _acceptance(part, method, cells),
         _time(part, cells),
-        _what_if(part, cells),
+        _what_if(part, plain, cells),
     ]
-    if len(answer.by_method) > 1:
+    if several:
         sections.insert(
-            1, [line((f"Of its {part.steps:,} steps with ", "$quiet"), (one_line(method), "bold $primary"), (":", "$quiet"))]
+            1, [line((f"Of its {part.steps:,} passes with ", "$quiet"), (one_line(method), "bold $primary"), (":", "$quiet"))]
         )
     for section in sections:
         if section:
@@ -87,66 +88,72 @@ def heading(text: str, note: str, cells: int) -> Line:
     return ends(line((text, "bold $primary")), line((note, "$quiet")), cells)
 
 
-def _summary(answer: Answer, cells: int) -> list[Line]:
+def _verdict(answer: Answer, cells: int) -> list[Line]:
+    """The sentence that stands below the answer, too."""
+    told = tuple((text, f"${style}" if style == "quiet" else f"bold ${style}") for text, style in verdict(answer))
+    return [*flowed(told, cells), ()]
+
+
+def _speed(totals: Totals, cells: int) -> list[Line]:
+    """The figures of an answer by one method."""
+    figures = [
+        (f"{totals.tokens_per_step:.2f}", "tokens a pass"),
+        (f"{totals.tokens_per_second:,.0f}", "tokens/s"),
+        (f"{totals.tokens:,}", "tokens"),
+    ]
+    return figures_rows(figures, cells)
+
+
+def _by_method(answer: Answer, plain: float, cells: int) -> list[Line]:
     """One row for each method that wrote a part."""
     rows = [(name, totals) for name, totals in answer.by_method.items()]
     name_cells = min(12, max(width(one_line(name)) for name, _ in rows))
-    columns_ = (("tok/step", 8), ("accepted", 8), ("× plain", 8), ("tokens/s", 9))
-    shown: list[tuple[str, int]] = []
-    for title, size in columns_:
-        if name_cells + sum(s for _, s in shown) + size + len(shown) + 1 <= cells:
-            shown.append((title, size))
-    out = [line((" " * name_cells, ""), ("".join(f" {title:>{size}}" for title, size in shown), "$quiet"))]
+    titles = ("a pass", "α", *(("× plain",) if plain else ()), "tokens/s")
+    out = [line((" " * name_cells, ""), ("".join(f" {title:>8}" for title in titles), "$quiet"))]
     for name, totals in rows:
         values = {
-            "tok/step": f"{totals.tokens_per_step:.2f}",
-            "accepted": percent(totals.acceptance_rate) if totals.drafted else "–",
-            "× plain": f"{totals.measured_speedup:.2f}",
+            "a pass": f"{totals.tokens_per_step:.2f}",
+            "α": f"{totals.alpha:.2f}" if totals.drafted else "–",
+            "× plain": f"{totals.speedup(plain):.2f}",
             "tokens/s": f"{totals.tokens_per_second:,.0f}",
         }
-        figures = "".join(f" {values[title]:>{size}}" for title, size in shown)
+        figures = "".join(f" {values[title]:>8}" for title in titles)
         out.append(line((f"{fit(one_line(name), name_cells):<{name_cells}}", "bold $primary"), (figures, "$foreground")))
     return out
 
 
 def _trend(trend: Trend, cells: int) -> list[Line]:
-    """Tokens of each step over the answer."""
+    """Tokens of each pass over the answer."""
     values = resampled(trend.means(), cells)
     each = trend.count / max(1, len(values))
     wide = min(WIDEST, cells // len(values))
     drawn = columns(values, trend.highest, SPARK_ROWS)
-    note = f"{trend.count:,} steps" + (f", {each:.0f} a column" if each > 1.5 else "") + f", most {trend.highest:.0f}"
+    note = f"{trend.count:,} passes" + (f", {each:.0f} a column" if each > 1.5 else "") + f", most {trend.highest:.0f}"
     return [
-        heading("Tokens per step", note, cells),
+        heading("Tokens a pass", note, cells),
         *((("".join(column * wide for column in row), "$run-0"),) for row in drawn),
     ]
 
 
-def _bins(totals: Totals, cells: int) -> list[Line]:
-    """Run lengths and acceptance by draft position, side by side."""
-    half = (cells - 3) // 2
+def _acceptance(totals: Totals, method: str, cells: int) -> list[Line]:
+    """How often guesses were right by their position in the draft, beside the lengths of the runs, and α."""
+    if not totals.drafted:
+        return [heading("Acceptance", "", cells), *paragraph(_undrafted(totals, method), cells, "$quiet")]
     counts = [totals.histogram[size] for size in range(1, BINS)]
-    steps = sum(totals.histogram.values())
+    steps = max(1, sum(totals.histogram.values()))
     beyond = steps - sum(counts) - totals.histogram[0]
-    runs = [(str(size), count) for size, count in enumerate(counts, 1)] + [(f"{BINS}+", beyond)]
-    total = max(1, steps)
-    left = [_bin(label, count / total, half, "$run-0") for label, count in runs]
-    taken = totals.position_acceptance
-    if not taken:
-        return [
-            heading("Run lengths", "share of the steps", cells),
-            *(_bin(label, count / total, cells, "$run-0") for label, count in runs),
-        ]
-    right = [_bin(str(position), rate, half, "$run-2") for position, rate in enumerate(taken[:BINS], 1)]
-    right += [()] * (BINS - len(right))
-    gap = cells - 2 * half
-    title = next((text for text in POSITION_TITLES if width(text) <= half), "Accepted")
-    titles = line(
-        (f"{fit('Run lengths', half):<{half}}", "bold $primary"),
-        " " * gap,
-        (title, "bold $primary"),
-    )
-    return [titles, *((*a, (" " * gap, ""), *b) for a, b in zip(left, right, strict=True))]
+    half = (cells - 3) // 2
+    left = [_bin(str(at), rate, half, "$run-2") for at, rate in enumerate(totals.position_acceptance[:BINS], 1)]
+    right = [_bin(str(size), count / steps, half, "$run-0") for size, count in enumerate(counts, 1)]
+    right.append(_bin(f"{BINS}+", beyond / steps, half, "$run-0"))
+    left += [line(" " * half)] * (len(right) - len(left))
+    gap = " " * (cells - 2 * half)
+    return [
+        heading("Acceptance", f"α = {totals.alpha:.2f}", cells),
+        line((f"{fit('guess n was right', half):<{half}}{gap}{fit('pass gave n tokens', half)}", "$quiet")),
+        *((*a, (gap, ""), *b) for a, b in zip(left, right, strict=True)),
+        *paragraph("α: how often a guess is right if all before it in its draft were.", cells, "$quiet"),
+    ]
 
 
 def _bin(label: str, share: float, cells: int, style: str) -> Line:
@@ -165,37 +172,11 @@ def _time(totals: Totals, cells: int) -> list[Line]:
     for (name, style), seconds in zip(SHARES, parts, strict=True):
         legend += [("■ ", style), (f"{name} ", "$quiet"), (f"{percent(seconds / sum(parts))}  ", "$foreground")]
     return [
-        heading("Where the time goes", f"{milliseconds(totals.seconds / max(1, totals.steps))} ms a step", cells),
+        heading("Where the time goes", f"{milliseconds(totals.seconds / max(1, totals.steps))} ms a pass", cells),
         tuple(("█" * size, style) for (_, style), size in zip(SHARES, sizes, strict=True)),
         tuple(legend),
-        line((f"{totals.nodes_per_token:.2f}", "bold $foreground"), (" nodes per token: what the speed costs", "$quiet")),
+        line((f"{totals.nodes_per_token:.1f}", "bold $foreground"), (" tokens computed for each one written", "$quiet")),
     ]
-
-
-def _speedups(totals: Totals, method: str, cells: int) -> list[Line]:
-    """Measured against predicted."""
-    if not totals.drafted:
-        return [
-            heading("Speedup over plain decoding", "", cells),
-            *paragraph(_undrafted(totals, method), cells, "$quiet"),
-        ]
-    rows = (
-        ("measured", totals.measured_speedup, "$run-0"),
-        ("predicted", totals.predicted_speedup, "$run-2"),
-        ("published", totals.source_speedup, "$run-3"),
-    )
-    most = max(1.0, *(value for _, value, _ in rows))
-    room = cells - 18
-    out = [heading("Speedup over plain decoding", "", cells)]
-    for name, value, style in rows:
-        out.append(
-            line((f"{name:<10}", "$quiet"), (f"{value:5.2f}× ", _gain(value)), *track(bar(value / most, room), room, style))
-        )
-    captions = (
-        "predicted: by the acceptance per position",
-        "published: (αK+1)/(K·l_d/l_t+1), mean α",
-    )
-    return out + [row for text in captions for row in paragraph(text, cells, "$quiet", indent="  ")]
 
 
 def _undrafted(totals: Totals, method: str) -> str:
@@ -210,19 +191,18 @@ def _undrafted(totals: Totals, method: str) -> str:
     return f"{said} {one_line(method_named(method).other_nodes)}".rstrip()
 
 
-def _what_if(totals: Totals, cells: int) -> list[Line]:
+def _what_if(totals: Totals, plain: float, cells: int) -> list[Line]:
     """The speedup of chains of K draft tokens, each accepted with probability α."""
-    if not totals.drafted or not totals.pass_seconds(1):
+    if not totals.drafted or not plain:
         return []
-    rate = sum(totals.taken) / max(1, sum(totals.offered))
-    best, gain = best_length(totals, rate)
+    rate = totals.alpha
+    best, gain = best_length(totals, rate, plain)
     size = max(5, min(7, (cells - 4) // (len(RATES) + 1)))
-    times = f"l_d {milliseconds(totals.draft_token_seconds)} ms, l_t {milliseconds(totals.pass_seconds(1))} ms"
-    table = totals.what_if(LENGTHS, (*RATES, rate))
+    table = totals.what_if(LENGTHS, (*RATES, rate), plain)
     most = max(row[-1] for row in table)
     head = "".join(f"{known:{size}.1f}" for known in RATES)
     out = [
-        heading("What if", times, cells),
+        heading("If each draft were K tokens long", "× plain", cells),
         line(("K\\α ", "$quiet"), (head, "$quiet"), (f"{rate:{size}.2f}", "bold $accent")),
     ]
     for k, row in zip(LENGTHS, table, strict=True):
@@ -232,15 +212,15 @@ def _what_if(totals: Totals, cells: int) -> list[Line]:
             parts += [(" " * (size - 4), ""), (f"{value:4.2f}"[:4], _gain(value))]
         parts += [(" " * (size - 4), ""), (f"{row[-1]:4.2f}"[:4], f"{'bold reverse ' if marked else ''}{_gain(row[-1])}")]
         out.append(tuple(parts))
-    end = f"K = {best} would be best, {gain:.2f}×." if best else "no length would gain."
-    text = f"Measured: a draft token is accepted with α = {rate:.2f} if all before it were; {end}"
-    return out + paragraph(text, cells, "$quiet")
+    end = f"K = {best} would be best here, {gain:.2f}×." if best else "no length would gain here."
+    costs = f"A draft token takes {milliseconds(totals.draft_token_seconds)} ms, a plain pass {milliseconds(plain)} ms"
+    return out + paragraph(f"{costs}: {end}", cells, "$quiet")
 
 
-def best_length(totals: Totals, rate: float) -> tuple[int, float]:
+def best_length(totals: Totals, rate: float, plain: float) -> tuple[int, float]:
     """The K of the best chain at an acceptance, and its speedup; K = 0 where none gains."""
     lengths: Sequence[int] = range(1, LONGEST_BEST + 1)
-    gains = [row[0] for row in totals.what_if(lengths, [rate])]
+    gains = [row[0] for row in totals.what_if(lengths, [rate], plain)]
     best = max(range(len(gains)), key=gains.__getitem__)
     return (lengths[best], gains[best]) if gains[best] > 1 else (0, 1.0)
 

@@ -75,7 +75,8 @@ def answer_json(answer: Answer, pieces: Pieces, more: dict[str, Any]) -> Iterato
 
 def figures_body(figures: Figures) -> dict[str, Any]:
     """An answer's figures as an object."""
-    return {name: getattr(figures, name) for name in _FIGURES}
+    body = {name: getattr(figures, name) for name in _FIGURES}
+    return body | ({"plain_seconds": figures.plain_seconds} if figures.plain_seconds else {})
 
 
 def pieces_body(tokens: Iterable[int], pieces: Pieces) -> dict[str, str]:
@@ -169,6 +170,7 @@ def read_answer(entry: Table) -> Answer:
     figures = entry.table("figures")
     for name in _FIGURES:
         setattr(answer.figures, name, figures.number(name) if name.endswith("seconds") else figures.count(name))
+    answer.figures.plain_seconds = figures.number("plain_seconds", 0.0)
     pieces = entry.table("pieces", {})
     known = {}
     for key in pieces.data:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from textwrap import wrap
 
 from .cells import fit, width
@@ -44,6 +45,37 @@ def cut(row: Line, cells: int) -> Line:
         out.append((text, style))
         cells -= width(text)
     return tuple(out)
+
+
+def flowed(row: Line, cells: int) -> list[Line]:
+    """A line on as many rows as it takes, broken at blanks."""
+    text, out, end = "".join(part for part, _ in row), list[Line](), 0
+    for words in wrap(text, max(8, cells), break_on_hyphens=False):
+        start = text.index(words, end)
+        end = start + len(words)
+        out.append(cut(_between(row, start, end), cells))
+    return out
+
+
+def _between(row: Line, start: int, end: int) -> Line:
+    """The characters from `start` to `end` of a line."""
+    out, at = [], 0
+    for part, style in row:
+        if kept := part[max(0, start - at) : max(0, end - at)]:
+            out.append((kept, style))
+        at += len(part)
+    return tuple(out)
+
+
+def figures_rows(figures: Sequence[tuple[str, str]], cells: int) -> list[Line]:
+    """Values, each with its unit, in as many rows as that takes."""
+    rows = [line()]
+    for value, unit in figures:
+        figure = line((value, "bold $foreground"), (f" {unit}", "$quiet"))
+        if rows[-1] and length(rows[-1]) + 3 + length(figure) > cells:
+            rows.append(line())
+        rows[-1] += (*(line("   ") if rows[-1] else ()), *figure)
+    return rows
 
 
 def paragraph(text: str, cells: int, style: str = "", *, first: str = "", indent: str = "") -> list[Line]:

@@ -1,44 +1,51 @@
-"""Themes for terminals with the 16 ANSI colours: TERM=xterm, the Linux console.
+"""Themes for terminals with the 16 ANSI colours, such as TERM=xterm and the Linux console: one on black, one on white.
 
-What they look like is the terminal's own affair; they are taken for those of VGA, as Rich does. The Linux console has the first
-eight behind text only, so nothing depends on a bright background.
+What the 16 look like is the terminal's own affair; contrast is that of VGA's, as Rich takes them. VGA's brown is left out:
+others show it as a yellow that cannot be read on white. Behind text the Linux console has only the first eight;
+runs need no more.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from math import hypot
 
-from ..chat.entries import SHADES
 from .colours import blend, lab
 from .few_colours import FewColours, nearest
 from .themes import Palette
 
 BLACK, RED, GREEN, BLUE, MAGENTA, CYAN, GREY = "#000000", "#aa0000", "#00aa00", "#0000aa", "#aa00aa", "#00aaaa", "#aaaaaa"
-DARK, BRIGHT_GREEN, YELLOW, BRIGHT_CYAN, WHITE = "#555555", "#55ff55", "#ffff55", "#55ffff", "#ffffff"
+DARK, BRIGHT_RED, BRIGHT_GREEN, YELLOW, BRIGHT_MAGENTA, BRIGHT_CYAN, WHITE = (
+    *("#555555", "#ff5555", "#55ff55", "#ffff55", "#ff55ff", "#55ffff", "#ffffff"),
+)
 
-GREYS = (BLACK, DARK, GREY, WHITE)
-
-ANSI = {
-    colour: lab(colour)
-    for colour in (
-        *(*GREYS, RED, GREEN, "#aa5500", BLUE, MAGENTA, CYAN),
-        *("#ff5555", BRIGHT_GREEN, YELLOW, "#5555ff", "#ff55ff", BRIGHT_CYAN),
-    )
-}
+GREYS = {colour: lab(colour) for colour in (BLACK, DARK, GREY, WHITE)}
 
 # From cold to hot. Each step: background, text, and the text of every second run.
-HOT = ((BLUE, WHITE, YELLOW), (MAGENTA, WHITE, YELLOW), (RED, WHITE, YELLOW))
-ON_BLACK = ((BLACK, CYAN, BRIGHT_CYAN), (BLACK, GREEN, BRIGHT_GREEN), *HOT)
-ON_WHITE = ((WHITE, BLUE, MAGENTA), (CYAN, BLACK, BLUE), *HOT)
+_HOT = ((BLUE, WHITE, YELLOW), (MAGENTA, WHITE, YELLOW), (RED, WHITE, YELLOW))
+_STEPS_ON_BLACK = ((BLACK, CYAN, BRIGHT_CYAN), (BLACK, GREEN, BRIGHT_GREEN), *_HOT)
+_STEPS_ON_WHITE = ((WHITE, BLUE, MAGENTA), (CYAN, BLACK, BLUE), *_HOT)
 
-COLOURED = 12
-"""Chroma in Lab from which on a colour must stay one."""
+_ON_BLACK = {
+    **{"background": BLACK, "surface": BLACK, "panel": BLACK, "foreground": WHITE},
+    **{"primary": BRIGHT_CYAN, "secondary": CYAN, "accent": YELLOW},
+    **{"success": BRIGHT_GREEN, "warning": YELLOW, "error": BRIGHT_RED},
+}
+_ON_WHITE = {
+    **{"background": WHITE, "surface": WHITE, "panel": GREY, "foreground": BLACK},
+    **{"primary": BLUE, "secondary": BLUE, "accent": MAGENTA},
+    **{"success": BLUE, "warning": MAGENTA, "error": RED},  # no green can be read on white
+}
+_RUNS_ON_BLACK = (BRIGHT_CYAN, YELLOW, BRIGHT_GREEN, BRIGHT_MAGENTA, CYAN, BRIGHT_RED)
+_RUNS_ON_WHITE = (BLUE, RED, MAGENTA)
 
 
 @dataclass(frozen=True, slots=True)
 class SixteenColours(FewColours):
     """A theme in 16 colours: see `sixteen`."""
+
+    def behind(self, shade: int) -> str:
+        """Background of a run that cycles: the page, as all colours serve its text."""
+        return self.colours["background"]
 
     @property
     def quiet(self) -> str:
@@ -61,28 +68,20 @@ class SixteenColours(FewColours):
         return BLUE if self.dark else CYAN
 
     def mix(self, over: str, share: float) -> str:
-        """The page with a share of a colour, among those that there are; never the page alone."""
-        page = self.colours["background"]
-        return nearest(blend(page, over, share), among=ANSI, other=(page,))
+        """The nearest grey for a share of the ink, but not the page itself; other colours have no shades here."""
+        page, ink = self.colours["background"], self.colours["foreground"]
+        return nearest(blend(page, over, share), among=GREYS, other=(page,)) if over == ink else over
 
 
 def sixteen(palette: Palette) -> SixteenColours:
-    """A theme in the 16 colours: black or white, with the hues of the theme."""
-    page, ink, panel = (BLACK, WHITE, DARK) if palette.dark else (WHITE, BLACK, GREY)
-    colours = {
-        name: nearest(colour, among=ANSI, on=(page,), other=GREYS if hypot(*lab(colour)[1:]) >= COLOURED else ())
-        for name, colour in palette.colours.items()
-    }
-    colours |= {"background": page, "surface": page, "panel": panel, "foreground": ink}
-    runs: list[str] = []
-    for i in range(SHADES):
-        beside = (*runs[-1:], *(runs[:1] if i == SHADES - 1 else ()))
-        runs.append(nearest(palette.run(i), among=ANSI, on=(page,), other=(*GREYS, *beside)))
+    """A theme in the 16 colours, of which only the name and whether it is dark are left."""
+    steps = _STEPS_ON_BLACK if palette.dark else _STEPS_ON_WHITE
     tones = {
         (step, half): (other if half else text, behind)
-        for step, (behind, text, other) in enumerate(ON_BLACK if palette.dark else ON_WHITE, 1)
+        for step, (behind, text, other) in enumerate(steps, 1)
         for half in (False, True)
     }
+    runs = _RUNS_ON_BLACK if palette.dark else _RUNS_ON_WHITE
     given = {part.name: getattr(palette, part.name) for part in fields(Palette)}
-    given |= {"colours": colours, "runs": tuple(runs), "heat": tuple(tones[step, False][0] for step, half in tones if not half)}
-    return SixteenColours(**given, tints=(page,) * SHADES, tones=tones)
+    given |= {"colours": _ON_BLACK if palette.dark else _ON_WHITE, "runs": runs, "heat": tuple(text for _, text, _ in steps)}
+    return SixteenColours(**given, tones=tones)

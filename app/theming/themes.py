@@ -63,8 +63,8 @@ HALF = 0.7
 PALEST = 5.0
 """Least distance of the palest tint from the page: twice what can just be noticed."""
 
-BLOCK, BARS = "■", "▂▃▅▆█"
-"""How a theme's run colours are shown, and those by length."""
+BLOCK = "■"
+"""How a theme's run colours are shown."""
 
 _FIRST = ("dark", "light")
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
@@ -222,11 +222,11 @@ class Palette:
         return list(dict.fromkeys(found))
 
     def sample(self) -> tuple[tuple[str, str], ...]:
-        """Run colours in turn, then by length, on the theme's own page: pieces of text, each with its style."""
+        """The scale of lengths, then run colours in turn, on the theme's own page: pieces of text, each with its style."""
         page = self.colours["background"]
-        runs = ((f" {BLOCK}", f"{self.run(i)} on {page}") for i in range(SHADES))
-        heat = ((bar, f"{colour} on {page}") for bar, colour in zip(BARS, self.heat, strict=True))
-        return (*runs, ("  ", f"on {page}"), *heat, (" ", f"on {page}"))
+        heat = ((f" {LENGTHS[step][0]}", "{} on {}".format(*self.tone(step))) for step in STEPS)
+        runs = ((BLOCK, f"{self.run(i)} on {page}") for i in range(SHADES))
+        return (*heat, (" ", f"on {page}"), *runs, (" ", f"on {page}"))
 
     @property
     def warning(self) -> str | None:

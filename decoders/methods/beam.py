@@ -128,7 +128,7 @@ class Beam(Drafter):
         "ones stay. Text appears once all of them share it: often many tokens at a time, though each took a pass. The answer "
         "is the most probable complete text that was found, often not what greedy or sampling would write."
     )
-    undrafted = "it follows several texts side by side; the setting beams says how many"
+    undrafted = "each pass follows several texts, and the best one is the answer"
     compared = False
     paper = "Sequence Transduction with Recurrent Neural Networks, Graves 2012, arXiv:1211.3711"
     needs_tree = True

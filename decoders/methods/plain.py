@@ -23,6 +23,7 @@ class Greedy(Drafter):
     )
     undrafted = "each pass gives one token"
     drafts = False
+    plain = True
 
     @classmethod
     def elsewhere(cls, params: Any, draft_model: str) -> Elsewhere:
@@ -79,9 +80,11 @@ class Recompute(Greedy):
         "Each pass reads the whole text again from the beginning instead of keeping what it computed for earlier tokens. The "
         "text comes out the same, but more and more slowly as it grows: the difference from greedy is what the KV cache saves."
     )
+    undrafted = "each pass reads the whole text again"
     other_nodes = "Its other nodes are the earlier text, read again."
     compared = False
     drafts = False
+    plain = False
 
     def draft(self, context: Context) -> Tree:
         context.session.rewind(0)

@@ -175,7 +175,7 @@ class FakeEngine:
         return asked.id
 
     def finish(self, reason: str = "eos", tail: str = "") -> None:
-        self.events.append(Finished(self.asked.id, reason, tail, 0.12, 1.32))
+        self.events.append(Finished(self.asked.id, reason, tail, 0.12, 1.32, plain_seconds=0.028))
 
 
 @pytest.fixture(autouse=True)

@@ -40,7 +40,7 @@ def test_an_empty_answer_divides_nothing() -> None:
     assert t.acceptance_rate == t.tokens_per_step == t.nodes_per_token == t.tokens_per_second == 0
     assert t.position_acceptance == []
     assert t.histogram == {}
-    assert t.expected_tokens(5) == 1
+    assert t.alpha == 0
 
 
 def test_sums_and_ratios() -> None:
@@ -62,9 +62,7 @@ def test_sums_and_ratios() -> None:
     assert t.offered == [3, 2, 1]
     assert t.taken == [2, 2, 0]
     assert t.position_acceptance == [2 / 3, 1, 0]
-    assert t.expected_tokens(0) == 1
-    assert t.expected_tokens(2) == pytest.approx(1 + 2 / 3 + 2 / 3)
-    assert t.expected_tokens(99) == t.expected_tokens(2)
+    assert t.alpha == 4 / 6
 
 
 def timed(nodes: int, run: int, draft: float = 0.0, forward: float | None = None) -> Record:
@@ -74,46 +72,38 @@ def timed(nodes: int, run: int, draft: float = 0.0, forward: float | None = None
     return Record(tuple(range(run)), nodes - 1, run - 1, nodes, draft, seconds, 0.0, tree, tuple(range(run)))
 
 
-def test_costs_lie_on_a_line_through_the_passes() -> None:
+def test_a_step_costs_what_a_line_through_the_plain_one_and_the_mean_says() -> None:
     t = totals(timed(1, 1), timed(5, 3, 2.0), timed(9, 2, 4.0), timed(5, 5, 2.0))
     assert t.depth == 16
     assert t.draft_token_seconds == 0.5
     for nodes in (1, 3, 20):
-        assert t.pass_seconds(nodes) == pytest.approx(10 + nodes)
-    assert t.passes == [[1, 1, 11.0], [5, 2, 30.0], [9, 1, 19.0]]
-    assert totals(timed(4, 1), timed(4, 2)).pass_seconds(1) == 14, "one size tells nothing about others"
-    assert Totals().pass_seconds(3) == 0
-    assert totals(timed(1, 1, forward=30), timed(8, 1, forward=5)).pass_seconds(50) > 0, "no negative slope"
+        assert t.step_seconds(nodes, 11) == pytest.approx(10 + nodes)
+    assert t.step_seconds(9, 99) == 99, "no pass takes less for being larger"
+    assert totals(timed(1, 1)).step_seconds(9, 11) == 11, "one size tells nothing about others"
+    assert Totals().step_seconds(3, 11) == 11
 
 
-def test_alpha_is_the_mean_over_rounds() -> None:
-    t = totals(timed(5, 3), timed(1, 1), timed(3, 3))
-    assert (t.rounds, t.round_acceptance) == (2, 0.75)
-
-
-def test_the_predicted_speedup_of_steady_rounds_is_the_measured_one() -> None:
+def test_the_speedup_is_that_over_plain_steps() -> None:
     t = totals(*[timed(5, 4, 2.0) for _ in range(50)], timed(1, 1))
-    assert t.measured_speedup == pytest.approx(t.predicted_speedup, rel=0.03)
-    assert t.measured_speedup == pytest.approx(4 * 11 / (15 + 2), rel=0.03)
-    # α = 3/4 of K = 4, l_d = 0.5: the published formula takes every pass for one of a single node.
-    assert t.source_speedup == pytest.approx((0.75 * 4 + 1) / (4 * 0.5 / 11 + 1))
+    assert t.speedup(11) == pytest.approx((50 * 4 + 1) * 11 / (50 * 17 + 11))
+    assert totals(timed(1, 1), timed(1, 1)).speedup(11) == pytest.approx(1)
+    assert Totals().speedup(11) == 0
 
 
-def test_an_answer_without_drafts_has_no_speedup() -> None:
-    t = totals(timed(1, 1), timed(1, 1))
-    assert t.predicted_speedup == 0
-    assert t.source_speedup == 0
-    assert t.measured_speedup == pytest.approx(1)
+def test_the_formula_gives_the_measured_speedup_of_steady_drafts() -> None:
+    t = totals(*[timed(5, 5, 2.0) for _ in range(9)])
+    assert t.alpha == 1
+    assert t.what_if([4], [t.alpha], 11) == [[pytest.approx(t.speedup(11))]]
 
 
 def test_what_if_follows_the_formula() -> None:
     t = totals(timed(1, 1), timed(5, 3, 2.0))
-    table = t.what_if([0, 1, 4], [0.0, 0.5, 1.0])
+    table = t.what_if([0, 1, 4], [0.0, 0.5, 1.0], 11)
     assert [len(row) for row in table] == [3, 3, 3]
     assert table[0] == pytest.approx([1, 1, 1])
     assert table[1] == pytest.approx([11 / 12.5, 1.5 * 11 / 12.5, 2 * 11 / 12.5])
     assert table[2][2] == pytest.approx(5 * 11 / 17)
-    assert Totals().what_if([1], [0.5]) == [[0.0]]
+    assert Totals().what_if([1], [0.5], 0) == [[0.0]]
 
 
 def test_a_position_counts_once_however_many_branches_it_has() -> None:
@@ -131,5 +121,5 @@ def test_a_position_counts_once_however_many_branches_it_has() -> None:
 
 def test_a_pass_that_took_prompt_tokens_along_says_nothing_of_what_a_pass_costs() -> None:
     t = totals(Record((1,), forward_seconds=0.01, prefilled=90), Record((1,)), Record((1,)))
-    assert t.pass_seconds(1) == 1.0
+    assert (t.timed, t.timed_tokens, t.timed_seconds) == (2, 2, 3.5)
     assert t.forward_seconds == 2.01

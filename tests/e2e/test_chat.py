@@ -43,8 +43,7 @@ def test_the_builtin_model_answers_and_quits(env: dict[str, str]) -> None:
     with Terminal([SPECCHAT], env=env) as terminal:
         terminal.wait("identical")
         terminal.send("What is prompt lookup?\r")
-        terminal.wait("tokens/step")
-        terminal.wait("finished")
+        terminal.wait(". · ")
         terminal.send("\x11")
         assert terminal.exit_code() == 0
         assert "torch" not in terminal.text
@@ -61,12 +60,12 @@ def test_switch_in_mid_answer_type_cancel_and_go_on(env: dict[str, str], slow_re
         for method in ("◆ sample", "◆ recompute"):
             terminal.send("\x0e")
             terminal.wait(method)
-        terminal.wait("finished")
+        terminal.wait("● ready")
         assert "n 1 draft" in terminal.text, "the draft survives"
         terminal.send("\x7f" * 9 + "keeper\r")
-        terminal.wait(lambda text: "finished" not in text.splitlines()[-5])
+        terminal.wait(lambda text: "● ready" not in text)
         terminal.send("\x1b")
-        terminal.wait("cancelled")
+        terminal.wait("Cancelled.")
         terminal.send("\x11")
         assert terminal.exit_code() == 0
         assert not psutil.pid_exists(engine.pid) or engine.status() == psutil.STATUS_ZOMBIE
@@ -95,7 +94,7 @@ def test_hostile_model_text_is_shown_and_does_nothing(env: dict[str, str], tmp_p
     with Terminal([SPECCHAT, "--model", f"recorded:{path}"], env=env) as terminal:
         terminal.wait("identical")
         terminal.send("go\r")
-        terminal.wait(lambda text: "[bold]b[/bold]" in text and "finished ·" in text)
+        terminal.wait(lambda text: "[bold]b[/bold]" in text and ". · " in text)
         assert "end" in terminal.text
         for sequence in (b"\x1b[31mred", b"\x1b]0;owned", b"\x1b]52;c;ZXZpbA", b"\x9b2J"):
             assert sequence not in terminal.raw
@@ -118,7 +117,7 @@ def test_resizing_in_mid_answer(env: dict[str, str], slow_record: str) -> None:
             os.kill(terminal.process.pid, signal.SIGWINCH)
             time.sleep(0.1)
             terminal.wait(lambda text: "lookup" in text or "greedy" in text)
-        terminal.wait("finished")
+        terminal.wait("● ready")
         terminal.send("\x11")
         assert terminal.exit_code() == 0
 
@@ -138,11 +137,11 @@ def test_type_race_switch_and_quit(env: dict[str, str]) -> None:
         # Back in the chat: the draft is where it was, and is sent now.
         terminal.wait(lambda text: "wins in" not in text and "the boat and the lamp." in text)
         terminal.send("\r")
-        terminal.wait("finished ·")
+        terminal.wait(". · ")
         terminal.send("\x0e")  # ctrl+n
         terminal.wait("◆ ngram")
         terminal.send("What is prompt lookup?\r")
-        terminal.wait(lambda text: text.count("finished ·") >= 2 and "ngram" in text)
+        terminal.wait(lambda text: text.count(". · ") >= 2 and "ngram" in text)
         terminal.send("\x1bOS\x1bOS")  # F4 twice: the token tree
         terminal.wait(lambda text: "numbers" in text and "nodes" in text)
         terminal.send("\x11")

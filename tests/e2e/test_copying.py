@@ -59,7 +59,7 @@ def test_a_copy_is_checked_and_an_unchecked_one_never_called_copied(
     with Terminal([SPECCHAT, *model], env={**env, **own}) as terminal:
         terminal.wait("identical")
         terminal.send("keeper\r")
-        terminal.wait("finished ·")
+        terminal.wait(". · ")
         terminal.send("\x19")
         said(terminal, "Copied the answer with xclip (checked).")
         assert board.read_text() == ANSWER
@@ -85,7 +85,7 @@ def test_in_tmux_its_buffer_has_the_text_and_the_terminal_is_asked(env: dict[str
         with Terminal([*tmux, "-f", "/dev/null", "new-session", command], env=env) as terminal:
             terminal.wait("identical")
             terminal.send("keeper\r")
-            terminal.wait("finished ·")
+            terminal.wait(". · ")
             terminal.send("\x19")
             said(terminal, "Copied the answer to tmux's buffer (checked), and sent it to the terminal")
             shown = subprocess.run([*tmux, "show-buffer"], capture_output=True, check=True)

@@ -78,7 +78,7 @@ def test_the_answer_goes_on_while_the_editor_is_open_and_nothing_is_lost(
         Path(env["GO"]).touch()
         terminal.wait(lambda text: "my draft" in text and "and more" in text)
         terminal.wait("At last all was dark.")
-        terminal.wait("finished")
+        terminal.wait("● ready")
         assert terminal.text.count("harbour woke") >= 3
         terminal.send("\x1a")  # ctrl+z brings the draft back as it was
         terminal.wait(lambda text: "and more" not in text and "my draft" in text)

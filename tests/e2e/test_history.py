@@ -65,7 +65,7 @@ def test_a_chat_that_is_killed_in_mid_answer_is_continued(env: dict[str, str], s
     assert [(chat["title"], chat["answers"]) for chat in listed(env)] == [("keeper", 1)]
     with Terminal([*command, "--continue"], env=env) as terminal:
         terminal.wait("lantern-3")
-        terminal.wait("not finished when saved")
+        terminal.wait("Not finished when saved")
         terminal.wait("identical")
         terminal.send("\x1bh")
         terminal.wait("● keeper")

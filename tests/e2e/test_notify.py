@@ -32,7 +32,7 @@ def test_the_terminal_is_told_once_and_only_when_it_is_not_in_front(tmp_path: Pa
         terminal.send("keeper\r\x1b[O")
         terminal.wait_raw(b"\x1b]9;specchat: The answer has ended (finished): ")
         terminal.send("\x1b[Ikeeper\r")
-        terminal.wait(lambda text: text.count("finished ·") == 2)
+        terminal.wait(lambda text: text.count(". · ") == 2)
         assert terminal.raw.count(b"\x1b]9;") == 1
         terminal.send("\x11")
         assert terminal.exit_code() == 0

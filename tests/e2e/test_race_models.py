@@ -30,7 +30,7 @@ def test_type_a_race_of_two_models_and_go_on_chatting(env: dict[str, str], tmp_p
     with Terminal([SPECCHAT], env=env, columns=120, lines=36) as terminal:
         terminal.wait("ready")
         terminal.send("Who are you?\r")
-        terminal.wait("finished ·")
+        terminal.wait(". · ")
         terminal.send(f"/race greedy greedy@builtin-draft greedy@{tmp_path / 'none.gguf'} : What is a token tree?\r")
         terminal.wait(lambda text: "another model" in text and re.search(r" wins(:| in)", text) is not None)
         assert "There is no file" in terminal.text
@@ -38,6 +38,6 @@ def test_type_a_race_of_two_models_and_go_on_chatting(env: dict[str, str], tmp_p
         terminal.send("\x1b")
         terminal.wait(lambda text: "another model" not in text and "Who are you?" in text)
         terminal.send("What is prompt lookup?\r")
-        terminal.wait(lambda text: text.count("finished ·") >= 2)
+        terminal.wait(lambda text: text.count(". · ") >= 2)
         terminal.send("\x11")
         assert terminal.exit_code() == 0

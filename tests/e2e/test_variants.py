@@ -31,7 +31,7 @@ def test_the_same_seed_gives_the_same_text_with_any_identical_method(env: dict[s
         terminal.send("/set temperature=3 seed=11 max_tokens=24\r")
         terminal.wait("max_tokens=24")
         terminal.send("Tell me about the lighthouse.\r")
-        terminal.wait("token limit")
+        terminal.wait("Token limit")
         terminal.send("/regenerate\r")
         terminal.wait("‹ 2/2 ›")
         terminal.wait("≡ identical")
@@ -63,7 +63,7 @@ def test_a_chat_goes_on_with_its_own_model_as_long_as_that_is_there(env: dict[st
     with Terminal([SPECCHAT, "--model", f"recorded:{path}", "--method", "greedy"], env=env) as terminal:
         terminal.wait("identical")
         terminal.send("keeper\r")
-        terminal.wait("finished")
+        terminal.wait(". · greedy")
         terminal.send("\x11")
         assert terminal.exit_code() == 0
     with Terminal([SPECCHAT, "--continue"], env=env) as terminal:
@@ -79,6 +79,6 @@ def test_a_chat_goes_on_with_its_own_model_as_long_as_that_is_there(env: dict[st
         terminal.wait("Seven lanterns")
         terminal.send("Hello\r")
         terminal.wait("‹ 2/2 ›")
-        terminal.wait("finished")
+        terminal.wait("● ready")
         terminal.send("\x11")
         assert terminal.exit_code() == 0

@@ -35,7 +35,7 @@ def record(model: str, method: str, pace: float = 0.04) -> tuple[bytes, int]:
             terminal.settle(0.5)
             before = len(terminal.raw)
             terminal.send("keeper\r")
-            terminal.wait_raw("finished ·".encode())
+            terminal.wait_raw(". · ".encode())
             terminal.settle(0.5)
             raw = bytes(terminal.raw)
             terminal.send("\x11")

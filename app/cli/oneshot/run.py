@@ -27,6 +27,7 @@ from ....errors import counted
 from ...chat.about import About, asking
 from ...chat.entries import Answer, loop_sentence
 from ...chat.pieces import Pieces
+from ...render.verdict import verdict_text
 from ...terminal.output import Notes, stdout
 from ...text.amounts import progress_of
 from ...theming.colouring import way_named
@@ -209,7 +210,12 @@ class _Run:
         else:
             system = [{"role": "system", "content": settings.system}] if settings.system else []
             asked = {"messages": [*system, {"role": "user", "content": self.prompt}]}
-        self.id = self.client.generate(**asked, **asking(answer.asked), stop_regex=list(self.request.stop_regex))
+        self.id = self.client.generate(
+            **asked,
+            **asking(answer.asked),
+            stop_regex=list(self.request.stop_regex),
+            compare=self.request.plain and self.output.is_terminal,
+        )
 
     def _left_out(self, event: Started) -> None:
         """Say what of a text with a gap did not fit."""
@@ -234,7 +240,8 @@ class _Run:
             self._data(body if self.chat is None else {**body, "chat": number})
         self.output.end_line()
         if len(self.answer.log) and self.request.plain and self.output.is_terminal:
-            self.notes.figures(_figures(body) + (f" · chat {number}" if number is not None else ""))
+            speed = f" · {body['tokens_per_second']:,.0f} tokens/s"
+            self.notes.figures(verdict_text(self.answer) + speed + (f" · chat {number}" if number is not None else ""))
             if scale := self.output.legend(self.notes.depth):
                 self.notes.painted(scale)
         return {"cancelled": self.interrupts.code, "error": BROKEN}.get(reason, ANSWERED)
@@ -280,20 +287,6 @@ def answer_body(answer: Answer, model: str, info: Mapping[str, Any]) -> dict[str
     """
     name, backend, device = info.get("name", model), info.get("backend"), info.get("device")
     return {"model": name, "backend": backend, "device": device, **answer.as_dict()}
-
-
-def _figures(body: Mapping[str, Any]) -> str:
-    """The line below an answer: how fast, how many tokens a step, how much was accepted, why it ended."""
-    drafted = body["draft_tokens"]
-    parts = [
-        f"{body['tokens_per_second']:,.1f} tokens/s",
-        f"{body['tokens_per_step']:.2f} tokens per step",
-        f"{body['acceptance_rate']:.0%} of {drafted:,} draft tokens accepted" if drafted else "",
-        f"{counted(body['tokens'], 'token')}",
-        body["method"],
-        body["finish_reason"],
-    ]
-    return " · ".join(filter(None, parts))
 
 
 def _loading(model: str, event: Loading) -> str:

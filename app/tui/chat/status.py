@@ -10,7 +10,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from ...chat.dialogue import Dialogue
-from ...chat.entries import Answer, Figures, Severity
+from ...chat.entries import Answer, Figures
 from ...settings.keymap import shown_keys
 from ...text.amounts import progress_of
 
@@ -22,9 +22,6 @@ STAGES = {
 }
 """Stage of a load → what a reader is told."""
 
-COLOURS: dict[Severity, str] = {"information": "$success", "warning": "$warning", "error": "$error"}
-"""Of the sign before how the last answer ended."""
-
 BAR_CELLS = 16
 
 FIGURES_SECONDS = 0.12
@@ -32,11 +29,11 @@ FIGURES_SECONDS = 0.12
 
 
 FLASH_SECONDS = 4.0
-"""How long a line about something just done stands in place of the figures."""
+"""How long a line about something just done stands."""
 
 
 class StatusLine(Widget):
-    """What goes on right now. `hint`, if set, is shown instead."""
+    """What goes on right now. `hint`, if set, is shown instead; behind the speed while an answer is written."""
 
     DEFAULT_CSS = """
     StatusLine { height: 1; padding: 0 3; color: $quiet; }
@@ -53,7 +50,7 @@ class StatusLine(Widget):
         self._drawn = 0.0
 
     def hint(self, content: Content | None) -> None:
-        """Show this instead of the figures; None takes it away."""
+        """Show this; None takes it away."""
         if content != self._hint:
             self._hint = content
             self.refresh()
@@ -79,9 +76,11 @@ class StatusLine(Widget):
 
     def render(self) -> Content:
         """One line that fits."""
-        if self._hint is not None:
-            return self._hint.truncate(self.size.width, ellipsis=True)
         dialogue = self.dialogue
+        writing = dialogue.phase in ("writing", "stopping") and not dialogue.paused
+        if self._hint is not None:
+            line = Content.assemble(self._joined(self._writing()), "   ", self._hint) if writing else self._hint
+            return line.truncate(self.size.width, ellipsis=True)
         match dialogue.phase:
             case "loading":
                 parts = self._loading()
@@ -92,9 +91,7 @@ class StatusLine(Widget):
             case "prefill":
                 parts = self._prefill()
             case "writing" | "stopping":
-                parts = [self._lively("stopping" if dialogue.phase == "stopping" else "writing")]
-                if dialogue.answer is not None:
-                    parts += figure_parts(dialogue.answer.figures, live=True)
+                parts = self._writing()
             case _:
                 parts = self._ready()
         return self._joined(parts)
@@ -104,9 +101,24 @@ class StatusLine(Widget):
         parts = [Content.assemble(("‖ ", "bold $accent"), ("paused", "$foreground"))]
         for name, what in (("step", "one step"), ("pause", "go on"), ("cancel", "stop")):
             parts.append(Content.assemble((shown_keys(name, self._keymap), "bold $primary"), (f" {what}", "$quiet")))
-        if self.dialogue.answer is not None:
-            parts += figure_parts(self.dialogue.answer.figures, live=False)[1:]
+        if self.dialogue.answer is not None and self.dialogue.answer.figures.steps:
+            parts.append(_per_pass(self.dialogue.answer.figures))
         return parts
+
+    def _writing(self) -> list[Content]:
+        """How fast text comes; no more than that beside a hint."""
+        stopping = self.dialogue.phase == "stopping"
+        figures = self.dialogue.answer.figures if self.dialogue.answer else Figures()
+        if not figures.steps:
+            return [self._lively("stopping" if stopping else "writing")]
+        hinted, speed = self._hint is not None, figures.recent_tokens_per_second
+        parts = [_figure(f"{speed:,.0f}" if speed >= 100 else f"{speed:.1f}", "tokens/s")]
+        parts.append(_per_pass(figures, "a pass" if hinted else "tokens a pass"))
+        if figures.drafted and not hinted:
+            parts.append(_figure(f"{figures.accepted:,} of {figures.drafted:,}", "guesses right"))
+        if not hinted:
+            parts.append(_figure(f"{figures.tokens:,}", "tokens"))
+        return [self._lively("stopping"), *parts] if stopping else [self._lively("") + parts[0], *parts[1:]]
 
     def _joined(self, parts: list[Content]) -> Content:
         """As many parts as fit; the first always is there."""
@@ -151,33 +163,20 @@ class StatusLine(Widget):
     def _ready(self) -> list[Content]:
         if self.dialogue.paused:
             return [Content.assemble(("‖ ", "bold $accent"), ("the next answer begins paused", "$foreground"))]
-        last = next((e for e in reversed(self.dialogue.transcript.entries) if isinstance(e, Answer)), None)
-        if last is None:
-            context = self.dialogue.info.get("context")
-            ready = Content.assemble(("● ", "$success"), ("ready", "$foreground"))
-            return [ready, Content(f"{context:,} tokens of context")] if context else [ready]
-        ending = Content.assemble(("● ", COLOURS[last.severity]), (last.ending, "$foreground"))
-        return [ending, *figure_parts(last.figures, live=False)]
+        ready = [Content.assemble(("● ", "$success"), ("ready", "$foreground"))]
+        if context := self.dialogue.info.get("context"):
+            last = next((e for e in reversed(self.dialogue.transcript.entries) if isinstance(e, Answer)), None)
+            used = last.figures.prompt_tokens + last.figures.tokens if last is not None else 0
+            ready.append(Content(f"{used:,} of {context:,} tokens of context" if used else f"{context:,} tokens of context"))
+        return ready
 
 
-def figure_parts(figures: Figures, live: bool) -> list[Content]:
-    """The figures, most telling first."""
+def _figure(value: str, unit: str) -> Content:
+    return Content.assemble((value, "bold $foreground"), (f" {unit}", "$quiet"))
 
-    def figure(value: str, unit: str) -> Content:
-        return Content.assemble((value, "bold $foreground"), (f" {unit}", "$quiet"))
 
-    if not figures.steps:
-        return []
-    speed = figures.recent_tokens_per_second if live else figures.tokens_per_second
-    parts = [figure(f"{speed:,.1f}", "tokens/s"), figure(f"{figures.tokens_per_step:.2f}", "tokens/step")]
-    if figures.acceptance is not None:
-        parts.append(figure(f"{figures.acceptance:.0%}", "accepted"))
-        parts.append(Content(f"{figures.accepted:,} of {figures.drafted:,} drafted"))
-    parts.append(Content(f"{figures.tokens:,} token{'s' * (figures.tokens != 1)}"))
-    if not live and figures.prefill_seconds:
-        reused = f", {figures.reused:,} reused" if figures.reused else ""
-        parts.append(Content(f"prompt {figures.prompt_tokens:,}{reused} in {figures.prefill_seconds:.2f} s"))
-    return parts
+def _per_pass(figures: Figures, unit: str = "tokens a pass") -> Content:
+    return _figure(f"{figures.tokens_per_step:.1f}", unit)
 
 
 def bar(done: int, total: int, cells: int = BAR_CELLS) -> Content:

@@ -41,7 +41,6 @@ class RowPainter:
         self._styles = {
             name: Style(color=variables[variable], bold=bold, italic=italic)
             for name, variable, bold, italic in (
-                ("figures", "quiet", None, None),
                 ("prompt", "foreground", True, None),
                 ("information", "quiet", None, True),
                 ("warning", "warning", None, None),
@@ -52,6 +51,7 @@ class RowPainter:
                 ("quiet", "quiet", None, None),
                 ("badge", "primary", True, None),
                 ("chosen", "foreground", None, None),
+                ("success", "success", None, None),
                 ("good", "success", None, None),
                 ("doubt", "warning", None, None),
             )
@@ -91,12 +91,6 @@ class RowPainter:
             case "markdown":
                 under = self._base
                 return Strip([space, *(Segment(text, under + style if style else under) for text, style, _ in row.segments)])
-            case "figures":
-                assert isinstance(block.entry, Answer)
-                reason, dot, rest = row.text.partition(" · ") if row.first else ("", "", row.text)
-                severity = block.entry.severity
-                style = self._styles["figures" if severity == "information" else severity]
-                return Strip([space, Segment(reason, style), Segment(dot + rest, self._styles["figures"])])
             case "prompt":
                 behind = self._styles["prompt-row"]
                 bar = Segment("▌ ", self._styles["bar"] + behind)
@@ -105,7 +99,7 @@ class RowPainter:
                 text = Segment(row.text + fill, self._styles["prompt"] + behind)
                 mark = [Segment(f"{row.badge} ", self._styles["badge"] + behind)] if row.badge else []
                 return Strip([left, bar, text, *mark])
-            case "variants":
+            case "figures" | "variants":
                 pieces = zip(row.pieces, row.styles, strict=True)
                 return Strip([space, *(Segment(piece.text, self._styles[style]) for piece, style in pieces)])
             case kind:

@@ -158,4 +158,4 @@ async def test_what_a_key_did_makes_room_for_the_figures(
         assert "nodes 16 → 32" in status(app)
         monkeypatch.setattr("specchat.app.tui.chat.status.FLASH_SECONDS", 0.01)
         await pilot.press("ctrl+up")
-        await until(pilot, lambda: "tokens/step" in status(app))
+        await until(pilot, lambda: "guesses right" in status(app))

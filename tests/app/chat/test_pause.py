@@ -144,7 +144,7 @@ async def test_pause_key(make_chat: Make, engine: Any, make_steps: Make) -> None
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         id = await answering(app, pilot, engine, make_steps()[:4])
-        assert "writing" in status(app)
+        assert "tokens/s" in status(app)
         await pilot.press("d", "f8")
         assert engine.sent[-1] == Pause(id, True)
         engine.events = [Paused(id, True)]
@@ -154,7 +154,7 @@ async def test_pause_key(make_chat: Make, engine: Any, make_steps: Make) -> None
         assert engine.sent[-1] == Pause(id, False)
         engine.events = [Paused(id, False)]
         await settle(app, pilot)
-        assert "writing" in status(app)
+        assert "tokens/s" in status(app)
         assert app.chat_screen.input.text == "d"
 
 

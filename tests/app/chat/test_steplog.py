@@ -72,7 +72,7 @@ def test_an_answer_counts_what_the_decoders_count() -> None:
     # The third token of the draft was never offered: nothing hangs below the last accepted node.
     assert answer.totals.position_acceptance == [1.0, 1.0]
     assert list(answer.by_method) == ["lookup", "greedy"]
-    assert answer.by_method["greedy"].pass_seconds(1) == pytest.approx(0.02, rel=1e-6)
+    assert answer.by_method["greedy"].seconds == pytest.approx(0.02, rel=1e-6)
     kept = answer.log.record(0)
     assert kept == replace(tree, text="", draft_seconds=_f32(0.001), forward_seconds=_f32(0.03))
 

@@ -9,7 +9,7 @@ import pytest
 
 from specchat.app.chat.entries import SHADES, Answer, Figures, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
-from specchat.app.render.blocks import MARK, Block, figures_lines
+from specchat.app.render.blocks import MARK, Block
 from specchat.engine.messages import Failed, Finished, Prefilling, Started, StepRecord, Steps, Switched
 
 
@@ -48,9 +48,9 @@ def test_figures() -> None:
 def test_live_speed_looks_back_a_second() -> None:
     figures = Figures()
     for _ in range(100):
-        figures.add(1, 0, 0, 0.1)
+        figures.add(StepRecord("lookup", [1], ""), 0.1)
     for _ in range(11):
-        figures.add(5, 4, 4, 0.1)
+        figures.add(StepRecord("lookup", [1] * 5, ""), 0.1)
     assert figures.recent_tokens_per_second == pytest.approx(50)
     assert figures.tokens_per_second < 20
     assert len(figures.recent) < 14
@@ -127,8 +127,9 @@ def test_rows_of_an_answer() -> None:
     assert block.update() == 1
     assert block.closed
     rows = [block.row(i) for i in range(block.height)]
-    assert [row.kind for row in rows] == ["answer", "answer", "blank", "figures", "figures", "blank"]
-    assert rows[3].text.startswith("token limit · lookup · 2 tokens · ")
+    assert [row.kind for row in rows] == ["answer", "answer", "blank", "figures", "blank"]
+    assert rows[3].text == "Token limit. 2.0 tokens a pass: 1 of 3 guesses was right. · lookup"
+    assert rows[3].styles == ("warning", "quiet", "quiet", "quiet")
 
 
 def test_the_cursor_leaves_no_trace_on_a_finished_line() -> None:
@@ -141,13 +142,3 @@ def test_the_cursor_leaves_no_trace_on_a_finished_line() -> None:
     assert block.update() == 1
     assert not block.row(1).last
     assert block.version(1) != with_cursor
-
-
-def test_figures_take_the_lines_they_need() -> None:
-    answer = answer_of((4, "abcd"))
-    answer.finish("eos")
-    assert figures_lines(answer, 200) == [
-        "finished · lookup · 4 tokens · 40.0 tokens/s · 4.00 tokens/step · 50% accepted (3/6)"
-    ]
-    assert all(len(line) <= 30 for line in figures_lines(answer, 30))
-    assert len(figures_lines(answer, 30)) > 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
@@ -21,8 +22,9 @@ from specchat.app.export.canvas import CELL
 from specchat.app.export.formats import Look, SavedChat, chat_chunks, read_chat
 from specchat.app.export.look import visible
 from specchat.app.render.blocks import Block
+from specchat.app.render.verdict import verdict_text
 from specchat.app.saved.chat_json import chat_json
-from specchat.app.text.cells import sanitise
+from specchat.app.text.cells import one_line, sanitise
 from specchat.app.theming.colouring import WAYS, Way
 from specchat.app.theming.themes import STEPS, load_themes
 from specchat.engine.messages import StepRecord
@@ -255,11 +257,10 @@ def test_markdown_holds_the_texts_without_raw_html(chat: SavedChat) -> None:
             case Prompt():
                 assert "\n".join(f"> {line}" if line else ">" for line in lines) in plain
     # Whatever an answer opens, its figures stand below it as a paragraph of the page.
-    figures = [token for token in tokens if token.type == "inline" and token.level == 1 and len(token.children or ()) == 1]
-    shown = [child.content for token in figures for child in token.children or () if child.type == "code_inline"]
-    assert len([line for line in shown if re.match(r"(finished|token limit|cancelled|engine stopped) · ", line)]) >= len(
-        chat.transcript.answers()
-    )
+    inline = [token for token in tokens if token.type == "inline" and token.level == 1]
+    told = [verdict_text(answer) for answer in chat.transcript.answers()]
+    shown = ["".join(child.content for child in token.children or ()) for token in inline if token.content.startswith("*")]
+    assert not Counter(map(one_line, told)) - Counter(shown)
 
 
 def facts(transcript: Transcript) -> list[Any]:
@@ -389,4 +390,4 @@ def test_the_figures_of_an_unclosed_fence_stand_below_it() -> None:
     answer = Answer("lookup", "identical")
     answer.add(StepRecord("lookup", [1], "~~~~\ncode"))
     answer.finish("length")
-    assert "~~~~\ncode\n~~~~\n\n`token limit · lookup" in whole(SavedChat(Transcript([answer])), "md")
+    assert "~~~~\ncode\n~~~~\n\n*Token limit. " in whole(SavedChat(Transcript([answer])), "md")

@@ -15,11 +15,12 @@ from specchat.app.chat.pieces import Pieces
 from specchat.app.render.method_page import method_lines
 from specchat.app.render.numbers_page import Curve, best_length, numbers_lines
 from specchat.app.render.tree_page import tree_lines
+from specchat.app.render.verdict import verdict_text
 from specchat.app.text.cells import width
 from specchat.app.text.lines import Line, ends, length, line, paragraph
 from specchat.app.theming.colouring import Way
 from specchat.app.theming.themes import heat_step
-from specchat.engine.messages import StepRecord
+from specchat.engine.messages import Finished, StepRecord
 
 Make = Callable[..., Any]
 
@@ -121,7 +122,7 @@ def test_the_page_of_figures_fits(steps: list[tuple[str, int, int, float]], cell
         answer.add(StepRecord(method, [1] * tokens, "x", drafted, min(drafted, tokens - 1), 1 + drafted, seconds / 9, seconds))
     rows = numbers_lines(answer, steps[-1][0], Curve(), cells)
     assert all(length(row) <= cells for row in rows)
-    assert sum("tok/step" in part for row in rows for part, _ in row) == 1
+    assert sum("α" in part for row in rows for part, _ in row) <= 3
 
 
 def plain(method: str, count: int, nodes: int, earlier: int = 0) -> Answer:
@@ -129,6 +130,37 @@ def plain(method: str, count: int, nodes: int, earlier: int = 0) -> Answer:
     for _ in range(3):
         answer.add(StepRecord(method, [1] * count, "x", nodes=nodes, forward_seconds=0.01, earlier=earlier))
     return answer
+
+
+def timed(answer: Answer, plain_seconds: float = 0.01) -> Answer:
+    answer.take(Finished(1, "eos", "", 0.1, 1.0, plain_seconds=plain_seconds))
+    return answer
+
+
+def test_the_page_of_figures_begins_with_the_verdict(written: Make, tree_steps: Make) -> None:
+    answer = timed(written(tree_steps() * 5))
+    page = text(numbers_lines(answer, "fusion", Curve(), 60))
+    assert page.startswith(verdict_text(answer).partition(" · ")[0])
+    order = [
+        page.index(title) for title in ("tokens a pass", "Acceptance", "α = ", "Where the time goes", "If each draft were")
+    ]
+    assert order == sorted(order)
+    assert page.count("guesses") == 1, "a figure is told once"
+
+
+def test_what_needs_a_plain_pass_waits_for_the_end(written: Make, tree_steps: Make) -> None:
+    page = text(numbers_lines(written(tree_steps() * 5), "fusion", Curve(), 60))
+    assert "plain" not in page
+    assert "α = " in page
+
+
+def test_the_table_of_drafts_agrees_with_what_was_measured() -> None:
+    answer = Answer("draft", "identical")
+    for _ in range(10):
+        answer.add(StepRecord("draft", [1] * 5, "x", 4, 4, 5, 0.004, 0.015, 0.001))
+    timed(answer)
+    found = answer.totals.what_if([4], [answer.totals.alpha], 0.01)
+    assert found == [[pytest.approx(answer.figures.speedup)]]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +182,7 @@ def plain(method: str, count: int, nodes: int, earlier: int = 0) -> Answer:
 def test_the_page_of_figures_says_what_was_done_instead_of_drafting(answer: Answer, sentence: str) -> None:
     page = text(numbers_lines(answer, answer.method, Curve(), 44))
     assert sentence in " ".join(page.split())
-    assert ("Run lengths" in page) == ("Tokens per step" in page) == (answer.method != "beam")
+    assert ("Tokens a pass" in page) == (answer.method != "beam")
 
 
 def test_the_tree_page_draws_no_path_that_no_pass_verified(vocabulary: list[str]) -> None:
@@ -163,10 +195,10 @@ def test_the_tree_page_draws_no_path_that_no_pass_verified(vocabulary: list[str]
 
 def test_the_best_length_is_where_the_curve_peaks(written: Make, tree_steps: Make) -> None:
     totals = written(tree_steps() * 5).totals
-    best, gain = best_length(totals, 0.8)
-    around = [row[0] for row in totals.what_if([best - 1, best, best + 1], [0.8])]
+    best, gain = best_length(totals, 0.8, 0.01)
+    around = [row[0] for row in totals.what_if([best - 1, best, best + 1], [0.8], 0.01)]
     assert gain == pytest.approx(max(around))
-    assert best_length(totals, 0.0) == (0, 1.0)
+    assert best_length(totals, 0.0, 0.01) == (0, 1.0)
 
 
 def test_lines() -> None:
@@ -180,12 +212,12 @@ def test_gains_and_losses_have_their_colours(written: Make, tree_steps: Make) ->
     slow += [StepRecord("draft", [1], "x", 0, 0, 1, 0.0, 0.02)]
     styles = {
         style
-        for row in numbers_lines(written(slow), "draft", Curve(), 44)
+        for row in numbers_lines(timed(written(slow)), "draft", Curve(), 44)
         for part, style in row
         if part.strip().replace(".", "").isdigit() and len(part.strip()) == 4
     }
     assert "$error" in styles
-    fast = numbers_lines(written(tree_steps() * 3), "fusion", Curve(), 44)
+    fast = numbers_lines(timed(written(tree_steps() * 3)), "fusion", Curve(), 44)
     assert any(style == "bold $success" for row in fast for _, style in row)
 
 

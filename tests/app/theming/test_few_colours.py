@@ -1,4 +1,4 @@
-"""Themes on terminals with 256 colours."""
+"""Themes on terminals with 256 and with 16 colours."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from rich._palettes import EIGHT_BIT_PALETTE
 from rich.color import Color, ColorSystem
 
 from specchat.app.chat.entries import SHADES
+from specchat.app.theming.colouring import INKS, Way, ink_name, inks_of
 from specchat.app.theming.colours import contrast, distance
 from specchat.app.theming.few_colours import nearest, reduced, shown
+from specchat.app.theming.sixteen_colours import sixteen
 from specchat.app.theming.themes import APART, READABLE, SHIPPED, STEPS, VISIBLE, load_themes
 
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.toml"))
@@ -87,3 +89,34 @@ async def test_the_chat_wears_them_where_the_terminal_has_no_more(
         assert app.theme_variables["background"].lower() == (nearest(true) if few else true)
     # What leaves the terminal has every colour.
     assert app.themes.palettes["fjord"].colours["background"] == true
+
+
+def ansi(colour: str) -> int:
+    """The number of one of the 16 colours, as it is written."""
+    number = Color.parse(colour).downgrade(ColorSystem.STANDARD).number
+    assert number is not None
+    return number
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_themes_stay_readable_in_16_colours(name: str) -> None:
+    palette = sixteen(load_themes()[0][name])
+    variables = {key: value for key, value in palette.variables().items() if value.startswith("#")} | dict(palette.colours)
+    assert len({ansi(value) for value in variables.values()}) == len(set(variables.values())), "each is one of the 16"
+    page = palette.colours["background"]
+    for key in ("foreground", "primary", "accent", "success", "warning", "error", "quiet"):
+        assert contrast(variables[key], page) >= READABLE, key
+    assert variables["block-cursor-background"] != page != variables["line"]
+    assert len({tuple(map(ansi, palette.tone(step))) for step in STEPS}) == len(STEPS)
+    plain = (ansi(variables["plain"]), ansi(page))
+    ways: tuple[Way, ...] = ("length", "cycle")
+    for way in ways:
+        looks = {ink: INKS[ink].of(variables) for ink in inks_of(way) if not ink.startswith("plain")}
+        marks = {ink: (ansi(look.colour), ansi(look.behind)) for ink, look in looks.items()}
+        assert plain not in marks.values(), "every run has a mark"
+        assert all(contrast(look.colour, look.behind) >= READABLE for look in looks.values())
+        for tokens in (2, 3, 4, 6, 8):
+            for shade in range(SHADES):
+                assert marks[ink_name(way, shade, tokens)] != marks[ink_name(way, (shade + 1) % SHADES, tokens)]
+        # The Linux console has the first eight colours alone behind text; the page itself may be one of the others.
+        assert all(behind < 8 for _, behind in marks.values() if behind != plain[1])

@@ -81,7 +81,7 @@ async def test_enter_sends_and_the_answer_comes(make_chat: Make, engine: Any, ma
         await settle(app, pilot)
         shown = "\n".join(app.chat_screen.view.render_line(y).text for y in range(app.chat_screen.view.size.height))
         assert "Prompt lookup looks for" in shown
-        assert "finished · lookup" in shown
+        assert ". · lookup" in shown
 
 
 async def test_a_draft_survives_a_busy_engine(make_chat: Make, engine: Any, make_steps: Make) -> None:
@@ -154,7 +154,7 @@ async def test_the_engine_dies_and_the_chat_goes_on(make_chat: Make, engine: Any
         await settle(app, pilot)
         shown = "\n".join(app.chat_screen.view.render_line(y).text for y in range(app.chat_screen.view.size.height))
         assert "Prompt lookup" in shown
-        assert "engine stopped · lookup" in shown
+        assert "Engine stopped." in shown
         assert "× The engine was killed." in shown
         assert app.chat_screen.input.text == "d"
         await answering(app, pilot, engine, make_steps())

@@ -182,7 +182,7 @@ async def test_an_answer_that_is_being_written_is_saved_as_far_as_it_is(make_cha
         (answer,) = read_chat(path).transcript.answers()
         assert (answer.text, answer.reason) == (text, "unfinished")
         assert "path" not in saved.model
-        assert "not finished when saved" in "".join(export_chat(saved, Path("chat.md"), look()).read_text())
+        assert "Not finished when saved" in "".join(export_chat(saved, Path("chat.md"), look()).read_text())
         assert app.dialogue.answer.text == text + "More, and more."
         assert not app.dialogue.answer.done
 

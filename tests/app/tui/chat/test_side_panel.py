@@ -155,7 +155,7 @@ async def test_it_stands_beside_the_transcript_or_below_it(
             assert (panel.x, panel.width) == (0, size[0])
             assert (stage.bottom, panel.bottom) == (panel.y, box.y)
             assert panel.height > stage.height
-        assert "tok/step" in shown(app)
+        assert "tokens a pass" in shown(app)
 
 
 async def test_it_follows_a_resize_in_mid_stream(make_chat: Make, engine: Any, tree_steps: Make) -> None:
@@ -286,14 +286,17 @@ async def test_figures_of_an_answer_with_two_methods(make_chat: Make, engine: An
         await settle(app, pilot)
         await until(pilot, lambda: "Nothing was drafted" in shown(app))
         page = shown(app)
-        for word in ("lookup", "greedy", "Tokens per step", "Run lengths", "Nothing was drafted", "Where the time goes"):
+        for word in ("lookup", "greedy", "Tokens a pass", "Acceptance", "Nothing was drafted", "Where the time goes"):
             assert word in page
-        assert "What if" not in page  # greedy drafts nothing
-        engine.events = [Switched(id, "lookup", "identical"), Steps(id, make_steps())]
+        engine.events = [
+            Switched(id, "lookup", "identical"),
+            Steps(id, make_steps()),
+            Finished(id, "eos", "", 0.1, 0.5, plain_seconds=0.02),
+        ]
         await settle(app, pilot)
-        await until(pilot, lambda: "What if" in shown(app))
+        await until(pilot, lambda: "If each draft were K tokens long" in shown(app))
         page = shown(app)
-        for word in ("Accepted at position", "measured", "predicted", "published", "What if", "l_d"):
+        for word in ("than plain", "× plain", "α = ", "best here"):
             assert word in page
 
 
@@ -306,7 +309,7 @@ async def test_the_method_page_follows_the_method_and_its_settings(make_chat: Ma
         await pilot.press("f4", "f4", "f4")
         page = " ".join(shown(app).split())
         assert known_methods()["lookup"].explains[:40] in page
-        assert "tokens/step" in page
+        assert "tokens a pass" in page
         assert "max_ngram = 3" in page
         assert "Saxena 2023" in page
         app.chat_screen.input.put("/method lookup max_ngram=5")

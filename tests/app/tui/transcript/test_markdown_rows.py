@@ -150,7 +150,7 @@ async def test_the_key_shows_markdown_and_the_runs_again(make_chat: Make, engine
         rendered = seen(app)
         assert "**" not in rendered
         assert "• no draft model" in rendered
-        assert "finished · lookup" in rendered
+        assert ". · lookup" in rendered
         assert app.chat_screen.input.text == "a draft"
         await pilot.press("ctrl+g")
         await pilot.pause()
@@ -189,7 +189,7 @@ async def test_an_answer_that_markdown_would_cut_stays_as_runs(make_chat: Make, 
         await pilot.press("ctrl+g")
         await pilot.pause()
         assert "deep" in seen(app)
-        assert "Markdown" not in seen(app).split("finished")[1]
+        assert "Markdown" not in seen(app).split("guess")[1]
 
 
 async def test_the_place_in_a_long_answer_is_kept(make_chat: Make, engine: Any) -> None:

@@ -1,0 +1,76 @@
+"""What an answer comes to in one sentence: how its speed compares with plain decoding, and how its guesses did."""
+
+from __future__ import annotations
+
+from ...errors import counted
+from ..chat.entries import Answer, Severity
+from ..chat.methods import method_named
+from ..text.cells import one_line
+from ..text.lines import Line, flowed
+
+ENDS: dict[Severity, str] = {"information": "quiet", "warning": "warning", "error": "error"}
+"""How bad an answer's end is → the style in which it is told."""
+
+
+def verdict(answer: Answer, *, speeds: bool = True) -> Line:
+    """The sentence about a finished answer, as "2.9× faster than plain: 83 of 120 guesses were right.", with the names of its
+    styles: quiet, success, warning, error.
+
+    Args:
+        answer: whose.
+        speeds: whether to tell how fast it came; not where that is told beside it.
+    """
+    figures, ending = answer.figures, f"{answer.ending.capitalize()}."
+    if not figures.tokens:
+        return ((ending, ENDS[answer.severity]),)
+    ended: Line = () if answer.reason == "eos" else ((f"{ending} ", ENDS[answer.severity]),)
+    ratio = figures.speedup if speeds else 0.0
+    lead, style = against(ratio) if ratio else (_unmeasured(answer) if speeds else "", "quiet")
+    fact = _fact(answer)
+    if style == "quiet" and not figures.drafted and ratio:  # what is worth saying is why it was no faster
+        lead, fact = fact, lead
+    first, rest = (lead, f": {fact}.") if lead else (fact, ".")
+    return (*ended, (first[:1].upper() + first[1:], style), (rest, "quiet"))
+
+
+def signed(answer: Answer, *, speeds: bool = True) -> Line:
+    """The same, with the methods that wrote the answer."""
+    methods = one_line(" → ".join(answer.methods)).strip()
+    return (*verdict(answer, speeds=speeds), *(((f" · {methods}", "quiet"),) if methods else ()))
+
+
+def verdict_lines(answer: Answer, cells: int, *, speeds: bool = True) -> list[Line]:
+    """The signed sentence on as many rows as it takes."""
+    return flowed(signed(answer, speeds=speeds), cells)
+
+
+def verdict_text(answer: Answer, *, speeds: bool = True) -> str:
+    """The signed sentence as text."""
+    return "".join(text for text, _ in signed(answer, speeds=speeds))
+
+
+def against(ratio: float, other: str = "plain") -> tuple[str, str]:
+    """How many times as fast as another speed one is, in words, and their style. One decimal: it repeats no better."""
+    near = round(ratio, 1) or round(ratio, 2)
+    if near > 1:
+        return f"{near:.1f}× faster than {other}", "success"
+    return (f"as fast as {other}", "quiet") if near == 1 else (f"slower than {other} ({near:g}×)", "warning")
+
+
+def _unmeasured(answer: Answer) -> str:
+    """What leads the sentence where the speed was not compared."""
+    if answer.figures.drafted:
+        return f"{answer.figures.tokens_per_step:.1f} tokens a pass"
+    return "plain decoding" if all(method_named(name).plain for name in answer.methods) else ""
+
+
+def _fact(answer: Answer) -> str:
+    """How the guesses did, or why there were none."""
+    drafted, accepted = answer.figures.drafted, answer.figures.accepted
+    if drafted:
+        right = "accepted" if answer.label in ("lossy", "same distribution") else "right"
+        return f"{accepted:,} of {counted(drafted, 'guess', 'guesses')} {'was' if accepted == 1 else 'were'} {right}"
+    methods = [method_named(name) for name in answer.methods]
+    if all(method.undrafted for method in methods):
+        return " or ".join(dict.fromkeys(method.undrafted for method in methods))
+    return "nothing to guess from here"

@@ -1,0 +1,107 @@
+"""The sentence about an answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from specchat.app.chat.entries import TELLING_STEPS, Answer
+from specchat.app.render.verdict import against, verdict, verdict_lines, verdict_text
+from specchat.app.text.lines import length
+from specchat.engine.messages import Finished, StepRecord
+
+
+def written(
+    *steps: tuple[str, int, int, int], plain: float = 0.0, reason: str = "eos", label: str = "identical", repeats: int = 1
+) -> Answer:
+    """An answer of steps of 10 ms: (method, tokens, drafted, accepted)."""
+    answer = Answer(steps[0][0] if steps else "greedy", label)
+    for method, tokens, drafted, accepted in steps * repeats:
+        answer.add(StepRecord(method, [1] * tokens, "x", drafted, accepted, 1 + drafted, 0.002, 0.007, 0.001))
+    answer.take(Finished(1, reason, "", 0.1, 1.0, plain_seconds=plain))
+    return answer
+
+
+def said(answer: Answer, *, speeds: bool = True) -> str:
+    return "".join(text for text, _ in verdict(answer, speeds=speeds))
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (written(("draft", 3, 4, 2), plain=0.01, repeats=30), "3.0× faster than plain: 60 of 120 guesses were right."),
+        (written(("lookup", 1, 4, 0), plain=0.008, repeats=10), "Slower than plain (0.8×): 0 of 40 guesses were right."),
+        (written(("lookup", 1, 4, 0), plain=0.0098, repeats=10), "As fast as plain: 0 of 40 guesses were right."),
+        (written(("lookup", 1, 0, 0), plain=0.0098, repeats=10), "Nothing to guess from here: as fast as plain."),
+        (written(("lookup", 1, 0, 0), plain=0.008, repeats=10), "Slower than plain (0.8×): nothing to guess from here."),
+        (written(("lookup", 1, 0, 0)), "Nothing to guess from here."),
+        (written(("draft", 3, 4, 2), repeats=30), "3.0 tokens a pass: 60 of 120 guesses were right."),
+        (written(("draft", 2, 1, 1), plain=0.01), "2.0 tokens a pass: 1 of 1 guess was right."),
+        (written(("greedy", 1, 0, 0), repeats=9), "Plain decoding: each pass gives one token."),
+        (
+            written(("recompute", 1, 0, 0), plain=0.0004, repeats=9),
+            "Slower than plain (0.04×): each pass reads the whole text again.",
+        ),
+        (
+            written(("beam", 1, 0, 0), plain=0.006, repeats=9),
+            "Slower than plain (0.6×): each pass follows several texts, and the best one is the answer.",
+        ),
+        (
+            written(("draft", 3, 4, 2), plain=0.01, repeats=30, reason="cancelled"),
+            "Cancelled. 3.0× faster than plain: 60 of 120 guesses were right.",
+        ),
+        (
+            written(("greedy", 1, 0, 0), ("draft", 3, 4, 2), plain=0.01, repeats=20),
+            "2.0× faster than plain: 40 of 80 guesses were right.",
+        ),
+        (
+            written(("draft", 3, 4, 2), plain=0.01, repeats=9, label="lossy"),
+            "3.0× faster than plain: 18 of 36 guesses were accepted.",
+        ),
+        (written(reason="cancelled"), "Cancelled."),
+        (written(), "Finished."),
+    ],
+)
+def test_the_sentence(answer: Answer, sentence: str) -> None:
+    assert said(answer) == sentence
+
+
+def test_a_ratio_needs_some_passes_and_a_plain_one_beside_them() -> None:
+    few = written(("draft", 3, 4, 2), plain=0.01, repeats=TELLING_STEPS - 1)
+    assert said(few).startswith("3.0 tokens a pass")
+    assert said(written(("draft", 3, 4, 2), plain=0.01, repeats=TELLING_STEPS)).startswith("3.0× faster")
+
+
+def test_a_pass_that_took_prompt_tokens_along_is_not_compared() -> None:
+    answer = Answer("draft", "identical")
+    answer.add(StepRecord("draft", [1] * 9, "x", 8, 8, 9, 0.0, 0.0001, 0.0, prefilled=90))
+    for _ in range(10):
+        answer.add(StepRecord("draft", [1, 2], "x", 1, 1, 2, 0.0, 0.01, 0.0))
+    answer.take(Finished(1, "eos", "", 0.1, 1.0, plain_seconds=0.01))
+    assert said(answer).startswith("2.0× faster")
+
+
+def test_without_speeds_the_guesses_are_told() -> None:
+    assert said(written(("draft", 3, 4, 2), plain=0.01, repeats=30), speeds=False) == "60 of 120 guesses were right."
+
+
+def test_it_is_signed_and_takes_the_rows_it_needs() -> None:
+    answer = written(("greedy", 1, 0, 0), ("draft", 3, 4, 2), plain=0.01, repeats=20, reason="length")
+    assert verdict_text(answer) == "Token limit. 2.0× faster than plain: 40 of 80 guesses were right. · greedy → draft"
+    rows = verdict_lines(answer, 30)
+    assert len(rows) > 2
+    assert all(length(row) <= 30 for row in rows)
+    assert " ".join("".join(text for text, _ in row) for row in rows) == verdict_text(answer)
+    assert {style for row in rows for _, style in row} == {"warning", "success", "quiet"}
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (12.34, "12.3× faster than plain"),
+        (1.06, "1.1× faster than plain"),
+        (1.04, "as fast as plain"),
+        (0.96, "as fast as plain"),
+    ],
+)
+def test_speeds_are_compared_to_one_decimal(ratio: float, words: str) -> None:
+    assert against(ratio)[0] == words
