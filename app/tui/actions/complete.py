@@ -24,15 +24,15 @@ RULES = (
 )
 
 LOOPS = (
-    Offer("stop_loops=on", "end an answer that repeats itself without end"),
+    Offer("stop_loops=on", "stop an answer that repeats itself endlessly"),
     Offer("stop_loops=off", "let it go on"),
 )
 
 PRESET_WORDS = {
     "save": "what this chat is set to, under a name",
     "edit": "write one anew",
-    "delete": "take one out of the list",
-    "undo": "bring back the one that was deleted last",
+    "delete": "delete one",
+    "undo": "restore the last one deleted",
     "none": "use none in this chat",
 }
 NAMED = ("save", "edit", "delete")

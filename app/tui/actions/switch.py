@@ -142,7 +142,7 @@ class Switching:
     def next_method(self) -> None:
         """To the next of the methods worth a try on this model."""
         if self.host.dialogue.next_method() is None:
-            self.host.tell("There is no other method for this model.")
+            self.host.tell("This model has only one method.")
         self.host.changed()
 
     def theme(self, *words: str) -> None:

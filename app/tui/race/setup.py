@@ -65,10 +65,12 @@ class RaceSetup(Framed[list[Pick]]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,ctrl+c", "leave", "Close", id="setup.close", tooltip="Back to the chat"),
         Binding("enter", "start", "Start", priority=True, id="setup.start", tooltip="Start the race"),
-        Binding("m", "model", "Model", id="setup.model", tooltip="Let the method run on another model too, or no longer"),
-        Binding("space", "choose", "Choose", priority=True, id="setup.toggle", tooltip="Take the method in, or leave it out"),
+        Binding(
+            "m", "model", "Model", id="setup.model", tooltip="Race the method on another model as well, or remove that again"
+        ),
+        Binding("space", "choose", "Choose", priority=True, id="setup.toggle", tooltip="Add the method, or remove it"),
         *(
-            Binding(key, f"pick({n})", f"Choose {key}", show=False, id=f"setup.pick{n}", tooltip=f"Method {n} in or out")
+            Binding(key, f"pick({n})", f"Choose {key}", show=False, id=f"setup.pick{n}", tooltip=f"Add or remove method {n}")
             for n, key in enumerate(PICKS)
         ),
     ]
@@ -90,7 +92,7 @@ class RaceSetup(Framed[list[Pick]]):
         """The prompt, the methods, the line-up."""
         with Vertical() as frame:
             frame.border_title = "Race"
-            frame.border_subtitle = "space in or out · m model · enter start · esc"
+            frame.border_subtitle = "space add/remove · m model · enter start · esc"
             yield Static(id="race-prompt")
             yield OptionList(*(Option(self._line(i), id=item.id) for i, item in enumerate(self._items)))
             yield Static(id="race-line")
@@ -171,7 +173,7 @@ class RaceSetup(Framed[list[Pick]]):
         if lane in self.lanes:
             self.lanes.remove(lane)
         elif len(self.lanes) == MOST:
-            self._refused = f"At most {MOST} can race: leave one out first."
+            self._refused = f"At most {MOST} can race. Remove one first."
         else:
             self.lanes.append(lane)
 
@@ -191,7 +193,7 @@ class RaceSetup(Framed[list[Pick]]):
             self._layout()
 
         taken = {lane.choice.key if lane.choice is not None else "" for lane in self.lanes if lane.method == method}
-        self._ask_model(f"{method} on which model?", taken, "It is in already: enter leaves it out.", chosen)
+        self._ask_model(f"{method} on which model?", taken, "Already added; enter removes it.", chosen)
 
     def action_pick(self, index: int) -> None:
         """Take a method in, or leave it out, by its key."""
@@ -208,7 +210,7 @@ class RaceSetup(Framed[list[Pick]]):
     def action_start(self) -> None:
         """Start, if there are enough."""
         if len(self.lanes) < FEWEST:
-            self._refused = f"A race takes {FEWEST} to {MOST} methods: choose {'one more' if self.lanes else 'some'}."
+            self._refused = f"A race takes {FEWEST} to {MOST} methods. Choose {'one more' if self.lanes else 'some'}."
             self._layout()
         else:
             self.dismiss(self.lanes)

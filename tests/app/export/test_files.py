@@ -235,7 +235,7 @@ def test_files_that_have_no_end_are_sentences(read: Callable[[Path], object]) ->
     with Path("sparse.json").open("wb") as file:
         file.truncate(10**11)
     for name, words in (
-        ("pipe.json", "not a regular file"), ("zeros.json", "not a regular file"), ("sparse.json", "more than 200 MB")
+        ("pipe.json", "not a regular file"), ("zeros.json", "not a regular file"), ("sparse.json", "larger than 200 MB")
     ):  # fmt: skip
         with pytest.raises(UserError, match=rf"Cannot read {name}: .*{words}"):
             read(Path(name))
