@@ -1,4 +1,4 @@
-"""`specchat history`: the chats from outside."""
+"""`specchat chats`: the chats from outside."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from .options import AsJson, flag, option
 if TYPE_CHECKING:
     from ..history.chats import ChatRow, OpenedChat
 
-history = typer.Typer(
-    name="history", help="List, search, show, delete and export the chats that were kept.", no_args_is_help=True
-)
+chats = typer.Typer(name="chats", help="List, search, show, delete and export the chats that were kept.", no_args_is_help=True)
 
 Which = Annotated[
     str,
@@ -29,7 +27,7 @@ Which = Annotated[
 Limit = Annotated[int, option("--limit", "Most chats to print.", "N")]
 
 
-@history.command("list")
+@chats.command("list")
 def list_chats(
     limit: Limit = 20,
     deleted: Annotated[bool, flag("--deleted", "Those that were deleted and can be brought back.")] = False,
@@ -38,9 +36,9 @@ def list_chats(
     """List chats, the last changed one first."""
     from ..history.chats import reading
 
-    with reading() as chats:
-        rows = chats.deleted()[:limit] if deleted else chats.newest(limit=limit)
-        count = len(rows) if deleted else chats.count()
+    with reading() as kept:
+        rows = kept.deleted()[:limit] if deleted else kept.newest(limit=limit)
+        count = len(rows) if deleted else kept.count()
     if json:
         _print_json({"chats": [_as_json(row) for row in rows], "count": count})
         return
@@ -55,7 +53,7 @@ def list_chats(
         typer.echo(f"… and {count - len(rows)} more: --limit {count} lists all.")
 
 
-@history.command()
+@chats.command()
 def search(
     text: Annotated[str, typer.Argument(help="All of these words; in double quotes, just so.", show_default=False)],
     limit: Limit = 20,
@@ -64,8 +62,8 @@ def search(
     """Find chats by what was said in them, newest first; a part of a word is enough. Exit code 1: there is none."""
     from ..history.chats import reading
 
-    with reading() as chats:
-        found = chats.search(text, limit)
+    with reading() as kept:
+        found = kept.search(text, limit)
     if json:
         _print_json({"chats": [{**_as_json(each.chat), "excerpt": "".join(each.excerpt)} for each in found]})
     else:
@@ -77,7 +75,7 @@ def search(
         raise typer.Exit(1)
 
 
-@history.command()
+@chats.command()
 def show(chat: Which, json: AsJson = False) -> None:
     """Print a chat as Markdown, or as JSON with everything that `/open` needs."""
     from ..export.markdown import chat_markdown
@@ -85,14 +83,14 @@ def show(chat: Which, json: AsJson = False) -> None:
     from ..history.resume import one_chat
     from ..saved.chat_json import chat_json
 
-    with reading() as chats:
-        opened = chats.open(one_chat(chats, chat).id)
+    with reading() as kept:
+        opened = kept.open(one_chat(kept, chat).id)
     _warn(opened)
     for chunk in chat_json(opened) if json else chat_markdown(opened):
         typer.echo(chunk.encode("utf-8", "backslashreplace"), nl=False)
 
 
-@history.command()
+@chats.command()
 def delete(
     chat: Which,
     undo: Annotated[bool, flag("--undo", "Bring it back; that can be done for 30 days.")] = False,
@@ -102,22 +100,22 @@ def delete(
     from ..history.chats import reading
     from ..history.resume import one_chat
 
-    with reading() as chats:
-        row = one_chat(chats, chat, deleted=undo)
+    with reading() as kept:
+        row = one_chat(kept, chat, deleted=undo)
         if undo:
-            chats.undelete(row.id)
+            kept.undelete(row.id)
         else:
-            chats.delete(row.id)
-        row = chats.row(row.id)
+            kept.delete(row.id)
+        row = kept.row(row.id)
     if json:
         _print_json(_as_json(row))
     elif undo:
         typer.echo(f"Back again: {row.id}  {row.title}")
     else:
-        typer.echo(f"Deleted: {row.id}  {row.title}\n`specchat history delete --undo {row.id}` brings it back for 30 days.")
+        typer.echo(f"Deleted: {row.id}  {row.title}\n`specchat chats delete --undo {row.id}` brings it back for 30 days.")
 
 
-@history.command()
+@chats.command()
 def export(
     chat: Which,
     file: Annotated[Path, typer.Argument(help="Ends in .html, .svg, .md or .json.", show_default=False)],
@@ -136,8 +134,8 @@ def export(
     settings, _ = load_settings()
     palettes, _ = load_themes(config_folder() / "themes")
     path = target(str(file), None)
-    with reading() as chats:
-        opened = chats.open(one_chat(chats, chat).id)
+    with reading() as kept:
+        opened = kept.open(one_chat(kept, chat).id)
     _warn(opened)
     look = Look(palettes.get(settings.theme, palettes["dark"]), way_named(settings.colours))
     place = export_chat(opened, path, look, force)

@@ -1,4 +1,4 @@
-"""`specchat config`: every setting with its value and where that comes from, and the settings file from the shell."""
+"""`specchat settings`: every setting with its value and where that comes from, and the settings file from the shell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .options import AsJson, flag, option
 if TYPE_CHECKING:
     from ..settings.precedence import Layers
 
-config = typer.Typer(name="config", help="Show settings with their values and sources, and change them.")
+config = typer.Typer(name="settings", help="Show settings with their values and sources, and change them.")
 
 Key = Annotated[
     str,
@@ -46,7 +46,7 @@ def show(
     context.obj = given
     if context.invoked_subcommand is not None:
         if preset or changed or json:
-            raise UserError("Put the options of `specchat config` after the command's name.")
+            raise UserError("Put the options of `specchat settings` after the command's name.")
         return
     layers = _layers(given, preset)
     rows = [row for row in rows_of(layers) if not changed or row["source"] != "default"]
@@ -110,7 +110,7 @@ def unset(keys: Annotated[list[str], typer.Argument(metavar="KEY…", show_defau
     there = spots(found.path)
     for key in keys:
         if not any(parts[: len(split(key))] == split(key) for parts in there) or not split(key):
-            raise UserError(f"The settings file does not set {key}. `specchat config --changed` shows what it sets.")
+            raise UserError(f"The settings file does not set {key}. `specchat settings --changed` shows what it sets.")
     save({join(parts): None for key in keys for parts in there if parts[: len(split(key))] == split(key)})
     typer.echo(f"{', '.join(keys)}: removed from {found.path}.")
 
@@ -134,7 +134,7 @@ def edit() -> None:
     found = read()
     command = editor_command(settings_of(found).editor)
     if not found.path.exists():
-        write(found.path, "# `specchat config` lists every setting.\n")
+        write(found.path, "# `specchat settings` lists every setting.\n")
     locations.ensure(found.path.parent)
     try:
         code = subprocess.call([*command, str(found.path)])

@@ -18,7 +18,7 @@ from ..settings.precedence import load_settings, read_settings, with_given
 from ..terminal import encoding
 from ..text.cells import sanitise
 from . import complete as completion_shell
-from .chats import history
+from .chats import chats
 from .config import config
 from .exit_codes import BROKEN, CLOSED, USER
 from .measure import register
@@ -329,6 +329,14 @@ def doctor(json: AsJson = False) -> None:
 
 
 @app.command()
+def keys() -> None:
+    """Check the keyboard: show what each key arrives as from this terminal, and what it does in the chat."""
+    from .start import check_keys
+
+    raise typer.Exit(check_keys(read_settings()))
+
+
+@app.command()
 def locate(
     name: Annotated[
         str | None,
@@ -343,8 +351,10 @@ def locate(
 
 register(app)
 app.command()(models)
-app.add_typer(history)
+app.add_typer(chats)
 app.add_typer(config)
+app.add_typer(chats, name="history", hidden=True)  # what they were called first
+app.add_typer(config, name="config", hidden=True)
 
 
 def _given(**options: Any) -> dict[str, Any]:

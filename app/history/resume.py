@@ -139,7 +139,7 @@ def one_chat(chats: Chats, text: str, deleted: bool = False) -> ChatRow:
     wanted = one_line(text).casefold()
     some = [row for row in chats.deleted() if wanted in row.title.casefold()] if deleted else chats.titled(text)
     if not some:
-        raise UserError(f"No chat is called {one_line(text)!r}. `specchat history list` shows their numbers and titles.")
+        raise UserError(f"No chat is called {one_line(text)!r}. `specchat chats list` shows their numbers and titles.")
     if len(some) > 1:
         numbers = ", ".join(str(row.id) for row in some[:8]) + (", …" if len(some) > 8 else "")
         raise UserError(

@@ -21,7 +21,7 @@ class Action(NamedTuple):
     keys: str = ""
     """Defaults, separated by commas."""
     short: str = ""
-    """Its name in the bar at the bottom; empty keeps it off the bar."""
+    """Its name in a word or two: in the bar at the bottom, and among the letters of the leader key."""
     slash: str = ""
     """The command without the slash, and the arguments that it may have, as they are shown."""
     takes: Literal["words", "text", "prompt"] = "words"
@@ -31,7 +31,11 @@ class Action(NamedTuple):
     complete: str = ""
     """What else may come: a function of `specchat.app.tui.actions.complete`."""
     each: str = ""
-    """The palette lists what may come first one by one, each after this."""
+    """The help lists what may come first one by one, each after this."""
+    letter: str = ""
+    """Default keys after the leader key, separated by commas: the letter of its alt key, the number of its F key."""
+    repeat: bool = False
+    """After the leader key it may be pressed again and again."""
 
     @property
     def command(self) -> str:
@@ -52,16 +56,18 @@ ACTIONS = (
         "Next decoding method, also in the middle of an answer",
         keys="ctrl+n",
         short="next method",
+        letter="n",
     ),
     Action(
         "method_menu",
         "switching.method",
         "Choose a decoding method, also in the middle of an answer; digits and letters pick",
-        keys="f2,ctrl+o",
+        keys="f2",
         short="methods",
         slash="method NAME key=value …",
         complete="method",
         each="Method:",
+        letter="2",
     ),
     Action(
         "model",
@@ -77,6 +83,8 @@ ACTIONS = (
         keys="alt+m",
         slash="models TEXT",
         complete="model",
+        short="models",
+        letter="m",
     ),
     Action(
         "theme_menu",
@@ -87,6 +95,7 @@ ACTIONS = (
         slash="theme NAME",
         complete="theme",
         each="Theme:",
+        letter="3",
     ),
     Action(
         "colours",
@@ -102,6 +111,7 @@ ACTIONS = (
             "off": "not at all",
         },
         each="Colours:",
+        letter="6",
     ),
     Action(
         "markdown",
@@ -109,6 +119,7 @@ ACTIONS = (
         "Finished answers as Markdown, and back to their runs",
         keys="ctrl+g",
         slash="markdown",
+        short="Markdown",
     ),
     Action(
         "panels",
@@ -124,6 +135,7 @@ ACTIONS = (
             "off": "close it",
         },
         each="Side panel:",
+        letter="4",
     ),
     Action(
         "inspect",
@@ -131,6 +143,7 @@ ACTIONS = (
         "Why a run is as long as it is: go from run to run with the arrow keys",
         keys="f7,ctrl+r",
         short="why",
+        letter="7",
     ),
     Action(
         "race",
@@ -141,6 +154,7 @@ ACTIONS = (
         slash="race METHOD METHOD@MODEL … : PROMPT",
         takes="prompt",
         complete="race",
+        letter="5",
     ),
     Action("races", "racing.kept.command", "Races that were run in this chat: open one again", slash="races N"),
     Action(
@@ -150,6 +164,7 @@ ACTIONS = (
         keys="f8",
         short="pause",
         slash="pause",
+        letter="8",
     ),
     Action(
         "step",
@@ -158,18 +173,26 @@ ACTIONS = (
         keys="f9",
         short="step",
         slash="step N",
+        letter="9",
+        repeat=True,
     ),
     Action(
         "draft_shorter",
         "chat_screen.action_draft_length(-1)",
         "Shorter drafts, also in the middle of an answer",
         keys="ctrl+down,alt+minus",
+        short="draft shorter",
+        letter="minus",
+        repeat=True,
     ),
     Action(
         "draft_longer",
         "chat_screen.action_draft_length(1)",
         "Longer drafts, also in the middle of an answer",
         keys="ctrl+up,alt+equals_sign",
+        short="draft longer",
+        letter="plus,equals_sign",
+        repeat=True,
     ),
     Action(
         "tour",
@@ -177,8 +200,16 @@ ACTIONS = (
         "Take the tour: 30 seconds that show one token a pass, many tokens a pass, and a race",
         slash="tour",
     ),
-    Action("help", "show_help", "Help: every key and command, and what each method does", "f1", "help", "help"),
-    Action("palette", "action_command_palette", "Search every command", "ctrl+p", "commands"),
+    Action(
+        "help",
+        "show_help",
+        "Help: every key and command, and what each method does",
+        "f1,ctrl+p",
+        "help",
+        "help",
+        letter="question_mark,1",
+    ),
+    Action("leader", "show_leader", "Leader key: then a letter, for every alt key and F key", "ctrl+o", "more keys"),
     Action(
         "copy_answer",
         "copying.command",
@@ -194,15 +225,40 @@ ACTIONS = (
             "chat": "the whole chat, as Markdown",
         },
     ),
-    Action("copy_code", "copying.code", "Copy a block of code; choose where an answer has several", "alt+y"),
-    Action("message_before", "chat_screen.action_jump(-1)", "Go to the message before and mark it", "alt+up"),
-    Action("message_after", "chat_screen.action_jump(1)", "Go to the message after; past the last, follow the end", "alt+down"),
+    Action(
+        "copy_code",
+        "copying.code",
+        "Copy a block of code; choose where an answer has several",
+        "alt+y",
+        short="copy code",
+        letter="y",
+    ),
+    Action(
+        "message_before",
+        "chat_screen.action_jump(-1)",
+        "Go to the message before and mark it",
+        "alt+up",
+        short="message before",
+        letter="up",
+        repeat=True,
+    ),
+    Action(
+        "message_after",
+        "chat_screen.action_jump(1)",
+        "Go to the message after; past the last, follow the end",
+        "alt+down",
+        short="message after",
+        letter="down",
+        repeat=True,
+    ),
     Action(
         "edit",
         "rewriting.command",
         "Write your last message anew, the marked one, or number N; the chat as it was stays a variant",
         keys="alt+w",
         slash="edit N",
+        short="edit",
+        letter="w",
     ),
     Action(
         "retry",
@@ -211,6 +267,8 @@ ACTIONS = (
         keys="alt+r",
         slash="retry METHOD key=value …",
         complete="method",
+        short="retry",
+        letter="r",
     ),
     Action(
         "regenerate",
@@ -224,17 +282,45 @@ ACTIONS = (
         "varying.turn(-1)",
         "The variant before, of an answer or a message: ‹ 1/2 ›",
         keys="alt+left,alt+comma",
+        short="variant before",
+        letter="left,comma",
+        repeat=True,
     ),
-    Action("variant_after", "varying.turn(1)", "The variant after", keys="alt+right,alt+full_stop"),
+    Action(
+        "variant_after",
+        "varying.turn(1)",
+        "The variant after",
+        keys="alt+right,alt+full_stop",
+        short="variant after",
+        letter="right,full_stop",
+        repeat=True,
+    ),
     Action(
         "undo",
         "varying.undo",
         "Take back your last message and its answer; they stay a variant",
         keys="alt+u",
         slash="undo",
+        short="undo",
+        letter="u",
     ),
-    Action("editor", "editing.start", "Write the draft in your editor ($VISUAL, $EDITOR)", keys="alt+e", slash="editor"),
-    Action("prompt_search", "chat_screen.recalling.search", "Search in what you sent before", keys="ctrl+f"),
+    Action("redo", "box.action_redo", "Redo in the input box (ctrl+z undoes)", keys="alt+z", short="redo", letter="z"),
+    Action(
+        "editor",
+        "editing.start",
+        "Write the draft in your editor ($VISUAL, $EDITOR)",
+        keys="alt+e",
+        slash="editor",
+        short="editor",
+        letter="e",
+    ),
+    Action(
+        "prompt_search",
+        "chat_screen.recalling.search",
+        "Search in what you sent before",
+        keys="ctrl+f",
+        short="sent before",
+    ),
     Action(
         "export",
         "saving.command",
@@ -244,6 +330,8 @@ ACTIONS = (
         words={"html": "a web page", "svg": "a picture", "md": "Markdown", "json": "to open again with /open"},
         complete="export",
         each="Export the chat as",
+        short="export",
+        letter="s",
     ),
     Action(
         "open",
@@ -259,6 +347,8 @@ ACTIONS = (
         keys="alt+h",
         slash="chats TEXT",
         complete="chat",
+        short="chats",
+        letter="h",
     ),
     Action("rename", "keeping.rename", "Give this chat a title", slash="rename TITLE"),
     Action("branch", "keeping.branch", "Go on in a new chat that shares this one's beginning", slash="branch TITLE"),
@@ -269,6 +359,8 @@ ACTIONS = (
         keys="alt+i",
         slash="system TEXT",
         takes="text",
+        short="system prompt",
+        letter="i",
     ),
     Action(
         "presets",
@@ -277,6 +369,8 @@ ACTIONS = (
         keys="alt+p",
         slash="preset NAME|save NAME|edit|delete|undo|none",
         complete="preset",
+        short="presets",
+        letter="p",
     ),
     Action(
         "settings",
@@ -284,6 +378,8 @@ ACTIONS = (
         "Every setting: value, default, where it comes from; change it, remap keys",
         keys="alt+o",
         slash="settings TEXT",
+        short="settings",
+        letter="o",
     ),
     Action(
         "set",
@@ -295,14 +391,46 @@ ACTIONS = (
     Action(
         "new_chat",
         "new_chat",
-        "Start a new chat; pressed again in the empty one, bring the old one back",
+        "Start a new chat; this one stays in the list of chats",
         keys="ctrl+l",
-        slash="clear",
+        slash="new",
+        short="new chat",
+        letter="l",
     ),
-    Action("scroll_up", "chat_screen.action_scroll_page(-1)", "Scroll the transcript up by a page", "pageup"),
-    Action("scroll_down", "chat_screen.action_scroll_page(1)", "Scroll the transcript down by a page", "pagedown"),
-    Action("scroll_top", "chat_screen.action_scroll_top", "Scroll to the beginning", "ctrl+home"),
-    Action("scroll_end", "chat_screen.action_scroll_end", "Scroll to the end and follow new text", "ctrl+end"),
+    Action(
+        "scroll_up",
+        "chat_screen.action_scroll_page(-1)",
+        "Scroll the transcript up by a page",
+        "pageup",
+        short="page up",
+        letter="k",
+        repeat=True,
+    ),
+    Action(
+        "scroll_down",
+        "chat_screen.action_scroll_page(1)",
+        "Scroll the transcript down by a page",
+        "pagedown",
+        short="page down",
+        letter="j",
+        repeat=True,
+    ),
+    Action(
+        "scroll_top",
+        "chat_screen.action_scroll_top",
+        "Scroll to the beginning",
+        "ctrl+home",
+        short="to the top",
+        letter="t",
+    ),
+    Action(
+        "scroll_end",
+        "chat_screen.action_scroll_end",
+        "Scroll to the end and follow new text",
+        "ctrl+end",
+        short="to the end",
+        letter="b",
+    ),
     Action(
         "interrupt", "chat_screen.action_interrupt", "Copy what is selected, else stop the answer, else (twice) quit", "ctrl+c"
     ),

@@ -1,7 +1,8 @@
 """Every key of the chat in one table: id, default keys, what it does. The settings' `[keymap]` remaps by id.
 
 All defaults reach the app on legacy terminals, where ctrl+i is tab, ctrl+m is enter, ctrl+h is backspace, and shift is lost on
-most keys. None is a bare letter, digit or space: those always type.
+most keys. None is a bare letter, digit or space: those always type. Where alt or F keys do not arrive, the leader key and a
+letter do the same. ctrl+b is tmux's and ctrl+a is screen's, so neither is used.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from .actions import ACTIONS
 
 
 class Key(NamedTuple):
-    """One binding. `short` is its name in the bar at the bottom; empty keeps it off the bar."""
+    """One binding. `short` is its name in a word or two, as the bar at the bottom has it."""
 
     id: str
     keys: str
@@ -25,104 +26,142 @@ class Key(NamedTuple):
 CHAT = tuple(Key(row.id, row.keys, f"app.do('{row.id}')", row.what, row.short) for row in ACTIONS if row.keys)
 """Keys of the chat screen. They come before the input box's own, so they work while it has the focus."""
 
+LEADER = tuple(Key(f"leader_{row.id}", row.letter, f"do('{row.id}')", row.what, row.short) for row in ACTIONS if row.letter)
+"""Keys after the leader key."""
+
 INPUT = (
-    Key("send", "enter", "send", "Send the message, or run a /command"),
-    Key("newline", "ctrl+j,shift+enter,alt+enter", "newline", "New line (shift+enter where the terminal can tell it apart)"),
-    Key("history_back", "up", "history(-1)", "On the first line: the message before, of those that begin like the draft"),
-    Key("history_forward", "down", "history(1)", "On the last line: the message after"),
-    Key("follow", "end", "line_end", "End of the line; on an empty input: the end of the transcript"),
-    Key("redo", "alt+z", "redo", "Redo (ctrl+z undoes)"),
+    Key("send", "enter", "send", "Send the message, or run a /command", "send"),
+    Key(
+        *("newline", "ctrl+j,shift+enter,alt+enter", "newline"),
+        *("New line (shift+enter where the terminal can tell it apart)", "new line"),
+    ),
+    Key(
+        *("complete", "tab", "complete", "Complete a command or a file's name, show a pasted text, go to the starters"),
+        short="complete",
+    ),
+    Key(
+        *("history_back", "up", "history(-1)", "On the first line: the message before, of those that begin like yours"),
+        short="message before",
+    ),
+    Key("history_forward", "down", "history(1)", "On the last line: the message after", "message after"),
+    Key("follow", "end", "line_end", "End of the line; on an empty input: the end of the transcript", "to the end"),
+    Key("ask_help", "question_mark", "ask_help", "On an empty input: help", "help"),
 )
 """Keys of the input box, besides those of any text field."""
 
 INSPECT = (
-    Key("inspect_previous", "left", "inspect_move('previous')", "The run before"),
-    Key("inspect_next", "right", "inspect_move('next')", "The run after"),
-    Key("inspect_above", "up", "inspect_move('above')", "The run above"),
-    Key("inspect_below", "down", "inspect_move('below')", "The run below"),
-    Key("inspect_first", "home", "inspect_move('first')", "The first run of the chat"),
-    Key("inspect_last", "end", "inspect_move('last')", "The last run of the chat"),
-    Key("inspect_toggle", "enter", "app.do('inspect')", "Back to the input box"),
+    Key("inspect_previous", "left", "inspect_move('previous')", "The run before", "run before"),
+    Key("inspect_next", "right", "inspect_move('next')", "The run after", "run after"),
+    Key("inspect_above", "up", "inspect_move('above')", "The run above", "run above"),
+    Key("inspect_below", "down", "inspect_move('below')", "The run below", "run below"),
+    Key("inspect_first", "home", "inspect_move('first')", "The first run of the chat", "first run"),
+    Key("inspect_last", "end", "inspect_move('last')", "The last run of the chat", "last run"),
+    Key("inspect_toggle", "enter", "app.do('inspect')", "Back to the input box", "back"),
 )
 """Keys of the transcript while its runs are looked into."""
 
+MENU = (
+    Key("menu_above", "up", "move(-1)", "The one above", "above"),
+    Key("menu_below", "down", "move(1)", "The one below", "below"),
+    Key(
+        "menu_choose",
+        "enter",
+        "choose",
+        "Choose the one under the cursor; its own digit or letter chooses it at once",
+        "choose",
+    ),
+    Key("menu_leave", "escape,ctrl+c", "leave", "Close and change nothing", "close"),
+)
+"""Keys of a menu, and of the starters of an empty chat."""
+
 RACE = (
-    Key("race_leave", "escape,ctrl+c", "leave", "Stop the race; once it is done, back to the chat"),
-    Key("race_rerun", "r", "rerun", "Run the race again"),
-    Key("race_watch", "w", "watch", "Play the race back at the pace at which it was run; again: from the start"),
-    Key("race_pause", "p,space", "pause", "Pause the race or the replay, or let it go on"),
-    Key("race_speed", "s", "speed", "Speed of the replay: 1×, ¼×, 4×"),
-    Key("race_export", "e", "export", "Save the race as a web page, a picture, Markdown or JSON"),
-    *(Key(f"race_swap_{n}", str(n), f"swap({n})", f"Another method in pane {n}") for n in range(1, 5)),
-    Key("race_model", "m", "model", "Another model in a pane"),
-    Key("race_add", "plus,a,equals_sign", "add", "One more pane"),
-    Key("race_remove", "minus,d", "remove", "One pane fewer"),
-    Key("race_finish", "f", "finish", "Hide the results, so that the texts have more room, or show them"),
-    Key("race_theme", "f3,t", "app.do('theme_menu')", "Choose a colour theme, with a live preview"),
-    Key("race_colours", "f6,c", "app.do('colours')", "Colour runs in another way"),
-    Key("race_up", "pageup,up", "scroll_texts(-1)", "Scroll the texts up"),
-    Key("race_down", "pagedown,down", "scroll_texts(1)", "Scroll the texts down"),
-    Key("race_help", "f1,question_mark", "app.do('help')", "This help"),
-    Key("race_quit", "ctrl+q", "app.quit", "Quit"),
+    Key("race_leave", "escape,ctrl+c", "leave", "Stop the race; once it is done, back to the chat", "chat"),
+    Key("race_rerun", "r", "rerun", "Run the race again", "rerun"),
+    Key("race_watch", "w", "watch", "Play the race back at the pace at which it was run; again: from the start", "watch"),
+    Key("race_pause", "p,space", "pause", "Pause the race or the replay, or let it go on", "pause"),
+    Key("race_speed", "s", "speed", "Speed of the replay: 1×, ¼×, 4×", "speed"),
+    Key("race_export", "e", "export", "Save the race as a web page, a picture, Markdown or JSON", "export"),
+    *(Key(f"race_swap_{n}", str(n), f"swap({n})", f"Another method in pane {n}", "swap") for n in range(1, 5)),
+    Key("race_model", "m", "model", "Another model in a pane", "model"),
+    Key("race_add", "plus,a,equals_sign", "add", "One more pane", "add"),
+    Key("race_remove", "minus,d", "remove", "One pane fewer", "remove"),
+    Key("race_finish", "f", "finish", "Hide the results, so that the texts have more room, or show them", "hide results"),
+    Key("race_theme", "f3,t", "app.do('theme_menu')", "Choose a colour theme, with a live preview", "theme"),
+    Key("race_colours", "f6,c", "app.do('colours')", "Colour runs in another way", "colours"),
+    Key("race_up", "pageup,up", "scroll_texts(-1)", "Scroll the texts up", "up"),
+    Key("race_down", "pagedown,down", "scroll_texts(1)", "Scroll the texts down", "down"),
+    Key("race_help", "question_mark,f1,ctrl+p", "app.do('help')", "This help", "help"),
+    Key("race_quit", "ctrl+q", "app.quit", "Quit", "quit"),
 )
 """Keys of the race screen. Nothing is typed there, so letters are free."""
 
 LISTS = (
-    Key("list_leave", "escape,ctrl+c", "leave", "Leave what is typed as it was, else empty the search, else back"),
-    Key("list_choose", "enter", "choose", "Open, load, use, change or take what is under the cursor"),
-    Key("list_above", "up", "move(-1)", "The one above"),
-    Key("list_below", "down", "move(1)", "The one below"),
-    Key("list_page_up", "pageup", "page(-1)", "A page up"),
-    Key("list_page_down", "pagedown", "page(1)", "A page down"),
-    Key("list_first", "ctrl+home", "end(-1)", "To the first"),
-    Key("list_last", "ctrl+end", "end(1)", "To the last"),
+    Key("list_choose", "enter", "choose", "Open, load, use, change or take what is under the cursor", "choose"),
+    Key("list_leave", "escape,ctrl+c", "leave", "Leave what is typed as it was, else empty the search, else back", "back"),
+    Key("list_above", "up", "move(-1)", "The one above", "above"),
+    Key("list_below", "down", "move(1)", "The one below", "below"),
+    Key("list_page_up", "pageup", "page(-1)", "A page up", "page up"),
+    Key("list_page_down", "pagedown", "page(1)", "A page down", "page down"),
+    Key("list_first", "ctrl+home", "end(-1)", "To the first", "first"),
+    Key("list_last", "ctrl+end", "end(1)", "To the last", "last"),
 )
 """Keys of every list in which one searches. What is typed there is searched for."""
 
 CHATS = (
-    Key("chats_rename", "ctrl+r", "rename", "Rename the chat under the cursor"),
-    Key("chats_delete", "ctrl+d", "delete", "Delete the chat under the cursor"),
-    Key("chats_undo", "ctrl+z", "undo", "Bring back the chat that was deleted last"),
-    Key("chats_branch", "ctrl+b", "branch", "Branch: a new chat that shares all of the one under the cursor"),
+    Key("chats_rename", "ctrl+r", "rename", "Rename the chat under the cursor", "rename"),
+    Key("chats_delete", "ctrl+d", "delete", "Delete the chat under the cursor", "delete"),
+    Key("chats_undo", "ctrl+z", "undo", "Bring back the chat that was deleted last", "undo"),
+    Key("chats_branch", "ctrl+g", "branch", "Branch: a new chat that shares all of the one under the cursor", "branch"),
 )
 """Keys that the list of chats has besides."""
 
 MODELS = (
-    Key("models_drafts", "ctrl+d", "drafts", "Which models can draft for the one under the cursor, and why others cannot"),
-    Key("models_cancel", "ctrl+x", "cancel", "Give a download up and throw away what came"),
-    Key("models_again", "ctrl+r", "again", "Look for models again"),
+    Key(
+        "models_drafts",
+        "ctrl+d",
+        "drafts",
+        "Which models can draft for the one under the cursor, and why others cannot",
+        "drafts",
+    ),
+    Key("models_cancel", "ctrl+x", "cancel", "Give a download up and throw away what came", "cancel"),
+    Key("models_again", "ctrl+r", "again", "Look for models again", "look again"),
 )
 """Keys that the list of models has besides."""
 
-PROMPTS = (Key("prompts_older", "ctrl+f", "move(1)", "The message below, which is older"),)
+PROMPTS = (Key("prompts_older", "ctrl+f", "move(1)", "The message below, which is older", "older"),)
 """Keys that the search in what was sent has besides."""
 
 PRESETS = (
-    Key("presets_save", "ctrl+s", "save", "Save what this chat is set to as a preset"),
-    Key("presets_edit", "ctrl+e", "edit", "Edit the preset under the cursor"),
-    Key("presets_rename", "ctrl+r", "rename", "Rename it"),
-    Key("presets_delete", "ctrl+d", "delete", "Delete it"),
-    Key("presets_undo", "ctrl+z", "undo", "Bring back the preset that was deleted last"),
+    Key("presets_save", "ctrl+s", "save", "Save what this chat is set to as a preset", "save"),
+    Key("presets_edit", "ctrl+e", "edit", "Edit the preset under the cursor", "edit"),
+    Key("presets_rename", "ctrl+r", "rename", "Rename it", "rename"),
+    Key("presets_delete", "ctrl+d", "delete", "Delete it", "delete"),
+    Key("presets_undo", "ctrl+z", "undo", "Bring back the preset that was deleted last", "undo"),
 )
 """Keys that the list of presets has besides."""
 
 SETTINGS = (
-    Key("settings_scope", "tab", "scope", "Settings for every model, or those of the loaded model alone"),
-    Key("settings_default", "ctrl+d", "default", "Back to the default: take it out of the settings file"),
-    Key("settings_undo", "ctrl+z", "undo", "Take the last change back"),
+    Key("settings_scope", "tab", "scope", "Settings for every model, or those of the loaded model alone", "scope"),
+    Key("settings_default", "ctrl+d", "default", "Back to the default: take it out of the settings file", "default"),
+    Key("settings_undo", "ctrl+z", "undo", "Take the last change back", "undo"),
 )
 """Keys that the list of settings has besides."""
 
 TEXT = (
-    Key("text_keep", "ctrl+s", "keep", "Keep the text"),
-    Key("text_leave", "escape,ctrl+c", "leave", "Leave it as it was; asks first where something was written"),
+    Key("text_keep", "ctrl+s", "keep", "Keep the text", "keep"),
+    Key("text_leave", "escape,ctrl+c", "leave", "Leave it as it was; asks first where something was written", "leave"),
 )
 """Keys of the screen in which a system prompt or a preset is written."""
 
+HELP = next(key for key in CHAT if key.id == "help")
+"""Works in every list, menu and text too."""
+
 GROUPS = {
     "In the chat": CHAT,
+    "After the leader key": LEADER,
     "In the input box": INPUT,
     "While a run is looked into": INSPECT,
+    "In a menu": MENU,
     "On the race screen": RACE,
     "In every list": LISTS,
     "In the list of chats": CHATS,
@@ -140,9 +179,11 @@ ALL = tuple(key for keys in GROUPS.values() for key in keys)
 SCOPES: tuple[tuple[Key, ...], ...] = (
     (*CHAT, *INPUT),
     (*CHAT, *INSPECT),
-    *((*LISTS, *keys) for keys in (CHATS, MODELS, PROMPTS, PRESETS, SETTINGS)),
+    LEADER,
+    *((*LISTS, HELP, *keys) for keys in (CHATS, MODELS, PROMPTS, PRESETS, SETTINGS)),
+    (*MENU, HELP),
     RACE,
-    TEXT,
+    (*TEXT, HELP),
 )
 """Bindings that are there at the same time."""
 
@@ -186,6 +227,13 @@ def _key(key: str) -> str:
         last = last.upper()
     # `ctrl+up` stays in words: an arrow behind a plus sign reads badly.
     return "+".join([*held, _SIGNS.get(last, last if held else _SYMBOLS.get(last, last))])
+
+
+def every_way(key: Key, keymap: Mapping[str, str]) -> str:
+    """All of a binding's keys for the help, and the first after the leader key: `alt+m · ctrl+o m`."""
+    ways = spell(keymap.get(key.id) or key.keys)
+    letter = (keymap.get(f"leader_{key.id}") or _DEFAULTS.get(f"leader_{key.id}", "")).split(",")[0].strip()
+    return f"{ways} · {spell(keymap.get('leader') or _DEFAULTS['leader'])} {_key(letter)}" if letter else ways
 
 
 def keys_of(binding: Key, keymap: Mapping[str, str]) -> list[str]:

@@ -169,7 +169,7 @@ def load_settings(path: Path | None = None) -> tuple[Settings, str | None]:
     found = read(path)
     layers = Layers(found)
     more = len(found.problems) - 2
-    told = [*found.problems[:2], *([f"`specchat config` shows all {more + 2} problems."] if more > 0 else [])]
+    told = [*found.problems[:2], *([f"`specchat settings` shows all {more + 2} problems."] if more > 0 else [])]
     return layers.settings(), " ".join(told) or None
 
 

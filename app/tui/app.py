@@ -6,14 +6,12 @@ The engine is another process; this one draws. It never imports a model runtime 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Literal
 
 from textual import on
-from textual.app import SystemCommand
 from textual.content import Content
-from textual.screen import Screen
 
 from ...errors import UserError
 from ..chat.choosing import first_method
@@ -23,9 +21,9 @@ from ..chat.transcript import Transcript
 from ..settings.fields import Settings
 from ..settings.keymap import ALL, conflicts
 from ..settings.locations import config_folder
-from ..theming.colouring import effective, way_named
+from ..theming.colouring import way_named
 from .actions.copy import Copying
-from .actions.dispatch import Actions, unmarked
+from .actions.dispatch import Actions
 from .actions.export import Saving
 from .actions.history import Keeping
 from .actions.models import Models
@@ -40,6 +38,7 @@ from .composer.box import PromptInput
 from .composer.editor import Editing
 from .driver import Terminal
 from .frames import Frames
+from .keys.moment import moment_of
 from .live_settings import LiveSettings
 from .notify import Notifying, notify
 from .terminal_app import TerminalApp
@@ -64,9 +63,7 @@ class SpecchatApp(TerminalApp):
 
     TITLE = "specchat"
     CSS_PATH = "app.tcss"
-    ENABLE_COMMAND_PALETTE = True
-    # The screen binds the palette's key, so that it can be remapped like any other.
-    COMMAND_PALETTE_BINDING = "f24"
+    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar = []
 
     def __init__(
@@ -121,7 +118,6 @@ class SpecchatApp(TerminalApp):
         """The signal that ends the chat."""
         self.last_words = ""
         """What is to be said once the terminal is given back."""
-        self._previous = self.dialogue.transcript
 
     def get_default_screen(self) -> ChatScreen:
         """The chat."""
@@ -202,6 +198,7 @@ class SpecchatApp(TerminalApp):
     def _idle(self) -> None:
         if not self.is_running:  # it ends, and the widgets go one by one
             return
+        self.untell()
         self.live.idle()
         self.keeping.idle()
         self.models.idle()
@@ -215,6 +212,7 @@ class SpecchatApp(TerminalApp):
     def changed(self) -> None:
         """Show what changed in the dialogue, or in the race that is over it."""
         self.live.look()
+        self.untell()
         if self.racing.screen is not None:
             self.racing.screen.refresh_race()
         else:
@@ -259,31 +257,44 @@ class SpecchatApp(TerminalApp):
             self.actions.do(id, *words)
 
     def show_help(self) -> None:
-        """Open the help."""
-        from .chat.help import HelpScreen
+        """Open the help for where one is, or close it."""
+        from .keys.help import HelpScreen
 
-        way = effective(self.view.colouring, self.no_color)
-        self.push_screen(HelpScreen(self.live.keymap, self.dialogue.methods.values(), self.dialogue.unavailable, way))
+        if isinstance(self.screen, HelpScreen):
+            self.screen.dismiss(None)
+            return
+        here = moment_of(self.screen)
+
+        def chosen(run: Callable[[], object] | None) -> None:
+            if run is not None:
+                self.call_later(run)
+
+        self.push_screen(HelpScreen(here, self.actions, self.live.keymap, in_chat=self.screen is self.chat_screen), chosen)
+
+    def show_leader(self) -> None:
+        """Wait for the letter behind the leader key."""
+        from .keys.leader import LeaderScreen
+
+        self.push_screen(LeaderScreen(self.live.keymap, self.actions.do))
 
     def on_app_focus(self) -> None:
         """The terminal is in front again: another one may have sent something meanwhile."""
         self.chat_screen.recalling.refresh()
 
     def new_chat(self) -> None:
-        """Start afresh; in a chat that is empty already, bring the one before back."""
+        """Start a new chat; the one before stays in the list of chats."""
         dialogue = self.dialogue
         self.rewriting.leave()
-        if dialogue.transcript.entries:
-            self._previous = dialogue.transcript
-            if dialogue.answer is not None:
-                dialogue.answer.finish("cancelled")
-            dialogue.clear()
-            self.live.fresh()
-            dialogue.transcript.system = self.settings.system or None
-            self.tell("New chat. Pressed again here, the key brings the last one back.")
-        elif self._previous.entries:
-            self.live.back()
-            dialogue.transcript = self._previous
+        if not dialogue.transcript.entries:
+            return
+        if dialogue.answer is not None:
+            dialogue.answer.finish("cancelled")
+        self.saving.left = dialogue.transcript
+        dialogue.clear()
+        self.live.fresh()
+        dialogue.transcript.system = self.settings.system or None
+        where = "is in your chats" if self.keeping.keep else "comes back with /open"
+        self.tell(f"New chat. The one before {where}.", until=lambda: bool(dialogue.transcript.entries))
         self.chat_screen.view.show(dialogue.transcript)
         self.changed()
 
@@ -294,11 +305,6 @@ class SpecchatApp(TerminalApp):
         self.dialogue.transcript = transcript
         self.chat_screen.view.show(transcript)
         self.changed()
-
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """What the palette offers."""
-        for title, help_text, callback in self.actions.palette():
-            yield SystemCommand(unmarked(title), unmarked(help_text), callback)
 
 
 def run_chat(

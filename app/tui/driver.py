@@ -42,6 +42,9 @@ class Terminal(LinuxDriver):
             self.number = number
             super().__init__()
 
+    parser: type[XTermParser] = XTermParser
+    """Makes keys of what comes."""
+
     def __init__(self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         assert sys.__stderr__ is not None
@@ -85,7 +88,7 @@ class Terminal(LinuxDriver):
     def run_input_thread(self) -> None:
         """Read keys until the chat wants none."""
         decode = getincrementaldecoder("utf-8")("replace").decode
-        parser = XTermParser(self._debug)
+        parser = self.parser(self._debug)
         while not self.exit_event.is_set():
             text = None
             if select.select([self.fileno], [], [], LOOK_SECONDS)[0]:
@@ -107,7 +110,7 @@ class Terminal(LinuxDriver):
 
 def _renewed(parser: XTermParser, debug: bool) -> XTermParser:
     """A parser at the beginning of a sequence, which knows what this one knows of the terminal."""
-    fresh = XTermParser(debug)
+    fresh = type(parser)(debug)
     fresh.mouse_pixels = parser.mouse_pixels
     fresh.terminal_size, fresh.terminal_pixel_size = parser.terminal_size, parser.terminal_pixel_size
     return fresh

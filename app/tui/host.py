@@ -3,10 +3,11 @@ more than this."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol, TypeVar
 
 from textual.content import Content
+from textual.dom import DOMNode
 from textual.screen import Screen
 
 from ..chat.dialogue import Dialogue
@@ -44,8 +45,14 @@ class Host(Protocol):
     def box(self) -> PromptInput:
         """The input box."""
 
-    def tell(self, text: str, severity: Severity = "information") -> None:
-        """Say something beside the chat."""
+    def tell(self, text: str, severity: Severity = "information", until: Callable[[], bool] | None = None) -> None:
+        """Say something beside the chat.
+
+        Args:
+            text: one sentence or two.
+            severity: colours it.
+            until: it goes once this is true: its cause is gone.
+        """
 
     def flash(self, line: Content) -> None:
         """Say something in the status line, for a moment."""
@@ -72,4 +79,12 @@ class Host(Protocol):
         """Put a chat in the place of the one on the screen."""
 
     def new_chat(self) -> None:
-        """Start afresh; in a chat that is empty already, bring the one before back."""
+        """Start a new chat; the one before stays in the list of chats."""
+
+    def run_action(self, action: str, default_namespace: DOMNode) -> Awaitable[bool]:
+        """Run a binding's action.
+
+        Args:
+            action: as the table of keys has it.
+            default_namespace: whose it is where it names none.
+        """

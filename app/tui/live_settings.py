@@ -59,7 +59,6 @@ class LiveSettings:
         self.undo: list[dict[str, Any]] = []
         """What takes changes of the file back, the last one at the end."""
         self._home: Mapping[str, Any] | None = {} if layers.chat else None  # what was set before a saved chat was opened
-        self._left: Mapping[str, Any] = {}
         self._model = dialogue.model
         self._methods: dict[str, str | None] = {}  # by model: the method that had been chosen when it was left
         self._news: Read | None = None
@@ -110,16 +109,9 @@ class LiveSettings:
 
     def fresh(self) -> None:
         """A new chat is begun: what belongs to a chat that was opened goes with that."""
-        self._left = self.layers.chat
         if self._home is not None:
             home, self._home = self._home, None
             self.use(replace(self.layers, chat=home))
-
-    def back(self) -> None:
-        """The chat before is brought back, with its own."""
-        if self._left != self.layers.chat:
-            self._home = self.layers.chat
-            self.use(replace(self.layers, chat=self._left))
 
     def resume(self, settings: Settings) -> None:
         """Put in force what a saved chat was written with."""

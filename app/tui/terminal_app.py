@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from textual.app import App
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
+from textual.notifications import Notification, Notify
 from textual.screen import Screen
 
 from ...errors import UserError
@@ -40,6 +42,7 @@ class TerminalApp(App[None]):
         """Of the terminal itself; `size` is what the screens are laid out for."""
         self.sweeper = Sweeper()
         self._harmless = Harmless()
+        self._told: list[tuple[Notification, Callable[[], bool]]] = []
 
     async def on_event(self, event: events.Event) -> None:
         """Note each key press on its way. No screen is laid out for less than the least size."""
@@ -67,9 +70,30 @@ class TerminalApp(App[None]):
             renderable = refusal(self.terminal_size)
         super()._display(screen, renderable)
 
-    def tell(self, text: str, severity: Severity = "information") -> None:
-        """Say something beside what is on the screen."""
-        self.notify(sanitise(text), severity=severity, markup=False, timeout=4 if severity == "information" else 6)
+    def tell(self, text: str, severity: Severity = "information", until: Callable[[], bool] | None = None) -> None:
+        """Say something over the keys at the bottom, where nobody reads, for some seconds. It takes the place of what is
+        neither urgent nor tied to a cause.
+
+        Args:
+            text: one sentence or two.
+            severity: colours it.
+            until: it goes once this is true: its cause is gone.
+        """
+        lasting = [note for note, _ in self._told]
+        for said in [said for said in self._notifications if said.severity == "information" and said not in lasting]:
+            self._unnotify(said, refresh=False)
+        seconds = 4 if severity == "information" else 6
+        note = Notification(sanitise(text), severity=severity, timeout=seconds, markup=False)
+        if until is not None:
+            self._told.append((note, until))
+        self.post_message(Notify(note))
+
+    def untell(self) -> None:
+        """Take away what was said of something that is over."""
+        for told in [told for told in self._told if told[1]()]:
+            self._told.remove(told)
+            if told[0] in self._notifications:
+                self._unnotify(told[0])
 
     def beside(self, work: Callable[[], T], done: Callable[[T], None], slow: str = "") -> None:
         """Work in a thread, which ends its work even if the app is left; then tell.
@@ -81,12 +105,15 @@ class TerminalApp(App[None]):
         """
 
         async def run() -> None:
-            timer = self.set_timer(SLOW_SECONDS, lambda: self.tell(slow)) if slow else None
+            over = threading.Event()
+            timer = self.set_timer(SLOW_SECONDS, lambda: self.tell(slow, until=over.is_set)) if slow else None
             try:
                 done(await asyncio.to_thread(work))
             except UserError as error:
                 self.tell(str(error), "error")
             finally:
+                over.set()
+                self.untell()
                 if timer is not None:
                     timer.stop()
 

@@ -85,7 +85,7 @@ def opened(chat: str | None, settings: Settings, given: Collection[str]) -> tupl
 
     with reading() as chats:
         if chat is not None and not chat.strip():
-            raise UserError("--resume takes a chat's number or title: `specchat history list` shows them.")
+            raise UserError("--resume takes a chat's number or title: `specchat chats list` shows them.")
         found = chats.open((chats.latest() if chat is None else one_chat(chats, chat)).id)
     settings = continued(settings, found, dict.fromkeys(given))
     return found.transcript, settings, remarks(found, settings.model)

@@ -1,4 +1,4 @@
-"""Runs actions by the table: for keys, slash commands and the palette."""
+"""Runs actions by the table: for keys, slash commands and the help."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from textual.actions import parse as parse_call
 
 from ....errors import UserError
+from ...attach.names import Offer
 from ...settings.actions import ACTIONS, Action
-from ...settings.keymap import spell
 from ..host import Host
 from .complete import Known, Line, offered
 from .table import parse
@@ -44,7 +44,7 @@ class Actions:
         self.function(row)(*(words if row.arguments else ()))
 
     def do(self, id: str, *words: str) -> None:
-        """Run an action for a key or the palette; what is in the way is told."""
+        """Run an action for a key or the help; what is in the way is told."""
         try:
             self.run(_ROWS[id], *words)
         except UserError as error:
@@ -59,23 +59,15 @@ class Actions:
         row, words = parse(text)
         self.run(row, *words)
 
-    def palette(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
-        """Everything for the palette: title, help, what to call."""
-        host, known = self.host, Known()
-        known.take(host)
+    def offers(self) -> Iterator[tuple[Action, Offer]]:
+        """What may come first behind the commands that the help lists one by one, each with its row."""
+        known = Known()
+        known.take(self.host)
         for row in ACTIONS:
-            keys = f"Key: {spell(host.live.keymap.get(row.id, row.keys))}" if row.keys else ""
-            how = "   ".join(filter(None, (keys, f"/{row.slash}" if row.slash else "")))
-            yield row.what, how, partial(self.do, row.id) if row.keys or not row.arguments else partial(self._begin, row)
             for offer in offered(row, Line(row.command, (), "", 0), known) if row.each else ():
-                yield f"{row.each} {offer.name}", offer.what, partial(self.do, row.id, offer.name)
+                yield row, offer
 
-    def _begin(self, row: Action) -> None:
+    def begin(self, row: Action) -> None:
         """Put a command into the input box, where what follows it is completed."""
         self.host.box.bring(f"/{row.command} ")
         self.host.box.focus()
-
-
-def unmarked(text: str) -> str:
-    """A text for Textual's palette, which takes square brackets for markup."""
-    return text.translate({ord("["): "(", ord("]"): ")"})

@@ -25,8 +25,8 @@ class Saving:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self._left: Transcript | None = None
-        """The chat that an opened one took the place of."""
+        self.left: Transcript | None = None
+        """The chat that an opened or a new one took the place of."""
 
     @property
     def look(self) -> Look:
@@ -156,15 +156,15 @@ class Saving:
         Raises:
             UserError: there is none, or an answer is under way.
         """
-        if self._left is None:
+        if self.left is None:
             raise UserError("/open takes a file written by /export json; alone it returns to the previous chat.")
         self.host.dialogue.must_be_idle("open a chat")
-        self._swap(self._left)
+        self._swap(self.left)
 
     def _swap(self, transcript: Transcript) -> str:
         """Show a chat; a sentence on how to go back, if there was anything."""
         left = self.host.dialogue.transcript
-        self._left = left if left.entries else None
+        self.left = left if left.entries else None
         self.host.show_chat(transcript)
         return " /open alone returns to the previous chat." if left.entries else ""
 

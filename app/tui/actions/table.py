@@ -13,7 +13,8 @@ from typing import Any
 from ....errors import UserError, did_you_mean
 from ...race.entry import split_prompt
 from ...settings.actions import ACTIONS, Action
-from ...settings.keymap import GROUPS, Key, spell
+from ...settings.keymap import GROUPS, Key, every_way
+from ...terminal.keys import KINDS, TERMINALS
 
 COMMANDS = tuple(row for row in ACTIONS if row.slash)
 """Actions that are slash commands too."""
@@ -95,18 +96,25 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "keys.md"
 
 HEAD = """# Keys and commands
 
-Made by `python -m specchat.app.tui.actions.table` from `app/settings/actions.py` and `app/settings/keymap.py`.
+Made by `python -m specchat.app.tui.actions.table` from `app/settings/actions.py`, `app/settings/keymap.py` and
+`app/terminal/keys.py`.
 
-A key is changed in the settings file by its id; several keys are a list. `specchat locate settings` says where the file is.
+You need to remember two keys: **F1** (or **?** in the empty input box) shows the keys that matter where you are and searches
+everything else; **ctrl+o** waits for a letter and shows what each does. Every alt key and F key works that way too: ctrl+o,
+then the letter of the alt key or the number of the F key. So nothing needs alt, which macOS and xterm do not send by default,
+or F keys. `specchat keys` shows what each key that you press arrives as.
+
+A key is changed in the settings file by its id; several keys are a list. `specchat locate settings` says where the file is. The
+letters after ctrl+o have ids of their own.
 
 ```toml
 [keymap]
 next_method = "alt+n"
 editor = ["alt+e", "f12"]
+leader_models = "d"
 ```
 
-In the chat, bare letters, digits and space always type. On a Mac the terminal must send alt (Terminal: *Use Option as Meta
-key*).
+In the chat, bare letters, digits and space always type.
 """
 
 
@@ -116,6 +124,7 @@ def page() -> str:
     for heading, keys in GROUPS.items():
         parts.append(f"## {heading}\n\n" + "\n".join(_keys(keys)) + "\n")
     parts.append("## Commands\n\n" + "\n".join(_commands()) + "\n")
+    parts.append("## What arrives from which terminal\n\n" + "\n".join(_terminals()) + "\n")
     return "\n".join(parts)
 
 
@@ -123,7 +132,7 @@ def _keys(keys: Iterable[Key]) -> Iterator[str]:
     yield "| key | does | id |"
     yield "|---|---|---|"
     for key in keys:
-        yield f"| {_cell(spell(key.keys))} | {_cell(key.what)} | `{key.id}` |"
+        yield f"| {_cell(every_way(key, {}))} | {_cell(key.what)} | `{key.id}` |"
 
 
 def _commands() -> Iterator[str]:
@@ -132,6 +141,16 @@ def _commands() -> Iterator[str]:
     yield "|---|---|"
     for row in COMMANDS:
         yield f"| `/{_cell(row.slash)}` | {_cell(row.what)} |"
+
+
+def _terminals() -> Iterator[str]:
+    yield "By their documents, with their defaults: xterm(1) and ctlseqs, tmux(1), the kernel's defkeymap.map, Windows"
+    yield "Terminal's defaults.json, macOS Terminal's Settings, Profiles, Keyboard. `^[` is the escape character; – stands"
+    yield "before why a key does not arrive as itself. tmux sends on what the terminal around it sends, and keeps ctrl+b.\n"
+    yield f"| key | {' | '.join(TERMINALS)} |"
+    yield f"|---|{'---|' * len(TERMINALS)}"
+    for kind in KINDS:
+        yield f"| {kind.keys} | {' | '.join(kind.sent)} |"
 
 
 def _cell(text: str) -> str:

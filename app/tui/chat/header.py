@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textual import events
 from textual.content import Content
 from textual.widget import Widget
 
@@ -55,6 +56,11 @@ class Header(Widget):
             left = Content.assemble(left, ("  ·  ", "$faint"), (text, style))
         gap = max(1, room - left.cell_length - right.cell_length)
         return Content.assemble(left, " " * gap, right)
+
+    async def on_click(self, event: events.Click) -> None:
+        """A click on the method opens the list of methods."""
+        if event.x >= self.size.width - self._method().cell_length:
+            await self.run_action("app.do('method_menu')")
 
     def _method(self) -> Content:
         dialogue = self.dialogue

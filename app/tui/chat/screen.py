@@ -30,12 +30,14 @@ from ..composer.gathering import Gathering
 from ..composer.names import Attaching, put
 from ..composer.recalling import Recalling
 from ..host import Host
+from ..keys.bar import KeyBar
+from ..keys.moment import Moment
 from ..tour.caption import Caption
 from ..transcript.inspector import Inspector
 from ..transcript.line_view import LineView
 from ..transcript.view import TranscriptView
 from .header import Header
-from .keybar import KeyBar
+from .moments import chat_moment
 from .side_panel import PAGES, SidePanel
 from .status import StatusLine
 from .welcome import TOUR, Welcome
@@ -101,7 +103,7 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Catch up with what came before there was a screen."""
-        self.input.offer, self.input.choose = self._entered, self.attaching.names.move
+        self.input.offer, self.input.choose, self.input.complete = self._entered, self.attaching.names.move, self._complete
         settings = self.host.live.settings
         way = way_named(settings.colours)
         self.view.colouring = self.panel.colouring = way
@@ -156,7 +158,20 @@ class ChatScreen(Screen[None]):
         self.query_one("#header", Header).update()
         self.query_one("#status", StatusLine).update()
         self.panel.update()
-        self.query_one("#keys", KeyBar).busy = self.dialogue.busy
+        self.note_moment()
+
+    @property
+    def moment(self) -> Moment:
+        """The keys that matter now."""
+        welcome = self.query_one(Welcome)
+        if welcome.has_focus_within:
+            return welcome.moment
+        return chat_moment(self.dialogue, self.input, self.view, self._rewriting.active)
+
+    def note_moment(self) -> None:
+        """Show the keys that matter now."""
+        for bar in self.query(KeyBar):  # there is none while the screen comes or goes
+            bar.moment = self.moment
 
     def colouring(self, way: Way) -> None:
         """Tell runs apart in another way, and say how to read it."""
@@ -199,7 +214,8 @@ class ChatScreen(Screen[None]):
         """Send a message, and take its draft out of the input box."""
         if not self._rewriting.submit(sent, text):
             waits = "A message waits already: esc takes it back." if self.dialogue.queued else "esc stops the answer."
-            self.host.tell(f"Not sent, your draft stays here: {waits}", "warning")
+            free = lambda: not self.dialogue.busy and self.dialogue.queued is None  # noqa: E731
+            self.host.tell(f"Not sent, your draft stays here: {waits}", "warning", free)
             return
         self.input.take(text)
         self._rewriting.sent()
@@ -212,6 +228,7 @@ class ChatScreen(Screen[None]):
     def _typed(self, event: PromptInput.Changed) -> None:
         status = self.query_one(StatusLine)
         self.attaching.offer()
+        self.note_moment()
         if self.input.chip():
             keys = Content.assemble(("tab", "bold"), (" shows the pasted text, ", "$quiet"), ("backspace", "bold"))
             status.hint(Content.assemble(keys, (" takes it out", "$quiet")))
@@ -235,13 +252,25 @@ class ChatScreen(Screen[None]):
     def _unused(self, event: PromptInput.Unused) -> None:
         if event.key == "end":
             self.view.follow()
-        elif not self.query_one("#welcome").display:
-            return
+        elif event.key == "help":
+            self.app.call_later(self._actions.do, "help")
         elif event.key == "enter":
-            if self._offer:
+            if self._offer and self.query_one("#welcome").display:
                 self._actions.do("tour")
         else:
-            self.query_one("#starters").focus()
+            self._to_starters()
+
+    def _to_starters(self) -> bool:
+        """Go to the starters; False if there are none."""
+        welcome = self.query_one(Welcome)
+        if welcome.display:
+            welcome.choices.focus()
+        return welcome.display
+
+    @on(events.DescendantFocus)
+    @on(events.DescendantBlur)
+    def _focus_moved(self) -> None:
+        self.note_moment()
 
     @on(Welcome.Chosen)
     def _starter(self, event: Welcome.Chosen) -> None:
@@ -269,6 +298,7 @@ class ChatScreen(Screen[None]):
         """The strip tells about the run that is looked into, and the side panel shows its step."""
         self.show_inspection()
         self.panel.select(event.answer, event.index)
+        self.note_moment()
 
     def show_inspection(self) -> None:
         """Tell about the run that is looked into, where the strip does not lie over it."""
@@ -297,9 +327,6 @@ class ChatScreen(Screen[None]):
     def on_key(self, event: events.Key) -> None:
         """Typing works from everywhere: what is no key of the focused widget goes to the input box."""
         if self.focused is self.input:
-            if event.key == "tab" and self._complete():
-                event.stop()
-                event.prevent_default()
             return
         if event.is_printable and event.character:
             event.stop()
@@ -307,9 +334,12 @@ class ChatScreen(Screen[None]):
             self.input.focus()
             self.input.insert(event.character)
 
-    def _complete(self) -> bool:
-        """Complete what is being typed; False if there is nothing to complete."""
-        return self.attaching.take() or self.input.unfold() or self.input.text.startswith("/")
+    def _complete(self) -> None:
+        """Complete what is being typed; where there is nothing to complete, go to the starters or the next widget."""
+        if self.attaching.take() or self.input.unfold() or self.input.text.startswith("/"):
+            return
+        if self.input.text or not self._to_starters():
+            self.focus_next()
 
     # Keys
 
@@ -325,6 +355,7 @@ class ChatScreen(Screen[None]):
         if not self.dialogue.busy and self._rewriting.leave():
             return
         if not self.dialogue.busy and self.view.mark.clear():
+            self.note_moment()
             return
         if self.dialogue.queued is not None and not self.input.text:
             self.input.put(self.dialogue.take_queued())
@@ -343,7 +374,7 @@ class ChatScreen(Screen[None]):
             self.app.exit()
         else:
             self._quit_armed = True
-            self.host.tell("Press ctrl+c again to quit.")
+            self.host.tell("Press ctrl+c again to quit.", until=lambda: not self._quit_armed)
             self.set_timer(2.0, self._disarm)
 
     def _disarm(self) -> None:
@@ -394,12 +425,12 @@ class ChatScreen(Screen[None]):
         """Hold the answer, or let it go on."""
         dialogue = self.dialogue
         if dialogue.phase == "stopping":
-            self.host.tell("The answer is being stopped.")
+            self.host.tell("The answer is being stopped.", until=lambda: dialogue.phase != "stopping")
             return
         held = dialogue.pause()
         if not dialogue.busy:
             what = "will be paused before its first step" if held else "begins as usual"
-            self.host.tell(f"The next answer {what}.")
+            self.host.tell(f"The next answer {what}.", until=lambda: dialogue.paused != held or dialogue.busy)
         self.host.stir()
         self.refresh_dialogue()
 
@@ -428,6 +459,7 @@ class ChatScreen(Screen[None]):
     def action_jump(self, step: int) -> None:
         """Mark the message before (−1) or after (1)."""
         place = self.view.mark.move(step)
+        self.note_moment()
         if place is None:
             self.host.tell("There is no message there.") if step < 0 else self.view.mark.clear()
             return

@@ -7,14 +7,17 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from ...settings.keymap import MENU
 from ...theming.colouring import INKS
+from ..bindings import bindings_of
+from ..keys.moment import Moment, hints
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,11 @@ STARTERS = (
 TOUR = Starter("Take the tour", "30 seconds, live", "/tour")
 """Stands before the starters; no prompt, but the command."""
 
+ROWS = (TOUR, *STARTERS)
+
+DIGITS = "1234567890"
+"""Of the rows, in order."""
+
 TITLE_WIDTH = max(len(starter.title) for starter in STARTERS)
 """Columns of the titles, so that the reasons stand below each other."""
 
@@ -103,7 +111,11 @@ class Welcome(VerticalScroll, can_focus=False):
         }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = []
+    # Only while the starters have the focus.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings_of(key for key in MENU if key.id != "menu_leave"),
+        *(Binding(key, f"pick({at})", priority=True, show=False, tooltip=f"Starter {key}") for at, key in enumerate(DIGITS)),
+    ]
 
     @dataclass
     class Chosen(Message):
@@ -136,18 +148,44 @@ class Welcome(VerticalScroll, can_focus=False):
         options = [
             Option(
                 Content.assemble(
-                    ("› ", "$accent"), (f"{starter.title:<{TITLE_WIDTH}}", "$foreground"), (f"  {starter.why}", "$quiet")
+                    (f"{DIGITS[i : i + 1]:2}", "$quiet"),
+                    (f"{starter.title:<{TITLE_WIDTH}}", "$foreground"),
+                    (f"  {starter.why}", "$quiet"),
                 ),
                 id=str(i),
             )
-            for i, starter in enumerate((TOUR, *STARTERS))
+            for i, starter in enumerate(ROWS)
         ]
         yield OptionList(*options, id="starters")
+
+    @property
+    def choices(self) -> OptionList:
+        """The starters."""
+        return self.query_one(OptionList)
+
+    @property
+    def moment(self) -> Moment:
+        """The keys that matter while the starters have the focus."""
+        keys = (("menu_above menu_below", "choose"), ("menu_choose", "ask"), ("cancel", "back"), ("help", ""), ("quit", ""))
+        return Moment("The starters: a digit asks at once", hints(*keys), self)
+
+    def action_move(self, step: int) -> None:
+        """Move the cursor."""
+        (self.choices.action_cursor_down if step > 0 else self.choices.action_cursor_up)()
+
+    def action_choose(self) -> None:
+        """Ask what is under the cursor."""
+        self.choices.action_select()
+
+    def action_pick(self, at: int) -> None:
+        """Ask by a starter's digit."""
+        if at < len(ROWS):
+            self.post_message(self.Chosen(ROWS[at].prompt))
 
     @on(OptionList.OptionSelected)
     def _picked(self, event: OptionList.OptionSelected) -> None:
         event.stop()
-        self.post_message(self.Chosen((TOUR, *STARTERS)[event.option_index].prompt))
+        self.post_message(self.Chosen(ROWS[event.option_index].prompt))
 
 
 def title() -> Content:

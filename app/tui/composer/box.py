@@ -43,7 +43,7 @@ class PromptInput(TextArea):
 
     @dataclass
     class Unused(Message):
-        """Up, End or Enter was pressed where it has nothing to do in the box."""
+        """Up, Down, End, Enter or ? was pressed where it has nothing to do in the box."""
 
         key: str
 
@@ -63,6 +63,8 @@ class PromptInput(TextArea):
         before it is handled. Whoever takes the text clears the box: nothing typed is ever lost."""
         self.choose: Callable[[int], None] | None = None
         """Told the step when up or down is pressed while names are offered, at once as well: enter may follow."""
+        self.complete: Callable[[], None] | None = None
+        """Told when tab is pressed."""
         self.sent: list[str] = []
         """What was sent, in this chat and, where a history is kept, in those before; oldest first."""
         self.keep: Callable[[Typed], None] | None = None
@@ -160,8 +162,8 @@ class PromptInput(TextArea):
             return
         if self._at is None:
             if step > 0 or not self.sent:
-                if step < 0 and not self.text:
-                    self.post_message(self.Unused("up"))
+                if not self.text:
+                    self.post_message(self.Unused("up" if step < 0 else "down"))
                 return
             self._draft = self.text
             # What was typed is looked for; where nothing begins so, every message will do.
@@ -172,6 +174,15 @@ class PromptInput(TextArea):
             self._at = to
         elif step > 0:
             self.put(self._draft)
+
+    def action_complete(self) -> None:
+        """Complete what is being typed."""
+        if self.complete is not None:
+            self.complete()
+
+    def action_ask_help(self) -> None:
+        """Help. Where something is being typed the key types."""
+        self.post_message(self.Unused("help"))
 
     def action_line_end(self) -> None:
         """End of the line, or of the transcript if there is no line."""
@@ -233,7 +244,7 @@ class PromptInput(TextArea):
         # Textual looks for a widget's bindings only when a key has bubbled up to the app, while text is put in at once: of
         # keys that arrive together (a fast typist, ssh) a backspace or an enter would come after the letters behind it.
         for binding in self._bindings.key_to_bindings.get(event.key, ()):
-            if not binding.priority and binding.action != "":
+            if not binding.priority and binding.action != "" and not (binding.action == "ask_help" and self.text):
                 event.stop()
                 event.prevent_default()
                 await self.run_action(binding.action)

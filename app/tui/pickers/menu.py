@@ -15,7 +15,9 @@ from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from ...settings.keymap import HELP, MENU
 from ...text.cells import one_line, sanitise
+from ..bindings import bindings_of
 from .framed import Framed
 
 PICKS = "1234567890abcdefghijklmnopqrstuvwxyz"
@@ -59,7 +61,7 @@ class Menu(Framed[str]):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+c", "dismiss_none", "Close", id="menu.close", tooltip="Close and change nothing"),
+        *bindings_of((*MENU, HELP)),
         *(
             Binding(key, f"pick({n})", f"Choose {key}", show=False, id=f"menu.pick{n}", tooltip=f"Choose item {n}")
             for n, key in enumerate(PICKS, 1)
@@ -122,6 +124,15 @@ class Menu(Framed[str]):
         if number <= len(self._items):
             self._choose(number - 1)
 
-    def action_dismiss_none(self) -> None:
+    def action_move(self, step: int) -> None:
+        """Move the cursor."""
+        choices = self.query_one(OptionList)
+        (choices.action_cursor_down if step > 0 else choices.action_cursor_up)()
+
+    def action_choose(self) -> None:
+        """Choose what is under the cursor."""
+        self.query_one(OptionList).action_select()
+
+    def action_leave(self) -> None:
         """Leave without a choice."""
         self.dismiss(None)

@@ -15,7 +15,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from ...settings.keymap import LISTS, shown_keys
+from ...settings.keymap import HELP, LISTS, shown_keys
 from ..bindings import bindings_of
 from .framed import Framed, Result
 from .pick_list import Item, PickList
@@ -55,7 +55,7 @@ class SearchScreen(Framed[Result], Generic[Result, Item]):
     }
     """
     AUTO_FOCUS = "Input"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_of(LISTS, after_box=("list_choose",))
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of((*LISTS, HELP), after_box=("list_choose",))
 
     def __init__(self, listed: PickList[Item], keymap: Mapping[str, str], title: str, placeholder: str, text: str = "") -> None:
         super().__init__()

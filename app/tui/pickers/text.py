@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
 from ....errors import UserError
-from ...settings.keymap import TEXT, shown_keys
+from ...settings.keymap import HELP, TEXT, shown_keys
 from ...text.cells import sanitise
 from ..bindings import bindings_of
 
@@ -50,7 +50,7 @@ class TextScreen(ModalScreen[str | None]):
     }
     """
     AUTO_FOCUS = "TextArea"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_of(TEXT, after_box=("text_keep",))
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of((*TEXT, HELP), after_box=("text_keep",))
 
     def __init__(
         self, title: str, text: str, about: str, keymap: Mapping[str, str], check: Callable[[str], None] | None = None

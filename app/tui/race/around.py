@@ -1,15 +1,16 @@
-"""What stands around the panes of a race: the line at the top, and the keys at the bottom."""
+"""What stands around the panes of a race: the line at the top, and which keys are at the bottom."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from textual.content import Content
+from textual.dom import DOMNode
 from textual.widget import Widget
 
-from ...settings.keymap import RACE, display
+from ...race.race import FEWEST, MOST, Race
+from ...race.replay import Replay
 from ...text.cells import fit, one_line
 from ...theming.colouring import Way, legend_line
+from ..keys.moment import Moment, hints
 
 LEGEND_FROM = 110
 """Narrower headers have no room for the legend beside the prompt."""
@@ -48,42 +49,27 @@ class RaceHeader(Widget):
         return Content.assemble(left, " " * max(1, self.size.width - left.cell_length - right.cell_length), right)
 
 
-class RaceKeys(Widget):
-    """The keys that do something now."""
+def race_moment(race: Race, replay: Replay | None, hidden: bool, place: DOMNode) -> Moment:
+    """What one is in the midst of at a race, and the keys that matter then.
 
-    DEFAULT_CSS = """
-    RaceKeys {
-        height: 1; padding: 0 1; background: $surface; color: $quiet;
-        link-color: $quiet; link-background: transparent; link-style: none;
-        link-color-hover: $foreground; link-background-hover: $panel; link-style-hover: none;
-    }
+    Args:
+        race: the race.
+        replay: of it, if it is played back.
+        hidden: the results are hidden.
+        place: whose actions the keys run.
     """
-
-    def __init__(self, keymap: Mapping[str, str]) -> None:
-        super().__init__()
-        self._display = {key.id: display(keymap.get(key.id, key.keys)) for key in RACE}
-        self._actions = {key.id: key.action for key in RACE}
-        self._shown: tuple[tuple[str, str], ...] = ()
-        self._panes = 0
-
-    def show(self, shown: tuple[tuple[str, str], ...], panes: int) -> None:
-        """Show these ids, each with what its key does now."""
-        if (shown, panes) != (self._shown, self._panes):
-            self._shown, self._panes = shown, panes
-            self.refresh()
-
-    def render(self) -> Content:
-        """As many as fit."""
-        line = Content("")
-        for id, what in self._shown:
-            key, action = self._display[id], self._actions[id]
-            if id == "race_swap_1":
-                key = f"{key}–{self._display[f'race_swap_{self._panes}']}"
-                label = Content(f" {what}")
-            else:
-                label = Content(f" {what}").stylize(f"@click={action if '.' in action else f'screen.{action}'}")
-            part = Content.assemble((key, "bold $primary"), label)
-            if line.cell_length + part.cell_length + 3 > self.size.width:
-                break
-            line = Content.assemble(line, "   " if line else "", part)
-        return line
+    panes = len(race.racers)
+    swap = (" ".join(f"race_swap_{n}" for n in range(1, panes + 1)), "swap")
+    line_up = [swap, ("race_model", ""), *([("race_add", "")] if panes < MOST else [])]
+    line_up += [("race_remove", "")] if panes > FEWEST else []
+    around = [("race_help", ""), ("race_theme", ""), ("race_colours", ""), ("race_up race_down", "scroll")]
+    if replay is not None:
+        held = [] if replay.over else [("race_pause", "go on" if replay.paused else "pause")]
+        replaying = [("race_leave", "results"), *held, ("race_speed", ""), ("race_watch", "from the start")]
+        return Moment("A race is played back", hints(*replaying, *around), place)
+    if race.running:
+        running = [("race_leave", "stop"), ("race_pause", "go on" if race.paused else "pause"), ("race_rerun", "")]
+        return Moment("A race is run", hints(*running, *line_up, *around), place)
+    done = [("race_leave", ""), ("race_rerun", ""), ("race_watch", ""), ("race_export", "")]
+    results = ("race_finish", "show results" if hidden else "")
+    return Moment("A race is done", hints(*done, *line_up, results, *around), place)

@@ -27,9 +27,11 @@ from ...theming.colouring import Way, effective
 from ..actions.switch import method_items
 from ..bindings import bindings_of
 from ..host import Host
+from ..keys.bar import KeyBar
+from ..keys.moment import Moment
 from ..pickers.menu import Item, Menu
 from ..pickers.method_menu import MethodMenu
-from .around import RaceHeader, RaceKeys
+from .around import RaceHeader, race_moment
 from .pane import RacePane
 from .photo_finish import PhotoFinish, standings
 from .setup import AskModel
@@ -88,7 +90,7 @@ class RaceScreen(Screen[None]):
         self._lanes = Container(id="lanes")
         self._caption = caption
         self._finish = PhotoFinish(id="finish")
-        self._keys = RaceKeys(host.live.keymap)
+        self._keys = KeyBar(host.live.keymap)
         self._finish_hidden = False
         self._stopping = False
         self._drawn = 0.0
@@ -149,55 +151,26 @@ class RaceScreen(Screen[None]):
     def _around(self, time: float) -> None:
         """What stands around the panes."""
         race, replay = self.race, self.replay
-        swap = ("race_swap_1", "swap")
         if replay is not None:
             held = "‖ " if replay.paused else ""
             clock = f"{held}replay {SPEED_NAMES[replay.speed]}  {in_words(time)} of {in_words(replay.end)}"
             self._header.say(clock, "bold $accent")
-            over = replay.over
-            keys = (
-                ("race_leave", "results"),
-                *(() if over else (("race_pause", "go on" if replay.paused else "pause"),)),
-                ("race_speed", "speed"),
-                ("race_watch", "from the start"),
-            )
         elif race.running:
             word = "‖ paused" if race.paused else "● loading" if race.models.loading is not None else "● racing"
             word = "stopping" if self._stopping else word
             self._header.say(word, "$warning" if self._stopping else "bold $accent" if race.paused else "$success")
-            keys = (
-                ("race_leave", "stop"),
-                ("race_pause", "go on" if race.paused else "pause"),
-                ("race_rerun", "rerun"),
-                swap,
-                ("race_model", "model"),
-                ("race_add", "add"),
-                ("race_remove", "remove"),
-                ("race_theme", "theme"),
-                ("race_colours", "colours"),
-            )
         else:
             self._header.say("photo finish", "bold $primary")
-            keys = (
-                ("race_leave", "chat"),
-                ("race_rerun", "rerun"),
-                ("race_watch", "watch"),
-                ("race_export", "export"),
-                swap,
-                ("race_model", "model"),
-                ("race_add", "add"),
-                ("race_remove", "remove"),
-                ("race_finish", "show results" if self._finish_hidden else "hide results"),
-                ("race_theme", "theme"),
-                ("race_colours", "colours"),
-            )
-        skipped = {"race_add"} if len(race.racers) >= MOST else set()
-        skipped |= {"race_remove"} if len(race.racers) <= FEWEST else set()
-        self._keys.show(tuple(key for key in keys if key[0] not in skipped), len(race.racers))
+        self._keys.moment = self.moment
         shown = not race.running and (replay is None or replay.over) and not self._finish_hidden
         if shown:
             self._finish.show(standings(race))
         self._finish.set_class(shown, "-shown")
+
+    @property
+    def moment(self) -> Moment:
+        """The keys that matter now."""
+        return race_moment(self.race, self.replay, self._finish_hidden, self)
 
     def _sync(self) -> None:
         """As many panes as lanes."""

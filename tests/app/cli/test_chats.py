@@ -1,4 +1,4 @@
-"""`specchat history`, --continue, --resume and --no-history."""
+"""`specchat chats`, --continue, --resume and --no-history."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_showing_a_chat(call: Call, kept: None, tmp_path: Path) -> None:
 def test_deleting_and_bringing_back(call: Call, kept: None) -> None:
     code, out, _ = call("history", "delete", "lamps")
     assert code == 0
-    assert "`specchat history delete --undo 1` brings it back" in out
+    assert "`specchat chats delete --undo 1` brings it back" in out
     assert len(call("history", "list")[1].splitlines()) == 1
     assert "About lamps" in call("history", "list", "--deleted")[1]
     assert call("history", "search", "keeper")[0] == 1

@@ -102,7 +102,7 @@ def test_chats_are_offered_by_number(shell: str, home: Path) -> None:
     assert [row.split(" ")[0] for row in some] == ["3", "2", "1"]
     if shell == "bash":  # it shows values alone
         assert some == ["3  third", "2  a touch ran touch ran bold 31m", "1  The lighthouse"]
-    assert offered(shell, "specchat history show 2") == ["2"]
+    assert offered(shell, "specchat chats show 2") == ["2"]
 
 
 def test_titles_stand_beside_the_numbers() -> None:
@@ -172,7 +172,7 @@ def test_what_bash_puts_in_whole_runs_nothing(home: Path) -> None:
     os.close(terminal)
     shown = b""
     # All of it at once, as if typed ahead: bash takes a key when it has done with the one before.
-    os.write(keys, b"".join(b"specchat history show " + b"\t" * n + b"\n" for n in (1, 2)) + b"exit\n")
+    os.write(keys, b"".join(b"specchat chats show " + b"\t" * n + b"\n" for n in (1, 2)) + b"exit\n")
     try:
         while block := os.read(keys, 4096):
             shown += block

@@ -1,4 +1,4 @@
-"""`specchat config`: every setting with its value and where it comes from."""
+"""`specchat settings`: every setting with its value and where it comes from."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ import pytest
 
 from specchat.app.chat.entries import Notice
 from specchat.app.settings.keymap import ALL, CHAT, INPUT
-from specchat.app.tui.chat.help import HelpScreen
 from specchat.app.tui.chat.welcome import STARTERS, TITLE_WIDTH, Welcome
+from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.messages import Cancel, Failed, Load, Steps, Switch, Switched
 
@@ -178,21 +178,21 @@ async def test_next_method_in_the_middle(make_chat: Make, engine: Any, make_step
         assert "◆lookup" in shown
 
 
-@pytest.mark.parametrize("key", ["f2", "ctrl+o"])
-async def test_method_menu(make_chat: Make, engine: Any, key: str) -> None:
+@pytest.mark.parametrize("key", [["f2"], ["ctrl+o", "2"]], ids=str)
+async def test_method_menu(make_chat: Make, engine: Any, key: list[str]) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         engine.loaded(recompute="This model keeps no cache.")
         await settle(app, pilot)
-        await pilot.press(key)
+        await pilot.press(*key)
         assert isinstance(app.screen, Menu)
         await pilot.press("2")  # not available: the menu stays
         assert isinstance(app.screen, Menu)
         await pilot.press("4")
         assert app.dialogue.method == "soft"
-        await pilot.press(key, "up", "up", "up", "enter")
+        await pilot.press(*key, "up", "up", "up", "enter")
         assert app.dialogue.method == "greedy"
-        await pilot.press(key, "down", "escape")
+        await pilot.press(*key, "down", "escape")
         assert app.dialogue.method == "greedy"
         assert app.screen is app.chat_screen
 
@@ -209,30 +209,37 @@ async def test_theme_menu_previews_and_restores(make_chat: Make, key: str) -> No
         assert app.theme == "light"
 
 
-async def test_help_names_every_key_command_and_method(make_chat: Make) -> None:
+async def test_help_finds_every_key_command_and_method(make_chat: Make) -> None:
     app = make_chat(**{"keymap.next_method": "f9"})
-    async with app.run_test(size=(100, 200)) as pilot:
+    async with app.run_test(size=(100, 40)) as pilot:
         await pilot.press("f1")
-        assert isinstance(app.screen, HelpScreen)
-        text = "\n".join(str(static.render()) for static in app.screen.query("Static"))
-        for key in ALL:
-            assert key.what[:30] in text
-        for word in ("F9", "/method NAME", "Saxena 2023", "max_ngram=3", "same distribution"):
+        screen = app.screen
+        assert isinstance(screen, HelpScreen)
+        ids = {entry.id for entry in screen.listed.items}
+        helps = {"help", "ask_help", "race_help"}
+        assert {key.id for key in ALL if not key.id.startswith("leader_")} - ids <= helps
+        assert {f"method {name}" for name in app.dialogue.methods} <= ids
+        text = " ".join(entry.text for entry in screen.listed.items)
+        for word in ("/method name", "saxena 2023", "max_ngram=3", "same distribution"):
             assert word in text
-        assert "ctrl+n" not in text
-        await pilot.press("escape")
+        await pilot.press(*"next decoding")
+        assert [entry.keys for entry in screen.listed.items] == ["F9  ^o n"]
+        await pilot.press("escape", "escape")
         assert app.screen is app.chat_screen
 
 
-async def test_palette(make_chat: Make, engine: Any) -> None:
+async def test_help_does_what_is_chosen(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("ctrl+p")
-        await pilot.press(*"greedy")
-        await app.screen.workers.wait_for_complete()
-        await pilot.press("enter")
+        await pilot.press("question_mark", *"greedy", "enter")
         await pilot.pause()
+        assert app.screen is app.chat_screen
         assert app.dialogue.method == "greedy"
+        await pilot.press("ctrl+p", *"/rename", "enter")
+        await pilot.pause()
+        assert app.box.text == "/rename "
+        await pilot.press("question_mark")  # something is being typed
+        assert app.box.text == "/rename ?"
 
 
 async def test_copy(make_chat: Make, engine: Any, make_steps: Make) -> None:
@@ -246,18 +253,25 @@ async def test_copy(make_chat: Make, engine: Any, make_steps: Make) -> None:
         assert "Sent the answer so far to the terminal's clipboard (OSC 52)." in toasts(app)
 
 
-async def test_new_chat_and_back(make_chat: Make, engine: Any, make_steps: Make) -> None:
+async def test_a_new_chat_begins_every_time_and_open_brings_the_last_back(
+    make_chat: Make, engine: Any, make_steps: Make
+) -> None:
     app = make_chat()
-    async with app.run_test(size=SIZE) as pilot:
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
         await answering(app, pilot, engine, make_steps())
         engine.finish()
         await settle(app, pilot)
         await pilot.press("ctrl+l")
         assert app.dialogue.transcript.entries == []
         assert app.chat_screen.query_one(Welcome).display
+        assert "New chat" in toasts(app)
         await pilot.press("ctrl+l")
+        assert app.dialogue.transcript.entries == []
+        await pilot.press(*"/open", "enter")
         assert len(app.dialogue.transcript.answers()) == 1
         assert not app.chat_screen.query_one(Welcome).display
+        app._idle()
+        assert "New chat" not in toasts(app)
 
 
 async def test_scrolling_and_following(make_chat: Make, engine: Any, make_steps: Make) -> None:

@@ -1,4 +1,4 @@
-"""Slash commands: their names, what may follow them, and the palette that has them all."""
+"""Slash commands: their names, what may follow them, and the help that has them all."""
 
 from __future__ import annotations
 
@@ -232,15 +232,11 @@ async def test_esc_sends_the_list_away_and_a_long_list_scrolls(make_chat: Make, 
         assert app.chat_screen.input.text == "/", "that is no command yet"
 
 
-async def test_brackets_are_no_markup_in_the_palette(make_chat: Make) -> None:
+async def test_brackets_are_no_markup_in_the_help(make_chat: Make) -> None:
     app = make_chat()
     async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.press("ctrl+p", *"copy")
-        await app.screen.workers.wait_for_complete()
-        await pilot.pause()
-        hits = app.screen.query_one("CommandList")
-        shown = "\n".join(hits.render_line(y).text for y in range(hits.size.height))
-        assert "/copy code (N)|run" in shown
+        await pilot.press("ctrl+p", *"code [n]")
+        assert "/copy code [N]|run" in str(app.screen.detail.render())
 
 
 async def test_a_name_can_be_clicked(make_chat: Make, engine: Any) -> None:
@@ -259,15 +255,18 @@ async def test_every_action_has_its_function(make_chat: Make) -> None:
             assert callable(app.actions.function(row)), row.id
 
 
-async def test_the_palette_has_every_key_and_every_command(make_chat: Make) -> None:
+async def test_the_help_has_every_key_and_every_command(make_chat: Make) -> None:
     app = make_chat(**{"keymap.editor": "f12"})
     async with app.run_test(size=SIZE) as pilot:
-        entries = {title: (what, call) for title, what, call in app.actions.palette()}
+        await pilot.press("f1")
+        entries = {entry.id: entry for entry in app.screen.listed.items}
         for row in ACTIONS:
-            assert f"/{row.slash}" in entries[row.what][0] if row.slash else row.what in entries
-        assert entries["Write the draft in your editor ($VISUAL, $EDITOR)"][0] == "Key: F12   /editor"
+            if row.id != "help":
+                assert f"/{row.slash}".lower() in entries[row.id].text if row.slash else row.id in entries
+        assert entries["editor"].about[1][0] == "F12 · ctrl+o e   /editor"
+        await pilot.press("escape")
         app.chat_screen.input.put("my draft")
-        entries["Give this chat a title"][1]()
+        entries["rename"].run()
         assert app.chat_screen.input.text == "/rename "
         app.chat_screen.input.put("")
         await pilot.press("up")

@@ -284,7 +284,7 @@ async def test_branches(make_kept: Make, engine: Any, make_steps: Make) -> None:
         screen = await browse(app, pilot)
         assert titles(screen) == ["Other way", "Shared"]
         assert "branch" in shown(screen)
-        await press(pilot, "down", "ctrl+b")
+        await press(pilot, "down", "ctrl+g")
         assert app.screen is app.chat_screen
         assert [entry.text for entry in app.dialogue.transcript.entries if isinstance(entry, Prompt)] == ["Shared"]
         assert titles(await browse(app, pilot)) == ["Shared", "Other way", "Shared"]
@@ -462,7 +462,7 @@ async def test_what_an_opened_chat_was_set_to_stays_with_it(make_kept: Make, eng
         assert (engine.asked.sampling["temperature"], engine.asked.max_tokens) == (0.1, 99)
         assert engine.asked.messages[0] == {"role": "user", "content": "Third"}
         app.new_chat()
-        app.new_chat()
+        app.actions.command("/open")
         assert app.dialogue.transcript.entries[0].text == "Third"
         assert app.dialogue.max_tokens == 99
 

@@ -20,7 +20,7 @@ def test_every_key_and_command_is_on_it() -> None:
         assert f"`/{command.command}" in text
     for row in text.splitlines():
         if row.startswith("|"):
-            assert row.replace("\\|", "").count("|") in (3, 4), row
+            assert row.replace("\\|", "").count("|") in (3, 4, 7), row
 
 
 def test_ids_are_unique_and_every_group_is_told() -> None:
@@ -31,7 +31,7 @@ def test_ids_are_unique_and_every_group_is_told() -> None:
     ("keys", "spelled", "first"),
     [
         ("ctrl+n", "ctrl+n", "^n"),
-        ("f2,ctrl+o", "F2 · ctrl+o", "F2"),
+        ("f3,ctrl+t", "F3 · ctrl+t", "F3"),
         ("alt+equals_sign", "alt+=", "alt+="),
         ("ctrl+down,alt+minus", "ctrl+down · alt+-", "ctrl+down"),
         ("plus,a,equals_sign", "+ · a · =", "+"),

@@ -156,16 +156,16 @@ async def test_a_key_is_remapped_by_pressing_it_and_a_conflict_is_told(start: St
         assert "always type here" in str(app.screen.query_one("#key-note", Static).render())
         await pilot.press("f8")
         assert "only key of pause" in str(app.screen.query_one("#key-note", Static).render())
-        await pilot.press("f2")
-        assert "F2 is a key of method_menu" in str(app.screen.query_one("#key-note", Static).render())
+        await pilot.press("f3")
+        assert "F3 is a key of theme_menu" in str(app.screen.query_one("#key-note", Static).render())
         assert app.settings.keymap == {}
-        await pilot.press("f2")
+        await pilot.press("f3")
         await written(pilot)
-        assert app.settings.keymap == {"panels": "f2", "method_menu": "ctrl+o"}
-        assert file.read_text() == '[keymap]\npanels = "f2"\nmethod_menu = "ctrl+o"\n'
+        assert app.settings.keymap == {"panels": "f3", "theme_menu": "ctrl+t"}
+        assert file.read_text() == '[keymap]\npanels = "f3"\ntheme_menu = "ctrl+t"\n'
         await pilot.press("escape", "escape")
         before = app.chat_screen.panel.display
-        await pilot.press("f2")
+        await pilot.press("f3")
         await pilot.pause()
         assert app.chat_screen.panel.display != before
         assert len(app.screen_stack) == 1
@@ -177,12 +177,12 @@ async def test_a_new_key_is_named_everywhere_at_once(start: Start, file: Path) -
         await pilot.pause()
         app.dialogue.engine.loaded()  # type: ignore[attr-defined]
         app.take_events()
-        assert "F1 help" in str(app.chat_screen.query_one("#keys").render())
-        file.write_text('[keymap]\nhelp = "f12"\npanels = "ctrl+f4"\n')
+        assert "F2 methods" in str(app.chat_screen.query_one("#keys").render())
+        file.write_text('[keymap]\nhelp = "f12"\nmethod_menu = "f11"\npanels = "ctrl+f4"\n')
         app.live.check()
         app.live.idle()
         await pilot.pause()
-        assert "F12 help" in str(app.chat_screen.query_one("#keys").render())
+        assert "F11 methods" in str(app.chat_screen.query_one("#keys").render())
         await pilot.press("f12")
         await pilot.pause()
         assert len(app.screen_stack) == 2

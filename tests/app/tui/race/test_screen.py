@@ -11,7 +11,7 @@ from specchat.app.race.clock import in_words
 from specchat.app.race.entry import Entry
 from specchat.app.race.replay import Replay
 from specchat.app.settings.keymap import RACE
-from specchat.app.tui.chat.help import HelpScreen
+from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race import screen as race_screen
 from specchat.app.tui.race.pane import RacePane, eighths
@@ -348,15 +348,13 @@ async def test_e_saves_the_race(make_chat: Make, engine: Any, tmp_path: Any, mon
 async def test_there_is_nothing_to_save_or_play_back_at_the_start(make_chat: Make, engine: Any) -> None:
     async with make_chat().run_test(size=(100, 30), notifications=True) as pilot:
         screen = await race(pilot, engine)
-        await pilot.press("e", "w", "s")
+        told = ("There is nothing to export yet", "The race is still running", "The speed is that of the replay")
+        for key, text in zip("ews", told, strict=True):
+            await pilot.press(key)
+            # Each takes the place of the one before.
+            assert [n.message.split(":")[0] for n in pilot.app._notifications] == [text]
         assert top(pilot) is screen
         assert screen.replay is None
-        told = [n.message for n in pilot.app._notifications]
-        assert [text.split(":")[0] for text in told] == [
-            "There is nothing to export yet",
-            "The race is still running",
-            "The speed is that of the replay",
-        ]
 
 
 async def test_w_plays_the_race_back(make_chat: Make, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,64 @@
+"""The line at the bottom: the keys that matter now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from ...theming.colouring import Way, legend_line
+from .moment import KEYS, Moment, shown
+
+GAP = 3
+"""Cells between two keys."""
+
+LEGEND_FROM = 90
+"""Narrower bars have keys alone."""
+
+
+class KeyBar(Widget):
+    """Keys with what they do now, as many as fit; each can be clicked.
+
+    Args:
+        keymap: binding id → keys, where not the default.
+    """
+
+    DEFAULT_CSS = """
+    KeyBar {
+        height: 1; padding: 0 1; background: $surface; color: $quiet;
+        link-color: $quiet; link-background: transparent; link-style: none;
+        link-color-hover: $foreground; link-background-hover: $panel; link-style-hover: none;
+    }
+    """
+
+    colouring: reactive[Way | None] = reactive[Way | None](None)
+    """Whose legend to show at the end, where there is room."""
+    moment: reactive[Moment | None] = reactive[Moment | None](None)
+    """Whose keys to show."""
+
+    def __init__(self, keymap: Mapping[str, str], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._keymap = keymap
+
+    def render(self) -> Content:
+        """One line."""
+        line = Content("")
+        about = Content.assemble(*(legend_line(self.colouring) if self.colouring and self.size.width >= LEGEND_FROM else ()))
+        room = self.size.width - (about.cell_length + GAP if about else 0)
+        for hint in self.moment.hints if self.moment is not None else ():
+            label = Content(f" {hint.label}")
+            if len(hint.ids) == 1:
+                label = label.stylize(f"@click=press('{hint.ids[0]}')")
+            part = Content.assemble((shown(hint, self._keymap), "bold $primary"), label)
+            gap = " " * GAP if line else ""
+            if line.cell_length + len(gap) + part.cell_length > room:
+                break
+            line = Content.assemble(line, gap, part)
+        return Content.assemble(line, " " * (self.size.width - line.cell_length - about.cell_length), about) if about else line
+
+    async def action_press(self, id: str) -> None:
+        """Do what a key does."""
+        if self.moment is not None:
+            await self.app.run_action(KEYS[id].action, self.moment.place)

@@ -1,0 +1,190 @@
+"""`specchat keys`: what each key that is pressed arrives as, what it runs, and which keys do not arrive from this terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from time import monotonic
+
+from textual import events, on
+from textual._xterm_parser import XTermParser
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.driver import Driver
+from textual.message import Message
+from textual.widgets import Static
+
+from ...settings.keymap import GROUPS, Key, keys_of, spell
+from ...settings.locations import config_folder
+from ...terminal.keys import lost, readable, terminals_here
+from ..driver import Terminal
+from ..terminal_app import TerminalApp
+from ..themes import Themes
+
+TWICE_SECONDS = 1.0
+"""Between two presses of a key that leaves."""
+
+_REPORT = re.compile(r"\x1b\[\?[\d;]*\$y")
+"""A terminal's answer to a question about its modes."""
+
+
+class Pressed(Message):
+    """A key has arrived.
+
+    Args:
+        key: its name.
+        sent: what came for it.
+    """
+
+    def __init__(self, key: str, sent: str) -> None:
+        self.key, self.sent = key, sent
+        super().__init__()
+
+
+class NotingParser(XTermParser):
+    """Tells with each key what came for it."""
+
+    def __init__(self, debug: bool = False) -> None:
+        super().__init__(debug)
+        self._came = ""
+
+    def feed(self, data: str) -> Iterable[Message]:
+        """Letter by letter, so that one knows what belongs to which key."""
+        for letter in data:
+            self._came += letter
+            yield from self._noted(super().feed(letter))
+
+    def tick(self) -> Iterable[Message]:
+        """A lone escape is known for one after a while."""
+        return self._noted(super().tick())
+
+    def _noted(self, messages: Iterable[Message]) -> Iterable[Message]:
+        for message in messages:
+            sent, self._came = _REPORT.sub("", self._came), ""
+            yield Pressed(message.key, sent) if isinstance(message, events.Key) else message
+
+
+class Listening(Terminal):
+    """A terminal whose keys are looked at, not obeyed."""
+
+    parser = NotingParser
+
+
+class KeyCheck(TerminalApp):
+    """Shows keys as they arrive, the last one at the end.
+
+    Args:
+        keymap: binding id → keys, where not the default.
+        theme: its name.
+        environment: of the process: says which terminal this is.
+    """
+
+    CSS = """
+    Screen { background: $background; color: $foreground; padding: 1 2; }
+    #here { height: auto; margin-bottom: 1; }
+    #pressed { height: 1fr; }
+    #leave { height: 1; color: $quiet; }
+    """
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS = []  # noqa: RUF012
+
+    def __init__(self, keymap: Mapping[str, str], theme: str, environment: Mapping[str, str] = os.environ) -> None:
+        super().__init__()
+        self._keymap, self._environment = keymap, environment
+        self._rows: list[Content] = []
+        self._last = ("", 0.0)
+        Themes(self, config_folder() / "themes", theme)
+
+    def get_driver_class(self) -> type[Driver]:
+        """One that keeps what came, unless the environment names another."""
+        found = super().get_driver_class()
+        return Listening if found is Terminal else found
+
+    def compose(self) -> ComposeResult:
+        """Which terminal this is, the keys, how to leave."""
+        yield Static(self._here(), id="here")
+        yield Static(Content.styled("Press a key.", "$quiet"), id="pressed")
+        yield Static("esc twice or ctrl+c twice leaves.", id="leave")
+
+    async def on_event(self, event: events.Event) -> None:
+        """A key is shown, and does nothing else."""
+        if isinstance(event, events.Key):
+            self.pressed(event.key, event.character or "")
+        else:
+            await super().on_event(event)
+
+    @on(Pressed)
+    def _pressed(self, event: Pressed) -> None:
+        self.pressed(event.key, event.sent)
+
+    def pressed(self, key: str, sent: str) -> None:
+        """Show a key, or leave at the second press.
+
+        Args:
+            key: its name.
+            sent: what came for it.
+        """
+        now = monotonic()
+        if key in ("escape", "ctrl+c") and self._last[0] == key and now - self._last[1] < TWICE_SECONDS:
+            self.exit()
+            return
+        self._last = (key, now)
+        runs = [f"{place}: {binding.what}" for place, binding in bound_to(key, self._keymap)] or ["nothing of its own"]
+        for n, what in enumerate(runs):
+            left = (f"{spell(key):<14}", "bold $primary"), (f"{readable(sent):<12}", "$accent")
+            head = left if n == 0 else ((" " * 26, ""),)
+            self._rows.append(Content.assemble(*head, (what, "$foreground" if binding_runs(runs) else "$quiet")))
+        self._show()
+
+    def on_resize(self) -> None:
+        """As many as fit."""
+        self._show()
+
+    def _show(self) -> None:
+        shown = self.query_one("#pressed", Static)
+        rows = self._rows[-max(1, shown.size.height) :]
+        if rows:
+            shown.update(Content("\n").join(row.truncate(shown.size.width, ellipsis=True) for row in rows))
+
+    def _here(self) -> Content:
+        here = terminals_here(self._environment)
+        name = self._environment.get("TERM_PROGRAM") or self._environment.get("TERM", "")
+        parts = [("Keys", "bold $primary"), (f"  {' in '.join(here) or name}\n", "$quiet")]
+        missing = [line for terminal in here for line in not_arriving(terminal, self._keymap)]
+        parts += [(f"{line}\n", "$warning") for line in missing]
+        if not missing:
+            parts.append(("No key is known not to arrive here.\n", "$quiet"))
+        return Content.assemble(*parts)
+
+
+def binding_runs(runs: list[str]) -> bool:
+    """Whether a key runs anything."""
+    return runs[0] != "nothing of its own"
+
+
+def bound_to(key: str, keymap: Mapping[str, str]) -> list[tuple[str, Key]]:
+    """The bindings that a key runs, each with where it holds."""
+    return [(place, binding) for place, keys in GROUPS.items() for binding in keys if key in keys_of(binding, keymap)]
+
+
+def not_arriving(terminal: str, keymap: Mapping[str, str]) -> list[str]:
+    """A line for each reason why keys do not arrive from a terminal, with the keys.
+
+    Args:
+        terminal: its name.
+        keymap: binding id → keys, where not the default.
+    """
+    found: dict[str, list[str]] = {}
+    for binding in (binding for keys in GROUPS.values() for binding in keys):
+        for key in keys_of(binding, keymap):
+            if reason := lost(key, terminal):
+                found.setdefault(reason, []).append(spell(key))
+    return [f"{terminal}: {', '.join(dict.fromkeys(keys))}: {reason}." for reason, keys in found.items()]
+
+
+def run_check(keymap: Mapping[str, str], theme: str) -> int:
+    """Show keys until it is left; the exit code."""
+    app = KeyCheck(keymap, theme)
+    app.run()
+    return app.return_code or 0

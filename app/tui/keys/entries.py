@@ -1,0 +1,139 @@
+"""What the help lists: the keys that matter here, then every key, command and method, and what words mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from ...chat.methods import Method
+from ...settings.actions import ACTIONS, Action
+from ...settings.keymap import CHAT, GROUPS, LEADER, Key, display, every_way
+from ...theming.colouring import LABEL_STYLES
+from ..actions.dispatch import Actions
+from .moment import KEYS, Moment, keys_of_hints
+
+COLOURS = (
+    "The colour says how many tokens one pass of the model gave. Plain text came one token a pass. Several came at once where "
+    "the model accepted draft tokens; its own next token comes with them."
+)
+LABELS = {
+    "identical": "the plain method's own tokens, only sooner",
+    "same distribution": "other tokens, equally probable",
+    "lossy": "neither: the text may be worse",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row of the help; without an id a heading, or blank."""
+
+    title: str = ""
+    id: str = ""
+    keys: str = ""
+    """As they stand before it."""
+    tag: str = ""
+    """At the end of the row: a command, or a method's label."""
+    tag_style: str = "$quiet"
+    about: tuple[tuple[str, str], ...] = ()
+    """Lines below the list, each with its style."""
+    run: Callable[[], object] | None = None
+    """Does it; None where there is nothing to do."""
+
+    @property
+    def text(self) -> str:
+        """What is searched, in lower case."""
+        return " ".join((self.title, self.id, self.keys, self.tag, *(line for line, _ in self.about))).casefold()
+
+
+def entries(here: Moment, actions: Actions, keymap: Mapping[str, str], *, in_chat: bool) -> list[Entry]:
+    """All rows, below headings.
+
+    Args:
+        here: what one is in the midst of; its keys come first.
+        actions: everything that can be done.
+        keymap: binding id → keys, where not the default.
+        in_chat: whether the chat is what one looks at: only then is more than what is here done.
+    """
+    run = actions.host.run_action
+    first = [key for key in keys_of_hints(here.hints) if key.id.rpartition("_")[2] != "help"]
+    rows = [Entry(here.name), *(_key(key, keymap, partial(run, key.action, here.place)) for key in first)]
+    named = {key.id for key in first}
+    rest = [row for row in ACTIONS if row.id not in named | {"help"}]
+    rows += [Entry(), Entry("Keys and commands"), *(_action(row, actions, keymap, in_chat) for row in rest)]
+    methods = actions.host.dialogue.methods.values()
+    rows += [Entry(), Entry("Decoding methods"), *(_method(method, actions, in_chat) for method in methods)]
+    for place, keys in GROUPS.items():
+        if keys not in (CHAT, LEADER) and (others := [key for key in keys if key.id not in named]):
+            rows += [Entry(), Entry(place), *(_key(key, keymap) for key in others)]
+    rows += [Entry(), Entry("What is meant by"), *_words()]
+    offers = [(row, offer) for row, offer in actions.offers() if row.id != "method_menu"] if in_chat else []
+    rows += [Entry(), Entry("Choices")] if offers else []
+    return rows + [
+        Entry(f"{row.each} {offer.name}", f"{row.id} {offer.name}", tag=offer.what, run=partial(actions.do, row.id, offer.name))
+        for row, offer in offers
+    ]
+
+
+def found(rows: Sequence[Entry], query: str) -> list[Entry]:
+    """Rows that have all words of a search: first those that begin with it, then those that have it in what they do."""
+    words = query.casefold().split()
+    if not words:
+        return list(rows)
+
+    def rank(entry: Entry) -> int:
+        title = entry.title.casefold()
+        names = (title, entry.keys.casefold(), entry.tag.casefold().removeprefix("/"))
+        return 0 if any(name.startswith(words[0]) for name in names) else 1 if all(word in title for word in words) else 2
+
+    return sorted((row for row in rows if row.id and all(word in row.text for word in words)), key=rank)
+
+
+def _key(key: Key, keymap: Mapping[str, str], run: Callable[[], object] | None = None) -> Entry:
+    row = next((row for row in ACTIONS if row.id == key.id), None)
+    slash = f"/{row.command}" if row is not None and row.slash else ""
+    return Entry(key.what, key.id, _column(key, keymap), slash, about=_ways(key, keymap, row), run=run)
+
+
+def _action(row: Action, actions: Actions, keymap: Mapping[str, str], in_chat: bool) -> Entry:
+    key = KEYS.get(row.id)
+    slash = f"/{row.command}" if row.slash else ""
+    keys = _column(key, keymap) if key is not None else ""
+    run = None
+    if in_chat:
+        run = partial(actions.do, row.id) if row.keys or not row.arguments else partial(actions.begin, row)
+    return Entry(row.what, row.id, keys, slash, about=_ways(key, keymap, row), run=run)
+
+
+def _column(key: Key, keymap: Mapping[str, str]) -> str:
+    """A binding's first key, and the way after the leader key."""
+    ways = [keymap.get(key.id) or key.keys]
+    if letter := KEYS.get(f"leader_{key.id}"):
+        ways.append(keymap.get(letter.id) or letter.keys)
+    first, *after = map(display, ways)
+    return "  ".join([first, *(f"{display(keymap.get('leader') or KEYS['leader'].keys)} {each}" for each in after)])
+
+
+def _ways(key: Key | None, keymap: Mapping[str, str], row: Action | None) -> tuple[tuple[str, str], ...]:
+    parts = [every_way(key, keymap)] if key is not None else []
+    parts += [f"/{row.slash}"] if row is not None and row.slash else []
+    what = key.what if key is not None else row.what if row is not None else ""
+    id = key.id if key is not None else ""
+    return ((what, "$foreground"), ("   ".join(parts), "$quiet"), *(((f"[keymap] {id}", "$faint"),) if id else ()))
+
+
+def _method(method: Method, actions: Actions, in_chat: bool) -> Entry:
+    reason = actions.host.dialogue.unavailable.get(method.name)
+    lines = [(line, "$foreground" if n == 0 else "$quiet") for n, line in enumerate((method.summary, method.pays)) if line]
+    lines += [(f"Not on this model: {reason}", "$warning")] if reason else []
+    settings = "   ".join(f"{param['name']}={param['default']}" for param in method.params)
+    lines += [(line, "$faint") for line in (settings, method.paper) if line]
+    run = partial(actions.do, "method_menu", method.name) if in_chat and not reason else None
+    style = LABEL_STYLES.get(method.label, "$quiet")
+    return Entry(method.summary, f"method {method.name}", method.name, method.label, style, tuple(lines), run)
+
+
+def _words() -> Iterator[Entry]:
+    yield Entry("How many tokens one pass gave", "colours of runs", "colours", about=((COLOURS, "$foreground"),))
+    for label, what in LABELS.items():
+        yield Entry(what, f"label {label}", label, about=((f"{label}: {what}.", LABEL_STYLES[label]),))

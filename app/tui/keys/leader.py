@@ -1,0 +1,110 @@
+"""The leader key waits for a letter, and shows what each would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from ...settings.actions import ACTIONS
+from ...settings.keymap import LEADER, Key, display, shown_keys
+from ..bindings import bindings_of
+
+COLUMN_CELLS = 21
+"""Of a letter with what it does: `↑  message before`, and a gap."""
+
+_ROWS = {row.id: row for row in ACTIONS}
+
+
+class LeaderScreen(ModalScreen[None]):
+    """Letters with what they do, over the lowest rows; one of them is waited for.
+
+    Args:
+        keymap: binding id → keys, where not the default.
+        do: runs an action by its id.
+    """
+
+    DEFAULT_CSS = """
+    LeaderScreen {
+        align: center bottom; background: $background 0%;
+        & > Static {
+            width: 1fr; height: auto; max-height: 100%; background: $surface; padding: 0 1;
+            border-top: solid $border; border-title-color: $primary; border-title-style: bold;
+            link-color: $quiet; link-background: transparent; link-style: none;
+            link-color-hover: $foreground; link-background-hover: $panel; link-style-hover: none;
+        }
+        & > Static.-again { border: none; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings_of(LEADER),
+        Binding("ctrl+o", "close", "Close", show=False, priority=True, id="leader", tooltip="Close"),
+        Binding("escape,ctrl+c", "close", "Close", show=False, priority=True, tooltip="Close"),
+    ]
+
+    def __init__(self, keymap: Mapping[str, str], do: Callable[[str], None]) -> None:
+        super().__init__()
+        self._keymap, self._do = keymap, do
+        self._letters = Static()
+        self._again: tuple[Key, ...] = ()
+        """The letters that are waited for once more, after one that repeats."""
+
+    def compose(self) -> ComposeResult:
+        """One frame without sides."""
+        self._letters.border_title = f"{shown_keys('leader', self._keymap)} and then, or esc"
+        yield self._letters
+
+    def on_resize(self) -> None:
+        """As many columns as fit."""
+        cells = self.app.size.width - 2
+        keys = self._again or LEADER
+        columns = max(1, cells // COLUMN_CELLS)
+        rows = -(-len(keys) // columns)
+        lines = [Content("").join(self._item(key, cells // columns) for key in keys[row::rows]) for row in range(rows)]
+        if self._again:
+            lines[-1] = Content.assemble(lines[-1], ("esc", "bold $primary"), (" done", "$quiet"))
+        self._letters.update(Content("\n").join(lines))
+
+    def _item(self, key: Key, cells: int) -> Content:
+        letter = display(self._keymap.get(key.id) or key.keys)
+        label = Content(f"  {key.short}").stylize(f"@click=screen.{key.action}")
+        item = Content.assemble((letter, "bold $primary"), label).truncate(cells - 1, ellipsis=True)
+        return item.pad_right(cells - item.cell_length)
+
+    def action_do(self, id: str) -> None:
+        """Run an action; one that repeats waits for the next."""
+        row = _ROWS[id]
+        if row.repeat:
+            # Its counterpart runs the same function: shorter and longer, before and after.
+            name = row.run.partition("(")[0]
+            self._again = tuple(key for key in LEADER if _ROWS[key.id.removeprefix("leader_")].run.partition("(")[0] == name)
+            self._letters.set_class(True, "-again")
+            self.on_resize()
+        else:
+            self.dismiss(None)
+        self._do(id)
+
+    def action_close(self) -> None:
+        """Wait no longer."""
+        self.dismiss(None)
+
+    def on_key(self, event: events.Key) -> None:
+        """A letter that nothing has is a slip; any other key is meant for the chat."""
+        event.stop()
+        event.prevent_default()
+        self.dismiss(None)
+        if event.is_printable and not self._again:
+            self.app.bell()
+        else:
+            self.app.post_message(events.Key(event.key, event.character))
+
+    def on_click(self, event: events.Click) -> None:
+        """A click outside closes."""
+        if event.widget is self:
+            self.dismiss(None)

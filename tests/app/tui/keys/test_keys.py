@@ -1,0 +1,297 @@
+"""The keys that matter at a moment, in the bar and in the help; the leader key; what arrives from which terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from specchat.app.settings.actions import ACTIONS
+from specchat.app.settings.keymap import ALL, CHAT, LEADER, conflicts, keys_of
+from specchat.app.terminal.keys import KINDS, TERMINALS, kind_of, lost, readable, terminals_here
+from specchat.app.tui.keys.bar import KeyBar
+from specchat.app.tui.keys.check import KeyCheck, not_arriving
+from specchat.app.tui.keys.help import HelpScreen
+from specchat.app.tui.keys.leader import LeaderScreen
+from specchat.app.tui.pickers.menu import Menu
+from specchat.engine.messages import Steps
+
+from ....fakes.pilots import settle
+
+Make = Callable[..., Any]
+SIZE = (100, 30)
+
+
+def bar(app: Any) -> str:
+    return str(app.screen.query_one(KeyBar).render()).strip()
+
+
+async def answering(app: Any, pilot: Any, engine: Any, make_steps: Make) -> None:
+    await pilot.press(*"Hello", "enter")
+    engine.begin()
+    engine.events.append(Steps(engine.asked.id, make_steps()))
+    await settle(app, pilot)
+
+
+# The table
+
+
+def plain(key: str) -> bool:
+    """Whether a key arrives from every terminal, as far as their documents tell."""
+    return not any(lost(key, terminal) for terminal in TERMINALS)
+
+
+def test_nothing_needs_alt_or_an_f_key() -> None:
+    letters = {key.id.removeprefix("leader_") for key in LEADER}
+    for key in ALL:
+        easy = [name for name in keys_of(key, {}) if plain(name) and not re.fullmatch(r"f\d+", name)]
+        # The first and the last run of a chat, of a list: what arrows and pages do, only farther.
+        far = key.id in ("inspect_first", "inspect_last", "list_first", "list_last", "list_page_up", "list_page_down")
+        assert easy or key.id in letters or far or key.id == "follow", key.id
+
+
+def test_every_letter_of_the_leader_arrives_everywhere() -> None:
+    for key in LEADER:
+        assert any(plain(name) for name in keys_of(key, {})), key.id
+
+
+def test_no_key_is_a_multiplexers_prefix_and_none_clashes() -> None:
+    taken = {name for key in ALL for name in keys_of(key, {})}
+    assert not taken & {"ctrl+a", "ctrl+b", "ctrl+h", "ctrl+i", "ctrl+m"}
+    assert conflicts({key.id: key.keys for key in ALL}) == []
+
+
+def test_alt_and_f_keys_keep_their_letter_after_the_leader() -> None:
+    letters = {key.id.removeprefix("leader_"): keys_of(key, {}) for key in LEADER}
+    for row in ACTIONS:
+        for key in (row.keys or "").split(","):
+            if match := re.fullmatch(r"alt\+(.*)|f(\d)", key):
+                wanted = match[1] or match[2]
+                assert wanted in letters[row.id], row.id
+
+
+def test_every_key_has_a_name_for_the_bar() -> None:
+    assert all(key.short for key in ALL if key not in CHAT)
+    assert all(len(key.short) <= 16 for key in ALL)
+
+
+@pytest.mark.parametrize("key", sorted({name for each in ALL for name in keys_of(each, {})}))
+def test_every_key_is_of_one_kind(key: str) -> None:
+    assert len([kind for kind in KINDS if re.fullmatch(kind.names, key)]) == 1
+    kind = kind_of(key)
+    assert kind is not None
+    assert len(kind.sent) == len(TERMINALS)
+
+
+def test_which_keys_do_not_arrive() -> None:
+    assert lost("ctrl+up", "macOS Terminal") == "Mission Control has them"
+    assert lost("alt+m", "Linux console") == ""
+    assert lost("shift+enter", "tmux").startswith("as enter")
+    assert terminals_here({"TMUX": "/tmp/tmux-1/default,1,0", "TERM_PROGRAM": "Apple_Terminal"}) == ["tmux", "macOS Terminal"]
+    assert terminals_here({"TERM": "linux"}) == ["Linux console"]
+    lines = not_arriving("macOS Terminal", {"models": "f12"})
+    assert any("ctrl+up" in line and "Mission Control" in line for line in lines)
+    assert not any("alt+m" in line for line in lines)
+
+
+def test_what_was_sent_can_be_read() -> None:
+    assert readable("\x1b[1;5A") == "^[[1;5A"
+    assert readable("\r\x7fé") == "^M^?é"
+
+
+# The bar
+
+
+async def test_the_bar_shows_what_fits_the_moment(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        assert bar(app).startswith("? help   tab starters   ^n next method")
+        await pilot.press("tab")
+        assert bar(app).startswith("↑↓ choose   enter ask   esc back")
+        await pilot.press("escape", "h")
+        assert bar(app).startswith("enter send   ^j new line")
+        await pilot.press("backspace", "slash")
+        assert "tab take" in bar(app)
+        await pilot.press("backspace")
+        await answering(app, pilot, engine, make_steps)
+        assert bar(app).startswith("esc stop   ^n next method")
+        await pilot.press("f8")
+        assert bar(app).startswith("F9 one step   F8 go on   esc stop")
+        await pilot.press("f8")
+        engine.finish()
+        await settle(app, pilot)
+        assert "^l new chat" in bar(app)
+        await pilot.press("f7")
+        assert bar(app).startswith("←→↑↓ other runs")
+        await pilot.press("escape", "alt+up")
+        assert "^y copy" in bar(app)
+        assert "message before" not in bar(app)
+
+
+async def test_a_click_on_the_bar_does_what_the_key_does(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await pilot.click("#keys", offset=(str(bar(app)).index("methods") + 2, 0))
+        assert isinstance(app.screen, Menu)
+
+
+async def test_a_click_on_the_method_opens_the_list_of_methods(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await pilot.click("#header", offset=(5, 0))
+        assert app.screen is app.chat_screen
+        await pilot.click("#header", offset=(SIZE[0] - 5, 0))
+        assert isinstance(app.screen, Menu)
+
+
+async def test_starters_are_chosen_by_arrows_and_by_digits(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        welcome = app.chat_screen.query_one("#welcome")
+        await pilot.press("down")
+        assert welcome.choices.has_focus
+        await pilot.press("down", "escape")
+        assert app.box.has_focus
+        await pilot.press("tab", "x")  # a letter types
+        assert app.box.text == "x"
+        await pilot.press("backspace", "tab", "2")
+        first = app.dialogue.transcript.entries[0]
+        assert first.text
+        assert app.box.has_focus
+
+
+# The leader key
+
+
+async def test_the_leader_waits_for_a_letter(make_chat: Make, engine: Any) -> None:
+    app = make_chat(**{"keymap.leader_chats": "x"})
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await pilot.press("ctrl+o")
+        assert isinstance(app.screen, LeaderScreen)
+        shown = str(app.screen._letters.render())
+        assert re.search(r"x +chats", shown)
+        assert re.search(r"m +models", shown)
+        await pilot.press("escape")
+        assert app.screen is app.chat_screen
+        await pilot.press("ctrl+o", "2")
+        assert isinstance(app.screen, Menu)
+        await pilot.press("escape", "ctrl+o", "ctrl+o", "a")
+        assert app.box.text == "a"
+
+
+async def test_a_letter_that_nothing_has_types_nothing(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("ctrl+o", "v")
+        assert app.screen is app.chat_screen
+        assert app.box.text == ""
+        await pilot.press("ctrl+o", "f2")  # no slip
+        await pilot.pause()
+        assert isinstance(app.screen, Menu)
+
+
+async def test_keys_that_repeat_wait_for_the_next(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        for _ in range(2):
+            await answering(app, pilot, engine, make_steps)
+            engine.finish()
+            await settle(app, pilot)
+        await pilot.press("ctrl+o", "up", "up", "up")
+        assert isinstance(app.screen, LeaderScreen)
+        assert app.view.mark.entry is app.dialogue.transcript.entries[1]
+        assert str(app.screen._letters.render()).split() == "↑ message before ↓ message after esc done".split()
+        await pilot.press("ctrl+y")  # goes to the chat
+        await pilot.pause()
+        assert app.screen is app.chat_screen
+        assert app.clipboard == app.dialogue.transcript.entries[1].text
+
+
+# The help
+
+
+async def test_the_help_begins_with_what_is_here(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+
+        async def here(*keys: str) -> tuple[str, list[str]]:
+            await pilot.press(*keys, "f1")
+            screen = app.screen
+            assert isinstance(screen, HelpScreen)
+            items = screen.listed.items
+            end = next(i for i, item in enumerate(items) if not item.title)
+            await pilot.press("f1")
+            assert app.screen is not screen
+            return items[0].title, [item.id for item in items[1:end]]
+
+        name, ids = await here()
+        assert name == "A new chat"
+        assert 8 <= len(ids) <= 12
+        assert ids[:2] == ["complete", "next_method"]
+        await answering(app, pilot, engine, make_steps)
+        name, ids = await here()
+        assert name == "An answer is being written"
+        assert ids[:2] == ["cancel", "next_method"]
+        assert 8 <= len(ids) <= 12
+        engine.finish()
+        await settle(app, pilot)
+        name, ids = await here("f7")
+        assert name == "Looking into a run"
+        assert 8 <= len(ids) <= 12
+        name, ids = await here("escape", "f2")
+        assert name == "In a menu"
+        assert ids == ["menu_above", "menu_below", "menu_choose", "menu_leave"]
+        name, ids = await here("escape", "alt+o")
+        assert name == "In the settings"
+        assert ids[:2] == ["settings_scope", "settings_default"]
+        assert "list_choose" in ids
+
+
+async def test_the_help_runs_keys_of_the_place_it_was_opened_in(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        await pilot.press("f2", "f1", *"change nothing", "enter")
+        await pilot.pause()
+        assert app.screen is app.chat_screen  # the menu is closed
+        await pilot.press("f2", "f1", *"next decoding", "enter")
+        await pilot.pause()
+        assert isinstance(app.screen, HelpScreen)  # not from a menu
+        await pilot.press("escape", "escape", "escape")
+        await pilot.press("f1", *"what lossy", "enter")  # explained, nothing to do
+        assert isinstance(app.screen, HelpScreen)
+
+
+# The check
+
+
+async def test_the_check_shows_what_arrives(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    app = KeyCheck({"models": "f12"}, "dark", {"TERM_PROGRAM": "Apple_Terminal"})
+    async with app.run_test(size=(110, 30)) as pilot:
+        await pilot.press("ctrl+n", "f12", "ctrl+y")
+        shown = str(app.query_one("#pressed").render())
+        assert re.search(r"ctrl\+n .*In the chat: Next decoding method", shown)
+        assert re.search(r"F12 .*In the chat: Models", shown)
+        assert "Mission Control" in str(app.query_one("#here").render())
+        await pilot.press("escape", "ctrl+c", "escape")
+        assert app.is_running
+        await pilot.press("escape")
+    assert app.return_code == 0
