@@ -37,7 +37,7 @@ from ..transcript.inspector import Inspector
 from ..transcript.line_view import LineView
 from ..transcript.view import TranscriptView
 from .header import Header
-from .moments import chat_moment
+from .moments import chat_moment, tour_moment
 from .side_panel import PAGES, SidePanel
 from .status import StatusLine
 from .welcome import TOUR, Welcome
@@ -166,7 +166,10 @@ class ChatScreen(Screen[None]):
         welcome = self.query_one(Welcome)
         if welcome.has_focus_within:
             return welcome.moment
-        return chat_moment(self.dialogue, self.input, self.view, self._rewriting.active)
+        if self.query_one(Caption).display:
+            return tour_moment(self.input)
+        offer = self._offer and bool(welcome.display)
+        return chat_moment(self.dialogue, self.input, self.view, editing=self._rewriting.active, offer=offer)
 
     def note_moment(self) -> None:
         """Show the keys that matter now."""

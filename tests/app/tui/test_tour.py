@@ -13,7 +13,7 @@ import pytest
 from specchat.app.chat.entries import Notice, Prompt
 from specchat.app.race.slow import SlowRace
 from specchat.app.settings.locations import first_start
-from specchat.app.tui.chat.help import HelpScreen
+from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.tour import tour as script
 from specchat.app.tui.tour.caption import GUTTER, Caption, caption_rows
