@@ -1,4 +1,4 @@
-"""Everything that can be done in the chat, one row each. Keys, slash commands, what completes them, the palette, the help and
+"""Everything that can be done in the chat, one row each. Keys, slash commands, what completes them, the help and
 docs/keys.md are made of these rows; the settings' `[keymap]` remaps by their ids.
 
 A new action is a row here and the function that its `run` names. `specchat.app.tui.actions.table` reads the rows.

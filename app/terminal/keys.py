@@ -125,10 +125,10 @@ def lost(key: str, terminal: str) -> str:
 def terminals_here(environment: Mapping[str, str]) -> list[str]:
     """The terminals that what runs here is shown by, as far as the environment tells: tmux, and what is around it."""
     told = {
-        "tmux": "TMUX" in environment,
-        "xterm": "XTERM_VERSION" in environment,
+        "tmux": bool(environment.get("TMUX")),
+        "xterm": bool(environment.get("XTERM_VERSION")),
         "Linux console": environment.get("TERM") == "linux",
-        "Windows Terminal": "WT_SESSION" in environment,
+        "Windows Terminal": bool(environment.get("WT_SESSION")),
         "macOS Terminal": environment.get("TERM_PROGRAM") == "Apple_Terminal",
     }
     return [name for name, here in told.items() if here]

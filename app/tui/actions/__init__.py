@@ -1,1 +1,1 @@
-"""What a key, a slash command or the palette does."""
+"""What a key or a slash command does."""

@@ -1,4 +1,4 @@
-"""Switching to another decoding method, another theme, another way of telling runs apart: by key, command, menu or palette."""
+"""Switching to another decoding method, another theme, another way of telling runs apart: by key, command or menu."""
 
 from __future__ import annotations
 

@@ -15,15 +15,19 @@ from textual.driver import Driver
 from textual.message import Message
 from textual.widgets import Static
 
-from ...settings.keymap import GROUPS, Key, keys_of, spell
+from ...settings.keymap import GROUPS, Key, every_way, keys_of, spell
 from ...settings.locations import config_folder
 from ...terminal.keys import lost, readable, terminals_here
 from ..driver import Terminal
 from ..terminal_app import TerminalApp
 from ..themes import Themes
+from .moment import KEYS
 
 TWICE_SECONDS = 1.0
 """Between two presses of a key that leaves."""
+
+KEY_CELLS, SENT_CELLS = 14, 14
+"""Of a key's name, and of what came for it."""
 
 _REPORT = re.compile(r"\x1b\[\?[\d;]*\$y")
 """A terminal's answer to a question about its modes."""
@@ -104,8 +108,8 @@ class KeyCheck(TerminalApp):
     def compose(self) -> ComposeResult:
         """Which terminal this is, the keys, how to leave."""
         yield Static(self._here(), id="here")
-        yield Static(Content.styled("Press a key.", "$quiet"), id="pressed")
-        yield Static("esc twice or ctrl+c twice leaves.", id="leave")
+        yield Static(id="pressed")
+        yield Static("esc twice or ctrl+c twice quits", id="leave")
 
     async def on_event(self, event: events.Event) -> None:
         """A key is shown, and does nothing else."""
@@ -130,11 +134,12 @@ class KeyCheck(TerminalApp):
             self.exit()
             return
         self._last = (key, now)
-        runs = [f"{place}: {binding.what}" for place, binding in bound_to(key, self._keymap)] or ["nothing of its own"]
-        for n, what in enumerate(runs):
-            left = (f"{spell(key):<14}", "bold $primary"), (f"{readable(sent):<12}", "$accent")
-            head = left if n == 0 else ((" " * 26, ""),)
-            self._rows.append(Content.assemble(*head, (what, "$foreground" if binding_runs(runs) else "$quiet")))
+        runs = [(f"{place}: ", binding.what) for place, binding in bound_to(key, self._keymap)]
+        left = Content.assemble((spell(key), "bold $primary")).pad_right(max(0, KEY_CELLS - len(spell(key))))
+        left = Content.assemble(left, (readable(sent).ljust(SENT_CELLS), "$accent"))
+        for n, (place, what) in enumerate(runs or [("runs nothing of its own", "")]):
+            head = left if n == 0 else " " * (KEY_CELLS + SENT_CELLS)
+            self._rows.append(Content.assemble(head, (place, "$quiet"), (what, "$foreground")))
         self._show()
 
     def on_resize(self) -> None:
@@ -150,17 +155,16 @@ class KeyCheck(TerminalApp):
     def _here(self) -> Content:
         here = terminals_here(self._environment)
         name = self._environment.get("TERM_PROGRAM") or self._environment.get("TERM", "")
-        parts = [("Keys", "bold $primary"), (f"  {' in '.join(here) or name}\n", "$quiet")]
+        parts = [("Keys", "bold $primary"), (f"  in {' in '.join(here) or name}\n", "$foreground")]
         missing = [line for terminal in here for line in not_arriving(terminal, self._keymap)]
-        parts += [(f"{line}\n", "$warning") for line in missing]
         if not missing:
-            parts.append(("No key is known not to arrive here.\n", "$quiet"))
-        return Content.assemble(*parts)
-
-
-def binding_runs(runs: list[str]) -> bool:
-    """Whether a key runs anything."""
-    return runs[0] != "nothing of its own"
+            return Content.assemble(*parts, ("Press the keys that you want to use.", "$quiet"))
+        leader = every_way(KEYS["leader"], self._keymap)
+        parts.append(("By its documents some keys do not arrive, unless it is set to send them:\n", "$quiet"))
+        for keys, reason in missing:
+            parts += [(f"{keys}  ", "bold $foreground"), (f"{reason}\n", "$quiet")]
+        instead = f"{leader}, then the letter of an alt key or the number of an F key, does what that key does."
+        return Content.assemble(*parts, (instead, "$foreground"))
 
 
 def bound_to(key: str, keymap: Mapping[str, str]) -> list[tuple[str, Key]]:
@@ -168,8 +172,8 @@ def bound_to(key: str, keymap: Mapping[str, str]) -> list[tuple[str, Key]]:
     return [(place, binding) for place, keys in GROUPS.items() for binding in keys if key in keys_of(binding, keymap)]
 
 
-def not_arriving(terminal: str, keymap: Mapping[str, str]) -> list[str]:
-    """A line for each reason why keys do not arrive from a terminal, with the keys.
+def not_arriving(terminal: str, keymap: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The keys that do not arrive from a terminal, together where they have the same reason, and the reason.
 
     Args:
         terminal: its name.
@@ -180,7 +184,7 @@ def not_arriving(terminal: str, keymap: Mapping[str, str]) -> list[str]:
         for key in keys_of(binding, keymap):
             if reason := lost(key, terminal):
                 found.setdefault(reason, []).append(spell(key))
-    return [f"{terminal}: {', '.join(dict.fromkeys(keys))}: {reason}." for reason, keys in found.items()]
+    return [(" ".join(dict.fromkeys(keys)), reason.replace("`", "").replace("*", "")) for reason, keys in found.items()]
 
 
 def run_check(keymap: Mapping[str, str], theme: str) -> int:

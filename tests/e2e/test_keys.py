@@ -1,0 +1,51 @@
+"""`specchat keys` in a real terminal: what bytes come for a key, what it runs, and the ways out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ..fakes.terminal import Terminal
+
+SPECCHAT = [sys.executable, "-m", "specchat"]
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "c" / "specchat").mkdir(parents=True)
+    (tmp_path / "c" / "specchat" / "settings.toml").write_text('[keymap]\nmodels = "f12"\n')
+    gone = dict.fromkeys(("TERM_PROGRAM", "XTERM_VERSION", "WT_SESSION", "SPECCHAT_CONFIG"), "")
+    return gone | {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "c"), "TMUX": "/tmp/tmux-0/default,1,0"}
+
+
+@pytest.mark.parametrize("leave", ["\x1b", "\x03"], ids=["esc", "ctrl+c"])
+def test_keys_are_shown_as_they_arrive(env: dict[str, str], leave: str) -> None:
+    with Terminal([*SPECCHAT, "keys"], columns=120, env=env) as terminal:
+        terminal.wait("ctrl+c twice quits")
+        assert "in tmux" in terminal.text
+        assert "shift+enter" in terminal.text
+        for sent, shown in (
+            ("\x0e", "ctrl+n        ^N            In the chat: Next decoding method"),
+            ("\x1b[24~", "F12           ^[[24~        In the chat: Models"),
+            ("\x1bm", "alt+m         ^[m           runs nothing of its own"),
+            ("\x1b[1;5A", "ctrl+up       ^[[1;5A       In the chat: "),
+            ("\x1b[[A", "F1            ^[[[A         In the chat: Help"),
+            ("\r", "enter         ^M            In the input box: Send"),
+        ):
+            terminal.send(sent)
+            terminal.wait(shown)
+        terminal.send(leave)
+        terminal.wait(lambda text: "esc  " in text or "ctrl+c  " in text)
+        terminal.send(leave)
+        assert terminal.exit_code() == 0
+
+
+def test_keys_need_a_terminal(env: dict[str, str]) -> None:
+    whole = {**os.environ, **env}
+    done = subprocess.run([*SPECCHAT, "keys"], env=whole, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2
+    assert "terminal" in done.stderr
