@@ -1,9 +1,9 @@
 """What somebody meets in the first minute: each starter's first answer, and who wins the race that is suggested.
 
 Run: `python -m benchmarks.first_minute [--backend transformers] [--runs 20]`. The built-in model, and a new engine for each
-starter, so that every answer is a first one, with the method that the chat starts with (or `--methods`). Then so many races of
-the suggested methods, each on the next starter, with new engines too; `--same` races on the first starter alone, as F5 does in
-an empty chat. Exit code 1 where a starter gives fewer than ENOUGH tokens a step or plain decoding wins a race.
+starter, so that every answer is a first one, with the method that the chat starts with (or `--methods`; `none` skips this).
+Then so many races of the methods that F5 suggests in an empty chat, on its prompt; `--all` goes through all starters. Exit
+code 1 where a starter gives fewer than ENOUGH tokens a step or plain decoding wins a race.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from specchat.app.chat.choosing import PLAIN, first_method
+from specchat.app.chat.choosing import PLAIN, Speeds, first_method
 from specchat.app.chat.dialogue import Dialogue
 from specchat.app.chat.methods import known_methods
 from specchat.app.race.entry import Entry
@@ -78,16 +78,17 @@ def answers(backend: str, method: str) -> list[float]:
     return found
 
 
-def race(backend: str, prompt: str) -> tuple[str, str]:
+def race(dialogue: Dialogue, prompt: str) -> tuple[str, str]:
     """The winner of a race of the suggested methods, and how each did."""
-    with chat(backend) as dialogue:
-        found = talk(dialogue, prompt)
-        assert found is not None
-        run = Race(dialogue, *found, [Entry(name) for name in suggested(dialogue)])
-        dialogue.listener = run.handle
-        run.start()
-        until(dialogue, lambda: not run.running)
-        record = run.record()
+    found = talk(dialogue, prompt)
+    assert found is not None
+    dialogue.speeds = Speeds()  # each suggestion is a first one
+    run = Race(dialogue, *found, [Entry(name) for name in suggested(dialogue)])
+    dialogue.listener = run.handle
+    run.start()
+    until(dialogue, lambda: not run.running)
+    record = run.record()
+    run.close()
     said = ", ".join(f"{lane.method} {record.speedup(lane):.2f}×" for lane in record.ranking())
     return record.ranking()[0].method, said
 
@@ -98,7 +99,7 @@ def main() -> None:
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--methods", default="", help="instead of the one that the chat starts with; commas between them")
     parser.add_argument("--runs", type=int, default=20, help="races")
-    parser.add_argument("--same", action="store_true", help="race on the first starter alone")
+    parser.add_argument("--all", action="store_true", help="race on every starter in turn")
     options = parser.parse_args()
     failed = False
     for method in options.methods.split(",") if options.methods != "none" else ():
@@ -106,11 +107,12 @@ def main() -> None:
         failed = failed or min(steps) < ENOUGH
         print(f"{method or 'as it starts'}: at least {min(steps):.2f} tokens a step, median {statistics.median(steps):.2f}\n")
     winners: Counter[str] = Counter()
-    for number in range(options.runs):
-        starter = STARTERS[0 if options.same else number % len(STARTERS)]
-        winner, said = race(options.backend, starter.prompt)
-        winners[winner] += 1
-        print(f"{starter.title:32} {said}; load {os.getloadavg()[0]:.1f}", flush=True)
+    with chat(options.backend) as dialogue:
+        for number in range(options.runs):
+            starter = STARTERS[number % len(STARTERS) if options.all else 0]
+            winner, said = race(dialogue, starter.prompt)
+            winners[winner] += 1
+            print(f"{starter.title:32} {said}; load {os.getloadavg()[0]:.1f}", flush=True)
     print(", ".join(f"{name} won {count}" for name, count in winners.most_common()))
     sys.exit(failed or PLAIN in winners)
 

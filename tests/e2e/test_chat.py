@@ -57,7 +57,7 @@ def test_switch_in_mid_answer_type_cancel_and_go_on(env: dict[str, str], slow_re
         engine = engine_of(terminal)
         terminal.send("n 1 draft")  # bare letters, digits and space type, also during an answer
         terminal.wait("n 1 draft")
-        for method in ("◆ sample", "◆ recompute"):
+        for method in ("◆ lookup", "◆ fusion"):
             terminal.send("\x0e")
             terminal.wait(method)
         terminal.wait("● ready")
@@ -139,9 +139,9 @@ def test_type_race_switch_and_quit(env: dict[str, str]) -> None:
         terminal.send("\r")
         terminal.wait(". · ")
         terminal.send("\x0e")  # ctrl+n
-        terminal.wait("◆ ngram")
+        terminal.wait("◆ lookup")
         terminal.send("What is prompt lookup?\r")
-        terminal.wait(lambda text: text.count(". · ") >= 2 and "ngram" in text)
+        terminal.wait(lambda text: text.count(". · ") >= 2 and "lookup" in text)
         terminal.send("\x1bOS\x1bOS")  # F4 twice: the token tree
         terminal.wait(lambda text: "numbers" in text and "nodes" in text)
         terminal.send("\x11")

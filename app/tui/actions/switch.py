@@ -81,7 +81,7 @@ def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]
         before = [entry.text for entry in entries[:last] if isinstance(entry, Answer | Prompt)]
         found, words = copied(entries[last].text, before)
         if words:
-            hints["text"] = f"{found} of {words} words of the last answer could be copied"
+            hints["text"] = f"{found} of the last answer's {words} words"
     if dialogue.info and "draft" in dialogue.unavailable:
         hints["draft model"] = f"no draft model: {shown_keys('models', keymap)} finds one"
     elif draft := dialogue.load.get("draft_model") or (BUILTIN_DRAFT if dialogue.model == BUILTIN else ""):

@@ -259,6 +259,31 @@ def test_a_draft_model_is_loaded_when_the_first_method_needs_it(builtin_model: M
     assert sum(len(step.tokens) for step in generation) > 5
 
 
+def test_what_it_drafts_with_is_opened_before_the_first_step(builtin_model: Model, draft_model: Model) -> None:
+    opened: list[int] = []
+    counted = copy(draft_model)
+    counted.open_session = lambda context=None: (opened.append(1), draft_model.open_session(context))[1]  # type: ignore[method-assign, func-returns-value]
+    conversation = Conversation(builtin_model, draft_model=counted)
+    generation = Generation(conversation, encode_prompt(builtin_model, TEXTS[0]), "greedy", max_tokens=8)
+    assert not opened
+    generation.switch("draft")
+    assert opened == [1]
+    for _ in generation:
+        pass
+    assert opened == [1]
+    conversation.close()
+
+
+def test_a_switch_to_a_draft_model_with_other_tokens_leaves_the_answer_alone(builtin_model: Model) -> None:
+    conversation = Conversation(builtin_model, draft_model=tiny_model("llama"))
+    generation = Generation(conversation, encode_prompt(builtin_model, TEXTS[0]), "greedy", max_tokens=4)
+    with pytest.raises(UserError, match="tokenizer"):
+        generation.switch("draft")
+    assert generation.method == "greedy"
+    assert len(list(generation)) == 4
+    conversation.close()
+
+
 def test_another_tokenizer_is_refused_with_the_reason_or_drafts_through_text(builtin_model: Model) -> None:
     other = tiny_model("llama")
     for method in ("draft", "tree"):

@@ -20,6 +20,8 @@ import pytest
 from specchat.app.chat.entries import Answer
 from specchat.app.cli import main as cli
 from specchat.app.cli.oneshot.output import Output
+from specchat.app.cli.oneshot.request import Request
+from specchat.app.settings.fields import Settings
 from specchat.app.terminal.ansi import run_colour
 from specchat.app.theming.colouring import ink_name
 from specchat.engine.messages import StepRecord
@@ -82,6 +84,14 @@ def command(*args: str) -> list[str]:
 
 def test_piped_is_the_text_and_nothing_else(call: Any, model: str) -> None:
     assert call("hello", "--model", model) == (0, f"{ANSWER}\n", "")
+
+
+def test_the_method_is_the_one_that_a_chat_starts_with() -> None:
+    assert Request("x", Settings()).method() == "draft"
+    assert Request("x", Settings()).method({"draft": "it needs a draft model."}) == "lookup"
+    assert Request("x", Settings(model="big.gguf")).method() == "lookup"
+    assert Request("x", Settings(model="big.gguf", draft_model="small.gguf")).method() == "draft"
+    assert Request("x", Settings(method="fusion")).method({"fusion": "No trees."}) == "fusion"
 
 
 @pytest.mark.parametrize("method", ["greedy", "lookup"])

@@ -1,0 +1,112 @@
+"""The menu of methods: every one of them, below its group, with what is known of it here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from textual.widgets import OptionList, Static
+
+from specchat.app.chat.methods import GROUPS, known_methods
+from specchat.app.tui.pickers.method_menu import MethodMenu
+
+Make = Callable[..., Any]
+NEEDS = "it needs a draft model: load one with --draft-model."
+
+
+async def ready(pilot: Any, engine: Any, **unavailable: str) -> None:
+    """A chat with every method, whose model is loaded."""
+    await pilot.pause()
+    pilot.app.dialogue.methods = known_methods()
+    engine.loaded(**unavailable)
+    pilot.app.take_events()
+    await pilot.pause()
+
+
+async def answered(pilot: Any, engine: Any, steps: Any) -> None:
+    """One that was asked to say something again, and did."""
+    pilot.app.chat_screen.input.put("Say again: the lamp was lit at six, the lamp was out at nine.")
+    await pilot.press("enter")
+    engine.begin(steps)
+    engine.finish()
+    pilot.app.take_events()
+    await pilot.pause()
+
+
+def rows(menu: MethodMenu) -> list[str]:
+    listed = menu.query_one(OptionList)
+    return [str(listed.get_option_at_index(i).prompt) for i in range(listed.option_count)]
+
+
+def about(menu: MethodMenu) -> str:
+    return " ".join(str(menu.query_one("#about", Static).render()).split())
+
+
+async def test_every_method_stands_below_its_group(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    async with make_chat().run_test(size=(100, 30)) as pilot:
+        await ready(pilot, engine)
+        await answered(pilot, engine, make_steps("the lamp was lit at six, the lamp was out at nine."))
+        await pilot.press("f2")
+        menu = pilot.app.screen
+        assert isinstance(menu, MethodMenu)
+        shown = rows(menu)
+        headings = [heading for heading in GROUPS.values() if heading != "Trained drafters"]  # there is none
+        assert [row for row in shown if row.startswith(tuple(GROUPS.values()))] == [
+            row for heading in headings for row in shown if row.startswith(heading)
+        ]
+        assert len(shown) == len(headings) + len(known_methods())
+        assert "From the text  11 of the last answer's 12 words" in shown
+        assert "A smaller model  builtin-draft" in shown
+        assert "Its own layers  this model was trained for it" in shown
+        assert menu.size.height >= len(shown)
+
+
+async def test_the_cursor_passes_over_headings_and_keys_pick(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await ready(pilot, engine)
+        app.dialogue.switch("beam")
+        await pilot.press("f2", "down")
+        assert about(app.screen).startswith(known_methods()["lookup"].summary)
+        await pilot.press("down", "up", "enter")
+        assert app.dialogue.method == "lookup"
+        await pilot.press("f2", "a")
+        assert app.dialogue.method == "draft"
+
+
+async def test_what_cannot_run_says_why(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await ready(pilot, engine, draft=NEEDS, tree=NEEDS)
+        assert app.dialogue.method == "lookup"
+        await pilot.press("f2")
+        assert "A smaller model  no draft model: alt+m finds one" in rows(app.screen)
+        await pilot.press("a", "enter")  # the menu stays open for the first
+        assert app.dialogue.method == "lookup"
+        await pilot.press("f2", *["down"] * 6)
+        assert NEEDS in about(app.screen)
+
+
+async def test_how_fast_a_method_was_is_told(make_chat: Make, engine: Any, make_steps: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await ready(pilot, engine)
+        for method, drafts in (("greedy", False), ("lookup", True)):
+            app.dialogue.switch(method)
+            await answered(pilot, engine, make_steps(method=method, drafts=drafts))
+        ratio = app.dialogue.speedup("lookup")
+        await pilot.press("f2")
+        assert about(app.screen).endswith(f"So far {ratio:.1f}× plain decoding's speed here.")
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("size", [(60, 18), (100, 30)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_menu(snap_compare: Any, make_chat: Make, engine: Any, make_steps: Make, theme: str, size: tuple[int, int]) -> None:
+    async def before(pilot: Any) -> None:
+        await ready(pilot, engine, draft=NEEDS, tree=NEEDS)
+        await answered(pilot, engine, make_steps("the lamp was lit at six, the lamp was out at nine."))
+        await pilot.press("f2")
+        await pilot.pause()
+
+    assert snap_compare(make_chat(theme=theme), terminal_size=size, run_before=before)
