@@ -18,6 +18,12 @@ from .themes import APART, READABLE, STEPS, Palette
 HUES = 25
 """Most degrees that a glow's hue is moved; greys are always near."""
 
+STRIDE = 4.0
+"""Least distance in Lab by which a longer run's background is further from the page."""
+
+UNREADABLE = 200.0
+"""What each 1 : 1 of contrast that text lacks on a background counts, where the distance from the wanted one counts 1."""
+
 _STEPS = (0, 95, 135, 175, 215, 255)
 
 
@@ -102,16 +108,45 @@ def _mixed(page: str, over: str, share: float) -> str:
     return nearest(blend(page, over, share))
 
 
+def _is_grey(colour: str) -> bool:
+    return colour[1:3] == colour[3:5] == colour[5:]
+
+
 def _hues_apart(one: str, other: str) -> float:
     """Degrees between two hues in Lab."""
     angles = [degrees(atan2(b, a)) for _, a, b in (lab(one), lab(other))]
     return abs((angles[0] - angles[1] + 180) % 360 - 180)
 
 
+def _ramp(palette: Palette, page: str) -> list[str]:
+    """Backgrounds of runs by length: together as like the theme's as there are, each further from the page than the one before,
+    and greys before colours."""
+    labs = _labs()
+    far = {colour: dist(place, labs[page]) for colour, place in labs.items()}
+    lightness = {colour: abs(place[0] - labs[page][0]) for colour, place in labs.items()}
+    near = [colour for colour in labs if colour != page and (_is_grey(colour) or _hues_apart(colour, palette.glow) <= HUES)]
+
+    def follows(colour: str, before: str) -> bool:
+        stronger = far[colour] >= far[before] + STRIDE and lightness[colour] >= lightness[before]
+        return stronger and (_is_grey(before) or not _is_grey(colour))
+
+    paths: list[tuple[float, list[str]]] = [(0.0, [])]
+    for step in STEPS:
+        text, tint = palette.tone(step)
+        wanted, longer = lab(tint), []
+        for colour in near:
+            cost = dist(labs[colour], wanted) + UNREADABLE * max(0.0, READABLE - contrast(text, shown(colour)))
+            if before := [(spent, path) for spent, path in paths if not path or follows(colour, path[-1])]:
+                spent, path = min(before)
+                longer.append((spent + cost, [*path, colour]))
+        paths = longer
+    return min(paths)[1] if paths else [near[0]] * len(STEPS)
+
+
 def reduced(palette: Palette) -> Palette:
     """A theme in the 256 colours, as like it as can be read."""
     # The cube has nothing between a grey and a strong colour, and large faces of those would be loud.
-    coloured = [colour for colour in _there() if colour[1:3] != colour[3:5] or colour[1:3] != colour[5:]]
+    coloured = [colour for colour in _there() if not _is_grey(colour)]
     pages: dict[str, str] = {}
     for name in ("background", "surface", "panel"):
         pages[name] = nearest(palette.colours[name], other=(*coloured, *pages.values()))
@@ -127,14 +162,11 @@ def reduced(palette: Palette) -> Palette:
     for i in range(SHADES):
         beside = [*runs[-1:], *(runs[:1] if i == SHADES - 1 else ())]
         runs.append(nearest(palette.run(i), on=(page, tints[i]), apart=beside))
-    others = [page, *(colour for colour in coloured if _hues_apart(colour, palette.glow) > HUES)]
     tones: dict[tuple[int, bool], tuple[str, str]] = {}
-    for half in (False, True):
-        for step in STEPS:
-            text, glow = palette.tone(step, half)
-            used = [tones[other, False][1] for other in (STEPS[: step - 1] if not half else [step])]
-            behind = nearest(glow, on=(text,), other=(*others, *used))
-            tones[step, half] = nearest(text, on=(page, behind)), behind
+    for step, behind in zip(STEPS, _ramp(palette, page), strict=True):
+        text = nearest(palette.heat[step - 1], on=(page, behind))
+        # There are no two tints so near to each other: neighbours of one length differ by their text.
+        tones[step, False], tones[step, True] = (text, behind), (nearest(text, on=(page, behind), apart=(text,)), behind)
     given = {part.name: getattr(palette, part.name) for part in fields(Palette)}
     heat = tuple(tones[step, False][0] for step in STEPS)
     given |= {"colours": colours, "runs": tuple(runs), "heat": heat, "glow": tones[STEPS[-1], False][1]}

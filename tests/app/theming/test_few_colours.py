@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -44,8 +45,9 @@ def test_themes_stay_readable_in_256_colours(name: str) -> None:
     for ink in (f"heat-{step}{half}" for step in STEPS for half in ("", "-half")):
         assert contrast(variables[ink], variables[f"{ink}-tint"]) >= 4.4
         assert variables[f"{ink}-tint"] != page, "a run has a background of its own"
-    assert all(variables[f"heat-{step}-tint"] != variables[f"heat-{step}-half-tint"] for step in STEPS)
-    assert all(variables[f"heat-{step}-tint"] != variables[f"heat-{step + 1}-tint"] for step in STEPS[:-1])
+    assert all(distance(variables[f"heat-{step}"], variables[f"heat-{step}-half"]) >= APART for step in STEPS)
+    strength = [distance(variables[f"heat-{step}-tint"], page) for step in STEPS]
+    assert all(more > less for less, more in pairwise(strength))
     assert len({colours["background"], colours["surface"], colours["panel"]}) == 3
     assert (palette.dark, palette.summary) == (load_themes()[0][name].dark, load_themes()[0][name].summary)
 
