@@ -21,7 +21,7 @@ from ..chat.transcript import Transcript
 from ..settings.fields import Settings
 from ..settings.keymap import ALL, conflicts
 from ..settings.locations import config_folder
-from ..theming.colouring import way_named
+from ..theming.colouring import effective, way_named
 from .actions.copy import Copying
 from .actions.dispatch import Actions
 from .actions.export import Saving
@@ -269,7 +269,9 @@ class SpecchatApp(TerminalApp):
             if run is not None:
                 self.call_later(run)
 
-        self.push_screen(HelpScreen(here, self.actions, self.live.keymap, in_chat=self.screen is self.chat_screen), chosen)
+        way = effective(self.view.colouring, self.no_color)
+        in_chat = self.screen is self.chat_screen
+        self.push_screen(HelpScreen(here, self.actions, self.live.keymap, way, in_chat=in_chat), chosen)
 
     def show_leader(self) -> None:
         """Wait for the letter behind the leader key."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ...text.cells import fit, one_line, width
 from ...text.lines import Line, ends, line
+from ...theming.colouring import Way, legend_line
 from ..actions.dispatch import Actions
 from ..pickers.pick_list import PickList
 from ..pickers.search_screen import SearchScreen
@@ -23,16 +24,18 @@ class HelpScreen(SearchScreen[Callable[[], object], Entry]):
         here: what one is in the midst of.
         actions: everything that can be done.
         keymap: binding id → keys, where not the default.
+        way: of colouring, as `effective` has it, to say what the colours mean.
         in_chat: whether the chat is what one looks at.
     """
 
     DEFAULT_CSS = "HelpScreen #detail { height: 6; }"
 
-    def __init__(self, here: Moment, actions: Actions, keymap: Mapping[str, str], *, in_chat: bool) -> None:
+    def __init__(self, here: Moment, actions: Actions, keymap: Mapping[str, str], way: Way, *, in_chat: bool) -> None:
         listed = PickList[Entry](lambda entry: entry.id or None, self._row)
         listed.empty = "No key, command or method has these words."
         super().__init__(listed, keymap, "Help", "Search every key, command and method")
         self._rows = entries(here, actions, keymap, in_chat=in_chat)
+        self._legend = tuple(legend_line(way))
 
     def on_mount(self) -> None:
         """Begin with what is here."""
@@ -60,7 +63,8 @@ class HelpScreen(SearchScreen[Callable[[], object], Entry]):
 
     def _row(self, entry: Entry, cells: int) -> tuple[Line]:
         if not entry.id:
-            return (((entry.title, "bold $primary"),) if entry.title else (),)
+            legend = self._legend if entry is self._rows[0] else ()
+            return (ends(((entry.title, "bold $primary"),), legend, cells) if entry.title else (),)
         room = min(KEY_CELLS, cells // 3)
         keys = fit(entry.keys, room - 1)
         tag = fit(one_line(entry.tag), cells // 3) if cells >= 60 or not entry.keys else ""
