@@ -39,6 +39,18 @@ def warning(dialogue: Dialogue) -> str:
     return "So far nothing was faster here than plain decoding." if beaten else ""
 
 
+SHORT = 0.05
+"""Seconds of decoding: what a machine does beside a shorter answer may take as long as methods save."""
+
+
+def last_message(dialogue: Dialogue) -> str:
+    """What a race on the last message is on, in words; with a remark where its answer was too short to tell methods apart."""
+    figures = [answer.figures for answer in dialogue.transcript.answers()][-1:]
+    if figures and figures[0].tokens and figures[0].decode_seconds < SHORT:
+        return f"The last message. Its answer took {1000 * figures[0].decode_seconds:.0f} ms: chance may decide the race."
+    return "The last message of this chat."
+
+
 def talk(dialogue: Dialogue, prompt: str | None) -> tuple[str, list[dict[str, str]]] | None:
     """What to race on: a prompt as the next message of the chat, or (None) the last one that was sent, with the chat before it.
 

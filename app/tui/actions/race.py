@@ -14,7 +14,7 @@ from ...chat.transcript import Transcript
 from ...race.entry import Entry, split_model
 from ...race.kept import NAMED, KeptRace, sentence
 from ...race.race import FEWEST, MOST, Race
-from ...race.subject import suggested, talk, warning
+from ...race.subject import last_message, suggested, talk, warning
 from ...saved.race_json import pack, unpack
 from ...text.cells import fit
 from ..host import Host
@@ -166,7 +166,7 @@ class Racing:
         elif draft.strip() and not is_command(draft):
             found, source = talk(dialogue, draft), "Your message, which stays in the input box."
         else:
-            found, source = talk(dialogue, None), "The last message of this chat."
+            found, source = talk(dialogue, None), last_message(dialogue)
         if found is None:
             source = "An example. Type your own prompt, then press F5."
             found = talk(dialogue, STARTERS[0].prompt)

@@ -13,7 +13,7 @@ from specchat.app.race.entry import Entry
 from specchat.app.race.lane import FULL
 from specchat.app.race.race import Race
 from specchat.app.race.replay import Replay
-from specchat.app.race.subject import suggested, talk, warning
+from specchat.app.race.subject import last_message, suggested, talk, warning
 from specchat.engine.messages import (
     Cancel,
     CloseLane,
@@ -393,6 +393,17 @@ def test_what_was_slower_here_races_last(dialogue: Dialogue) -> None:
         dialogue.speeds.add(model, name, 100, 1.2)
     assert suggested(dialogue) == ["greedy", "draft", "lookup"]
     assert "nothing was faster" in warning(dialogue)
+
+
+def test_a_short_answer_tells_little(dialogue: Dialogue) -> None:
+    assert last_message(dialogue) == "The last message of this chat."
+    answer = Answer("greedy", "identical")
+    dialogue.transcript.entries += [Prompt("One"), answer]
+    for record in records("greedy", [1, 2], seconds=0.018):
+        answer.add(record)
+    assert "took 36 ms" in last_message(dialogue)
+    answer.add(records("greedy", [3], seconds=0.018)[0])
+    assert last_message(dialogue) == "The last message of this chat."
 
 
 def test_what_is_raced_on(dialogue: Dialogue) -> None:
