@@ -1,10 +1,10 @@
 """How near the verdict below an answer comes to the truth: its ratio beside that of two whole answers, plain and not.
 
-    python -m benchmarks.verdict_truth [--pairs 10] [--tokens 128] [--backend transformers llama.cpp]
+    python -m benchmarks.verdict_truth [--pairs 10] [--tokens 128] [--backend transformers llama.cpp] [--methods lookup draft]
 
-For each prompt and method the built-in model answers plainly and with the method in turn, one thread. The verdict takes the
-method's answer and some plain steps at its end (`Generation.plain_seconds`); the truth is the ratio of the two answers' seconds
-per token. Prints both medians, and how far single verdicts are from the median truth.
+The built-in model answers each prompt plainly and with a method in turn, one thread. The verdict is what the chat would say of
+the method's answer; the truth is the ratio of the two answers' seconds per token, the median over all pairs. Prints how many
+verdicts give a ratio, and how far half of them are from the truth.
 """
 
 from __future__ import annotations
@@ -12,18 +12,26 @@ from __future__ import annotations
 import argparse
 from statistics import median, quantiles
 
-from specchat.backends import LoadOptions, load_model
-from specchat.decoders.conversation import Conversation
-from specchat.decoders.loop import Generation, encode_prompt
-from specchat.engine.lanes import PLAIN_SECONDS, PLAIN_STEPS
+from specchat.app.chat.entries import Answer
+from specchat.engine.client import EngineClient
 
 PROMPTS = (
     "What is a KV cache?",
     "Repeat this text exactly: "
     + "The lamp on the northern rock was lit each evening by Ana, who wrote down the weather. " * 3,
-    "Write a story about a lighthouse.",
 )
-METHODS = ("lookup", "draft", "early-exit", "fusion", "auto", "recompute")
+METHODS = ("lookup", "draft", "early-exit", "fusion", "recompute")
+
+
+def answered(client: EngineClient, prompt: str, method: str, tokens: int) -> Answer:
+    """An answer, its lane closed before."""
+    client.close_lane("main")
+    answer = Answer(method, "")
+    id = client.generate(prompt, method=method, max_tokens=tokens, compare=True)
+    while not answer.done:
+        if (event := client.wait(60)) is not None and getattr(event, "id", 0) == id:
+            answer.take(event)
+    return answer
 
 
 def main() -> None:
@@ -35,32 +43,24 @@ def main() -> None:
     parser.add_argument("--backend", nargs="+", default=["transformers", "llama.cpp"])
     options = parser.parse_args()
     for backend in options.backend:
-        load = LoadOptions(device="cpu", threads=1, backend=backend)
-        conversation = Conversation(load_model("builtin", load), draft_model=load_model("builtin-draft", load))
-        for text in PROMPTS:
-            prompt = encode_prompt(conversation.model, text)
-
-            def answer(method: str, prompt: list[int] = prompt, conversation: Conversation = conversation) -> Generation:
-                conversation.forget()
-                generation = Generation(conversation, prompt, method, max_tokens=options.tokens)
-                for _ in generation:
-                    pass
-                return generation
-
-            for method in options.methods:
-                answer(method)
-                told, true = [], []
-                for _ in range(options.pairs):
-                    plain, other = answer("greedy").totals, answer(method)
-                    told.append(other.totals.speedup(other.plain_seconds(PLAIN_STEPS, PLAIN_SECONDS)))
-                    true.append(other.totals.speedup(plain.timed_seconds / plain.timed_tokens))
-                truth = median(true)
-                low, _, high = quantiles([ratio / truth for ratio in told], n=4)
-                print(
-                    f"{backend:12} {text[:12]:12} {method:10} {other.totals.timed:3} passes: verdict {median(told):.2f}×, "
-                    f"truth {truth:.2f}×; half of the verdicts are {low - 1:+.0%} to {high - 1:+.0%} off",
-                    flush=True,
-                )
+        with EngineClient() as client:
+            client.load("builtin", device="cpu", threads=1, backend=backend)
+            for prompt in PROMPTS:
+                for method in options.methods:
+                    answered(client, prompt, method, options.tokens)
+                    told, true = [], []
+                    for _ in range(options.pairs):
+                        plain = answered(client, prompt, "greedy", options.tokens).figures
+                        other = answered(client, prompt, method, options.tokens).figures
+                        told.append(other.speedup)
+                        true.append(other.timed_tokens / other.timed_seconds * plain.timed_seconds / plain.timed_tokens)
+                    said = [ratio / median(true) - 1 for ratio in told if ratio] or [0.0]
+                    low, _, high = quantiles(said * 2, n=4)
+                    print(
+                        f"{backend:12} {prompt[:6]} {method:10} {other.timed:3} passes: truth {median(true):5.2f}×, "
+                        f"{sum(map(bool, told))} of {len(told)} verdicts, half of them {low:+.0%} to {high:+.0%} off",
+                        flush=True,
+                    )
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean
 from typing import Any, Literal
 
-from ..backends.base import PREFILL_CHUNK, ROOT, Message, Model, Sampling
+from ..backends.base import PREFILL_CHUNK, Message, Model, Sampling
 from ..errors import ContextFull, UserError, counted
 from .acceptance import EXACT, Acceptance, accept, probabilities, walk
 from .base import Context, Drafter, Outcome, Verified
@@ -22,6 +22,9 @@ from .repeats import Loop, LoopGuard
 from .stats import StepClock, Totals
 from .text import Stops, TextStream
 from .tree import Pass, Tree
+
+WARMING = 2
+"""Plain steps after passes of another size that take longer than those after them."""
 
 FinishReason = Literal["eos", "length", "context", "stop", "loop", "cancelled", "error"]
 """eos: the model ended its answer; length: the token limit; context: the context is full; stop: a stop string or regex;
@@ -228,17 +231,21 @@ class Generation(Iterator[Step]):
         return tail
 
     def plain_seconds(self, most: int, seconds: float) -> float:
-        """Seconds of a plain step at the end of the text: the median of at least one and at most `most`, begun within so many
-        seconds. The text and the cache stay. 0 where the context is full, or only goes forward."""
+        """Seconds of a plain step at the end of the text: the mean of at least one and at most `most`, begun within so many
+        seconds. They go on from the text; then they are undone. 0 where the context is full, or the cache only goes forward."""
         session, times = self.conversation.session, list[float]()
-        session.commit(())
-        histories = [self.tokens] if self.sampling.uses_history else None
-        while self._caps.chain and session.length < session.context and len(times) < most and sum(times) < seconds:
-            begun = time.perf_counter()
-            session.evaluate(self.tokens[-1:], (ROOT,)).choose(self.sampling, histories)
-            session.commit(())
-            times.append(time.perf_counter() - begun)
-        return median(times) if times else 0.0
+        if not self._caps.chain or len(self.tokens) >= session.context:
+            return 0.0
+        length = session.length
+        plain = Generation(self.conversation, self.tokens, sampling=self.sampling, max_tokens=most + 1)
+        plain._eos = frozenset()
+        for step in plain:
+            if not step.prefilled:
+                times.append(step.draft_seconds + step.forward_seconds + step.other_seconds)
+            if sum(times) >= seconds:
+                break
+        session.rewind(min(length, session.length))
+        return mean(times[WARMING:] or times) if times else 0.0
 
     def _settled(self) -> Step | None:
         """What a method with a loop of its own had yet to give when the answer was cancelled (beam search: its best text); None

@@ -34,8 +34,12 @@ from .messages import (
 )
 from .requests import gap_of, prompt_of, sampling_of, stops_of
 
-PLAIN_STEPS, PLAIN_SECONDS = 8, 0.05
+PLAIN_STEPS, PLAIN_SECONDS = 32, 0.05
 """Plain steps timed at the end of an answer; they are begun within so many seconds, so that a large model takes one."""
+
+EVEN_SHARE = 0.8
+"""Plain steps and the answer's compare only where they had the processor alike: the smaller share of it over the larger one.
+Where other programs crowd the machine, a few milliseconds of plain steps may see nothing of that, or all of it."""
 
 Post = Callable[[Event], None]
 DraftModel = Model | Callable[[], Model | None] | None
@@ -56,6 +60,8 @@ class Lane:
         """Seconds of the running answer's own compute."""
         self.compare = False
         """Time plain steps at the end of the answer."""
+        self.step_seconds = self.step_cpu_seconds = 0.0
+        """What the running answer's steps took by the clock, and of the processor."""
         self.answered: Generation | None = None
         """The running or the last answer."""
         self.paused = False
@@ -143,6 +149,7 @@ class Lanes:
             return
         lane.id, lane.generation, lane.answered, lane.busy_seconds = request.id, generation, generation, 0.0
         lane.paused, lane.due, lane.compare = request.paused, 0, request.compare
+        lane.step_seconds = lane.step_cpu_seconds = 0.0
         generation.watched = request.watch
         # A lane that joins late starts level with the one furthest behind, else it would have the device to itself.
         lane.clock = min((other.clock for other in self._running), default=0.0)
@@ -243,7 +250,7 @@ class Lanes:
     def _turn(self, lane: Lane, generation: Generation) -> None:
         """One `advance` on the lane's own clock, and the events that follow from it."""
         before, watching = generation.prefill_seconds, generation.watch_seconds
-        start, finished = self._clock(), None
+        start, cpu, finished = self._clock(), time.process_time(), None
         try:
             step = generation.advance()
             seconds = self._clock() - start - (generation.watch_seconds - watching)
@@ -253,6 +260,8 @@ class Lanes:
                 total = generation.prompt_tokens - 1
                 self._post(Prefilling(lane.id, generation.prefilled, total, generation.prefill_seconds))
             if step is not None:
+                lane.step_seconds += seconds
+                lane.step_cpu_seconds += time.process_time() - cpu
                 lane.due -= lane.paused
                 self._post(Steps(lane.id, [record(step)]))
             if generation.finish_reason is None:
@@ -306,16 +315,24 @@ def _finished(lane: Lane, generation: Generation) -> Finished:
         busy_seconds=lane.busy_seconds,
         period=period,
         repeats=repeats,
-        plain_seconds=_plain_seconds(generation) if lane.compare else 0.0,
+        plain_seconds=_plain_seconds(lane, generation) if lane.compare else 0.0,
     )
 
 
-def _plain_seconds(generation: Generation) -> float:
-    """Of a plain step at the answer's end; 0 for a plain answer, and where whoever stopped it would wait for that."""
+def _plain_seconds(lane: Lane, generation: Generation) -> float:
+    """Of a plain step at the answer's end; 0 for a plain answer, where whoever stopped it would wait for that, and where
+    other programs kept the two from being compared."""
     totals = generation.totals
     plain = generation.drafter.plain and totals.nodes == totals.tokens
     slow = generation.finish_reason == "cancelled" and totals.forward_seconds > PLAIN_SECONDS * totals.steps
-    return 0.0 if plain or slow else generation.plain_seconds(PLAIN_STEPS, PLAIN_SECONDS)
+    if plain or slow or not lane.step_seconds:
+        return 0.0
+    begun, cpu = time.perf_counter(), time.process_time()
+    seconds = generation.plain_seconds(PLAIN_STEPS, PLAIN_SECONDS)
+    here = (time.process_time() - cpu) / (time.perf_counter() - begun)
+    before = lane.step_cpu_seconds / lane.step_seconds
+    even = min(here, before) >= EVEN_SHARE * max(here, before) or generation.conversation.model.info.device != "cpu"
+    return seconds if even else 0.0
 
 
 def _label(generation: Generation) -> str:

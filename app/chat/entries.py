@@ -49,7 +49,7 @@ class Shades:
 WINDOW_SECONDS = 1.0
 """The live tokens/s looks back this far, so that a method switch shows at once."""
 
-TELLING_STEPS = 6
+TELLING_STEPS = 3
 """Fewest timed steps that tell how an answer's speed compares: the times of single passes differ by some per cent."""
 
 Severity = Literal["information", "warning", "error"]

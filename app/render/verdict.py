@@ -73,4 +73,4 @@ def _fact(answer: Answer) -> str:
     methods = [method_named(name) for name in answer.methods]
     if all(method.undrafted for method in methods):
         return " or ".join(dict.fromkeys(method.undrafted for method in methods))
-    return "nothing to guess from here"
+    return "nothing to guess from here" if any(method.group == "text" for method in methods) else "no guess would pay here"

@@ -109,6 +109,27 @@ def test_a_second_turn_evaluates_only_what_is_new(model: Model) -> None:
     assert conversation.session.nodes_evaluated - before == len(prompt) - second.reused
 
 
+@pytest.mark.parametrize("method", ["lookup", "early-exit", "recompute"])
+def test_timed_plain_steps_leave_the_next_answer_as_it_would_be(builtin_model: Model, method: str) -> None:
+    first, second = (
+        encode_prompt(builtin_model, text) for text in ("Repeat this: the lamp, the lamp, the lamp.", "What is a lamp?")
+    )
+    answers = []
+    for timed in (False, True):
+        conversation = Conversation(builtin_model)
+        told = Generation(conversation, first, method, max_tokens=16)
+        for _ in told:
+            pass
+        before = list(conversation.session.tokens)
+        if timed:
+            assert told.plain_seconds(5, 9) > 0
+            assert list(conversation.session.tokens) == before
+        again = Generation(conversation, [*told.tokens, *second], method, max_tokens=16)
+        answers.append((again.reused, [step.tokens for step in again]))
+        conversation.close()
+    assert answers[0] == answers[1]
+
+
 def test_unknown_methods_and_settings_are_named(model: Model) -> None:
     with pytest.raises(UserError, match="lookup"):
         generate(model, PROMPT, "lokup")

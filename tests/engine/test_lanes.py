@@ -140,6 +140,28 @@ def test_cancel_keeps_what_is_there(desk: Desk) -> None:
     assert not desk.lanes.cancel(1)
 
 
+@pytest.mark.parametrize("compare", [False, True])
+def test_plain_steps_are_timed_at_the_end_and_undone(compare: bool) -> None:
+    events = list[Event]()
+    lanes, target = Lanes(events.append), model()
+    for id, method in ((1, "lookup"), (2, "greedy"), (3, "recompute")):
+        lanes.start(target, Generate(id, prompt="hi", method=method, compare=compare))
+        while lanes.running:
+            lanes.advance()
+    ends = {event.id: event for event in events if isinstance(event, Finished)}
+    assert [ends[id].plain_seconds > 0 for id in (1, 2, 3)] == [compare, False, compare]
+    assert [event.reused for event in events if isinstance(event, Started)] == [0, 1, 1]
+    assert {text_of(events, id) for id in ends} == {TEXT}
+
+
+def test_whoever_stops_an_answer_of_long_passes_waits_for_no_plain_one(desk: Desk) -> None:
+    desk.lanes.start(model(cost=lambda nodes: 0.06), Generate(1, prompt="hi", method="lookup", compare=True))
+    desk.run(turns=3)
+    desk.lanes.cancel(1)
+    assert isinstance(desk.events[-1], Finished)
+    assert desk.events[-1].plain_seconds == 0
+
+
 def test_switch_changes_the_method_and_no_token(desk: Desk) -> None:
     desk.lanes.start(model(), Generate(1, prompt="hi"))
     desk.run(turns=10)
