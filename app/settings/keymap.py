@@ -206,13 +206,20 @@ def display(keys: str) -> str:
 
 
 def shown_keys(id: str, keymap: Mapping[str, str]) -> str:
-    """A binding's first key as the bar shows it.
+    """A binding's first key as the bar shows it; where that has alt, which not every terminal sends, the way after the leader.
 
     Args:
         id: of the binding.
         keymap: binding id → keys, where not the default.
     """
-    return display(keymap.get(id) or _DEFAULTS[id])
+    first = keymap.get(id) or _DEFAULTS[id]
+    return (after_leader(id, keymap) if first.startswith("alt+") else "") or display(first)
+
+
+def after_leader(id: str, keymap: Mapping[str, str]) -> str:
+    """The leader key and a binding's letter, as the bar shows them: `^o m`; empty if it has none."""
+    letter = keymap.get(f"leader_{id}") or _DEFAULTS.get(f"leader_{id}", "")
+    return f"{shown_keys('leader', keymap)} {display(letter)}" if letter else ""
 
 
 def spell(keys: str) -> str:

@@ -55,7 +55,9 @@ def chat_moment(dialogue: Dialogue, box: PromptInput, view: TranscriptView, *, e
 def _looking(dialogue: Dialogue, view: TranscriptView) -> Moment:
     moves = ("inspect_previous inspect_next inspect_above inspect_below", "other runs")
     steps = [("step", ""), ("pause", "go on")] if dialogue.paused and dialogue.busy else []
-    found = hints(moves, *steps, ("panels", ""), ("copy_answer", "copy the run"), ("cancel", "back"), *ALWAYS)
+    far = ("inspect_first inspect_last", "first and last run")
+    look = (("panels", ""), ("copy_answer", "copy the run"), ("cancel", "back"), far, ("colours", ""))
+    found = hints(moves, *steps, *look, *ALWAYS)
     return Moment("Looking into a run", found, view)
 
 

@@ -15,7 +15,7 @@ from textual.widgets import Static
 from ....errors import UserError
 from ...chat.draft_length import lengthen
 from ...render.inspection_rows import strip_rows
-from ...settings.keymap import CHAT, display
+from ...settings.keymap import CHAT, shown_keys
 from ...theming.colouring import Way, effective, legend_line, way_named
 from ..actions.copy import Copying
 from ..actions.dispatch import Actions
@@ -291,7 +291,7 @@ class ChatScreen(Screen[None]):
     def _followed(self, event: TranscriptView.Followed) -> None:
         hint = self.query_one("#below", Static)
         if event.fresh or not hint.has_class("-shown"):
-            keys = display(self._keymap.get("scroll_end", "ctrl+end"))
+            keys = shown_keys("scroll_end", self._keymap)
             hint.update(Content.assemble("↓ new text  " if event.fresh else "↓ end  ", (keys, "bold")))
         # Who looks into a run knows that there is more, unless it has come in since.
         shown = event.fresh or hint.has_class("-shown") or not self.view.cursor.by_keys
@@ -390,7 +390,7 @@ class ChatScreen(Screen[None]):
             self.action_inspect()
         view.markdown = not view.markdown
         what = "finished answers as Markdown" if view.markdown else "answers as runs of tokens"
-        keys = display(self._keymap.get("markdown", "ctrl+g"))
+        keys = shown_keys("markdown", self._keymap)
         line = Content.assemble((what, "$foreground"), "   ", (keys, "bold"), (" changes it", "$quiet"))
         self.query_one(StatusLine).flash(line)
 
@@ -450,7 +450,7 @@ class ChatScreen(Screen[None]):
             self.host.stir()
             self.refresh_dialogue()
         else:
-            pause = display(self._keymap.get("pause", "f8"))
+            pause = shown_keys("pause", self._keymap)
             self.host.tell(f"There is no answer to step through: press {pause} and ask, then each step is yours.")
 
     def action_draft_length(self, direction: int) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ...chat.methods import Method
 from ...settings.actions import ACTIONS, Action
-from ...settings.keymap import CHAT, GROUPS, LEADER, Key, display, every_way
+from ...settings.keymap import CHAT, GROUPS, LEADER, Key, after_leader, display, every_way
 from ...theming.colouring import LABEL_STYLES
 from ..actions.dispatch import Actions
-from .moment import KEYS, Moment, keys_of_hints
+from .moment import KEYS, Hint, Moment, shown
 
 COLOURS = (
     "The colour says how many tokens one pass of the model gave. Plain text came one token a pass. Several came at once where "
@@ -55,10 +55,9 @@ def entries(here: Moment, actions: Actions, keymap: Mapping[str, str], *, in_cha
         keymap: binding id → keys, where not the default.
         in_chat: whether the chat is what one looks at: only then is more than what is here done.
     """
-    run = actions.host.run_action
-    first = [key for key in keys_of_hints(here.hints) if key.id.rpartition("_")[2] != "help"]
-    rows = [Entry(here.name), *(_key(key, keymap, partial(run, key.action, here.place)) for key in first)]
-    named = {key.id for key in first}
+    first = [hint for hint in here.hints if hint.ids[0].rpartition("_")[2] != "help"]
+    rows = [Entry(here.name), *(_here(hint, here, actions, keymap) for hint in first)]
+    named = {id for hint in first for id in hint.ids}
     rest = [row for row in ACTIONS if row.id not in named | {"help"}]
     rows += [Entry(), Entry("Keys and commands"), *(_action(row, actions, keymap, in_chat) for row in rest)]
     methods = actions.host.dialogue.methods.values()
@@ -89,6 +88,17 @@ def found(rows: Sequence[Entry], query: str) -> list[Entry]:
     return sorted((row for row in rows if row.id and all(word in row.text for word in words)), key=rank)
 
 
+def _here(hint: Hint, here: Moment, actions: Actions, keymap: Mapping[str, str]) -> Entry:
+    """What keys do now: in the words of the moment, where it has some."""
+    key, *others = [KEYS[id] for id in hint.ids]
+    label = hint.label[:1].upper() + hint.label[1:]
+    if others:
+        about = tuple((f"{every_way(each, keymap)}  {each.what}", "$foreground") for each in (key, *others))
+        return Entry(label, " ".join(hint.ids), shown(hint, keymap), about=about)
+    entry = _key(key, keymap, partial(actions.host.run_action, key.action, here.place))
+    return entry if hint.label == key.short else replace(entry, title=label)
+
+
 def _key(key: Key, keymap: Mapping[str, str], run: Callable[[], object] | None = None) -> Entry:
     row = next((row for row in ACTIONS if row.id == key.id), None)
     slash = f"/{row.command}" if row is not None and row.slash else ""
@@ -107,11 +117,7 @@ def _action(row: Action, actions: Actions, keymap: Mapping[str, str], in_chat: b
 
 def _column(key: Key, keymap: Mapping[str, str]) -> str:
     """A binding's first key, and the way after the leader key."""
-    ways = [keymap.get(key.id) or key.keys]
-    if letter := KEYS.get(f"leader_{key.id}"):
-        ways.append(keymap.get(letter.id) or letter.keys)
-    first, *after = map(display, ways)
-    return "  ".join([first, *(f"{display(keymap.get('leader') or KEYS['leader'].keys)} {each}" for each in after)])
+    return "  ".join(filter(None, (display(keymap.get(key.id) or key.keys), after_leader(key.id, keymap))))
 
 
 def _ways(key: Key | None, keymap: Mapping[str, str], row: Action | None) -> tuple[tuple[str, str], ...]:

@@ -16,6 +16,12 @@ from .moment import Moment
 KEY_CELLS = 17
 """Of the keys before what they do: `alt+right  ^o →`."""
 
+TALL = 24
+"""Rows of a terminal in which DETAIL_ROWS[1] lines are told of a row, else DETAIL_ROWS[0]."""
+
+DETAIL_ROWS = (4, 7)
+"""With the line above them."""
+
 
 class HelpScreen(SearchScreen[Callable[[], object], Entry]):
     """The help; answers with what is to be done.
@@ -28,8 +34,6 @@ class HelpScreen(SearchScreen[Callable[[], object], Entry]):
         in_chat: whether the chat is what one looks at.
     """
 
-    DEFAULT_CSS = "HelpScreen #detail { height: 6; }"
-
     def __init__(self, here: Moment, actions: Actions, keymap: Mapping[str, str], way: Way, *, in_chat: bool) -> None:
         listed = PickList[Entry](lambda entry: entry.id or None, self._row)
         listed.empty = "No key, command or method has these words."
@@ -40,6 +44,11 @@ class HelpScreen(SearchScreen[Callable[[], object], Entry]):
     def on_mount(self) -> None:
         """Begin with what is here."""
         self.search("")
+
+    def on_resize(self) -> None:
+        """Less is told of a row where the terminal is low."""
+        self.detail.styles.height = DETAIL_ROWS[self.app.size.height >= TALL]
+        self.tell()
 
     def search(self, text: str) -> None:
         """List what has these words."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 
 from textual.dom import DOMNode
 from textual.screen import Screen
 
-from ...settings.keymap import ALL, GROUPS, Key, display
+from ...settings.keymap import ALL, GROUPS, shown_keys
 
 KEYS = {key.id: key for key in ALL}
 """Every binding by its id."""
@@ -56,12 +56,7 @@ def moment_of(screen: Screen[object]) -> Moment:
 
 def shown(hint: Hint, keymap: Mapping[str, str]) -> str:
     """The keys of a hint as the bar shows them: `^n`, `1–3`, `←→↑↓`."""
-    keys = [display(keymap.get(id) or KEYS[id].keys) for id in hint.ids]
+    keys = [shown_keys(id, keymap) for id in hint.ids]
     if len(keys) > 1 and all(key.isdecimal() for key in keys):
         return f"{keys[0]}–{keys[-1]}"
     return ("" if all(len(key) == 1 for key in keys) else "/").join(keys)
-
-
-def keys_of_hints(shown_hints: Iterable[Hint]) -> list[Key]:
-    """Every binding that some hints name, once."""
-    return [KEYS[id] for id in dict.fromkeys(id for hint in shown_hints for id in hint.ids)]

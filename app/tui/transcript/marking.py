@@ -11,7 +11,7 @@ from textual.strip import Strip
 
 from ...chat.entries import Answer, Prompt
 from ...render.blocks import Block
-from ...settings.keymap import CHAT, display
+from ...settings.keymap import shown_keys
 from .stack import Stack
 
 SIGN = "┃"
@@ -74,11 +74,10 @@ class Marking:
             place: as `move` has it.
             keymap: binding id → keys, where not the default.
         """
-        keys = {key.id: display(keymap.get(key.id, key.keys)) for key in CHAT}
         second = ("edit", "writes it anew") if isinstance(self.entry, Prompt) else ("retry", "answers again")
         line = Content.styled(f"message {place[0]} of {place[1]}", "$foreground")
         for name, what in (("copy_answer", "copies it"), second):
-            line = Content.assemble(line, "   ", (keys[name], "bold $primary"), (f" {what}", "$quiet"))
+            line = Content.assemble(line, "   ", (shown_keys(name, keymap), "bold $primary"), (f" {what}", "$quiet"))
         return line
 
     def draw(self, strip: Strip, block: Block, row: int, margin: int) -> Strip:

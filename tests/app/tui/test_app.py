@@ -215,7 +215,7 @@ async def test_help_finds_every_key_command_and_method(make_chat: Make) -> None:
         await pilot.press("f1")
         screen = app.screen
         assert isinstance(screen, HelpScreen)
-        ids = {entry.id for entry in screen.listed.items}
+        ids = {id for entry in screen.listed.items for id in (entry.id, *entry.id.split())}
         helps = {"help", "ask_help", "race_help"}
         assert {key.id for key in ALL if not key.id.startswith("leader_")} - ids <= helps
         assert {f"method {name}" for name in app.dialogue.methods} <= ids

@@ -240,6 +240,8 @@ async def test_the_help_begins_with_what_is_here(make_chat: Make, engine: Any, m
             assert app.screen is not screen
             return items[0].title, [item.id for item in items[1:end]]
 
+        # A row may stand for several keys that belong together.
+
         name, ids = await here()
         assert name == "A new chat"
         assert 8 <= len(ids) <= 12
