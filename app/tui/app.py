@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from textual import on
 from textual.content import Content
@@ -43,7 +43,7 @@ from .live_settings import LiveSettings
 from .notify import Notifying, notify
 from .terminal_app import TerminalApp
 from .themes import Themes
-from .tour.touring import Touring
+from .tour.touring import Start, Touring
 from .transcript.view import TranscriptView
 
 IDLE_SECONDS = 0.25
@@ -105,6 +105,8 @@ class SpecchatApp(TerminalApp):
         self.frames = Frames(self, self.take_events)
         self.piped = ""
         """What was piped in, for the first message."""
+        self.tour: Start = ""
+        """How the chat starts, as for the tour."""
         unknown = [name for name in settings.keymap if name not in {key.id for key in ALL}]
         notices = [text for text in (notice, *self.themes.problems, self.themes.palette.warning) if text]
         if unknown:
@@ -121,7 +123,7 @@ class SpecchatApp(TerminalApp):
 
     def get_default_screen(self) -> ChatScreen:
         """The chat."""
-        return ChatScreen(self, self.actions, self.rewriting, self.copying, self.keeping.keep, self.piped, self.touring.offered)
+        return ChatScreen(self, self.actions, self.rewriting, self.copying, self.keeping.keep, self.piped, self.tour)
 
     @property
     def chat_screen(self) -> ChatScreen:
@@ -319,7 +321,7 @@ def run_chat(
     browse: str | None = None,
     piped: str = "",
     fallback: tuple[str, Mapping[str, Any]] | None = None,
-    tour: Literal["begin", "offer", ""] = "",
+    tour: Start = "",
 ) -> int:
     """Run the chat until it is left; the exit code.
 
@@ -348,10 +350,7 @@ def run_chat(
         app.dialogue.transcript = transcript
     if browse is not None:
         app.call_later(app.keeping.browse, browse)
-    if tour == "begin":
-        app.call_later(app.actions.do, "tour")
-    app.touring.offered = tour == "offer"
-    app.piped, app.dialogue.fallback = piped, fallback
+    app.piped, app.tour, app.dialogue.fallback = piped, tour, fallback
     try:
         app.run()
     finally:

@@ -33,6 +33,7 @@ from ..host import Host
 from ..keys.bar import KeyBar
 from ..keys.moment import Moment
 from ..tour.caption import Caption
+from ..tour.touring import Start
 from ..transcript.inspector import Inspector
 from ..transcript.line_view import LineView
 from ..transcript.view import TranscriptView
@@ -53,7 +54,7 @@ class ChatScreen(Screen[None]):
         copying: copies what is selected.
         keep: whether a history is kept of what is sent.
         piped: what was piped in, for the first message.
-        offer: whether the welcome offers the tour.
+        tour: whether it begins with the tour, or the welcome offers it.
     """
 
     AUTO_FOCUS = "#input"
@@ -68,12 +69,12 @@ class ChatScreen(Screen[None]):
         copying: Copying,
         keep: bool = False,
         piped: str = "",
-        offer: bool = False,
+        tour: Start = "",
     ) -> None:
         super().__init__()
         self.host, self.dialogue = host, host.dialogue
         self._actions, self._rewriting, self._copying, self._piped = actions, rewriting, copying, piped
-        self._offer, self._keymap = offer, host.live.keymap
+        self._tour, self._keymap = tour, host.live.keymap
         self._quit_armed = False
         self.attaching = Attaching(host, lambda: self.query_one(Completion), rewriting.files)
         self.gathering = Gathering(host, self.attaching.unfolded)
@@ -85,7 +86,10 @@ class ChatScreen(Screen[None]):
         yield Header(self.dialogue, id="header")
         with Vertical(id="body"):
             with Container(id="stage"):
-                welcome, view = Welcome(self._offer, id="welcome"), TranscriptView(self.dialogue.transcript, id="transcript")
+                welcome, view = (
+                    Welcome(self._tour == "offer", id="welcome"),
+                    TranscriptView(self.dialogue.transcript, id="transcript"),
+                )
                 welcome.display = not self.dialogue.transcript.entries  # a notice about the settings file may be there already
                 yield welcome
                 yield view
@@ -113,6 +117,8 @@ class ChatScreen(Screen[None]):
         if self._piped:
             put(self.input, self._piped)
         self.call_after_refresh(self.recalling.begin)
+        if self._tour == "begin":
+            self.call_after_refresh(self._actions.do, "tour")
 
     def on_unmount(self) -> None:
         """Nothing is read for a message any more."""
@@ -168,7 +174,7 @@ class ChatScreen(Screen[None]):
             return welcome.moment
         if self.query_one(Caption).display:
             return tour_moment(self.input)
-        offer = self._offer and bool(welcome.display)
+        offer = self._tour == "offer" and bool(welcome.display)
         return chat_moment(self.dialogue, self.input, self.view, editing=self._rewriting.active, offer=offer)
 
     def note_moment(self) -> None:
@@ -258,7 +264,7 @@ class ChatScreen(Screen[None]):
         elif event.key == "help":
             self.app.call_later(self._actions.do, "help")
         elif event.key == "enter":
-            if self._offer and self.query_one("#welcome").display:
+            if self._tour == "offer" and self.query_one("#welcome").display:
                 self._actions.do("tour")
         else:
             self._to_starters()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from textual.worker import Worker
 
 from ....errors import UserError
 from ..actions.history import Keeping
 from ..actions.race import Racing
 from ..host import Host
+
+Start = Literal["begin", "offer", ""]
+"""What a chat starts with: the tour, or a line that offers it to somebody new."""
 
 
 class Touring:
@@ -21,8 +26,6 @@ class Touring:
 
     def __init__(self, host: Host, racing: Racing, keeping: Keeping) -> None:
         self.host, self._racing, self._keeping = host, racing, keeping
-        self.offered = False
-        """The welcome screen offers it: nobody has used specchat here before."""
         self._worker: Worker[None] | None = None
 
     def start(self) -> None:

@@ -410,7 +410,7 @@ async def test_it_has_a_chat_of_its_own_that_is_kept_once_one_goes_on(
 
 async def test_enter_takes_it_where_it_is_offered(make_chat: Make, engine: Live) -> None:
     app = make_chat()
-    app.touring.offered = True
+    app.tour = "offer"
     async with app.run_test(size=SIZE) as pilot:
         engine.loaded()
         await settle(app, pilot)
@@ -441,6 +441,16 @@ async def test_it_is_the_first_of_the_starters(make_chat: Make, engine: Live) ->
         await pilot.press("enter")
         await until(pilot, lambda: step(app) == 1)
         assert app.chat_screen.focused is app.box
+
+
+async def test_the_chat_may_begin_with_it(make_chat: Make, engine: Live) -> None:
+    app = make_chat()
+    app.tour = "begin"
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: step(app) == 1)
+        engine.loaded()
+        app.take_events()
+        await until(pilot, lambda: step(app) == 2)
 
 
 async def test_slash_tour(make_chat: Make, engine: Live) -> None:
