@@ -76,12 +76,12 @@ class Tour:
         self._method = host.dialogue.method
         self._before = self._chosen()
         """The method that had been chosen before the tour; None for the model's own."""
-        self._paced = False
-        """The answer takes single steps."""
+        self._paced, self._asked = False, 0
+        """Whether the answer takes single steps, and how many it was let take."""
         self._cut = False
         """The tour itself has stopped the answer."""
         self._taken = False
-        """The person goes on alone, and so does the answer."""
+        """The person goes on alone, and the answer stays theirs."""
         self._pass_seconds = 0.0
         """Of a pass that gives one token."""
 
@@ -243,6 +243,7 @@ class Tour:
     async def _pass(self, answer: Answer) -> None:
         """Let it take one, however long that is."""
         before = len(answer.log)
+        self._asked = before + 1
         self.dialogue.step()
         self._went_on()
         await self._until(lambda: answer.done or len(answer.log) > before)
@@ -270,10 +271,14 @@ class Tour:
             await asyncio.sleep(TICK)
         self._clock += TICK
         dialogue, answer = self.dialogue, self._answer
-        own = dialogue.transcript is self._chat and self.host.box.text == self._text
-        if self._writing:
-            own &= (dialogue.switching or dialogue.method) == self._method and (dialogue.paused or not self._paced)
-        if not own:
+        typed, switched = self.host.box.text != self._text, (dialogue.switching or dialogue.method) != self._method
+        if self._writing and (typed or switched):
+            dialogue.pause(False)
+        # An answer that was let go may have ended since: it has more steps than were asked for.
+        stepped = (
+            self._paced and answer is not None and (len(answer.log) > self._asked or (self._writing and not dialogue.paused))
+        )
+        if typed or (self._writing and switched) or stepped or dialogue.transcript is not self._chat:
             self._taken = True
             raise Over
         if answer is not None and answer.reason in ENDS:
@@ -290,8 +295,6 @@ class Tour:
         self._screen.remove_class("-tour")
         if self._writing and not self._taken:
             dialogue.cancel()
-        elif self._writing and dialogue.paused:
-            dialogue.pause(False)
         if (dialogue.switching or dialogue.method) == self._method:
             dialogue.switch(self._before)
         self._went_on()
