@@ -15,6 +15,7 @@ from specchat.app.chat.entries import Notice, Prompt
 from specchat.app.race.race import Race
 from specchat.app.race.slow import SlowRace
 from specchat.app.settings.locations import first_start
+from specchat.app.tui.actions.race import Racing
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.tour import tour as script
@@ -180,6 +181,7 @@ def toasts(app: Any) -> str:
 
 async def begin(app: Any, pilot: Any, engine: Live, at: int = 1, **unavailable: str) -> None:
     """A tour that has come to a step."""
+    await pilot.pause()
     engine.loaded(**unavailable)
     await settle(app, pilot)
     app.actions.do("tour")
@@ -199,8 +201,14 @@ async def test_from_one_token_a_pass_to_a_message_of_ones_own(
     make_chat: Make, engine: Live, said: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(script, "RACE_SECONDS", 1.0)
-    races: list[SlowRace] = []
-    monkeypatch.setattr(SlowRace, "start", lambda race: (races.append(race), Race.start(race)))
+    races: list[Race] = []
+    begin_race = Racing.begin
+
+    def note(racing: Racing, race: Race, caption: Any = None) -> RaceScreen:
+        races.append(race)
+        return begin_race(racing, race, caption)
+
+    monkeypatch.setattr(Racing, "begin", note)
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
         await begin(app, pilot, engine, 4)
@@ -209,6 +217,7 @@ async def test_from_one_token_a_pass_to_a_message_of_ones_own(
         assert [len(answer.log.record(i).tokens) for i in range(2)] == [1, 1]
         assert answer.text == TEXT.rstrip("\n")
         (race,) = races
+        assert isinstance(race, SlowRace)
         assert [racer.entry.method for racer in race.racers][:2] == ["greedy", "lookup"]
         lanes = [command for command in engine.sent if isinstance(command, Generate) and command.lane != "main"]
         assert all(command.paused for command in lanes)
@@ -521,3 +530,35 @@ def test_a_first_start_is_one_without_settings_and_data(tmp_path: Path, monkeypa
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "settings.toml").write_text("")
     assert not first_start()
+
+
+@pytest.mark.parametrize("at", [1, 4])
+@pytest.mark.parametrize("size", [(60, 18), (100, 30)], ids=["60x18", "100x30"])
+def test_what_it_looks_like(
+    snap_compare: Any, make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], at: int
+) -> None:
+    stay(monkeypatch, at)
+    engine.text = TEXT if at == 1 else "Guesses."  # of one word, so that nothing depends on how much came when
+
+    async def before(pilot: Any) -> None:
+        app = pilot.app
+        await begin(app, pilot, engine, at)
+        entries = app.dialogue.transcript.entries
+        await until(pilot, lambda: bool(entries[1].runs) if at == 1 else isinstance(entries[-1], Notice))
+        await pilot.pause()
+
+    assert snap_compare(make_chat(), terminal_size=size, run_before=before)
+
+
+def test_what_the_end_of_its_race_looks_like(
+    snap_compare: Any, make_chat: Make, engine: Live, said: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stay(monkeypatch, 3)
+
+    async def before(pilot: Any) -> None:
+        await begin(pilot.app, pilot, engine, 3)
+        pilot.app.screen.race.hurry()
+        await until(pilot, lambda: "as fast as" in said[-1][1])
+        await pilot.pause()
+
+    assert snap_compare(make_chat(), terminal_size=(80, 24), run_before=before)
