@@ -376,7 +376,9 @@ class Dialogue:
         """What an event about the answer means for the chat."""
         match event:
             case Started():
-                self.method, answer.pieces = event.method, self.pieces
+                answer.pieces = self.pieces
+                if self.phase != "stopping":  # else the method may be another by now, for the next answer
+                    self.method = event.method
             case Steps() if self.phase == "prefill":
                 self.phase = "writing"
             case Switched():

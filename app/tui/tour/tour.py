@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...chat.entries import Answer
 from ...race.race import FEWEST, Race
 from ...race.slow import SlowRace
-from ...race.subject import suggested, talk
+from ...race.subject import drafts, suggested, talk
 from ...settings.keymap import shown_keys
 from ..actions.history import Keeping
 from ..actions.race import Racing
@@ -133,8 +133,7 @@ class Tour:
         """The method to switch to; empty if the model has none that drafts."""
         dialogue = self.dialogue
         known = (name for name in (*GUESSES, *suggested(dialogue)) if name in dialogue.methods)
-        able = (name for name in known if name not in dialogue.unavailable and not dialogue.methods[name].undrafted)
-        return next(able, "")
+        return next((name for name in known if name not in dialogue.unavailable and drafts(dialogue, name)), "")
 
     async def _in_runs(self, fast: str) -> None:
         """The same answer goes on with another method."""

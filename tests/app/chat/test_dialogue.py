@@ -96,6 +96,17 @@ def test_cancelling_before_the_answer_has_started(dialogue: Dialogue, engine: An
     assert engine.asked.messages[-1]["content"] == "next"
 
 
+def test_switching_while_an_answer_stops_that_has_not_started(dialogue: Dialogue, engine: Any) -> None:
+    dialogue.switch("greedy")
+    dialogue.submit("Hello")
+    dialogue.cancel()
+    dialogue.switch("lookup")
+    engine.begin()
+    engine.finish("cancelled")
+    dialogue.drain()
+    assert dialogue.method == "lookup"
+
+
 def test_switching_in_the_middle(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
     dialogue.submit("Hello")
     id = engine.begin(make_steps()[:3])

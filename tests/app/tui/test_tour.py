@@ -200,6 +200,7 @@ def stay(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
 async def test_from_one_token_a_pass_to_a_message_of_ones_own(
     make_chat: Make, engine: Live, said: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(script, "PLAIN_SECONDS", 0.6)
     monkeypatch.setattr(script, "RACE_SECONDS", 1.0)
     races: list[Race] = []
     begin_race = Racing.begin
@@ -285,7 +286,7 @@ async def test_a_key_for_the_answer_takes_over(
     make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     stay(monkeypatch, 1)
-    app = make_chat()
+    app = make_chat(method="recompute")
     async with app.run_test(size=SIZE) as pilot:
         await begin(app, pilot, engine)
         await pilot.press(key)
@@ -295,7 +296,7 @@ async def test_a_key_for_the_answer_takes_over(
             assert app.dialogue.paused, "the next step is the person's too"
             await pilot.press("f8")
         await until(pilot, lambda: answer.reason == "eos")
-        assert app.dialogue.method == ("recompute" if key == "ctrl+n" else "lookup"), "the one that was chosen"
+        assert app.dialogue.method == ("lookup" if key == "ctrl+n" else "recompute"), "the one that was chosen"
 
 
 async def test_a_new_chat_ends_it(make_chat: Make, engine: Live, monkeypatch: pytest.MonkeyPatch) -> None:
