@@ -13,13 +13,13 @@ from .options import AsJson, flag, option
 if TYPE_CHECKING:
     from ..history.chats import ChatRow, OpenedChat
 
-chats = typer.Typer(name="chats", help="List, search, show, delete and export the chats that were kept.", no_args_is_help=True)
+chats = typer.Typer(name="chats", help="List, search, show, delete and export your chats.", no_args_is_help=True)
 
 Which = Annotated[
     str,
     typer.Argument(
         metavar="CHAT",
-        help="Its number, its title, or a part of that.",
+        help="The chat's number, title, or part of its title.",
         show_default=False,
         autocompletion=completion_shell.chats,
     ),
@@ -30,7 +30,7 @@ Limit = Annotated[int, option("--limit", "Most chats to print.", "N")]
 @chats.command("list")
 def list_chats(
     limit: Limit = 20,
-    deleted: Annotated[bool, flag("--deleted", "Those that were deleted and can be brought back.")] = False,
+    deleted: Annotated[bool, flag("--deleted", "Deleted chats that can be restored.")] = False,
     json: AsJson = False,
 ) -> None:
     """List chats, the last changed one first."""
@@ -46,16 +46,16 @@ def list_chats(
         typer.echo(_line(row))
     if undated := [str(row.id) for row in rows if not row.changed]:
         dates = f"date of chat {undated[0]} is" if len(undated) == 1 else f"dates of chats {', '.join(undated)} are"
-        typer.echo(f"specchat: The {dates} damaged; the rest can be read.", err=True)
+        typer.echo(f"specchat: The {dates} damaged; everything else is readable.", err=True)
     if not rows:
-        typer.echo("There is none." if deleted else "There is no chat yet: start one with `specchat`.")
+        typer.echo("There are no deleted chats." if deleted else "There are no chats yet. Start one with `specchat`.")
     elif count > len(rows):
         typer.echo(f"… and {count - len(rows)} more: --limit {count} lists all.")
 
 
 @chats.command()
 def search(
-    text: Annotated[str, typer.Argument(help="All of these words; in double quotes, just so.", show_default=False)],
+    text: Annotated[str, typer.Argument(help="Find all of these words; put a phrase in double quotes.", show_default=False)],
     limit: Limit = 20,
     json: AsJson = False,
 ) -> None:
@@ -70,7 +70,7 @@ def search(
         for each in found:
             typer.echo(f"{_line(each.chat)}\n       {_fitted(''.join(each.excerpt), 7)}")
         if not found:
-            typer.echo("No chat has that in it.", err=True)
+            typer.echo("No chat contains that.", err=True)
     if not found:
         raise typer.Exit(1)
 
@@ -93,7 +93,7 @@ def show(chat: Which, json: AsJson = False) -> None:
 @chats.command()
 def delete(
     chat: Which,
-    undo: Annotated[bool, flag("--undo", "Bring it back; that can be done for 30 days.")] = False,
+    undo: Annotated[bool, flag("--undo", "Restore it; possible for 30 days.")] = False,
     json: AsJson = False,
 ) -> None:
     """Delete a chat, or bring it back."""
@@ -110,16 +110,16 @@ def delete(
     if json:
         _print_json(_as_json(row))
     elif undo:
-        typer.echo(f"Back again: {row.id}  {row.title}")
+        typer.echo(f"Restored: {row.id}  {row.title}")
     else:
-        typer.echo(f"Deleted: {row.id}  {row.title}\n`specchat chats delete --undo {row.id}` brings it back for 30 days.")
+        typer.echo(f"Deleted: {row.id}  {row.title}\n`specchat chats delete --undo {row.id}` restores it for 30 days.")
 
 
 @chats.command()
 def export(
     chat: Which,
-    file: Annotated[Path, typer.Argument(help="Ends in .html, .svg, .md or .json.", show_default=False)],
-    force: Annotated[bool, flag("--force", "Replace a file of that name.")] = False,
+    file: Annotated[Path, typer.Argument(help="The file to write; it ends in .html, .svg, .md or .json.", show_default=False)],
+    force: Annotated[bool, flag("--force", "Overwrite an existing file.")] = False,
     json: AsJson = False,
 ) -> None:
     """Write a chat to a file, in the colours that the settings name."""
@@ -144,7 +144,7 @@ def export(
     else:
         from ..text.amounts import short_path
 
-        other = f" ({path.name} was there already; --force replaces it)" if place.name != path.name else ""
+        other = f" ({path.name} already exists; --force overwrites it)" if place.name != path.name else ""
         typer.echo(f"Saved as {short_path(place)}{other}.")
 
 

@@ -93,7 +93,7 @@ def chat(
     system: System = None,
     preset: Preset = None,
     open_file: Annotated[Path | None, _option("--open", "Open a chat saved by /export json.", "FILE")] = None,
-    last: Annotated[bool, _flag("--continue", "Continue the last chat. ")] = False,
+    last: Annotated[bool, _flag("--continue", "Continue the last chat.")] = False,
     resume: Annotated[
         str | None,
         _option("--resume", "Continue the chat with this title or number; without one, choose from a list.", "[TEXT]"),

@@ -105,7 +105,7 @@ class Chats:
         with self.store.lock:
             row = self.store.db.execute(f"SELECT {_COLUMNS} FROM chats WHERE id = ?", (id,)).fetchone()
         if row is None:
-            raise UserError(f"There is no chat {id} in the history. `specchat chats list` shows those that there are.")
+            raise UserError(f"There is no chat {id} in the history. `specchat chats list` shows them all.")
         return _row(row)
 
     def search(self, text: str, limit: int = 50) -> list[Found]:

@@ -183,7 +183,7 @@ def _undrafted(totals: Totals, method: str) -> str:
     """What was done instead of drafting."""
     if totals.earlier:
         each = totals.nodes / max(1, totals.steps)
-        return f"Nothing was drafted: each token took a pass over {each:.1f} nodes. Text came once all beams shared it."
+        return f"Nothing was drafted: each token took a pass over {each:.1f} nodes. Text appears once all beams share it."
     if totals.nodes == totals.tokens:
         return "Nothing was drafted: this is plain decoding."
     each, gave = totals.nodes / totals.steps, totals.tokens_per_step

@@ -49,11 +49,11 @@ class Action(NamedTuple):
 
 
 ACTIONS = (
-    Action("cancel", "chat_screen.action_cancel", "Stop the answer; what is there stays", "escape", "stop"),
+    Action("cancel", "chat_screen.action_cancel", "Stop the answer and keep what is there", "escape", "stop"),
     Action(
         "next_method",
         "switching.next_method",
-        "Next decoding method, also in the middle of an answer",
+        "Switch to the next decoding method, even in the middle of an answer",
         keys="ctrl+n",
         short="next method",
         letter="n",
@@ -61,7 +61,7 @@ ACTIONS = (
     Action(
         "method_menu",
         "switching.method",
-        "Choose a decoding method, also in the middle of an answer; digits and letters pick",
+        "Choose a decoding method by digit or letter, even in the middle of an answer",
         keys="f2",
         short="methods",
         slash="method NAME key=value …",
@@ -79,7 +79,7 @@ ACTIONS = (
     Action(
         "models",
         "models.browse",
-        "Models here and on the Hub: what fits, who drafts for whom; load or fetch one",
+        "Models on this machine and on the Hub: load or download one, see what fits and what can draft",
         keys="alt+m",
         slash="models TEXT",
         complete="model",
@@ -116,7 +116,7 @@ ACTIONS = (
     Action(
         "markdown",
         "chat_screen.action_markdown",
-        "Finished answers as Markdown, and back to their runs",
+        "Show finished answers as Markdown, or as runs again",
         keys="ctrl+g",
         slash="markdown",
         short="Markdown",
@@ -124,14 +124,14 @@ ACTIONS = (
     Action(
         "panels",
         "chat_screen.action_panel",
-        "Side panel: figures, the step's token tree, how the method works, closed",
+        "Side panel: figures, token tree, how the method works, closed",
         keys="f4",
         short="panel",
         slash="panel numbers|tree|method|off",
         words={
             "numbers": "speed, run lengths, acceptance",
-            "tree": "each step's token tree",
-            "method": "how the method in force works",
+            "tree": "the token tree of each pass",
+            "method": "how the current method works",
             "off": "close it",
         },
         each="Side panel:",
@@ -140,7 +140,7 @@ ACTIONS = (
     Action(
         "inspect",
         "chat_screen.action_inspect",
-        "Why a run is as long as it is: go from run to run with the arrow keys",
+        "Inspect a run: why it ended where it did",
         keys="f7,ctrl+r",
         short="why",
         letter="7",
@@ -156,11 +156,11 @@ ACTIONS = (
         complete="race",
         letter="5",
     ),
-    Action("races", "racing.kept.command", "Races that were run in this chat: open one again", slash="races N"),
+    Action("races", "racing.kept.command", "Show a race of this chat again", slash="races N"),
     Action(
         "pause",
         "chat_screen.action_pause",
-        "Pause the answer, or let it go on; without one, the next begins paused",
+        "Pause or continue the answer; without one, the next starts paused",
         keys="f8",
         short="pause",
         slash="pause",
@@ -169,7 +169,7 @@ ACTIONS = (
     Action(
         "step",
         "chat_screen.action_step",
-        "One step of the answer, or N, paused after it",
+        "Take one step of the answer, or N, then pause",
         keys="f9",
         short="step",
         slash="step N",
@@ -179,7 +179,7 @@ ACTIONS = (
     Action(
         "draft_shorter",
         "chat_screen.action_draft_length(-1)",
-        "Shorter drafts, also in the middle of an answer",
+        "Shorter drafts, even in the middle of an answer",
         keys="ctrl+down,alt+minus",
         short="draft shorter",
         letter="minus",
@@ -188,7 +188,7 @@ ACTIONS = (
     Action(
         "draft_longer",
         "chat_screen.action_draft_length(1)",
-        "Longer drafts, also in the middle of an answer",
+        "Longer drafts, even in the middle of an answer",
         keys="ctrl+up,alt+equals_sign",
         short="draft longer",
         letter="plus,equals_sign",
@@ -209,26 +209,28 @@ ACTIONS = (
         "help",
         letter="question_mark,1",
     ),
-    Action("leader", "show_leader", "Leader key: then a letter, for every alt key and F key", "ctrl+o", "more keys"),
+    Action(
+        "leader", "show_leader", "Leader key: followed by a letter, it stands in for every alt and F key", "ctrl+o", "more keys"
+    ),
     Action(
         "copy_answer",
         "copying.command",
-        "Copy the last answer, or what is marked: a message, a run",
+        "Copy the last answer, or the marked message or run",
         keys="ctrl+y",
         short="copy",
         slash="copy code [N]|run|message|chat",
         words={
-            "answer": "the last answer, or the one that is marked",
+            "answer": "the last answer, or the marked one",
             "code": "a block of code: the only one, or choose; /copy code 2 for the second",
-            "message": "your last message, or the one that is marked",
-            "run": "the run that is looked into",
+            "message": "your last message, or the marked one",
+            "run": "the inspected run",
             "chat": "the whole chat, as Markdown",
         },
     ),
     Action(
         "copy_code",
         "copying.code",
-        "Copy a block of code; choose where an answer has several",
+        "Copy a block of code; choose if there are several",
         "alt+y",
         short="copy code",
         letter="y",
@@ -236,7 +238,7 @@ ACTIONS = (
     Action(
         "message_before",
         "chat_screen.action_jump(-1)",
-        "Go to the message before and mark it",
+        "Mark the previous message",
         "alt+up",
         short="message before",
         letter="up",
@@ -245,7 +247,7 @@ ACTIONS = (
     Action(
         "message_after",
         "chat_screen.action_jump(1)",
-        "Go to the message after; past the last, follow the end",
+        "Mark the next message; after the last, follow the end",
         "alt+down",
         short="message after",
         letter="down",
@@ -254,7 +256,7 @@ ACTIONS = (
     Action(
         "edit",
         "rewriting.command",
-        "Write your last message anew, the marked one, or number N; the chat as it was stays a variant",
+        "Edit your last message, the marked one, or message N; the old chat stays as a variant",
         keys="alt+w",
         slash="edit N",
         short="edit",
@@ -263,7 +265,7 @@ ACTIONS = (
     Action(
         "retry",
         "varying.retry",
-        "Answer again with the next method, or this one, beside the first answer",
+        "Answer again with the next method, or the one you name; the first answer stays",
         keys="alt+r",
         slash="retry METHOD key=value …",
         complete="method",
@@ -275,12 +277,12 @@ ACTIONS = (
         "varying.regenerate",
         "Answer again with the same settings and seed, or with a new seed",
         slash="regenerate new|seed=N",
-        words={"new": "with another seed", "seed=": "with this one"},
+        words={"new": "with a new seed", "seed=": "with this seed"},
     ),
     Action(
         "variant_before",
         "varying.turn(-1)",
-        "The variant before, of an answer or a message: ‹ 1/2 ›",
+        "Previous variant of an answer or a message: ‹ 1/2 ›",
         keys="alt+left,alt+comma",
         short="variant before",
         letter="left,comma",
@@ -289,7 +291,7 @@ ACTIONS = (
     Action(
         "variant_after",
         "varying.turn(1)",
-        "The variant after",
+        "Next variant",
         keys="alt+right,alt+full_stop",
         short="variant after",
         letter="right,full_stop",
@@ -298,7 +300,7 @@ ACTIONS = (
     Action(
         "undo",
         "varying.undo",
-        "Take back your last message and its answer; they stay a variant",
+        "Take back your last message and its answer; they stay as a variant",
         keys="alt+u",
         slash="undo",
         short="undo",
@@ -308,7 +310,7 @@ ACTIONS = (
     Action(
         "editor",
         "editing.start",
-        "Write the draft in your editor ($VISUAL, $EDITOR)",
+        "Write your message in your editor ($VISUAL, $EDITOR)",
         keys="alt+e",
         slash="editor",
         short="editor",
@@ -317,7 +319,7 @@ ACTIONS = (
     Action(
         "prompt_search",
         "chat_screen.recalling.search",
-        "Search in what you sent before",
+        "Search your earlier messages",
         keys="ctrl+f",
         short="sent before",
     ),
@@ -336,7 +338,7 @@ ACTIONS = (
     Action(
         "open",
         "saving.open",
-        "Open a chat that was saved as JSON; alone, go back to the chat before",
+        "Open a chat saved as JSON; alone, return to the previous chat",
         slash="open FILE.json",
         complete="saved",
     ),
@@ -351,11 +353,11 @@ ACTIONS = (
         letter="h",
     ),
     Action("rename", "keeping.rename", "Give this chat a title", slash="rename TITLE"),
-    Action("branch", "keeping.branch", "Go on in a new chat that shares this one's beginning", slash="branch TITLE"),
+    Action("branch", "keeping.branch", "Continue in a new chat that shares this one's beginning", slash="branch TITLE"),
     Action(
         "system",
         "prompting.system",
-        'The system prompt of this chat, in a screen of its own or as TEXT; "" empties it',
+        'The system prompt of this chat: edit it, or set it to TEXT; "" clears it',
         keys="alt+i",
         slash="system TEXT",
         takes="text",
@@ -375,7 +377,7 @@ ACTIONS = (
     Action(
         "settings",
         "prompting.settings",
-        "Every setting: value, default, where it comes from; change it, remap keys",
+        "Every setting with its value, default and source: change them, remap keys",
         keys="alt+o",
         slash="settings TEXT",
         short="settings",
@@ -391,7 +393,7 @@ ACTIONS = (
     Action(
         "new_chat",
         "new_chat",
-        "Start a new chat; this one stays in the list of chats",
+        "Start a new chat; this one stays in your chats",
         keys="ctrl+l",
         slash="new",
         short="new chat",
@@ -432,7 +434,7 @@ ACTIONS = (
         letter="b",
     ),
     Action(
-        "interrupt", "chat_screen.action_interrupt", "Copy what is selected, else stop the answer, else (twice) quit", "ctrl+c"
+        "interrupt", "chat_screen.action_interrupt", "Copy the selection, else stop the answer, else (twice) quit", "ctrl+c"
     ),
     Action("quit", "exit", "Quit", "ctrl+q", "quit", "quit"),
 )

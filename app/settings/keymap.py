@@ -36,58 +36,58 @@ INPUT = (
         *("New line (shift+enter where the terminal can tell it apart)", "new line"),
     ),
     Key(
-        *("complete", "tab", "complete", "Complete a command or a file's name, show a pasted text, go to the starters"),
+        *("complete", "tab", "complete", "Complete a command or a file name, unfold a paste, go to the starters"),
         short="complete",
     ),
     Key(
-        *("history_back", "up", "history(-1)", "On the first line: the message before, of those that begin like yours"),
+        *("history_back", "up", "history(-1)", "On the first line: the previous message that begins with what you typed"),
         short="message before",
     ),
-    Key("history_forward", "down", "history(1)", "On the last line: the message after", "message after"),
-    Key("follow", "end", "line_end", "End of the line; on an empty input: the end of the transcript", "to the end"),
-    Key("ask_help", "question_mark", "ask_help", "On an empty input: help", "help"),
+    Key("history_forward", "down", "history(1)", "On the last line: the next message", "message after"),
+    Key("follow", "end", "line_end", "End of the line; in an empty box: the end of the chat", "to the end"),
+    Key("ask_help", "question_mark", "ask_help", "In an empty box: help", "help"),
 )
 """Keys of the input box, besides those of any text field."""
 
 INSPECT = (
-    Key("inspect_previous", "left", "inspect_move('previous')", "The run before", "run before"),
-    Key("inspect_next", "right", "inspect_move('next')", "The run after", "run after"),
-    Key("inspect_above", "up", "inspect_move('above')", "The run above", "run above"),
-    Key("inspect_below", "down", "inspect_move('below')", "The run below", "run below"),
-    Key("inspect_first", "home", "inspect_move('first')", "The first run of the chat", "first run"),
-    Key("inspect_last", "end", "inspect_move('last')", "The last run of the chat", "last run"),
+    Key("inspect_previous", "left", "inspect_move('previous')", "Previous run", "run before"),
+    Key("inspect_next", "right", "inspect_move('next')", "Next run", "run after"),
+    Key("inspect_above", "up", "inspect_move('above')", "Run above", "run above"),
+    Key("inspect_below", "down", "inspect_move('below')", "Run below", "run below"),
+    Key("inspect_first", "home", "inspect_move('first')", "First run of the chat", "first run"),
+    Key("inspect_last", "end", "inspect_move('last')", "Last run of the chat", "last run"),
     Key("inspect_toggle", "enter", "app.do('inspect')", "Back to the input box", "back"),
 )
 """Keys of the transcript while its runs are looked into."""
 
 MENU = (
-    Key("menu_above", "up", "move(-1)", "The one above", "above"),
-    Key("menu_below", "down", "move(1)", "The one below", "below"),
+    Key("menu_above", "up", "move(-1)", "Item above", "above"),
+    Key("menu_below", "down", "move(1)", "Item below", "below"),
     Key(
         "menu_choose",
         "enter",
         "choose",
-        "Choose the one under the cursor; its own digit or letter chooses it at once",
+        "Choose the item under the cursor; its digit or letter chooses it at once",
         "choose",
     ),
-    Key("menu_leave", "escape,ctrl+c", "leave", "Close and change nothing", "close"),
+    Key("menu_leave", "escape,ctrl+c", "leave", "Close without changing anything", "close"),
 )
 """Keys of a menu, and of the starters of an empty chat."""
 
 RACE = (
-    Key("race_leave", "escape,ctrl+c", "leave", "Stop the race; once it is done, back to the chat", "chat"),
+    Key("race_leave", "escape,ctrl+c", "leave", "Stop the race; when it is done, back to the chat", "chat"),
     Key("race_rerun", "r", "rerun", "Run the race again", "rerun"),
-    Key("race_watch", "w", "watch", "Play the race back at the pace at which it was run; again: from the start", "watch"),
-    Key("race_pause", "p,space", "pause", "Pause the race or the replay, or let it go on", "pause"),
+    Key("race_watch", "w", "watch", "Replay the race at its recorded pace; again: from the start", "watch"),
+    Key("race_pause", "p,space", "pause", "Pause or continue the race or the replay", "pause"),
     Key("race_speed", "s", "speed", "Speed of the replay: 1×, ¼×, 4×", "speed"),
     Key("race_export", "e", "export", "Save the race as a web page, a picture, Markdown or JSON", "export"),
-    *(Key(f"race_swap_{n}", str(n), f"swap({n})", f"Another method in pane {n}", "swap") for n in range(1, 5)),
-    Key("race_model", "m", "model", "Another model in a pane", "model"),
-    Key("race_add", "plus,a,equals_sign", "add", "One more pane", "add"),
-    Key("race_remove", "minus,d", "remove", "One pane fewer", "remove"),
-    Key("race_finish", "f", "finish", "Hide the results, so that the texts have more room, or show them", "hide results"),
+    *(Key(f"race_swap_{n}", str(n), f"swap({n})", f"Change the method in pane {n}", "swap") for n in range(1, 5)),
+    Key("race_model", "m", "model", "Change the model of a pane", "model"),
+    Key("race_add", "plus,a,equals_sign", "add", "Add a pane", "add"),
+    Key("race_remove", "minus,d", "remove", "Remove a pane", "remove"),
+    Key("race_finish", "f", "finish", "Hide or show the results; hidden, the texts have more room", "hide results"),
     Key("race_theme", "f3,t", "app.do('theme_menu')", "Choose a colour theme, with a live preview", "theme"),
-    Key("race_colours", "f6,c", "app.do('colours')", "Colour runs in another way", "colours"),
+    Key("race_colours", "f6,c", "app.do('colours')", "Change how runs are coloured", "colours"),
     Key("race_up", "pageup,up", "scroll_texts(-1)", "Scroll the texts up", "up"),
     Key("race_down", "pagedown,down", "scroll_texts(1)", "Scroll the texts down", "down"),
     Key("race_help", "question_mark,f1,ctrl+p", "app.do('help')", "This help", "help"),
@@ -96,22 +96,22 @@ RACE = (
 """Keys of the race screen. Nothing is typed there, so letters are free."""
 
 LISTS = (
-    Key("list_choose", "enter", "choose", "Open, load, use, change or take what is under the cursor", "choose"),
-    Key("list_leave", "escape,ctrl+c", "leave", "Leave what is typed as it was, else empty the search, else back", "back"),
-    Key("list_above", "up", "move(-1)", "The one above", "above"),
-    Key("list_below", "down", "move(1)", "The one below", "below"),
-    Key("list_page_up", "pageup", "page(-1)", "A page up", "page up"),
-    Key("list_page_down", "pagedown", "page(1)", "A page down", "page down"),
-    Key("list_first", "ctrl+home", "end(-1)", "To the first", "first"),
-    Key("list_last", "ctrl+end", "end(1)", "To the last", "last"),
+    Key("list_choose", "enter", "choose", "Open, load, use or change the item under the cursor", "choose"),
+    Key("list_leave", "escape,ctrl+c", "leave", "Cancel what is being typed, else clear the search, else go back", "back"),
+    Key("list_above", "up", "move(-1)", "Item above", "above"),
+    Key("list_below", "down", "move(1)", "Item below", "below"),
+    Key("list_page_up", "pageup", "page(-1)", "Page up", "page up"),
+    Key("list_page_down", "pagedown", "page(1)", "Page down", "page down"),
+    Key("list_first", "ctrl+home", "end(-1)", "First item", "first"),
+    Key("list_last", "ctrl+end", "end(1)", "Last item", "last"),
 )
 """Keys of every list in which one searches. What is typed there is searched for."""
 
 CHATS = (
     Key("chats_rename", "ctrl+r", "rename", "Rename the chat under the cursor", "rename"),
     Key("chats_delete", "ctrl+d", "delete", "Delete the chat under the cursor", "delete"),
-    Key("chats_undo", "ctrl+z", "undo", "Bring back the chat that was deleted last", "undo"),
-    Key("chats_branch", "ctrl+g", "branch", "Branch: a new chat that shares all of the one under the cursor", "branch"),
+    Key("chats_undo", "ctrl+z", "undo", "Restore the last chat deleted", "undo"),
+    Key("chats_branch", "ctrl+g", "branch", "Branch: a new chat that starts as a copy of the one under the cursor", "branch"),
 )
 """Keys that the list of chats has besides."""
 
@@ -120,36 +120,36 @@ MODELS = (
         "models_drafts",
         "ctrl+d",
         "drafts",
-        "Which models can draft for the one under the cursor, and why others cannot",
+        "Show which models can draft for the one under the cursor, and why others cannot",
         "drafts",
     ),
-    Key("models_cancel", "ctrl+x", "cancel", "Give a download up and throw away what came", "cancel"),
-    Key("models_again", "ctrl+r", "again", "Look for models again", "look again"),
+    Key("models_cancel", "ctrl+x", "cancel", "Cancel a download and delete it", "cancel"),
+    Key("models_again", "ctrl+r", "again", "Search for models again", "search again"),
 )
 """Keys that the list of models has besides."""
 
-PROMPTS = (Key("prompts_older", "ctrl+f", "move(1)", "The message below, which is older", "older"),)
+PROMPTS = (Key("prompts_older", "ctrl+f", "move(1)", "The next older message", "older"),)
 """Keys that the search in what was sent has besides."""
 
 PRESETS = (
-    Key("presets_save", "ctrl+s", "save", "Save what this chat is set to as a preset", "save"),
+    Key("presets_save", "ctrl+s", "save", "Save this chat's settings as a preset", "save"),
     Key("presets_edit", "ctrl+e", "edit", "Edit the preset under the cursor", "edit"),
-    Key("presets_rename", "ctrl+r", "rename", "Rename it", "rename"),
-    Key("presets_delete", "ctrl+d", "delete", "Delete it", "delete"),
-    Key("presets_undo", "ctrl+z", "undo", "Bring back the preset that was deleted last", "undo"),
+    Key("presets_rename", "ctrl+r", "rename", "Rename the preset under the cursor", "rename"),
+    Key("presets_delete", "ctrl+d", "delete", "Delete the preset under the cursor", "delete"),
+    Key("presets_undo", "ctrl+z", "undo", "Restore the last preset deleted", "undo"),
 )
 """Keys that the list of presets has besides."""
 
 SETTINGS = (
-    Key("settings_scope", "tab", "scope", "Settings for every model, or those of the loaded model alone", "scope"),
-    Key("settings_default", "ctrl+d", "default", "Back to the default: take it out of the settings file", "default"),
-    Key("settings_undo", "ctrl+z", "undo", "Take the last change back", "undo"),
+    Key("settings_scope", "tab", "scope", "Switch between settings for all models and for the loaded model", "scope"),
+    Key("settings_default", "ctrl+d", "default", "Back to the default: remove it from the settings file", "default"),
+    Key("settings_undo", "ctrl+z", "undo", "Undo the last change", "undo"),
 )
 """Keys that the list of settings has besides."""
 
 TEXT = (
-    Key("text_keep", "ctrl+s", "keep", "Keep the text", "keep"),
-    Key("text_leave", "escape,ctrl+c", "leave", "Leave it as it was; asks first where something was written", "leave"),
+    Key("text_keep", "ctrl+s", "keep", "Save the text", "save"),
+    Key("text_leave", "escape,ctrl+c", "leave", "Close without saving; asks first if you changed something", "leave"),
 )
 """Keys of the screen in which a system prompt or a preset is written."""
 
@@ -160,16 +160,16 @@ GROUPS = {
     "In the chat": CHAT,
     "After the leader key": LEADER,
     "In the input box": INPUT,
-    "While a run is looked into": INSPECT,
+    "While inspecting runs": INSPECT,
     "In a menu": MENU,
     "On the race screen": RACE,
     "In every list": LISTS,
     "In the list of chats": CHATS,
     "In the list of models": MODELS,
-    "In the search of what was sent": PROMPTS,
+    "In the search of your messages": PROMPTS,
     "In the list of presets": PRESETS,
     "In the settings": SETTINGS,
-    "Where a system prompt or a preset is written": TEXT,
+    "While editing a system prompt or a preset": TEXT,
 }
 """Where keys hold → the keys, as the help and docs/keys.md list them."""
 

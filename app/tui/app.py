@@ -111,7 +111,7 @@ class SpecchatApp(TerminalApp):
         notices = [text for text in (notice, *self.themes.problems, self.themes.palette.warning) if text]
         if unknown:
             ids = ", ".join(key.id for key in ALL)
-            notices.append(f"The settings map keys to {', '.join(unknown)}, which the chat does not have: it has {ids}.")
+            notices.append(f"[keymap] in the settings names unknown actions ({', '.join(unknown)}): choose from {ids}.")
         notices += [*conflicts(settings.keymap), *self.live.layers.preset_problems]
         for text in notices:
             self.dialogue.notice(text, "warning")
@@ -297,8 +297,8 @@ class SpecchatApp(TerminalApp):
         dialogue.clear()
         self.live.fresh()
         dialogue.transcript.system = self.settings.system or None
-        where = "is in your chats" if self.keeping.keep else "comes back with /open"
-        self.tell(f"New chat. The one before {where}.", until=lambda: bool(dialogue.transcript.entries))
+        where = "is in your chats" if self.keeping.keep else "opens again with /open"
+        self.tell(f"New chat. The previous one {where}.", until=lambda: bool(dialogue.transcript.entries))
         self.chat_screen.view.show(dialogue.transcript)
         self.changed()
 

@@ -31,7 +31,7 @@ def test_keys_are_shown_as_they_arrive(env: dict[str, str], leave: str) -> None:
         for sent, shown in (
             ("\x0e", "ctrl+n        ^N            In the chat: Next decoding method"),
             ("\x1b[24~", "F12           ^[[24~        In the chat: Models"),
-            ("\x1bm", "alt+m         ^[m           runs nothing of its own"),
+            ("\x1bm", "alt+m         ^[m           runs nothing"),
             ("\x1b[1;5A", "ctrl+up       ^[[1;5A       In the chat: "),
             ("\x1b[[A", "F1            ^[[[A         In the chat: Help"),
             ("\r", "enter         ^M            In the input box: Send"),

@@ -39,7 +39,7 @@ def chat_moment(dialogue: Dialogue, box: PromptInput, view: TranscriptView, *, e
     if dialogue.busy:
         return _answering(dialogue, box)
     if dialogue.queued is not None:
-        return Moment("A message waits", hints(("cancel", "take it back"), *METHODS, *ALWAYS), box)
+        return Moment("A message is waiting", hints(("cancel", "take it back"), *METHODS, *ALWAYS), box)
     if box.text:
         back = [("cancel", "stop editing")] if editing else []
         written = (*METHODS, ("race", ""), ("editor", ""), ("prompt_search", ""))
@@ -54,16 +54,16 @@ def chat_moment(dialogue: Dialogue, box: PromptInput, view: TranscriptView, *, e
 
 def _looking(dialogue: Dialogue, view: TranscriptView) -> Moment:
     moves = ("inspect_previous inspect_next inspect_above inspect_below", "other runs")
-    steps = [("step", ""), ("pause", "go on")] if dialogue.paused and dialogue.busy else []
+    steps = [("step", ""), ("pause", "continue")] if dialogue.paused and dialogue.busy else []
     far = ("inspect_first inspect_last", "first and last run")
     look = (("panels", ""), ("copy_answer", "copy the run"), ("cancel", "back"), far, ("colours", ""))
     found = hints(moves, *steps, *look, *ALWAYS)
-    return Moment("Looking into a run", found, view)
+    return Moment("Inspecting a run", found, view)
 
 
 def _answering(dialogue: Dialogue, box: PromptInput) -> Moment:
     if dialogue.paused:
-        steps = (("step", "one step"), ("pause", "go on"), ("cancel", "stop"))
+        steps = (("step", "one step"), ("pause", "continue"), ("cancel", "stop"))
         return Moment("An answer is paused", hints(*steps, *METHODS, *LOOK, *ALWAYS), box)
     more = (("step", ""), ("draft_shorter draft_longer", "draft length"))
     now = hints(("cancel", "stop"), *METHODS, ("pause", ""), *LOOK, *more, *ALWAYS)

@@ -204,7 +204,9 @@ class ChatScreen(Screen[None]):
         if is_command(text):
             try:
                 if chip := next((chip for chip in self.input.pastes if chip in text), ""):
-                    raise UserError(f"A command takes no folded text: put the cursor behind {chip} and press tab first.")
+                    raise UserError(
+                        f"A command cannot contain a folded paste. Put the cursor after {chip} and press tab to unfold it."
+                    )
                 self._actions.command(text)
             except UserError as error:
                 self.host.tell(str(error), "warning")
@@ -222,9 +224,13 @@ class ChatScreen(Screen[None]):
     def send(self, text: str, sent: str) -> None:
         """Send a message, and take its draft out of the input box."""
         if not self._rewriting.submit(sent, text):
-            waits = "A message waits already: esc takes it back." if self.dialogue.queued else "esc stops the answer."
+            waits = (
+                ("A message is already waiting. Press esc to take it back.")
+                if self.dialogue.queued
+                else "Press esc to stop the answer."
+            )
             free = lambda: not self.dialogue.busy and self.dialogue.queued is None  # noqa: E731
-            self.host.tell(f"Not sent, your draft stays here: {waits}", "warning", free)
+            self.host.tell(f"Not sent; your message stays in the input box. {waits}", "warning", free)
             return
         self.input.take(text)
         self._rewriting.sent()
@@ -240,7 +246,7 @@ class ChatScreen(Screen[None]):
         self.note_moment()
         if self.input.chip():
             keys = Content.assemble(("tab", "bold"), (" shows the pasted text, ", "$quiet"), ("backspace", "bold"))
-            status.hint(Content.assemble(keys, (" takes it out", "$quiet")))
+            status.hint(Content.assemble(keys, (" removes it", "$quiet")))
             return
         found = matching(event.text_area.text)
         if len(found) != 1:
@@ -410,7 +416,7 @@ class ChatScreen(Screen[None]):
             self.query_one(StatusLine).hint(None)  # its keys are no longer these
             self.input.focus()
         elif not cursor.start():
-            self.host.tell("There is nothing to look into yet: ask something first.")
+            self.host.tell("There is nothing to inspect yet. Ask something first.")
         else:
             self.query_one(StatusLine).flash(
                 Content.styled(
@@ -434,7 +440,7 @@ class ChatScreen(Screen[None]):
         """Hold the answer, or let it go on."""
         dialogue = self.dialogue
         if dialogue.phase == "stopping":
-            self.host.tell("The answer is being stopped.", until=lambda: dialogue.phase != "stopping")
+            self.host.tell("Stopping the answer.", until=lambda: dialogue.phase != "stopping")
             return
         held = dialogue.pause()
         if not dialogue.busy:
@@ -451,13 +457,13 @@ class ChatScreen(Screen[None]):
         """
         steps = words[0] if words else "1"
         if not steps.isdecimal() or not int(steps):
-            raise UserError(f"/step takes a number of steps from 1 on, not {steps!r}.")
+            raise UserError(f"/step takes a number of steps from 1 up, not {steps!r}.")
         if self.dialogue.step(int(steps)):
             self.host.stir()
             self.refresh_dialogue()
         else:
             pause = shown_keys("pause", self._keymap)
-            self.host.tell(f"There is no answer to step through: press {pause} and ask, then each step is yours.")
+            self.host.tell(f"There is no answer to step through. Press {pause}, then ask something.")
 
     def action_draft_length(self, direction: int) -> None:
         """Shorter (−1) or longer (1) drafts."""
@@ -470,7 +476,7 @@ class ChatScreen(Screen[None]):
         place = self.view.mark.move(step)
         self.note_moment()
         if place is None:
-            self.host.tell("There is no message there.") if step < 0 else self.view.mark.clear()
+            self.host.tell("There are no more messages that way.") if step < 0 else self.view.mark.clear()
             return
         self.query_one(StatusLine).flash(self.view.mark.told(place, self._keymap))
 

@@ -188,7 +188,7 @@ class SidePanel(Vertical):
                 index = self.selected[1] if self.selected is not None else None
                 paused = dialogue.paused and answer is dialogue.answer and answer is not None
                 if paused:
-                    keys = f"{shown_keys('step', self._keymap)} one step, {shown_keys('pause', self._keymap)} go on"
+                    keys = f"{shown_keys('step', self._keymap)} one step, {shown_keys('pause', self._keymap)} continue"
                 else:
                     keys = f"{shown_keys('pause', self._keymap)} pauses, {shown_keys('step', self._keymap)} steps"
                 way = effective(self.colouring, self.app.no_color)

@@ -99,7 +99,7 @@ class StatusLine(Widget):
     def _paused(self) -> list[Content]:
         """That nothing goes on, and what will make it."""
         parts = [Content.assemble(("‖ ", "bold $accent"), ("paused", "$foreground"))]
-        for name, what in (("step", "one step"), ("pause", "go on"), ("cancel", "stop")):
+        for name, what in (("step", "one step"), ("pause", "continue"), ("cancel", "stop")):
             parts.append(Content.assemble((shown_keys(name, self._keymap), "bold $primary"), (f" {what}", "$quiet")))
         if self.dialogue.answer is not None and self.dialogue.answer.figures.steps:
             parts.append(_per_pass(self.dialogue.answer.figures))

@@ -137,7 +137,7 @@ class KeyCheck(TerminalApp):
         runs = [(f"{place}: ", binding.what) for place, binding in bound_to(key, self._keymap)]
         left = Content.assemble((spell(key), "bold $primary")).pad_right(max(0, KEY_CELLS - len(spell(key))))
         left = Content.assemble(left, (readable(sent).ljust(SENT_CELLS), "$accent"))
-        for n, (place, what) in enumerate(runs or [("runs nothing of its own", "")]):
+        for n, (place, what) in enumerate(runs or [("runs nothing", "")]):
             head = left if n == 0 else " " * (KEY_CELLS + SENT_CELLS)
             self._rows.append(Content.assemble(head, (place, "$quiet"), (what, "$foreground")))
         self._show()
@@ -158,12 +158,12 @@ class KeyCheck(TerminalApp):
         parts = [("Keys", "bold $primary"), (f"  in {' in '.join(here) or name}\n", "$foreground")]
         missing = [line for terminal in here for line in not_arriving(terminal, self._keymap)]
         if not missing:
-            return Content.assemble(*parts, ("Press the keys that you want to use.", "$quiet"))
+            return Content.assemble(*parts, ("Press the keys you want to use.", "$quiet"))
         leader = every_way(KEYS["leader"], self._keymap)
-        parts.append(("By its documents some keys do not arrive, unless it is set to send them:\n", "$quiet"))
+        parts.append(("According to its documentation, some keys do not arrive unless you configure it:\n", "$quiet"))
         for keys, reason in missing:
             parts += [(f"{keys}  ", "bold $foreground"), (f"{reason}\n", "$quiet")]
-        instead = f"{leader}, then the letter of an alt key or the number of an F key, does what that key does."
+        instead = f"{leader} and then the letter of an alt key, or the number of an F key, does the same."
         return Content.assemble(*parts, (instead, "$foreground"))
 
 

@@ -15,11 +15,11 @@ from .moment import KEYS, Hint, Moment, shown
 
 COLOURS = (
     "The colour says how many tokens one pass of the model gave. Plain text came one token a pass. Several came at once where "
-    "the model accepted draft tokens; its own next token comes with them."
+    "the model accepted draft tokens; its own next token comes for free."
 )
 LABELS = {
-    "identical": "the plain method's own tokens, only sooner",
-    "same distribution": "other tokens, equally probable",
+    "identical": "plain decoding's own tokens, only sooner",
+    "same distribution": "other tokens, drawn with the same probabilities",
     "lossy": "neither: the text may be worse",
 }
 
@@ -65,7 +65,7 @@ def entries(here: Moment, actions: Actions, keymap: Mapping[str, str], *, in_cha
     for place, keys in GROUPS.items():
         if keys not in (CHAT, LEADER) and (others := [key for key in keys if key.id not in named]):
             rows += [Entry(), Entry(place), *(_key(key, keymap) for key in others)]
-    rows += [Entry(), Entry("What is meant by"), *_words()]
+    rows += [Entry(), Entry("What words mean"), *_words()]
     offers = [(row, offer) for row, offer in actions.offers() if row.id != "method_menu"] if in_chat else []
     rows += [Entry(), Entry("Choices")] if offers else []
     return rows + [

@@ -36,7 +36,7 @@ class HelpScreen(SearchScreen[Callable[[], object], Entry]):
 
     def __init__(self, here: Moment, actions: Actions, keymap: Mapping[str, str], way: Way, *, in_chat: bool) -> None:
         listed = PickList[Entry](lambda entry: entry.id or None, self._row)
-        listed.empty = "No key, command or method has these words."
+        listed.empty = "No key, command or method matches."
         super().__init__(listed, keymap, "Help", "Search every key, command and method")
         self._rows = entries(here, actions, keymap, in_chat=in_chat)
         self._legend = tuple(legend_line(way))
@@ -56,7 +56,7 @@ class HelpScreen(SearchScreen[Callable[[], object], Entry]):
 
     def hints(self) -> Iterator[str]:
         """The keys that count now."""
-        does = "enter does it · " if self.listed.item is not None and self.listed.item.run is not None else ""
+        does = "enter runs it · " if self.listed.item is not None and self.listed.item.run is not None else ""
         yield f"{does}type to search · {self.key('list_leave')}"
 
     def about(self, item: Entry | None) -> Iterable[tuple[str, str]]:

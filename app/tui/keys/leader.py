@@ -57,7 +57,7 @@ class LeaderScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """One frame without sides."""
-        self._letters.border_title = f"{shown_keys('leader', self._keymap)} and then, or esc"
+        self._letters.border_title = f"{shown_keys('leader', self._keymap)}, then a letter, or esc"
         yield self._letters
 
     def on_resize(self) -> None:

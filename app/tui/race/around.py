@@ -64,12 +64,12 @@ def race_moment(race: Race, replay: Replay | None, hidden: bool, place: DOMNode)
     line_up += [("race_remove", "")] if panes > FEWEST else []
     around = [("race_help", ""), ("race_theme", ""), ("race_colours", ""), ("race_up race_down", "scroll")]
     if replay is not None:
-        held = [] if replay.over else [("race_pause", "go on" if replay.paused else "pause")]
+        held = [] if replay.over else [("race_pause", "continue" if replay.paused else "pause")]
         replaying = [("race_leave", "results"), *held, ("race_speed", ""), ("race_watch", "from the start")]
-        return Moment("A race is played back", hints(*replaying, *around), place)
+        return Moment("A race is being replayed", hints(*replaying, *around), place)
     if race.running:
-        running = [("race_leave", "stop"), ("race_pause", "go on" if race.paused else "pause"), ("race_rerun", "")]
-        return Moment("A race is run", hints(*running, *line_up, *around), place)
+        running = [("race_leave", "stop"), ("race_pause", "continue" if race.paused else "pause"), ("race_rerun", "")]
+        return Moment("A race is running", hints(*running, *line_up, *around), place)
     done = [("race_leave", ""), ("race_rerun", ""), ("race_watch", ""), ("race_export", "")]
     results = ("race_finish", "show results" if hidden else "")
-    return Moment("A race is done", hints(*done, *line_up, results, *around), place)
+    return Moment("A race is finished", hints(*done, *line_up, results, *around), place)

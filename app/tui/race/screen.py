@@ -323,7 +323,7 @@ class RaceScreen(Screen[None]):
             title = f"Model of pane {int(index) + 1}: {entry.name}"
             self._ask_model(title, {entry.key}, "It already runs in this pane.", chosen)
 
-        self.app.push_screen(Menu("Another model in which pane?", items, str(len(items) - 1)), asked)
+        self.app.push_screen(Menu("Change the model of which pane?", items, str(len(items) - 1)), asked)
 
     def _named(self) -> list[tuple[Racer, str]]:
         """Each lane with the name of its model."""
@@ -362,7 +362,7 @@ class RaceScreen(Screen[None]):
                 self.race.remove(int(index))
                 self._go()
 
-        self.app.push_screen(Menu("Which pane to remove?", items, str(len(racers) - 1)), answered)
+        self.app.push_screen(Menu("Remove which pane?", items, str(len(racers) - 1)), answered)
 
     def colouring(self, way: Way) -> None:
         """Tell runs apart in another way."""

@@ -257,7 +257,7 @@ async def test_the_commands(make_chat: Make, engine: Any, make_steps: Make) -> N
         assert await run("/step") == Advance(id, 1)
         assert await run("/step 12") == Advance(id, 12)
         assert await run("/step none") == Advance(id, 12)
-        assert "takes a number of steps from 1 on, not 'none'" in toasts(app)
+        assert "takes a number of steps from 1 up, not 'none'" in toasts(app)
         app.chat_screen.input.put("")
         assert await run("/pause") == Pause(id, False)
 

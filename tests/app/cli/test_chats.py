@@ -256,7 +256,7 @@ def test_resume_takes_the_chat_that_is_meant_or_lists_those_that_may_be(begun: B
     assert begun.browsed == ["about", "keeper"]
     begun(Settings(), resume="")
     assert begun.browsed == ["about", "keeper", ""]
-    with pytest.raises(UserError, match="No chat has 'zebra' in it"):
+    with pytest.raises(UserError, match="No chat contains 'zebra'"):
         begun(Settings(), resume="zebra")
 
 

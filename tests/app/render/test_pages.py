@@ -174,7 +174,7 @@ def test_the_table_of_drafts_agrees_with_what_was_measured() -> None:
         (plain("lookahead", 2, 28), "Nothing was drafted: a pass took 28.0 nodes and gave 2.00 tokens."),
         (
             plain("beam", 8, 4, 8),
-            "Nothing was drafted: each token took a pass over 4.0 nodes. Text came once all beams shared it.",
+            "Nothing was drafted: each token took a pass over 4.0 nodes. Text appears once all beams share it.",
         ),
     ],
     ids=lambda value: value.method if isinstance(value, Answer) else "",

@@ -99,7 +99,7 @@ async def test_an_empty_chat_has_nothing_to_look_into(make_chat: Make, engine: A
         await pilot.press("f7")
         await pilot.pause()
         assert app.focused is app.chat_screen.input
-        assert any("nothing to look into" in note.message for note in app._notifications)
+        assert any("nothing to inspect" in note.message for note in app._notifications)
 
 
 async def test_markdown_gives_way_to_runs_while_they_are_looked_into(make_chat: Make, engine: Any, tree_steps: Make) -> None:

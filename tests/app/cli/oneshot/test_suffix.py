@@ -99,7 +99,7 @@ def test_the_built_in_model_says_no(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "specchat: builtin has no fill-in-the-middle tokens, so it cannot take a suffix. Use a code model that has them, "
-        "such as --model Qwen/Qwen2.5-Coder-1.5B, or leave the suffix out.\n"
+        "such as --model Qwen/Qwen2.5-Coder-1.5B, or leave out the suffix.\n"
     )
 
 

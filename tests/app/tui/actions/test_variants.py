@@ -66,7 +66,7 @@ async def test_a_message_written_anew_begins_another_way_and_the_first_stays(
         app.chat_screen.input.put("/edit 2")
         await pilot.press("enter")
         assert app.chat_screen.input.text == "Second"
-        assert composer(app) == "message 2 of 3, anew"
+        assert composer(app) == "editing message 2 of 3"
         await pilot.press(*" more", "enter")
         assert [message["content"] for message in engine.asked.messages] == ["First", "One.", "Second more"]
         await answer(app, pilot, engine, make_steps, "Other.")
@@ -109,7 +109,7 @@ async def test_esc_leaves_the_edit_of_a_marked_message_as_the_box_says(make_chat
         await say(app, pilot, engine, make_steps, "First", "One.")
         await say(app, pilot, engine, make_steps, "Second", "Two.")
         await pilot.press("alt+up", "alt+up", "alt+up", "alt+up", "alt+w")
-        assert composer(app) == "message 1 of 2, anew"
+        assert composer(app) == "editing message 1 of 2"
         await pilot.press("escape")
         assert composer(app) == ""
         assert app.chat_screen.input.text == ""
@@ -126,7 +126,7 @@ async def test_an_edit_that_must_wait_changes_nothing_yet(make_chat: Make, engin
         engine.begin(make_steps())
         await settle(app, pilot)
         await pilot.press("alt+w", *"x", "enter")
-        assert "esc stops the answer" in toasts(app)
+        assert "Press esc to stop the answer" in toasts(app)
         assert app.chat_screen.input.text == "Secondx"
         assert talk(app)[:3] == ["First", "One.", "Second"]
         for keys in ("alt+r", "alt+u", "alt+left"):

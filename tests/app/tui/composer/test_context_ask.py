@@ -80,7 +80,7 @@ async def test_the_oldest_exchanges_can_be_left_out(make_chat: Make, engine: Any
         await pilot.press("1")
         await pilot.pause()
         assert [message["content"] for message in engine.asked.messages][::2] == ["Three", LONG]
-        assert "does not see the 2 oldest exchanges" in app.dialogue.transcript.entries[6].text
+        assert "no longer sees the 2 oldest exchanges" in app.dialogue.transcript.entries[6].text
         assert app.chat_screen.input.text == ""
 
 

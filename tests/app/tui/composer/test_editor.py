@@ -45,7 +45,7 @@ def test_the_settings_go_before_visual_and_that_before_editor(
 @pytest.mark.parametrize(
     ("environment", "sentence"),
     [
-        ({"VISUAL": "none-such"}, r"no program none-such, which \$VISUAL names"),
+        ({"VISUAL": "none-such"}, r"no program none-such, the editor in \$VISUAL"),
         ({"EDITOR": "'nano"}, r"quote is not closed in \$EDITOR"),
         ({}, "Set EDITOR=nano"),
     ],

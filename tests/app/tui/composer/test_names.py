@@ -223,7 +223,7 @@ async def test_a_command_does_not_take_a_folded_text(make_chat: Make) -> None:
         await pilot.press("enter")
         await pilot.pause()
         assert app.chat_screen.input.text == "/rename [pasted 212 lines]"
-        assert "put the cursor behind [pasted 212 lines] and press tab first" in toasts(app)
+        assert "Put the cursor after [pasted 212 lines] and press tab to unfold it" in toasts(app)
 
 
 async def test_a_short_paste_is_text(make_chat: Make) -> None:

@@ -254,7 +254,7 @@ async def test_the_help_begins_with_what_is_here(make_chat: Make, engine: Any, m
         engine.finish()
         await settle(app, pilot)
         name, ids = await here("f7")
-        assert name == "Looking into a run"
+        assert name == "Inspecting a run"
         assert 8 <= len(ids) <= 12
         name, ids = await here("escape", "f2")
         assert name == "In a menu"
@@ -270,7 +270,7 @@ async def test_the_help_runs_keys_of_the_place_it_was_opened_in(make_chat: Make,
     async with app.run_test(size=SIZE) as pilot:
         engine.loaded()
         await settle(app, pilot)
-        await pilot.press("f2", "f1", *"change nothing", "enter")
+        await pilot.press("f2", "f1", *"without changing anything", "enter")
         await pilot.pause()
         assert app.screen is app.chat_screen  # the menu is closed
         await pilot.press("f2", "f1", *"next decoding", "enter")
