@@ -6,10 +6,13 @@ from ...errors import counted
 from ..chat.entries import Answer, Severity
 from ..chat.methods import method_named
 from ..text.cells import one_line
-from ..text.lines import Line, flowed
+from ..text.lines import Line, flowed, length
 
 ENDS: dict[Severity, str] = {"information": "quiet", "warning": "warning", "error": "error"}
 """How bad an answer's end is → the style in which it is told."""
+
+SIGN = " · "
+"""Before the methods that wrote an answer."""
 
 
 def verdict(answer: Answer, *, speeds: bool = True) -> Line:
@@ -35,13 +38,16 @@ def verdict(answer: Answer, *, speeds: bool = True) -> Line:
 
 def signed(answer: Answer, *, speeds: bool = True) -> Line:
     """The same, with the methods that wrote the answer."""
-    methods = one_line(" → ".join(answer.methods)).strip()
-    return (*verdict(answer, speeds=speeds), *(((f" · {methods}", "quiet"),) if methods else ()))
+    return (*verdict(answer, speeds=speeds), *_signature(answer))
 
 
 def verdict_lines(answer: Answer, cells: int, *, speeds: bool = True) -> list[Line]:
-    """The signed sentence on as many rows as it takes."""
-    return flowed(signed(answer, speeds=speeds), cells)
+    """The signed sentence on as many rows as it takes; the methods go to a row of their own rather than to be torn."""
+    rows, signature = flowed(verdict(answer, speeds=speeds), cells), _signature(answer)
+    if length(rows[-1]) + length(signature) <= cells:
+        rows[-1] += signature
+        return rows
+    return rows + flowed(tuple((text.removeprefix(SIGN), style) for text, style in signature), cells)
 
 
 def verdict_text(answer: Answer, *, speeds: bool = True) -> str:
@@ -55,6 +61,11 @@ def against(ratio: float, other: str = "plain") -> tuple[str, str]:
     if near > 1:
         return f"{near:.1f}× faster than {other}", "success"
     return (f"as fast as {other}", "quiet") if near == 1 else (f"slower than {other} ({near:g}×)", "warning")
+
+
+def _signature(answer: Answer) -> Line:
+    methods = one_line(" → ".join(answer.methods)).strip()
+    return ((f"{SIGN}{methods}", "quiet"),) if methods else ()
 
 
 def _unmeasured(answer: Answer) -> str:

@@ -12,6 +12,7 @@ from ...chat.compare import SIGNS
 from ...race.clock import SHORT, Unit, bars, in_words
 from ...race.lane import Racer
 from ...race.race import Race
+from ...render.verdict import against
 from ...text.cells import fit, width
 from ...text.charts import percent
 from .pane import PLACES, eighths, lane_colour
@@ -133,7 +134,7 @@ def headline(rows: Sequence[Standing]) -> tuple[str, str, list[str]]:
         # Being done is no merit where less was written: what counts is who was there first.
         what = f" wins: {winner.line:,} {SHORT[winner.unit]} in {in_words(winner.arrival)}"
     if winner.number != 1 and winner.speedup:
-        more.append(f"{winner.speedup:.2f}× the speed of {first.name}")
+        more.append(against(winner.speedup, first.name)[0])
     if len(through) > 1:
         ahead = (through[1].arrival - winner.arrival) if winner.line else through[1].seconds - winner.seconds
         more.append(f"{in_words(ahead) if ahead >= 0.0005 else 'a hair'} ahead of {through[1].name}")
