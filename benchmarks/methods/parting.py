@@ -24,6 +24,7 @@ from specchat.backends.loading import builtin_gguf
 from specchat.builtin.corpus import TASKS
 from specchat.builtin.evaluate import examples
 from specchat.decoders import Conversation, Generation
+from specchat.decoders.registry import get, unavailable
 
 METHODS = ("lookup", "draft", "tree", "fusion", "early-exit", "auto")
 FAMILIES = ("copy", "edit", "extract", "fact", "passage", "story")
@@ -87,6 +88,9 @@ def main() -> None:
     print(f"{target} {model.info.dtype}, {len(prompts)} prompts of up to {options.tokens} tokens: {model.info.capabilities}")
     plain = [[answer(model, draft, prompt, "greedy", options.tokens)[0] for prompt in prompts] for model in models]
     for method in options.methods.split(","):
+        if reason := unavailable(get(method), model.info.capabilities, draft_model=True):
+            print(f"{method:11} not available: {reason}")
+            continue
         parted, ratios, seconds = [0, 0], [], [0.0, 0.0]
         checks = length = 0
         for i, prompt in enumerate(prompts):
