@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from ..chat.entries import SHADES
 from ..text.cells import cluster_width, graphemes, width
 from ..theming.colouring import bared
+from ..theming.themes import STEPS
 from .look import Look, visible
 
 CELL = 8.4
@@ -70,8 +70,7 @@ class Canvas:
         for name, ink in self.look.inks.items():
             rules.append(f".{name}{{fill:{ink.colour}{';font-weight:bold' if ink.bold else ''}}}")
             rules += [f".{name}-tint{{fill:{ink.behind}}}"] if ink.behind else []
-        # Bars keep their colour whatever way runs are coloured.
-        rules += [f".lane{i}{{fill:{self.look.palette.run(i)}}}" for i in range(SHADES)]
+        rules += [f".bar-{step}{{fill:{self.look.colour(f'bar-{step}')}}}" for step in (0, *STEPS)]
         rules += [".b{font-weight:bold}", ".i{font-style:italic}"]
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}" '

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..race.record import RaceRecord
 from ..text.cells import one_line
+from ..theming.colouring import bar_name
 from .html import STYLE, figures, head, legend, spans, text, top
 from .look import Look
 from .race import Finish, photo_finish, remarks
@@ -116,8 +117,8 @@ def race_html(record: RaceRecord, look: Look) -> Iterator[str]:
     yield f'{top(model, where, made)}<main>\n<div class="prompt">{text(record.prompt.strip(chr(10)))}</div>\n'
     yield '<div class="race">\n'
     finishes = photo_finish(record)
-    for number, finish in enumerate(finishes):
-        yield _bar(number, finish, look)
+    for finish in finishes:
+        yield _bar(finish, look)
     yield f'</div>\n<div class="controls"><span>{text(" ".join([HINT, *remarks(record)]))}</span></div>\n<div class="panes">\n'
     for finish in finishes:
         lane = finish.lane
@@ -129,10 +130,11 @@ def race_html(record: RaceRecord, look: Look) -> Iterator[str]:
     yield f"</div>\n{legend(look)}</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
 
 
-def _bar(number: int, finish: Finish, look: Look) -> str:
+def _bar(finish: Finish, look: Look) -> str:
     seconds, speed, steps, gain = map(text, finish.figures)
     won = ' class="won"' if finish.share >= 1 else ""
-    bar = f'<div class="bar" style="width: {finish.share:.1%}; background: {look.palette.run(number)}"></div>'
+    colour = look.colour(bar_name(finish.tokens_per_step))
+    bar = f'<div class="bar" style="width: {finish.share:.1%}; background: {colour}"></div>'
     return (
         f"<span{won}>{text(finish.name)}</span>"
         f'<div class="track">{bar}</div>'

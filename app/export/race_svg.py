@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ..chat.entries import Prompt
 from ..race.record import RaceRecord
 from ..text.cells import fit, one_line, width
+from ..theming.colouring import bar_name
 from .canvas import Canvas
 from .look import Look
 from .race import Finish, model_of, photo_finish, remarks
@@ -59,7 +60,7 @@ def race_svg(record: RaceRecord, look: Look) -> Iterator[str]:
     y += bars
     for number, (finish, block) in enumerate(zip(finishes, blocks, strict=True)):
         left = number * (cells + GAP)
-        yield _pane(canvas, left, cells, y, number, finish)
+        yield _pane(canvas, left, cells, y, finish)
         for index in range(block.height):
             yield draw_row(canvas, left, cells, y + HEAD + index, block, block.row(index))
         if number:
@@ -76,9 +77,9 @@ def _bars(canvas: Canvas, wide: int, y: float, finishes: list[Finish]) -> Iterat
     columns = [max((width(row[i]) for row in figures), default=0) for i in range(4)]
     first = max(map(width, names), default=0) + 2
     room = max(8, wide - first - sum(columns) - 2 * 4 - 1)
-    for number, finish in enumerate(finishes):
-        css = f"lane{number}"
-        yield canvas.text(0, y, names[number], "foreground b" if finish.share >= 1 else "foreground")
+    for name, finish in zip(names, finishes, strict=True):
+        css = bar_name(finish.tokens_per_step)
+        yield canvas.text(0, y, name, "foreground b" if finish.share >= 1 else "foreground")
         yield canvas.box(first, y + 0.16, room, "panel", 0.68, 3)
         if finish.share > 0:
             yield canvas.box(first, y + 0.16, max(0.4, room * finish.share), css, 0.68, 3)
@@ -89,13 +90,13 @@ def _bars(canvas: Canvas, wide: int, y: float, finishes: list[Finish]) -> Iterat
         y += 1.5
 
 
-def _pane(canvas: Canvas, left: float, cells: int, y: float, number: int, finish: Finish) -> str:
+def _pane(canvas: Canvas, left: float, cells: int, y: float, finish: Finish) -> str:
     """The line above a lane's text."""
     mark = finish.mark
     name = fit(one_line(finish.name), cells - width(mark) - 4)
     return (
         canvas.box(left - 0.6, y - 0.1, cells + 1.2, "surface", 1.2, 4)
-        + canvas.box(left, y + 0.28, 0.9, f"lane{number}", 0.44, 2)
+        + canvas.box(left, y + 0.28, 0.9, bar_name(finish.tokens_per_step), 0.44, 2)
         + canvas.text(left + 2, y, name, "foreground b")
         + canvas.text(left + cells - width(mark), y, mark, _MARKS[finish.lane.mark])
         + canvas.text(left + cells - width(finish.where), y + 1.15, finish.where, "quiet")

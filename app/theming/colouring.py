@@ -98,6 +98,11 @@ def inks_of(way: Way) -> list[str]:
     return [name for name in INKS if name in found]
 
 
+def bar_name(tokens: float) -> str:
+    """The colour of a bar that stands for so many tokens a pass, as a variable of the theme."""
+    return f"bar-{heat_step(round(tokens))}"
+
+
 def bared(text: str) -> tuple[str, str, str]:
     """Blanks, the text of a run, blanks. Blanks are drawn on the page, so that a gap shows where a run begins."""
     rest = text.lstrip(" ")

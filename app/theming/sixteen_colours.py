@@ -47,6 +47,13 @@ class SixteenColours(FewColours):
         """Background of a run that cycles: the page, as all colours serve its text."""
         return self.colours["background"]
 
+    def bar(self, step: int) -> str:
+        """Colour of a bar that stands for so many tokens a pass."""
+        if not step:
+            return self.quiet
+        text, behind = self.tone(step)
+        return text if behind == self.colours["background"] else behind
+
     @property
     def quiet(self) -> str:
         """Secondary text."""

@@ -63,6 +63,9 @@ HALF = 0.7
 PALEST = 5.0
 """Least distance of the palest tint from the page: twice what can just be noticed."""
 
+PLAIN_BAR, BARS = 0.45, (0.5, 0.6, 0.7, 0.85, 1.0)
+"""Share of the ink in a bar for one token a pass, and of the hue in bars for more: bars are no text, but must be seen."""
+
 BLOCK = "■"
 """How a theme's run colours are shown."""
 
@@ -116,6 +119,11 @@ class Palette:
         """Text colour and background of a run by its length (one of STEPS), in full or in the half tone of its neighbours."""
         return self.heat[step - 1], self.mix(self.glow, SHARES[step - 1] * (HALF if half else 1))
 
+    def bar(self, step: int) -> str:
+        """Colour of a bar that stands for so many tokens a pass, as a step of the scale; 0 for one."""
+        hue = blend(self.glow, self.heat[-2], 0.55)  # between the longest runs' background and their text
+        return self.mix(hue, BARS[step - 1]) if step else self.mix(self.colours["foreground"], PLAIN_BAR)
+
     def mix(self, over: str, share: float) -> str:
         """The page with a share of a colour."""
         return blend(self.colours["background"], over, share)
@@ -155,7 +163,7 @@ class Palette:
 
     def variables(self) -> dict[str, str]:
         """Variables of the style sheet. Run colours become $run-0, $run-0-tint, …; by length, $heat-1, $heat-1-tint, …, in half
-        tone $heat-1-half, $heat-1-half-tint, …"""
+        tone $heat-1-half, $heat-1-half-tint, …; bars by length $bar-0, $bar-1, …"""
         page, ink = self.colours["background"], self.colours["foreground"]
         variables = {
             "quiet": self.quiet,
@@ -185,6 +193,7 @@ class Palette:
         }
         for i in range(SHADES):
             variables[f"run-{i}"], variables[f"run-{i}-tint"] = self.run(i), self.behind(i)
+        variables |= {f"bar-{step}": self.bar(step) for step in (0, *STEPS)}
         for step in STEPS:
             for name, half in ((f"heat-{step}", False), (f"heat-{step}-half", True)):
                 variables[name], variables[f"{name}-tint"] = self.tone(step, half)

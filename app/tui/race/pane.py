@@ -12,7 +12,7 @@ from textual.widget import Widget
 from ...chat.entries import Answer
 from ...race.clock import SHORT, Unit, in_words
 from ...text.cells import fit, one_line, width
-from ...theming.colouring import LABEL_STYLES
+from ...theming.colouring import LABEL_STYLES, bar_name
 from ..transcript.run_text import RunText
 
 ROOMY, SNUG = 11, 7
@@ -21,6 +21,9 @@ ROOMY, SNUG = 11, 7
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 PLACES = ("1st", "2nd", "3rd", "4th")
+
+BADGE = "bold $background on $primary"
+"""Style of a lane's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +60,6 @@ class PaneState:
     tokens_per_second: float = 0.0
     """By the clock too; shown beside characters."""
 
-    @property
-    def colour(self) -> str:
-        """The lane's own colour, as a theme variable."""
-        return lane_colour(self.number)
-
-
-def lane_colour(number: int) -> str:
-    """The colour of lane `number`, from 1."""
-    return f"$run-{(number - 1) % 6}"
-
 
 def eighths(share: float, cells: int) -> str:
     """A bar of `share` (0 to 1) of some cells, without blanks behind it; a share above 0 is at least an eighth of a cell."""
@@ -87,7 +80,7 @@ class PaneTitle(Widget):
     def render(self) -> Content:
         """Number and name; at the right the place, or else the label."""
         state, room = self.state, self.size.width
-        left: list[tuple[str, str]] = [(f" {state.number} ", f"bold $background on {state.colour}")]
+        left: list[tuple[str, str]] = [(f" {state.number} ", BADGE)]
         if state.place is not None:
             style = "bold $background on $success" if state.place == 1 else "bold $foreground on $panel"
             right = [(f" {PLACES[state.place - 1]} ", style)]
@@ -144,7 +137,8 @@ class PaneFoot(Widget):
         share = state.amount / state.expected if state.expected else 0.0
         drawn = eighths(share, cells)
         return Content.assemble(
-            (drawn + " " * (cells - len(drawn)), f"{state.colour} on $panel"), (right.rjust(room - cells), "$quiet")
+            (drawn + " " * (cells - len(drawn)), f"${bar_name(state.tokens_per_step)} on $panel"),
+            (right.rjust(room - cells), "$quiet"),
         )
 
     def _figures(self, room: int, wanted: tuple[str, ...]) -> Content:

@@ -15,7 +15,8 @@ from ...race.race import Race
 from ...render.verdict import against
 from ...text.cells import fit, width
 from ...text.charts import percent
-from .pane import PLACES, eighths, lane_colour
+from ...theming.colouring import bar_name
+from .pane import BADGE, PLACES, eighths
 
 FULL_BAR = 48
 """Most cells of a bar: longer ones say no more."""
@@ -175,8 +176,7 @@ class PhotoFinish(Widget):
 
     def _headline(self, room: int) -> Content:
         name, what, more = headline(self.rows)
-        number = next((row.number for row in self.rows if row.name == name and row.place == 1), 1)
-        line = Content.assemble((fit(name, room // 2), f"bold {lane_colour(number)}"), (what, "bold $foreground"))
+        line = Content.assemble((fit(name, room // 2), "bold $primary"), (what, "bold $foreground"))
         for text in more:
             if line.cell_length + 3 + width(text) <= room:
                 line = Content.assemble(line, (" · ", "$faint"), (text, "$foreground"))
@@ -232,12 +232,11 @@ class PhotoFinish(Widget):
         for i, row in enumerate(rows):
             place = PLACES[row.place - 1] if row.place is not None else "–"
             drawn = eighths(lengths[i], bar)
-            colour = lane_colour(row.number)
             parts = [
                 (f"{place:<4}", "bold $success" if row.place == 1 else "$quiet"),
-                (f" {row.number} ", f"bold $background on {colour}"),
+                (f" {row.number} ", BADGE),
                 (f" {fit(row.name, name)}{' ' * (name - width(fit(row.name, name)))} ", "bold $foreground"),
-                (drawn + " " * (bar - len(drawn)), colour),
+                (drawn + " " * (bar - len(drawn)), f"${bar_name(row.tokens_per_step)}"),
                 (" ", ""),
             ]
             for (_, cells), size in zip(columns[:kept], sizes, strict=False):

@@ -20,7 +20,7 @@ from ...text.cells import fit, one_line
 from ..pickers.framed import Framed
 from ..pickers.menu import PICKS as MENU_PICKS
 from ..pickers.menu import Item
-from .pane import lane_colour
+from .pane import BADGE
 
 PICKS = MENU_PICKS.replace("m", "")
 """Keys of the methods; m is for models."""
@@ -131,7 +131,7 @@ class RaceSetup(Framed[list[Pick]]):
         numbers = [number for number, lane in enumerate(self.lanes, 1) if lane.method == item.id]
         if numbers:
             shown = " ".join(map(str, numbers)) if len(numbers) < 3 else "".join(map(str, numbers[:3]))
-            box = (shown.center(3), f"bold $background on {lane_colour(numbers[0])}")
+            box = (shown.center(3), BADGE)
         else:
             box = (" · ", "$faint")
         title = item.title.ljust(11)
@@ -154,9 +154,9 @@ class RaceSetup(Framed[list[Pick]]):
         first, *others = [lane.name for lane in self.lanes]
         if not others:
             return Content.styled(f"Choose one more to race against {first}.", "$quiet")
-        parts = [(f" {first} ", f"bold {lane_colour(1)}")]
+        parts = [(f" {first} ", "bold $primary")]
         for number, name in enumerate(others, 2):
-            parts += [(" against " if number == 2 else " · ", "$quiet"), (name, f"bold {lane_colour(number)}")]
+            parts += [(" against " if number == 2 else " · ", "$quiet"), (name, "bold $primary")]
         return Content.assemble(*parts).truncate(room, ellipsis=True)
 
     def _toggle(self, index: int) -> None:

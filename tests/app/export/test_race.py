@@ -24,6 +24,7 @@ from specchat.app.race.entry import Entry
 from specchat.app.race.race import Race
 from specchat.app.race.record import RaceLane, RaceRecord
 from specchat.app.saved.race_json import read_race
+from specchat.app.theming.colouring import bar_name
 from specchat.app.theming.themes import load_themes
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race.photo_finish import PhotoFinish, standings
@@ -154,7 +155,9 @@ def test_the_picture_has_a_bar_and_a_text_for_each_lane() -> None:
     drawn = " ".join(element.text or "" for element in root.iter(f"{svg}text"))
     for words in ("greedy", "lookup max_ngram=3", "≈ near tie", "gap 0.00012", "2.60×", "word3"):
         assert words in drawn
-    bars = [next(float(e.get("width", 0)) for e in root.iter(f"{svg}rect") if e.get("class") == f"lane{i}") for i in range(3)]
+    drawn_bars = [rect for rect in root.iter(f"{svg}rect") if str(rect.get("class")).startswith("bar-")][:3]
+    assert [rect.get("class") for rect in drawn_bars] == [bar_name(finish.tokens_per_step) for finish in photo_finish(race())]
+    bars = [float(rect.get("width", 0)) for rect in drawn_bars]
     assert bars[1] / bars[2] == pytest.approx(1.7 / 2.5, abs=0.01)
     assert DARK.tone(1)[1] in whole(race(), "svg")
 

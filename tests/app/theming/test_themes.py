@@ -132,6 +132,18 @@ def test_some_palettes_fail_for_colour_blind_eyes(write: Any) -> None:
 
 
 @each
+def test_bars_are_seen_and_plain_ones_differ(path: Path) -> None:
+    palette = read_theme(path)
+    bars = [palette.bar(step) for step in (0, *STEPS)]
+    assert all(contrast(bar, palette.colours["panel"]) >= 1.5 for bar in bars)
+    assert all(
+        contrast(more, palette.colours["panel"]) > contrast(less, palette.colours["panel"]) for less, more in pairwise(bars[1:])
+    )
+    if path.stem != "graphite":
+        assert all(distance(bars[0], bar) >= 10 for bar in bars[1:])
+
+
+@each
 def test_the_tint_grows_with_every_step_for_every_eye(path: Path) -> None:
     palette = read_theme(path)
     page = palette.colours["background"]
