@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from textual import events, on
@@ -9,6 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Horizontal, Vertical
 from textual.content import Content
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -179,8 +181,8 @@ class ChatScreen(Screen[None]):
 
     def note_moment(self) -> None:
         """Show the keys that matter now."""
-        for bar in self.query(KeyBar):  # there is none while the screen comes or goes
-            bar.moment = self.moment
+        with suppress(NoMatches):  # while the screen comes or goes not all of its parts are there
+            self.query_one(KeyBar).moment = self.moment
 
     def colouring(self, way: Way) -> None:
         """Tell runs apart in another way, and say how to read it."""

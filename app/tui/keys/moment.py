@@ -55,8 +55,11 @@ def moment_of(screen: Screen[object]) -> Moment:
 
 
 def shown(hint: Hint, keymap: Mapping[str, str]) -> str:
-    """The keys of a hint as the bar shows them: `^n`, `1–3`, `←→↑↓`."""
+    """The keys of a hint as the bar shows them: `^n`, `1–3`, `←→↑↓`, `^o ↑↓`."""
     keys = [shown_keys(id, keymap) for id in hint.ids]
     if len(keys) > 1 and all(key.isdecimal() for key in keys):
         return f"{keys[0]}–{keys[-1]}"
+    leader = f"{shown_keys('leader', keymap)} "
+    if len(keys) > 1 and all(key.startswith(leader) for key in keys):
+        return leader + "".join(key.removeprefix(leader) for key in keys)
     return ("" if all(len(key) == 1 for key in keys) else "/").join(keys)

@@ -90,7 +90,7 @@ def test_every_option_is_completed(home: Path) -> None:
     assert offered("zsh", "specchat run --accept r") == ["rejection"]
     assert offered("zsh", "specchat locate s") == ["settings"]
     assert "--suffix-file" in offered("zsh", "specchat run --suf")
-    assert "history" in offered("zsh", "specchat hist")
+    assert "chats" in offered("zsh", "specchat cha")
 
 
 @pytest.mark.parametrize("shell", SHELLS)

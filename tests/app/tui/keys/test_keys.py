@@ -132,6 +132,13 @@ async def test_the_bar_shows_what_fits_the_moment(make_chat: Make, engine: Any, 
         assert "message before" not in bar(app)
 
 
+async def test_a_screen_that_goes_has_no_moment(make_chat: Make) -> None:
+    app = make_chat()
+    async with app.run_test(size=SIZE):
+        await app.chat_screen.query_one("#composer").remove()
+        app.chat_screen.note_moment()
+
+
 async def test_a_click_on_the_bar_does_what_the_key_does(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=SIZE) as pilot:
