@@ -194,6 +194,7 @@ class Tour:
         if not box.text:
             box.put(NEXT)
         self._text = box.text
+        self._give_back()
         switch, race, keys = (shown_keys(id, keymap) for id in ("next_method", "race", "help"))
         if fast:
             again = f"{switch} next method   {race} race   {keys} all keys"
@@ -215,10 +216,15 @@ class Tour:
     def _chosen(self) -> str | None:
         return self.dialogue.method if self.dialogue.chosen else None
 
-    def _switch(self, name: str) -> None:
-        self._method = name
+    def _switch(self, name: str | None) -> None:
         self.dialogue.switch(name)
+        self._method = self.dialogue.switching or self.dialogue.method
         self._went_on()
+
+    def _give_back(self) -> None:
+        """The method that was in force before, unless the person has chosen one since."""
+        if (self.dialogue.switching or self.dialogue.method) == self._method:
+            self._switch(self._before)
 
     def _went_on(self) -> None:
         """Something was asked of the engine."""
@@ -294,8 +300,7 @@ class Tour:
         self._screen.remove_class("-tour")
         if self._writing and not self._taken:
             dialogue.cancel()
-        if (dialogue.switching or dialogue.method) == self._method:
-            dialogue.switch(self._before)
+        self._give_back()
         self._went_on()
 
 
