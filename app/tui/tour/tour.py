@@ -8,10 +8,13 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
+from ....errors import counted
 from ...chat.entries import Answer
+from ...chat.methods import method_named
 from ...race.race import FEWEST, Race
 from ...race.slow import SlowRace
 from ...race.subject import drafts, suggested, talk
+from ...render.verdict import against
 from ...settings.keymap import shown_keys
 from ..actions.history import Keeping
 from ..actions.race import Racing
@@ -242,7 +245,7 @@ class Tour:
         while not answer.done and self._clock < end:
             await self._pass(answer)
             passes, more = len(log) - first, len(log.tokens) - tokens
-            self._say(step, sentence, f"{more} token{'s' * (more != 1)}, {passes} pass{'es' * (passes != 1)}")
+            self._say(step, sentence, f"{counted(more, 'token')}, {counted(passes, 'pass', 'passes')}")
             await self._wait(beat)
 
     async def _pass(self, answer: Answer) -> None:
@@ -311,11 +314,9 @@ def in_runs(fast: str) -> str:
 
 def outcome(race: Race) -> str:
     """Who won a race, and by how much."""
-    rows = standings(race)
-    first, best = next(row for row in rows if row.number == 1), rows[0]
-    if best.place is None:
-        return f"{best.name} was ahead: {best.speedup:.2f}× the speed of {first.name}."
-    if best is first:
-        return "Plain decoding was fastest here: the guesses cost more than they saved."
+    best, first = standings(race)[0], race.racers[0].entry
+    if best.number == 1:
+        return f"{first.name} was fastest here: the guesses cost more than they saved."
+    other = "plain decoding" if method_named(first.method).plain else first.name
     same = all(race.mark(racer) in ("reference", "identical") for racer in race.racers)
-    return f"{best.name} was {best.speedup:.2f}× as fast as {first.name}{', with the same text' if same else ''}."
+    return f"{best.name} was {against(best.speedup, other)[0]}{', with the same text' if same else ''}."
