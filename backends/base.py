@@ -272,11 +272,15 @@ class Session(ABC):
 
     def align(self, tokens: Sequence[int]) -> int:
         """Rewind to the longest common prefix with `tokens` and return its length: what a new turn need not prefill."""
-        mine = self.tokens
-        limit = min(len(mine), len(tokens), len(mine) if self.sound is None else self.sound)
-        shared = next((i for i in range(limit) if mine[i] != tokens[i]), limit)
+        shared = self.shared(tokens)
         self.rewind(shared)
         return shared
+
+    def shared(self, tokens: Sequence[int]) -> int:
+        """Length of the longest common prefix with `tokens` that is sound."""
+        mine = self.tokens
+        limit = min(len(mine), len(tokens), len(mine) if self.sound is None else self.sound)
+        return next((i for i in range(limit) if mine[i] != tokens[i]), limit)
 
 
 Label = Literal["identical", "identical, near ties checked", "identical but for near ties", "same distribution", "lossy"]

@@ -6,12 +6,13 @@ import math
 import time
 from collections.abc import Callable
 
-from ..backends.base import ROOT, Model
+from ..backends.base import PREFILL_CHUNK, ROOT, Model
 from ..backends.noise import gumbel_of
-from ..decoders.acceptance import Acceptance
+from ..decoders.acceptance import Acceptance, probabilities
 from ..decoders.base import label_of
 from ..decoders.conversation import Conversation
 from ..decoders.loop import Generation, Step
+from ..decoders.tree import Tree
 from ..errors import UserError, counted
 from .failures import failure
 from .messages import (
@@ -31,6 +32,8 @@ from .messages import (
     Switch,
     Switched,
     Watch,
+    Weigh,
+    Weighed,
 )
 from .requests import gap_of, prompt_of, sampling_of, stops_of
 
@@ -40,6 +43,12 @@ PLAIN_STEPS, PLAIN_SECONDS = 32, 0.05
 EVEN_SHARE = 0.8
 """Plain steps and the answer's compare only where they had the processor alike: the smaller share of it over the larger one.
 Where other programs crowd the machine, a few milliseconds of plain steps may see nothing of that, or all of it."""
+
+TEXTS = 8
+"""Answers of a lane whose steps can be looked into later."""
+
+FAR = PREFILL_CHUNK
+"""Most tokens that such a look may make the cache lose and read, together."""
 
 Post = Callable[[Event], None]
 DraftModel = Model | Callable[[], Model | None] | None
@@ -64,6 +73,8 @@ class Lane:
         """What the running answer's steps took by the clock, and of the processor."""
         self.answered: Generation | None = None
         """The running or the last answer."""
+        self.texts: dict[int, tuple[list[int], int]] = {}
+        """By id, the latest answers that have ended: prompt and answer, and the prompt's tokens."""
         self.paused = False
         self.due = 0
         """Steps that a paused answer may still take."""
@@ -208,6 +219,16 @@ class Lanes:
             failed.ended = False
             self._post(failed)
 
+    def weigh(self, request: Weigh) -> None:
+        """The target's probabilities in a step of an answer, by one more pass over its tree where the cache is near."""
+        lane, probs = self._lanes.get(request.lane), list[float]()
+        try:
+            if lane is not None and lane.generation is None and (text := lane.texts.get(request.id)) is not None:
+                probs = weighed(request, lane.conversation, text)
+        except BaseException as error:  # see `failure`
+            failure(request.id, error)
+        self._post(Weighed(request.id, request.before, probs))
+
     def cancel(self, id: int) -> bool:
         """End a running answer at once, keeping what is there; whether there was one."""
         lane = self._find(id)
@@ -278,6 +299,10 @@ class Lanes:
 
     def _end(self, lane: Lane) -> None:
         self._running.remove(lane)
+        if lane.generation is not None:
+            lane.texts[lane.id] = (lane.generation.tokens, lane.generation.prompt_tokens)
+            if len(lane.texts) > TEXTS:
+                del lane.texts[min(lane.texts)]
         lane.generation = None
 
     def _fail(self, lane: Lane | None, id: int, error: BaseException, tail: str = "") -> None:
@@ -294,6 +319,25 @@ class Lanes:
             lane.close()
         except BaseException as error:  # a session in an unknown state; its memory goes with the last reference
             failure(lane.id, error)
+
+
+def weighed(request: Weigh, conversation: Conversation, text: tuple[list[int], int]) -> list[float]:
+    """The target's probabilities in a step of an answer; none where the cache is too far from the text before the step.
+
+    What the cache holds behind that text goes: the next answer reads it again.
+    """
+    tokens, prompt = text
+    session, before = conversation.session, tokens[: prompt + request.before]
+    shared = session.shared(before[:-1])
+    if session.length - shared + len(before) - 1 - shared > FAR:
+        return []
+    session.rewind(shared)
+    session.prefill(before[shared:-1])
+    tree = Tree(request.tree_tokens, request.tree_parents) if request.tree_tokens else Tree.root(before[-1])
+    scores = session.evaluate(tree.tokens, tree.parents)
+    found = probabilities(tree, scores, request.path[-1] if request.path else 0, request.last)
+    session.commit(())
+    return list(found)
 
 
 def _tail(generation: Generation) -> str:

@@ -142,6 +142,22 @@ class Watch:
 
 
 @dataclass(slots=True)
+class Weigh:
+    """Ask for the target's probabilities in a step of the answer `id`, which has ended: those that a watched answer's steps
+    carry. Answered by Weighed."""
+
+    id: int
+    before: int
+    """Tokens of the answer before the step."""
+    last: int
+    """The last token of the step."""
+    tree_tokens: list[int] = field(default_factory=list)
+    tree_parents: list[int] = field(default_factory=list)
+    path: list[int] = field(default_factory=list)
+    lane: str = "main"
+
+
+@dataclass(slots=True)
 class PiecesOf:
     """Ask for the text of every token. Answered by PieceTable."""
 
@@ -365,6 +381,15 @@ class Judged:
 
 
 @dataclass(slots=True)
+class Weighed:
+    """The probabilities in a step, as StepRecord's `probs`; none where the cache no longer holds the text before it."""
+
+    id: int
+    before: int
+    probs: list[float]
+
+
+@dataclass(slots=True)
 class Finished:
     """An answer ended. `tail` is text that had been held back."""
 
@@ -435,6 +460,7 @@ Command = (
     | Pause
     | Advance
     | Watch
+    | Weigh
     | PiecesOf
     | Count
     | Judge
@@ -457,6 +483,7 @@ Event = (
     | PieceTable
     | Counted
     | Judged
+    | Weighed
     | Unloaded
     | Working
     | Worked

@@ -37,6 +37,7 @@ from .messages import (
     UnloadBeside,
     Unloaded,
     Watch,
+    Weigh,
     Work,
 )
 from .messages import parse as parse_message
@@ -127,6 +128,8 @@ class Server:
                 lanes.watch(command)
             case Judge():
                 lanes.judge(command)
+            case Weigh():
+                lanes.weigh(command)
             case PiecesOf():
                 guest = self._beside.get(command.model) if command.model else None
                 model = guest.model if guest is not None else None if command.model else self._model

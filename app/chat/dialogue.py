@@ -29,6 +29,8 @@ from ...engine.messages import (
     Switched,
     Unloaded,
     Watch,
+    Weigh,
+    Weighed,
 )
 from ...engine.options import Capabilities, Sampling
 from ...errors import UserError
@@ -109,6 +111,8 @@ class Dialogue:
     """Model and options of a load to try where the first one fails: of a chat whose own model is gone."""
     _counting: Callable[[Counted], None] | None = None
     _answer_id: int = 0
+    _weighing: dict[tuple[int, int], tuple[Answer, int]] = field(default_factory=dict)
+    """Steps whose probabilities have been asked for, by the answer's id and the tokens before the step."""
     _before: tuple[str, Mapping[str, Any], dict[str, Any], dict[str, str]] | None = None
     """Model, options, info and reasons of what is in the engine while another one is being loaded; None once it is gone."""
     _waiting: str = ""
@@ -207,6 +211,18 @@ class Dialogue:
             self.watching = on
             if self.phase in ("prefill", "writing"):
                 self.engine.send(Watch(self._answer_id, on))
+
+    def weigh(self, answer: Answer, index: int) -> bool:
+        """Let the engine find the probabilities in a step that came without them; whether they are on their way."""
+        if self.phase != "ready" or not answer.id or answer.log.weighed(index):
+            return False
+        step, before = answer.log.record(index), answer.log.tokens_before(index)
+        if step.earlier or not step.tokens:
+            return False
+        if (answer.id, before) not in self._weighing:
+            self._weighing[answer.id, before] = (answer, index)
+            self.engine.send(Weigh(answer.id, before, step.tokens[-1], step.tree_tokens, step.tree_parents, step.path))
+        return True
 
     def count(self, chats: list[list[dict[str, str]]], then: Callable[[Counted], None]) -> int:
         """Let the engine count the tokens of some chats; `then` is told. Returns the id that it is told with."""
@@ -322,7 +338,7 @@ class Dialogue:
         self.method = wish["method"]
         self.answer = Answer(self.method, self.label_of(self.method), asked=wish)
         self.transcript.entries.append(self.answer)
-        self._answer_id = self.engine.next_id()
+        self._answer_id = self.answer.id = self.engine.next_id()
         self.phase = "prefill"
         self.engine.send(
             Generate(
@@ -363,6 +379,10 @@ class Dialogue:
             case Counted():
                 if self._counting is not None:
                     self._counting(event)
+            case Weighed():
+                if asked := self._weighing.pop((event.id, event.before), None):
+                    answer, index = asked
+                    answer.log.weigh(index, event.probs)
             case Failed():
                 self._failed(event)
             case Started() | Prefilling() | Steps() | Switched() | Paused() | Finished() if event.id == self._answer_id:
@@ -418,6 +438,7 @@ class Dialogue:
         self.loading = None
         if event.cause == "died":
             self._before = None
+            self._weighing.clear()
             # The client starts a new engine, with the same model, at the next prompt.
             if self.answer is not None:
                 self.answer.take(event)

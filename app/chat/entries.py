@@ -210,6 +210,8 @@ class Answer:
     asked: dict[str, Any] = field(default_factory=dict)
     """What it was asked with: `model`, `method` (the first), `settings` (of that), `sampling`, `accept`, `max_tokens`, `stop`.
     Empty where that is not known."""
+    id: int = 0
+    """That the engine knows it by; 0 if it was written in another sitting."""
     prefill: tuple[int, int] = (0, 0)
     """Prompt tokens read so far, of how many."""
     held: str = ""

@@ -24,6 +24,7 @@ class StepLog:
         self._parents = array("i")
         self._path = array("i")
         self._probs = array("f")
+        self._late: dict[int, list[float]] = {}  # probabilities that came after their step
         self._rare: dict[int, tuple[str, int, int, int]] = {}  # note, prefilled, earlier and checked of the steps that have any
 
     def __len__(self) -> int:
@@ -76,12 +77,24 @@ class StepLog:
             self._parents[tree:tree_end].tolist(),
             self._path[path:path_end].tolist(),
             carried,
-            self._probs[prob:prob_end].tolist(),
+            self._probs[prob:prob_end].tolist() or self._late.get(index, []),
             note,
             prefilled,
             earlier,
             checked=checked,
         )
+
+    def tokens_before(self, index: int) -> int:
+        """How many tokens the steps before a step have."""
+        return self._ends[index * 4 - 4] if index else 0
+
+    def weigh(self, index: int, probs: list[float]) -> None:
+        """Give a step the probabilities that it came without; none where they cannot be had."""
+        self._late[index] = probs
+
+    def weighed(self, index: int) -> bool:
+        """Whether a step has its probabilities, or cannot have them."""
+        return index in self._late or bool(self.record(index).probs)
 
     def seconds(self, index: int) -> float:
         """Seconds of a step's own compute: draft, forward and the rest."""

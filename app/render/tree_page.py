@@ -57,6 +57,7 @@ def tree_lines(
     way: Way = "length",
     paused: bool = False,
     keys: str = "",
+    weighing: bool = False,
 ) -> list[Line]:
     """The page.
 
@@ -69,10 +70,11 @@ def tree_lines(
         way: in which the transcript tells runs apart, as `effective` has it: the path looks like its run there.
         paused: whether the answer waits between two steps.
         keys: what goes on where it waits, such as "F9 one step".
+        weighing: whether the step's probabilities are on their way.
     """
     if answer is None or not len(answer.log):
         return _nothing(answer, cells, paused=paused, keys=keys)
-    step = len(answer.log) - 1 if index is None else min(index, len(answer.log) - 1)
+    step = step_shown(answer, index)
     record = answer.log.record(step)
     pending = answer.log.record(step - 1).tokens[-1:] if step else []
     tree = StepTree.of(record, pending[0] if pending else -1)
@@ -80,6 +82,8 @@ def tree_lines(
     lit, trunk = _colours(ink_name(way, run.shade, run.together))
 
     out = _head(answer, step, cells, selected=index is not None, paused=paused, keys=keys)
+    if weighing:
+        out[-1] = ends(out[-1], line(("… %", "$accent")), cells)
     if record.note:
         note = paragraph(one_line(record.note), cells, "italic $accent")
         out += note[: 2 if height >= LEAST_FOR_NOTE else 0]
@@ -101,6 +105,11 @@ def tree_lines(
     if not tight:
         out += foot
     return out
+
+
+def step_shown(answer: Answer, index: int | None) -> int:
+    """The step that the page is about: that of a run, or the last one."""
+    return len(answer.log) - 1 if index is None else min(index, len(answer.log) - 1)
 
 
 def _colours(name: str) -> tuple[str, str]:

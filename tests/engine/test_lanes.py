@@ -26,6 +26,8 @@ from specchat.engine.messages import (
     Switch,
     Switched,
     Watch,
+    Weigh,
+    Weighed,
 )
 
 from ..fakes.engines import failures, steps_of, text_of
@@ -199,7 +201,7 @@ def test_a_refused_switch_ends_nothing(desk: Desk) -> None:
         (Generate(2, prompt="hi", max_tokens=0), "at least 1"),
         (Generate(2, prompt=""), "empty"),
         (Generate(2), "either a prompt or chat messages"),
-        (Generate(2, prompt="a", messages=[]), "Leave one of them out"),
+        (Generate(2, prompt="a", messages=[]), "either a prompt or chat messages"),
         (Generate(2, messages=[{"role": "system", "content": "x"}]), "user's message"),
         (Generate(2, prompt="x" * 300), "context"),
         (Generate(2, prompt="hi", stop_regex=["("]), "("),
@@ -469,6 +471,44 @@ def test_a_watched_answer_tells_probabilities_of_every_node(desk: Desk) -> None:
         assert all(p >= 0.89 for p in (*accepted, step.probs[-1])), "the record is sure of its own text"
         refused = [p for node, p in enumerate(step.probs[:-1], 1) if node not in step.path and step.tree_parents[node] == 0]
         assert all(p < 0.1 for p in refused)
+
+
+@pytest.mark.parametrize("method", ["lookup", "greedy"])
+def test_an_answer_that_was_not_watched_is_weighed_afterwards(desk: Desk, method: str) -> None:
+    target = model()
+    for id, watch in ((1, True), (2, False)):
+        desk.lanes.start(target, Generate(id, prompt="hi", method=method, watch=watch, fresh=True))
+        desk.run()
+    watched, steps = (steps_of(desk.events, id) for id in (1, 2))
+    assert not any(step.probs for step in steps)
+    starts = [sum(len(step.tokens) for step in steps[:i]) for i in range(len(steps))]
+    order = [*range(len(steps))[::-3], *range(len(steps))]  # there and back
+    for i in order:
+        step = steps[i]
+        desk.lanes.weigh(Weigh(2, starts[i], step.tokens[-1], step.tree_tokens, step.tree_parents, step.path))
+        told = desk.events[-1]
+        assert isinstance(told, Weighed)
+        assert (told.id, told.before, told.probs) == (2, starts[i], pytest.approx(watched[i].probs))
+    desk.lanes.start(target, Generate(3, prompt="hi", method=method))
+    desk.run()
+    assert text_of(desk.events, 3) == TEXT
+
+
+def test_what_is_far_or_forgotten_is_not_weighed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = model()
+    desk.lanes.start(target, Generate(1, prompt="hi"))
+    desk.run(3)
+    last = steps_of(desk.events, 1)[-1].tokens[-1]
+    for id in (1, 2):  # being written; never asked for
+        desk.lanes.weigh(Weigh(id, 0, last))
+        assert desk.events[-1] == Weighed(id, 0, [])
+    desk.run()
+    monkeypatch.setattr("specchat.engine.lanes.FAR", 5)
+    desk.lanes.weigh(Weigh(1, 0, last))
+    assert desk.events[-1] == Weighed(1, 0, [])
+    desk.lanes.weigh(Weigh(1, len(TEXT) - 2, last))
+    assert isinstance(desk.events[-1], Weighed)
+    assert len(desk.events[-1].probs) == 1
 
 
 def test_watching_begins_and_ends_in_mid_answer(desk: Desk) -> None:

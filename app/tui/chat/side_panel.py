@@ -17,7 +17,7 @@ from ...chat.entries import Answer
 from ...chat.methods import Method
 from ...render.method_page import method_lines
 from ...render.numbers_page import Curve, numbers_lines
-from ...render.tree_page import tree_lines
+from ...render.tree_page import step_shown, tree_lines
 from ...settings.keymap import shown_keys
 from ...text.lines import Line
 from ...theming.colouring import Way, effective
@@ -192,7 +192,13 @@ class SidePanel(Vertical):
                 else:
                     keys = f"{shown_keys('pause', self._keymap)} pauses, {shown_keys('step', self._keymap)} steps"
                 way = effective(self.colouring, self.app.no_color)
-                return tree_lines(answer, index, pieces, cells, height, way=way, paused=paused, keys=keys)
+                waits = (
+                    answer is not None
+                    and answer.done
+                    and len(answer.log) > 0
+                    and dialogue.weigh(answer, step_shown(answer, index))
+                )
+                return tree_lines(answer, index, pieces, cells, height, way=way, paused=paused, keys=keys, weighing=waits)
             case "method":
                 name = dialogue.switching or dialogue.method
                 return method_lines(

@@ -18,6 +18,8 @@ from specchat.engine.messages import (
     Switch,
     Switched,
     Watch,
+    Weigh,
+    Weighed,
 )
 
 from ...fakes.pilots import settle
@@ -120,6 +122,31 @@ def test_watching(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
     ask(dialogue, engine)
     assert isinstance(engine.asked, Generate)
     assert not engine.asked.watch
+
+
+def test_probabilities_are_asked_for_once_when_the_answer_has_ended(dialogue: Dialogue, engine: Any, make_steps: Make) -> None:
+    id = ask(dialogue, engine, make_steps()[:3])
+    answer = dialogue.answer
+    assert answer is not None
+    assert not dialogue.weigh(answer, 1), "it is being written"
+    engine.finish()
+    dialogue.drain()
+    before = len(answer.log.record(0).tokens)
+    assert dialogue.weigh(answer, 1)
+    assert dialogue.weigh(answer, 1)
+    assert [command for command in engine.sent if isinstance(command, Weigh)] == [
+        Weigh(id, before, answer.log.record(1).tokens[-1])
+    ]
+    engine.events = [Weighed(id, before, [0.5])]
+    dialogue.drain()
+    assert answer.log.record(1).probs == [0.5]
+    assert not dialogue.weigh(answer, 1)
+    assert dialogue.weigh(answer, 2)
+    engine.events = [Weighed(id, answer.log.tokens_before(2), [])]
+    dialogue.drain()
+    assert not dialogue.weigh(answer, 2), "it cannot be had"
+    answer.id = 0
+    assert not dialogue.weigh(answer, 0), "of another sitting"
 
 
 # The keys

@@ -236,6 +236,12 @@ def test_the_path_looks_like_its_run_in_the_transcript(written: Make, vocabulary
     assert next(found for row in rows for part, found in row if part == "␣climbed") == style
 
 
+def test_probabilities_on_their_way_have_a_sign(written: Make, tree_steps: Make, vocabulary: list[str]) -> None:
+    page = text(tree_lines(written(tree_steps()), 1, Pieces(vocabulary), 50, 30, weighing=True))
+    assert "… %" in page
+    assert "… %" not in text(tree_lines(written(tree_steps()), 1, Pieces(vocabulary), 50, 30))
+
+
 def test_a_hopeless_token_has_no_bar(written: Make, vocabulary: list[str]) -> None:
     rows = tree_lines(written(), 3, Pieces(vocabulary), 50, 30)
     bars = {part: row[-3][0] for row in rows for part, _ in row if part in ("␣about", "␣a")}

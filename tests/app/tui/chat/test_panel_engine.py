@@ -54,3 +54,27 @@ async def test_an_answer_step_by_step(tmp_path: Any, monkeypatch: pytest.MonkeyP
             assert answer.reason == "eos"
             assert "The lamp was lit." in answer.text
             assert not dialogue.paused
+
+
+async def test_probabilities_come_when_the_tree_is_opened(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path))
+    client = EngineClient()
+    with client:
+        client.load("builtin", device="cpu", dtype="float32")
+        app = SpecchatApp(changed(Settings(), {"method": "lookup"}), client)
+        dialogue = app.dialogue
+        async with app.run_test(size=(120, 40)) as pilot:
+            await until(pilot, lambda: dialogue.phase == "ready" and len(dialogue.pieces) > 0)
+            app.chat_screen.input.put("Repeat this text exactly: The lamp was lit. The lamp was lit. The lamp was lit.")
+            await pilot.press("enter")
+            answer = dialogue.answer
+            assert answer is not None
+            await until(pilot, lambda: dialogue.phase == "ready")
+            last = len(answer.log) - 1
+            assert not answer.log.record(last).probs
+            await pilot.press("f4", "f4")
+            await until(pilot, lambda: "%" in shown(app) and "… %" not in shown(app))
+            assert len(answer.log.record(last).probs) == max(1, len(answer.log.record(last).tree_tokens))
+            app.chat_screen.panel.select(answer, 0)
+            await until(pilot, lambda: len(answer.log.record(0).probs) > 0)
+            assert not answer.log.record(1).probs, "only what is looked at"
