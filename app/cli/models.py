@@ -98,7 +98,7 @@ def _print_drafts(target: str, text: str, settings: Settings, as_json: bool) -> 
     library, found = _all(settings)
     chosen = next((each for each in found if target in (each.spot.spec, each.spot.title, str(each.spot.path))), None)
     if chosen is None:
-        raise UserError(f"There is no model {target} here. `specchat models` lists those that are.")
+        raise UserError(f"There is no model {target}. `specchat models` lists the models on this machine.")
     found = [each for each in found if matches(each, text)]
     pairings: dict[object, Pairing] = {each.key: pair(library, chosen, each) for each in found}
     if as_json:

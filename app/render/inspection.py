@@ -285,9 +285,9 @@ def verdict(run: Inspection, detail: Detail = "full") -> list[Parts]:
     if not run.traced:
         refused = run.drafted - run.accepted
         if not refused:
-            return [(Part("Every drafted token was accepted.", "label"),)]
-        what = f"{refused:,} of {run.drafted:,} drafted tokens {'were' if refused > 1 else 'was'} refused"
-        return [(Part(f"{what} (which: not known)." if brief else f"{what}; which was not recorded.", "label"),)]
+            return [(Part("Every draft token was accepted.", "label"),)]
+        what = f"{refused:,} of {run.drafted:,} draft tokens {'were' if refused > 1 else 'was'} rejected"
+        return [(Part(f"{what}." if brief else f"{what}. Which ones was not recorded.", "label"),)]
     out = [_fork(fork, detail) for fork in run.forks]
     if not (run.forks and run.forks[0].last):
         out.insert(0, _end(run, brief=brief))
@@ -315,7 +315,7 @@ def gathered(run: Inspection, *, brief: bool = False) -> str:
     if brief:
         return f"{these} became certain; {each.lower()} took its own pass."
     if not run.nodes:
-        return f"{these} ended the best text when the search was left. {each} had taken a pass of its own."
+        return f"{these} ended the best text when the search stopped. {each} had taken a pass of its own."
     return f"{these} became certain in {over}. {each} had taken a pass of its own."
 
 
@@ -338,7 +338,7 @@ def _end(run: Inspection, *, brief: bool) -> Parts:
     if run.accepted < run.drafted:
         said = "The draft went no further; the model added "
     else:
-        which = "the one drafted token" if run.drafted == 1 else f"all {run.drafted:,} drafted tokens"
+        which = "the one draft token" if run.drafted == 1 else f"all {run.drafted:,} draft tokens"
         said = f"Accepted {which}, then " if brief else f"Accepted {which}, and the same pass gave one more: "
     return Part(said, "label"), Part(own, "chosen"), Part(f"{_chance(run.prob)}.", "label")
 

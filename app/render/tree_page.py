@@ -41,7 +41,7 @@ PROMPT = "⟨prompt⟩"
 LEGEND = (
     ("●", "$primary", "pending"),
     ("┃", "$primary", "accepted"),
-    ("×", "bold $error", "refused"),
+    ("×", "bold $error", "rejected"),
     ("┗", "$primary", "chosen"),
 )
 """Signs, their styles, and what they mean."""
@@ -101,7 +101,7 @@ def tree_lines(
     rows = tree_rows(tree, _piece(pieces), cells - side, max(3, room if tight else room - len(foot)))
     out += [_row(row, cells, side, lit, trunk) for row in rows]
     if not record.tree_tokens and (others := record.nodes - len(tree.tokens)) > 0:
-        out.append(line((fit(f"   … {others} more nodes, no guesses of what comes next", cells), "italic $quiet")))
+        out.append(line((fit(f"   … {others} more nodes that are not guesses", cells), "italic $quiet")))
     if not tight:
         out += foot
     return out
@@ -126,7 +126,7 @@ def _nothing(answer: Answer | None, cells: int, *, paused: bool, keys: str) -> l
         return paragraph("No step of this answer is known.", cells, "$quiet")
     return [
         *paragraph(
-            "Here each step of an answer shows as a tree: what was drafted, and what the model made of it.", cells, "$quiet"
+            "Each pass of an answer appears here as a tree: what was drafted, and what the model accepted.", cells, "$quiet"
         ),
         (),
         *paragraph(f"To follow a method step by step: {keys}." if keys else "", cells, "$quiet"),
@@ -204,5 +204,5 @@ def _foot(tree: StepTree, cells: int) -> list[Line]:
         else:
             out.append(entry)
     if tree.probs and len(tree.tokens) > 1:
-        out += paragraph("%: how probable the model finds the token; of a refused branch, its first.", cells, "$quiet")
+        out += paragraph("%: how probable the model finds the token; for a rejected branch, its first.", cells, "$quiet")
     return out

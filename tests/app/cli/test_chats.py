@@ -106,7 +106,7 @@ def test_showing_a_chat(call: Call, kept: None, tmp_path: Path) -> None:
 def test_deleting_and_bringing_back(call: Call, kept: None) -> None:
     code, out, _ = call("history", "delete", "lamps")
     assert code == 0
-    assert "`specchat chats delete --undo 1` brings it back" in out
+    assert "`specchat chats delete --undo 1` restores it" in out
     assert len(call("history", "list")[1].splitlines()) == 1
     assert "About lamps" in call("history", "list", "--deleted")[1]
     assert call("history", "search", "keeper")[0] == 1
@@ -119,7 +119,7 @@ def test_exporting(call: Call, kept: None, tmp_path: Path) -> None:
     code, out, _ = call("history", "export", "1", "lamps.html")
     assert (code, out.strip().endswith("lamps.html.")) == (0, True)
     assert "About lamps" in (tmp_path / "lamps.html").read_text()
-    assert "lamps.html was there already" in call("history", "export", "1", "lamps.html")[1]
+    assert "lamps.html already exists" in call("history", "export", "1", "lamps.html")[1]
     assert "already" not in call("history", "export", "1", "lamps.html", "--force")[1]
     assert Path(json.loads(call("history", "export", "1", "lamps.md", "--json")[1])["file"]).exists()
     code, _, err = call("history", "export", "1", "lamps.exe")

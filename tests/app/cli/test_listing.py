@@ -75,7 +75,7 @@ def test_what_colour_blind_eyes_cannot_tell_apart_is_said(own: Path, capsys: pyt
         ("embr", "There is no theme embr: did you mean ember?"),
         ("qqq", "There is no theme qqq: choose from "),
         ("../dark", "There is no theme ../dark"),
-        ("nowhere.toml", "nowhere.toml cannot be read"),
+        ("nowhere.toml", "nowhere.toml does not exist"),
     ],
 )
 def test_what_is_not_there(which: str, says: str) -> None:

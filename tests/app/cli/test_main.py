@@ -128,7 +128,7 @@ def test_the_chat_refuses_without_a_terminal(capsys: pytest.CaptureFixture[str],
 def test_the_chat_refuses_bad_options(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     code, _, err = call(capsys, monkeypatch, "--theme", "no-such-theme")
     assert code == 2
-    assert "--theme is one of" in err
+    assert "--theme takes one of" in err
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

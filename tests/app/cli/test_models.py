@@ -82,7 +82,7 @@ def test_draft_models_with_every_reason(home: Path) -> None:
 
 
 def test_an_unknown_target_is_a_sentence(home: Path) -> None:
-    with pytest.raises(UserError, match="There is no nobody among the models here"):
+    with pytest.raises(UserError, match="There is no model nobody"):
         run("--drafts-for", "nobody")
 
 
@@ -102,7 +102,7 @@ def test_fetching_goes_on_where_it_broke_off(hub: Hub) -> None:
     with pytest.raises(UserError, match="Load it again to continue from there"):
         run("sea/Buoy-GGUF:Q8_0", "--fetch")
     hub.cut_after, hub.asked = [], []
-    assert run("sea/Buoy-GGUF:Q8_0", "--fetch") == "sea/Buoy-GGUF:Q8_0 is here (512 kB): specchat --model sea/Buoy-GGUF:Q8_0\n"
+    assert run("sea/Buoy-GGUF:Q8_0", "--fetch") == "sea/Buoy-GGUF:Q8_0 is ready (512 kB). Chat with it: specchat --model sea/Buoy-GGUF:Q8_0\n"
     assert hub.bodies(".gguf") == ["bytes=200000-511999"]
     assert (Path(table("sea/Buoy", "--fetch")["path"]) / "model.safetensors").read_bytes() == WEIGHTS
 
@@ -111,7 +111,7 @@ def test_fetching_goes_on_where_it_broke_off(hub: Hub) -> None:
     ("words", "sentence"),
     [
         (["gull", "--fetch"], "takes a name on the Hub"),
-        (["sea/Buoy-GGUF", "--fetch"], "there is sea/Buoy-GGUF:Q4_K_M, sea/Buoy-GGUF:Q8_0"),
+        (["sea/Buoy-GGUF", "--fetch"], "choose from sea/Buoy-GGUF:Q4_K_M, sea/Buoy-GGUF:Q8_0"),
         (["sea/Nothing"], "There is no model sea/Nothing"),
     ],
 )

@@ -65,7 +65,7 @@ def test_what_was_not_recorded_is_not_made_up(pieces: Pieces) -> None:
     made = Answer("lookup", "identical")
     made.add(StepRecord("lookup", [0, 1], " the lamp", 6, 1, 7, 0.0, 0.01, 0.0))
     text = rows_of(made, 0, pieces)
-    assert "5 of 6 drafted tokens were refused; which was not recorded." in text
+    assert "5 of 6 draft tokens were rejected. Which ones was not recorded." in text
     assert "accepted ␣" not in text
     assert "step 1 ·" in text  # how many there are is not known while it is being written
 
@@ -144,7 +144,7 @@ def test_a_beams_tokens_took_a_pass_each() -> None:
     each = "Each had taken a pass of its own."
     assert sentence(made, 1) == f"These 3 tokens became certain in this pass over 4 nodes. {each}"
     assert sentence(made, 2) == "This token became certain in this pass over 4 nodes. It had taken a pass of its own."
-    assert sentence(made, 3) == f"These 2 tokens ended the best text when the search was left. {each}"
+    assert sentence(made, 3) == f"These 2 tokens ended the best text when the search stopped. {each}"
     assert [run.shade for run in made.runs] == [-1, -2, -1, -2]
     assert [run.together for run in made.runs] == [0, 0, 0, 0]
     assert (made.figures.steps, made.totals.steps) == (3, 3), "the last one took no pass"

@@ -180,10 +180,10 @@ def test_what_cannot_run_here_is_left_out_with_the_reason(world: dict[str, Any])
         (["--methods", "lokup"], "did you mean lookup?"),
         (["--sweep", "lookup=3"], "--sweep takes METHOD.SETTING"),
         (["--sweep", "lookup.nods=3"], "did you mean nodes?"),
-        (["--against", "vllm"], "--against knows transformers, llama-cpp"),
+        (["--against", "vllm"], "--against takes transformers, llama-cpp"),
         (["--clock", "sun"], "--clock takes wall or cpu"),
         (["--rounds", "0"], "--rounds must be at least 1"),
-        (["--category", "nope"], "'nope' has no prompts"),
+        (["--category", "nope"], "no category 'nope'"),
     ],
 )
 def test_what_can_be_mended_is_one_sentence(

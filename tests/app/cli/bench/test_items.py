@@ -56,7 +56,7 @@ def test_a_category_without_prompts_is_said(tmp_path: Path) -> None:
     found = read_items(path, None, ("x", "nope"))
     assert len(found.items) == 1
     assert "no category 'nope': choose from x" in found.problems[0]
-    with pytest.raises(UserError, match="'nope' has no prompts"):
+    with pytest.raises(UserError, match="no category 'nope'"):
         read_items(path, None, ("nope",))
 
 

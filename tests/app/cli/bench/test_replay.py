@@ -59,7 +59,7 @@ def test_a_replay_scores_the_model_free_methods_and_names_bad_lines(records: Pat
     assert rows["lookup:nodes=16"]["predicted_speedup"] > 1.5
     assert report["transcripts"] == [str(records), str(empty)]
     assert [f"line {n}" in problem for n, problem in zip((3, 4, 5), report["problems"], strict=False)] == [True] * 3
-    assert "empty.jsonl holds no record" in report["problems"][3]
+    assert "empty.jsonl contains no records" in report["problems"][3]
     assert "line 3" in done.stderr
 
 
@@ -93,7 +93,7 @@ def test_a_model_runs_the_passes_and_the_record_decides(records: Path) -> None:
     ("args", "says"),
     [
         (["nowhere.jsonl"], "There is no file nowhere.jsonl"),
-        (["FILE", "--methods", "jacobi"], "Method jacobi cannot be replayed: it needs the model's other choices"),
+        (["FILE", "--methods", "jacobi"], "The method jacobi cannot be replayed: it needs the model's other choices"),
         (["FILE", "--methods", "lokup"], "did you mean lookup?"),
         (["FILE", "--methods", "lookup:nodes"], "not a method with settings"),
         (["FILE", "--nodes", "0"], "--nodes takes whole numbers"),

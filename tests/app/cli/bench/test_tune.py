@@ -96,7 +96,7 @@ def test_too_little_measured_says_what_it_would_take() -> None:
     # Three rungs of 3, 8 and 24 prompts with 31, 11 and 5 answers each, 60 tokens each, and a warm-up: at 0.1 s a token.
     search.tokens, search.seconds = 100, 10.0
     assert search.whole_seconds() == pytest.approx(0.1 * (60 * (3 * 31 + 5 * 11 + 16 * 5) + 31 * WARM_UP_TOKENS))
-    assert "about 27 min: give --minutes 27" in search.lacks(found["prompts"])
+    assert "about 27 min. Use --minutes 27" in search.lacks(found["prompts"])
     few = searching({"lookup": 1.5, "fusion": 1.2}, prompts=3)
     assert "Give more prompts." in few.lacks(result_of(few, few.run())["prompts"])
     enough = searching({"lookup": 1.5, "fusion": 1.2}, prompts=LEAST)

@@ -130,7 +130,7 @@ def test_another_model_goes_on_and_says_so(call: Any, model: str, tmp_path: Path
     other.write_text(json.dumps({"prompt": "and more", "response": "other"}) + "\n")
     code, out, err = call("and more", "--continue", "--model", f"recorded:{other}")
     assert (code, out) == (0, "other\n")
-    assert err.startswith(f"specchat: This chat was with {model}; recorded:{other} goes on")
+    assert err.startswith(f"specchat: This chat was with {model} and continues with recorded:{other}")
 
 
 @pytest.mark.parametrize(

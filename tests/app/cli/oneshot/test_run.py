@@ -266,11 +266,11 @@ def test_recordings_without_an_end_are_sentences(call: Any, tmp_path: Path) -> N
     for path, words in (
         (tmp_path / "pipe", "not a regular file"),
         (Path("/dev/zero"), "not a regular file"),
-        (tmp_path / "sparse", "more than 500 MB"),
+        (tmp_path / "sparse", "larger than 500 MB"),
     ):
         code, out, err = call("hello", "--model", f"recorded:{path}")
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert f"{path} cannot be read" in err
+        assert f"Cannot read {path}" in err
         assert words in err
 
 
