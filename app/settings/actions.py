@@ -53,7 +53,7 @@ ACTIONS = (
     Action(
         "next_method",
         "switching.next_method",
-        "Switch to the next decoding method, even in the middle of an answer",
+        "Next decoding method, even in the middle of an answer",
         keys="ctrl+n",
         short="next method",
         letter="n",
@@ -79,7 +79,7 @@ ACTIONS = (
     Action(
         "models",
         "models.browse",
-        "Models on this machine and on the Hub: load or download one, see what fits and what can draft",
+        "Models on this machine and on the Hub: load or download one",
         keys="alt+m",
         slash="models TEXT",
         complete="model",

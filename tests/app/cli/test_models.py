@@ -102,7 +102,10 @@ def test_fetching_goes_on_where_it_broke_off(hub: Hub) -> None:
     with pytest.raises(UserError, match="Load it again to continue from there"):
         run("sea/Buoy-GGUF:Q8_0", "--fetch")
     hub.cut_after, hub.asked = [], []
-    assert run("sea/Buoy-GGUF:Q8_0", "--fetch") == "sea/Buoy-GGUF:Q8_0 is ready (512 kB). Chat with it: specchat --model sea/Buoy-GGUF:Q8_0\n"
+    assert (
+        run("sea/Buoy-GGUF:Q8_0", "--fetch") == "sea/Buoy-GGUF:Q8_0 is ready (512 kB). Chat with it: specchat --model "
+        "sea/Buoy-GGUF:Q8_0\n"
+    )
     assert hub.bodies(".gguf") == ["bytes=200000-511999"]
     assert (Path(table("sea/Buoy", "--fetch")["path"]) / "model.safetensors").read_bytes() == WEIGHTS
 

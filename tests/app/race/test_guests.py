@@ -87,7 +87,7 @@ def test_models_go_when_no_lane_wants_them(dialogue: Dialogue, engine: FakeEngin
 def test_a_load_is_told_in_its_panes(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(dialogue)
     words = [doing_of(made, racer) for racer in made.racers]
-    assert words == ["waiting for a model", "its model is next to be loaded"]
+    assert words == ["waiting for a model", "its model loads next"]
     engine.events.append(Loading(loads(engine)[0].id, "weights", 3, 4))
     dialogue.drain()
     assert doing_of(made, made.racers[1]) == "loading the weights 75%"

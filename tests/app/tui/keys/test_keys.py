@@ -120,7 +120,7 @@ async def test_the_bar_shows_what_fits_the_moment(make_chat: Make, engine: Any, 
         await answering(app, pilot, engine, make_steps)
         assert bar(app).startswith("esc stop   ^n next method")
         await pilot.press("f8")
-        assert bar(app).startswith("F9 one step   F8 go on   esc stop")
+        assert bar(app).startswith("F9 one step   F8 continue   esc stop")
         await pilot.press("f8")
         engine.finish()
         await settle(app, pilot)
