@@ -40,9 +40,10 @@ from .requests import gap_of, prompt_of, sampling_of, stops_of
 PLAIN_STEPS, PLAIN_SECONDS = 32, 0.05
 """Plain steps timed at the end of an answer; they are begun within so many seconds, so that a large model takes one."""
 
-EVEN_SHARE = 0.8
-"""Plain steps and the answer's compare only where they had the processor alike: the smaller share of it over the larger one.
-Where other programs crowd the machine, a few milliseconds of plain steps may see nothing of that, or all of it."""
+LEAST_SHARE, EVEN_SHARE = 0.6, 0.8
+"""Plain steps and the answer's compare only where they had the processor alike: at least so much of a core, and the smaller
+share of it over the larger one. Where other programs crowd the machine, a few milliseconds of plain steps may see nothing of
+that, or all of it."""
 
 TEXTS = 8
 """Answers of a lane whose steps can be looked into later."""
@@ -375,8 +376,8 @@ def _plain_seconds(lane: Lane, generation: Generation) -> float:
     seconds = generation.plain_seconds(PLAIN_STEPS, PLAIN_SECONDS)
     here = (time.process_time() - cpu) / (time.perf_counter() - begun)
     before = lane.step_cpu_seconds / lane.step_seconds
-    even = min(here, before) >= EVEN_SHARE * max(here, before) or generation.conversation.model.info.device != "cpu"
-    return seconds if even else 0.0
+    even = min(here, before) >= max(LEAST_SHARE, EVEN_SHARE * max(here, before))
+    return seconds if even or generation.conversation.model.info.device != "cpu" else 0.0
 
 
 def _label(generation: Generation) -> str:
