@@ -142,9 +142,9 @@ class PromptInput(TextArea):
 
     def action_send(self) -> None:
         """Offer the message."""
-        if not self.text:
+        if not self.text.strip():
             self.post_message(self.Unused("enter"))
-        elif self.text.strip() and self.offer is not None:
+        elif self.offer is not None:
             self.offer(self.text)
 
     def action_newline(self) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from ....errors import counted
@@ -172,12 +173,11 @@ class Tour:
 
     async def _see_through(self, race: SlowRace, screen: RaceScreen) -> None:
         """Watch a race, and say how it ends."""
-        for seconds, then in ((LONGEST_RACE, race.hurry), (REST_SECONDS, race.cancel)):
-            left = seconds
+        for left, then in ((LONGEST_RACE, race.hurry), (REST_SECONDS, race.cancel)):
             while race.running and left > 0:
-                race.tick(TICK)
-                await self._tick()
-                left -= 0 if race.paused else TICK
+                seconds = await self._tick()
+                race.tick(seconds)
+                left -= 0 if race.paused else seconds
             if late := race.running:
                 then()
         await self._until(lambda: not race.running)
@@ -194,7 +194,7 @@ class Tour:
     async def _hand_over(self, fast: str) -> None:
         """A message to send, and the keys to try."""
         box, keymap = self.host.box, self.host.live.keymap
-        if not box.text:
+        if not box.text.strip():
             box.put(NEXT)
         self._text = box.text
         self._give_back()
@@ -268,16 +268,18 @@ class Tour:
             await self._tick()
         return True
 
-    async def _tick(self) -> None:
-        """Let a moment pass.
+    async def _tick(self) -> float:
+        """Let a moment pass; its seconds.
 
         Raises:
             Over: the person goes on alone, or it cannot go on.
         """
+        begun = monotonic()
         await asyncio.sleep(TICK)
+        seconds = monotonic() - begun
         while not (self._screen.is_active or (self._racing.screen is not None and self._racing.screen.is_active)):
             await asyncio.sleep(TICK)
-        self._clock += TICK
+        self._clock += seconds
         dialogue, answer = self.dialogue, self._answer
         typed, switched = self.host.box.text != self._text, (dialogue.switching or dialogue.method) != self._method
         if self._writing and (typed or switched):
@@ -293,6 +295,7 @@ class Tour:
             raise Over(ENDS[answer.reason])
         if answer is not None and answer.reason == "cancelled" and not self._cut:
             raise Over
+        return seconds
 
     def _end(self) -> None:
         """Leave the chat as the person would have it."""

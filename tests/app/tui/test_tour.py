@@ -441,13 +441,15 @@ async def test_it_has_a_chat_of_its_own_that_is_kept_once_one_goes_on(
         await pilot.press("escape")
 
 
-async def test_enter_takes_it_where_it_is_offered(make_chat: Make, engine: Live) -> None:
+@pytest.mark.parametrize("typed", ["", "\n"], ids=["nothing", "enter before the chat was there"])
+async def test_enter_takes_it_where_it_is_offered(make_chat: Make, engine: Live, typed: str) -> None:
     app = make_chat()
     app.tour = "offer"
     async with app.run_test(size=SIZE) as pilot:
         engine.loaded()
         await settle(app, pilot)
         assert "New here?" in str(app.chat_screen.query_one("#welcome-offer").content)
+        app.box.put(typed)
         await pilot.press("enter")
         await until(pilot, lambda: step(app) >= 1)
 
