@@ -186,7 +186,7 @@ def test_with_16_colours_every_run_has_a_mark(env: dict[str, str], tmp_path: Pat
         terminal.wait("identical")
         terminal.send("hello\r")
         terminal.wait(said)
-        terminal.wait("finished")
+        terminal.wait("ready")
         row = next(y for y, line in enumerate(terminal.screen.display) if said in line)
         column = terminal.screen.display[row].index(said)
         terminal.send(f"/export {tmp_path}/chat.json\r")
