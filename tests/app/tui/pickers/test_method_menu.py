@@ -81,7 +81,7 @@ async def test_what_cannot_run_says_why(make_chat: Make, engine: Any) -> None:
         await ready(pilot, engine, draft=NEEDS, tree=NEEDS)
         assert app.dialogue.method == "lookup"
         await pilot.press("f2")
-        assert "A smaller model  no draft model: alt+m finds one" in rows(app.screen)
+        assert "A smaller model  no draft model: ^o m finds one" in rows(app.screen)
         await pilot.press("a", "enter")  # the menu stays open for the first
         assert app.dialogue.method == "lookup"
         await pilot.press("f2", *["down"] * 6)

@@ -75,7 +75,7 @@ def test_what_is_wrong_is_named_with_its_line_and_the_rest_counts(place: Path) -
     assert mixed.values == {"sampling.top_k": 4}
     for part, problem in zip(("line 1", "line 2", "line 3", "line 6"), mixed.problems, strict=True):
         assert part in problem
-    assert "did you mean system? Correct it there" in mixed.problems[0]
+    assert "did you mean system? Correct or delete" in mixed.problems[0]
     assert "max_tokens must be at least 1, not 0" in mixed.problems[1]
     assert "a preset has no theme" in mixed.problems[2]
     assert "did you mean sampling.temperature?" in mixed.problems[3]
@@ -102,7 +102,7 @@ def test_a_deleted_one_comes_back_unless_its_name_is_taken(place: Path) -> None:
     assert delete_preset("haiku") == "haiku"
     assert (names(), last_deleted()) == ([], "haiku")
     save_preset("haiku", {"max_tokens": 3})
-    with pytest.raises(UserError, match="another preset haiku by now"):
+    with pytest.raises(UserError, match="There is a new preset haiku"):
         restore_preset("haiku")
     assert rename_preset("haiku", "other") == "other"
     assert restore_preset("haiku") == "haiku"
@@ -147,7 +147,7 @@ def test_a_preset_that_there_is_not_is_told_by_the_shell(
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 2
-    assert "There is no preset haiku: there is none yet" in capsys.readouterr().err
+    assert "There is no preset haiku: there are none yet" in capsys.readouterr().err
 
 
 # In the chat
@@ -247,7 +247,7 @@ async def test_the_list_saves_renames_edits_deletes_and_brings_back(app: Speccha
         assert isinstance(screen, PresetsScreen)
         await pilot.press("ctrl+s", *"haiku", "enter")
         note = screen.query_one("#note", Static)
-        assert "There is already a preset haiku: enter once more" in str(note.render())
+        assert "There is already a preset haiku. Press enter again" in str(note.render())
         await pilot.press("backspace", "backspace", "enter")
         await app.workers.wait_for_complete()
         await pilot.pause()

@@ -259,7 +259,7 @@ async def test_a_file_that_cannot_be_written_is_told_and_the_change_counts_until
     from specchat.errors import UserError
 
     def refuse(*_: object) -> None:
-        raise UserError("settings.toml (Read-only file system). Make its folder writable.")
+        raise UserError("Cannot write settings.toml (Read-only file system). Make its folder writable.")
 
     app = start()
     monkeypatch.setattr("specchat.app.tui.live_settings.save", refuse)
@@ -267,7 +267,7 @@ async def test_a_file_that_cannot_be_written_is_told_and_the_change_counts_until
         await opened(pilot, *"top_k", "enter", "backspace", "4", "enter")
         await written(pilot)
         assert app.dialogue.sampling.top_k == 4
-        assert any("cannot be written" in toast.message for toast in app._notifications)
+        assert any("Cannot write" in toast.message for toast in app._notifications)
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])

@@ -158,7 +158,7 @@ async def test_at_most_four_lanes_with_models_too(make_chat: Make, engine: Any) 
         setup = pilot.app.screen
         assert isinstance(setup, RaceSetup)
         assert len(setup.lanes) == 4
-        assert "leave one out first" in setup._refused
+        assert "Remove one first" in setup._refused
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ async def test_a_model_that_is_not_named_is_asked_for(make_chat: Make, engine: A
         pilot.app.chat_screen.input.put("/race greedy lookup@")
         await pilot.press("enter")
         assert pilot.app.screen is pilot.app.chat_screen
-        assert any("lookup@ names no model" in note.message for note in pilot.app._notifications)
+        assert any("lookup@ does not name a model" in note.message for note in pilot.app._notifications)
 
 
 # Racing
