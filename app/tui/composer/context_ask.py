@@ -79,7 +79,7 @@ class Fitting:
             ),
             Item(
                 "fresh",
-                "Start afresh",
+                "Start a new chat",
                 detail="A new chat with this message" + (f": {alone:,} tokens." if not too_long else "."),
                 reason=too_long,
             ),
