@@ -1,6 +1,7 @@
-"""Renders the short animated cast of the README from a real run of the built-in model: `make screenshots`, or this file.
+"""Renders the moving picture of the README from real runs of the built-in model: `make screenshots`, or this file.
 
-The answer is taken step by step (as F8 and F9 do), one frame a step, so that an eye can follow what takes milliseconds.
+The race is played back by its own clock, slowed down until an eye can follow what takes milliseconds. Then an answer is taken
+step by step (as F8 and F9 do), one frame a step, and the method is switched on the way.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from typing import Any
 from PIL import Image
 from textual.pilot import Pilot
 
+from specchat.app.race.replay import Replay
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.tui.app import SpecchatApp
-from specchat.app.tui.composer.box import PromptInput
 from specchat.engine.client import EngineClient
-from specchat.screenshots.make import COPY, png, until
+from specchat.screenshots.make import COPY, png, say, until
+from specchat.screenshots.make import race as race_scene
 
 HERE = Path(__file__).resolve().parent
 SIZE = (96, 24)
 ZOOM = 0.62
-STEP_MS, SWITCH_MS, LAST_MS = 110, 900, 2600
+RACE_FRAMES, RACE_MS, STEP_MS, RUN_MS, HELD_MS = 50, 100, 110, 450, 950
+"""Frames of the race; milliseconds of one, of a step of plain decoding, of one with several tokens, and of what is held."""
 PLAIN_STEPS = 14
 """Steps of plain decoding before the switch."""
 
@@ -50,36 +53,47 @@ class Film:
         first.save(path, save_all=True, append_images=rest, duration=self.durations, loop=0, quality=80, method=6)
 
 
-async def play(app: SpecchatApp, pilot: Pilot[Any]) -> Film:
-    """Plain decoding, a switch to prompt lookup in mid-answer, and the race of both."""
-    film = Film(app)
+async def race(app: SpecchatApp, pilot: Pilot[Any], film: Film) -> None:
+    """Three methods on a copy: from the start to the photo finish."""
+    await race_scene(app, pilot)
+    screen = app.racing.screen
+    assert screen is not None
+    clock = 0.0
+    await pilot.press("w")
+    screen.replay = replay = Replay(screen.race.racers, lambda: clock)
+    for frame in range(1, RACE_FRAMES + 1):
+        clock = replay.end * frame / RACE_FRAMES
+        screen.refresh_race(now=True)
+        await pilot.pause(0.05)
+        film.shoot(RACE_MS)
+    await pilot.pause(0.2)
+    film.shoot(HELD_MS)
+    await pilot.press("escape", "escape")  # out of the replay, out of the race
+    await until(pilot, lambda: app.screen is app.chat_screen)
+
+
+async def switch(app: SpecchatApp, pilot: Pilot[Any], film: Film) -> None:
+    """Plain decoding, and a switch to prompt lookup in the middle of the answer."""
     dialogue = app.dialogue
-    await until(pilot, lambda: dialogue.phase == "ready" and len(dialogue.pieces) > 0)
+    app.new_chat()
     dialogue.switch("greedy")
     await pilot.press("f8")
-    app.chat_screen.query_one(PromptInput).insert(COPY)
-    await pilot.press("enter")
-    await until(pilot, lambda: dialogue.answer is not None)
+    await say(app, pilot, COPY, wait=False)
     answer = dialogue.transcript.answers()[-1]
     for step in range(1, 200):
         if step == PLAIN_STEPS:
             dialogue.switch("lookup")
             await until(pilot, lambda: dialogue.method == "lookup")
             await pilot.pause(0.1)
-            film.shoot(SWITCH_MS)
+            film.shoot(HELD_MS)
         await pilot.press("f9")
         await until(pilot, lambda step=step: len(answer.log) >= step or answer.done)  # type: ignore[misc]
         await pilot.pause(0.1)
-        film.shoot(STEP_MS if step < PLAIN_STEPS else 4 * STEP_MS)
+        film.shoot(STEP_MS if step < PLAIN_STEPS else RUN_MS)
         if answer.done:
             break
     await pilot.pause(0.3)
-    film.shoot(LAST_MS)
-    app.actions.command("/race greedy lookup draft")
-    await until(pilot, lambda: app.screen is not app.chat_screen)
-    await pilot.pause(4)
-    film.shoot(2 * LAST_MS)
-    return film
+    film.shoot(HELD_MS)
 
 
 async def main() -> None:
@@ -89,8 +103,11 @@ async def main() -> None:
     client.load(settings.model, device="cpu", dtype="float32")
     app = SpecchatApp(settings, client)
     try:
+        film = Film(app)
         async with app.run_test(size=SIZE) as pilot:
-            film = await play(app, pilot)
+            await until(pilot, lambda: app.dialogue.phase == "ready" and len(app.dialogue.pieces) > 0)
+            await race(app, pilot, film)
+            await switch(app, pilot, film)
     finally:
         client.close()
     film.save(HERE / "cast.webp")
