@@ -23,8 +23,8 @@ from specchat.screenshots.make import COPY, png, say, until
 from specchat.screenshots.make import race as race_scene
 
 HERE = Path(__file__).resolve().parent
-SIZE = (96, 24)
-ZOOM = 0.62
+SIZE = (114, 24)
+ZOOM = 0.56
 RACE_FRAMES, RACE_MS, STEP_MS, RUN_MS, HELD_MS = 50, 100, 110, 450, 950
 """Frames of the race; milliseconds of one, of a step of plain decoding, of one with several tokens, and of what is held."""
 PLAIN_STEPS = 14

@@ -7,6 +7,7 @@ SVG and PNG.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,10 @@ from specchat.app.settings.file import changed
 from specchat.app.tui.app import SpecchatApp
 from specchat.app.tui.composer.box import PromptInput
 from specchat.engine.client import EngineClient
+
+# Pictures are of a terminal that has every colour, wherever they are made.
+os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+os.environ.pop("NO_COLOR", None)
 
 HERE = Path(__file__).resolve().parent
 FONT = "DejaVu Sans Mono"
