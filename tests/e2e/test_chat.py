@@ -143,6 +143,6 @@ def test_type_race_switch_and_quit(env: dict[str, str]) -> None:
         terminal.send("What is prompt lookup?\r")
         terminal.wait(lambda text: text.count(". · ") >= 2 and "lookup" in text)
         terminal.send("\x1bOS\x1bOS")  # F4 twice: the token tree
-        terminal.wait(lambda text: "numbers" in text and "nodes" in text)
+        terminal.wait(lambda text: "numbers" in text and " node" in text)
         terminal.send("\x11")
         assert terminal.exit_code() == 0

@@ -49,7 +49,7 @@ def test_the_same_seed_gives_the_same_text_with_any_identical_method(env: dict[s
         assert terminal.exit_code() == 0
     with Terminal([SPECCHAT, "--continue"], env=env) as terminal:
         terminal.wait("‹ 3/4 ›")
-        terminal.wait("◆ draft")
+        terminal.wait("◆ lookup")
         terminal.send("\x1b[1;3C")
         terminal.wait("‹ 4/4 ›")
         terminal.send("\x11")
