@@ -74,6 +74,14 @@ MENU = (
 )
 """Keys of a menu, and of the starters of an empty chat."""
 
+SETUP = (
+    Key("setup_choose", "space", "choose", "Add the method under the cursor, or remove it; its digit does too", "in or out"),
+    Key("setup_model", "m", "model", "Race the method on another model as well, or remove that again", "model"),
+    Key("setup_start", "enter", "start", "Start the race", "start"),
+    Key("setup_leave", "escape,ctrl+c", "leave", "Back to the chat", "close"),
+)
+"""Keys of the menu that sets up a race."""
+
 RACE = (
     Key("race_leave", "escape,ctrl+c", "leave", "Stop the race; when it is done, back to the chat", "chat"),
     Key("race_rerun", "r", "rerun", "Run the race again", "rerun"),
@@ -162,6 +170,7 @@ GROUPS = {
     "In the input box": INPUT,
     "While inspecting runs": INSPECT,
     "In a menu": MENU,
+    "Where a race is set up": SETUP,
     "On the race screen": RACE,
     "In every list": LISTS,
     "In the list of chats": CHATS,
@@ -182,6 +191,7 @@ SCOPES: tuple[tuple[Key, ...], ...] = (
     LEADER,
     *((*LISTS, HELP, *keys) for keys in (CHATS, MODELS, PROMPTS, PRESETS, SETTINGS)),
     (*MENU, HELP),
+    (*SETUP, HELP),
     RACE,
     (*TEXT, HELP),
 )

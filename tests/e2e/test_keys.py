@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from specchat.app.tui.keys.moment import KEYS
+
 from ..fakes.terminal import Terminal
 
 SPECCHAT = [sys.executable, "-m", "specchat"]
@@ -29,8 +31,8 @@ def test_keys_are_shown_as_they_arrive(env: dict[str, str], leave: str) -> None:
         assert "in tmux" in terminal.text
         assert "shift+enter" in terminal.text
         for sent, shown in (
-            ("\x0e", "ctrl+n        ^N            In the chat: Next decoding method"),
-            ("\x1b[24~", "F12           ^[[24~        In the chat: Models"),
+            ("\x0e", f"ctrl+n        ^N            In the chat: {KEYS['next_method'].what[:30]}"),
+            ("\x1b[24~", f"F12           ^[[24~        In the chat: {KEYS['models'].what[:30]}"),
             ("\x1bm", "alt+m         ^[m           runs nothing"),
             ("\x1b[1;5A", "ctrl+up       ^[[1;5A       In the chat: "),
             ("\x1b[[A", "F1            ^[[[A         In the chat: Help"),

@@ -100,7 +100,7 @@ class ChatScreen(Screen[None]):
             yield SidePanel(self.dialogue, self._keymap, id="panel")
             with Vertical(id="dock"):
                 yield Caption(id="caption")
-                yield StatusLine(self.dialogue, self._keymap, id="status")
+                yield StatusLine(self.dialogue, id="status")
                 yield Completion(id="completion")
                 with Horizontal(id="composer"):
                     yield Static("›", id="glyph")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from time import monotonic
 
 from textual.content import Content
@@ -11,7 +10,6 @@ from textual.widget import Widget
 
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Figures
-from ...settings.keymap import shown_keys
 from ...text.amounts import progress_of
 
 STAGES = {
@@ -39,10 +37,9 @@ class StatusLine(Widget):
     StatusLine { height: 1; padding: 0 3; color: $quiet; }
     """
 
-    def __init__(self, dialogue: Dialogue, keymap: Mapping[str, str], *, id: str | None = None) -> None:
+    def __init__(self, dialogue: Dialogue, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.dialogue = dialogue
-        self._keymap = keymap
         self._hint: Content | None = None
         self._flash: Timer | None = None
         self._pulse = 0
@@ -97,10 +94,8 @@ class StatusLine(Widget):
         return self._joined(parts)
 
     def _paused(self) -> list[Content]:
-        """That nothing goes on, and what will make it."""
+        """That nothing goes on; the keys at the bottom say what will make it."""
         parts = [Content.assemble(("‖ ", "bold $accent"), ("paused", "$foreground"))]
-        for name, what in (("step", "one step"), ("pause", "continue"), ("cancel", "stop")):
-            parts.append(Content.assemble((shown_keys(name, self._keymap), "bold $primary"), (f" {what}", "$quiet")))
         if self.dialogue.answer is not None and self.dialogue.answer.figures.steps:
             parts.append(_per_pass(self.dialogue.answer.figures))
         return parts

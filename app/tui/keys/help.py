@@ -34,6 +34,8 @@ class HelpScreen(SearchScreen[Callable[[], object], Entry]):
         in_chat: whether the chat is what one looks at.
     """
 
+    helps = False
+
     def __init__(self, here: Moment, actions: Actions, keymap: Mapping[str, str], way: Way, *, in_chat: bool) -> None:
         listed = PickList[Entry](lambda entry: entry.id or None, self._row)
         listed.empty = "No key, command or method matches."

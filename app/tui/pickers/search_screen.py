@@ -16,6 +16,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from ...settings.keymap import HELP, LISTS, shown_keys
+from ...text.cells import width
 from ..bindings import bindings_of
 from .framed import Framed, Result
 from .pick_list import Item, PickList
@@ -55,6 +56,8 @@ class SearchScreen(Framed[Result], Generic[Result, Item]):
     }
     """
     AUTO_FOCUS = "Input"
+    helps = True
+    """Whether the key for help is shown."""
     BINDINGS: ClassVar[list[BindingType]] = bindings_of((*LISTS, HELP), after_box=("list_choose",))
 
     def __init__(self, listed: PickList[Item], keymap: Mapping[str, str], title: str, placeholder: str, text: str = "") -> None:
@@ -123,7 +126,10 @@ class SearchScreen(Framed[Result], Generic[Result, Item]):
         lines = self.about(self.listed.item)
         self.detail.update(Content("\n").join(Content.styled(text, style) for text, style in lines))
         asked = [f"enter {self._verb}", f"{self.key('list_leave')} cancel"]
-        self.frame.border_subtitle = Content(" · ".join(asked if self.asking else self.hints()))
+        keys = " · ".join(asked if self.asking else self.hints())
+        help = f" · {self.key('help')} help" if self.helps and not self.asking else ""
+        room = self.frame.size.width - 6  # corners, and a cell beside each
+        self.frame.border_subtitle = Content(keys + help if width(keys + help) <= room else keys)
 
     def say(self, text: str, wrong: bool = False) -> None:
         """Say something below the list; nothing if empty."""

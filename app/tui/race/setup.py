@@ -16,7 +16,9 @@ from textual.widgets.option_list import Option
 
 from ...race.choices import Choice
 from ...race.race import FEWEST, MOST
+from ...settings.keymap import HELP, SETUP
 from ...text.cells import fit, one_line
+from ..bindings import bindings_of
 from ..pickers.framed import Framed
 from ..pickers.menu import PICKS as MENU_PICKS
 from ..pickers.menu import Item
@@ -63,12 +65,7 @@ class RaceSetup(Framed[list[Pick]]):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+c", "leave", "Close", id="setup.close", tooltip="Back to the chat"),
-        Binding("enter", "start", "Start", priority=True, id="setup.start", tooltip="Start the race"),
-        Binding(
-            "m", "model", "Model", id="setup.model", tooltip="Race the method on another model as well, or remove that again"
-        ),
-        Binding("space", "choose", "Choose", priority=True, id="setup.toggle", tooltip="Add the method, or remove it"),
+        *bindings_of((*SETUP, HELP)),
         *(
             Binding(key, f"pick({n})", f"Choose {key}", show=False, id=f"setup.pick{n}", tooltip=f"Add or remove method {n}")
             for n, key in enumerate(PICKS)

@@ -11,6 +11,7 @@ from specchat.app.chat.entries import Notice
 from specchat.app.settings.keymap import ALL, CHAT, INPUT
 from specchat.app.tui.chat.welcome import STARTERS, TITLE_WIDTH, Welcome
 from specchat.app.tui.keys.help import HelpScreen
+from specchat.app.tui.keys.moment import KEYS
 from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.messages import Cancel, Failed, Load, Steps, Switch, Switched
 
@@ -222,7 +223,7 @@ async def test_help_finds_every_key_command_and_method(make_chat: Make) -> None:
         text = " ".join(entry.text for entry in screen.listed.items)
         for word in ("/method name", "saxena 2023", "max_ngram=3", "same distribution"):
             assert word in text
-        await pilot.press(*"next decoding")
+        await pilot.press(*KEYS["next_method"].what)
         assert [entry.keys for entry in screen.listed.items] == ["F9  ^o n"]
         await pilot.press("escape", "escape")
         assert app.screen is app.chat_screen

@@ -15,6 +15,7 @@ from specchat.app.tui.keys.bar import KeyBar
 from specchat.app.tui.keys.check import KeyCheck, not_arriving
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.keys.leader import LeaderScreen
+from specchat.app.tui.keys.moment import KEYS
 from specchat.app.tui.pickers.menu import Menu
 from specchat.engine.messages import Steps
 
@@ -280,11 +281,11 @@ async def test_the_help_runs_keys_of_the_place_it_was_opened_in(make_chat: Make,
         await pilot.press("f2", "f1", *"without changing anything", "enter")
         await pilot.pause()
         assert app.screen is app.chat_screen  # the menu is closed
-        await pilot.press("f2", "f1", *"next decoding", "enter")
+        await pilot.press("f2", "f1", *KEYS["next_method"].what, "enter")
         await pilot.pause()
         assert isinstance(app.screen, HelpScreen)  # not from a menu
         await pilot.press("escape", "escape", "escape")
-        await pilot.press("f1", *"what lossy", "enter")  # explained, nothing to do
+        await pilot.press("f1", *"lossy: ", "enter")  # explained, nothing to do
         assert isinstance(app.screen, HelpScreen)
 
 
@@ -297,8 +298,8 @@ async def test_the_check_shows_what_arrives(monkeypatch: pytest.MonkeyPatch, tmp
     async with app.run_test(size=(110, 30)) as pilot:
         await pilot.press("ctrl+n", "f12", "ctrl+y")
         shown = str(app.query_one("#pressed").render())
-        assert re.search(r"ctrl\+n .*In the chat: Next decoding method", shown)
-        assert re.search(r"F12 .*In the chat: Models", shown)
+        assert re.search(rf"ctrl\+n .*In the chat: {KEYS['next_method'].what[:20]}", shown)
+        assert re.search(rf"F12 .*In the chat: {KEYS['models'].what[:20]}", shown)
         assert "Mission Control" in str(app.query_one("#here").render())
         await pilot.press("escape", "ctrl+c", "escape")
         assert app.is_running
