@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..backends.base import PREFILL_CHUNK, Message, Model, Sampling
 from ..errors import ContextFull, UserError, counted
@@ -18,10 +18,12 @@ from .acceptance import EXACT, Acceptance, accept, probabilities, walk
 from .base import Context, Drafter, Outcome, Verified
 from .conversation import Conversation
 from .detokenize import behind
-from .repeats import Loop, LoopGuard
 from .stats import StepClock, Totals
 from .text import Stops, TextStream
 from .tree import Pass, Tree
+
+if TYPE_CHECKING:
+    from .repeats import Loop, LoopGuard
 
 WARMING = 2
 """Plain steps after passes of another size that take longer than those after them."""
@@ -149,7 +151,11 @@ class Generation(Iterator[Step]):
         self._caps = model.info.capabilities
         self._near_tie = self._caps.near_tie if self._caps.guard or self._caps.exact else 0.0
         self._text = TextStream(behind(anchor, model.decode) if anchor else model.decode, stops)
-        self._guard = LoopGuard(model.decode) if stop_loops else None
+        self._guard: LoopGuard | None = None
+        if stop_loops:
+            from .repeats import LoopGuard  # NumPy: who lists the methods does not wait for it
+
+            self._guard = LoopGuard(model.decode)
         self._ends = frozenset(ends)
         self._eos = self._ends.union(model.info.eos_ids)
         self._branching = model.info.capabilities.tree
