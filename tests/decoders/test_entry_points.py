@@ -92,7 +92,7 @@ absent = acme_nowhere:Drafter
 """
 LEFT_OUT = {
     "nameless": "does not define name",
-    "unfinished": "lacks draft",
+    "unfinished": "does not define draft",
     "taken": "reuses the name of another method, lookup",
     "lists": "Params.sizes is none of int, float, bool, str",
     "settings": "Params is not a dataclass",

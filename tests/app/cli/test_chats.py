@@ -110,7 +110,7 @@ def test_deleting_and_bringing_back(call: Call, kept: None) -> None:
     assert len(call("history", "list")[1].splitlines()) == 1
     assert "About lamps" in call("history", "list", "--deleted")[1]
     assert call("history", "search", "keeper")[0] == 1
-    assert call("history", "delete", "--undo", "lamps")[1] == "Back again: 1  About lamps\n"
+    assert call("history", "delete", "--undo", "lamps")[1] == "Restored: 1  About lamps\n"
     assert len(call("history", "list")[1].splitlines()) == 2
     assert json.loads(call("history", "delete", "1", "--json")[1])["deleted"] is True
 

@@ -316,8 +316,9 @@ async def test_the_method_page_follows_the_method_and_its_settings(make_chat: Ma
         await pilot.press("enter")
         await until(pilot, lambda: "max_ngram = 5" in shown(app))
         assert "max_ngram = 5 (default 3)" in " ".join(shown(app).split())
-        await pilot.press("ctrl+n")
-        assert "soft" in shown(app).splitlines()[1]
+        app.chat_screen.input.put("/method soft")
+        await pilot.press("enter")
+        await until(pilot, lambda: "soft" in shown(app).splitlines()[1])
         assert "lossy" in shown(app)
 
 

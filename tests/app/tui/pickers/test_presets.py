@@ -262,7 +262,7 @@ async def test_the_list_saves_renames_edits_deletes_and_brings_back(app: Speccha
         await pilot.pause()
         assert names() == ["haiku"]
         assert "ctrl" not in str(note.render())
-        assert "^z brings it back" in str(note.render())
+        assert "^z restores it" in str(note.render())
         await pilot.press("ctrl+z")
         await app.workers.wait_for_complete()
         await pilot.pause()
