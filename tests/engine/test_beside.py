@@ -256,7 +256,7 @@ def test_every_pane_adds_the_memory_of_a_cache(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(psutil, "virtual_memory", Memory)
     options = LoadOptions(device="cpu", backend="transformers", context_at_most=2048)
     check_room("builtin", builtin_path(), options, 1)
-    with pytest.raises(UserError, match=r"^builtin does not fit .* what 64 panes will write\), and 100 MB are free in memory"):
+    with pytest.raises(UserError, match=r"^builtin does not fit .* the text of 64 panes\), but 100 MB are free in memory"):
         check_room("builtin", builtin_path(), options, 64)
 
 
