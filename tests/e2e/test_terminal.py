@@ -116,7 +116,7 @@ def test_what_is_not_kept_is_shown_and_repeated_signals_change_nothing(env: dict
             terminal.process.send_signal(number)
         assert terminal.exit_code() in [128 + number for number in numbers]  # the kernel does not keep their order
         assert off(terminal.raw) == list(SWITCHES)
-        assert b"What you were typing is not kept:\r\nhalf a thou" in terminal.raw
+        assert b"What you were typing could not be saved:\r\nhalf a thou" in terminal.raw
 
 
 def test_a_terminal_that_goes_away_ends_the_chat_and_the_draft_is_kept(env: dict[str, str], command: list[str]) -> None:

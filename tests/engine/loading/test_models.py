@@ -81,4 +81,4 @@ def test_a_model_of_ollamas_is_loaded_by_its_name(client: EngineClient, tmp_path
     assert (loaded.info["name"], loaded.info["backend"]) == ("ollama:lighthouse:q8", "llama.cpp")
     failed = until_end(client, client.load("ollama:nothing", device="cpu"))[-1]
     assert isinstance(failed, Failed)
-    assert "`ollama pull nothing` fetches it" in failed.sentence
+    assert "Download it with `ollama pull nothing`." in failed.sentence
