@@ -89,7 +89,7 @@ def test_the_answer_goes_on_while_the_editor_is_open_and_nothing_is_lost(
 
 FAILURES = (
     ('echo lost > "$1"; exit 3', "my editor ended with the code 3"),
-    ('rm "$1"', "my editor left no file behind"),
+    ('rm "$1"', "my editor left no file"),
     ("stty raw -echo; kill -9 $$", "my editor was ended by signal 9"),
     ('printf "a\\000b" > "$1"', "my editor left a file that is not text"),
 )

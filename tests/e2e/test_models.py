@@ -46,7 +46,7 @@ def test_from_a_name_on_the_hub_to_an_answer(env: dict[str, str], hub: Hub) -> N
         terminal.send("sea/Buoy")
         terminal.wait("Look up sea/Buoy on the Hub")
         terminal.send(ENTER)
-        terminal.wait("enter fetch")
+        terminal.wait("safetensors · 6 files")
         terminal.send(ENTER)
         terminal.wait("sea/Buoy is here")
         terminal.send(ESCAPE)

@@ -105,8 +105,7 @@ def test_without_a_terminal_the_sentence_names_run(env: dict[str, str], model: s
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "specchat: The chat needs a terminal for its input and output. Use `specchat run PROMPT` here. "
-        "It reads piped input.\n"
+        "specchat: The chat needs a terminal for its input and output. Use `specchat run PROMPT` here. It reads piped input.\n"
     )
 
 
