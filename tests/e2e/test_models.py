@@ -48,7 +48,7 @@ def test_from_a_name_on_the_hub_to_an_answer(env: dict[str, str], hub: Hub) -> N
         terminal.send(ENTER)
         terminal.wait("safetensors · 6 files")
         terminal.send(ENTER)
-        terminal.wait("sea/Buoy is here")
+        terminal.wait("sea/Buoy is downloaded")
         terminal.send(ESCAPE)
         terminal.wait("Hugging Face cache")
         terminal.send(CTRL_D)
