@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import Cancelled, ContextFull, UserError
+from ..errors import Cancelled, ContextFull, UserError, counted
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from .infill import Gap
 
 ROOT = -1
@@ -236,6 +238,18 @@ class Session(ABC):
     def rewind(self, length: int) -> None:
         """Forget every node, and all committed tokens after the first `length`."""
 
+    def states(self, first: int, end: int) -> Tensor:
+        """The target's hidden states at the taps that the session was opened with, for the committed tokens at positions
+        `first` to `end` - 1: [end - first, taps × width], the taps' side by side in the order asked for.
+
+        On the model's device, in the model's type (llama.cpp: float32). A view: what is rewound and evaluated again overwrites
+        it. Like K/V, states follow every commit and rewind, so whoever was not there meanwhile can catch up.
+
+        Raises:
+            ValueError: the session has no taps, or these positions are not all committed.
+        """
+        raise ValueError("this session has no taps")
+
     @abstractmethod
     def close(self) -> None:
         """Free the cache."""
@@ -299,6 +313,8 @@ class Capabilities:
     """Passes of several tokens, and rewinding, work: chains can be verified."""
     layers: bool = False
     """`evaluate(layers=N)` works: the first N layers can draft."""
+    states: bool = False
+    """Sessions with taps work: `Session.states` gives the model's own hidden states."""
     near_tie: float = 0.0
     """If the two best choices after a node are closer than this, in logits, a pass of many nodes may pick a different one than
     a pass of one node. 0 if it never does: the bits are the same, or the weights are float32."""
@@ -354,12 +370,34 @@ class Model(ABC):
     info: ModelInfo
 
     @abstractmethod
-    def open_session(self, context: int | None = None) -> Session:
+    def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> Session:
         """Open a new, empty KV cache of at most `context` tokens (the model's own limit if None).
 
+        Args:
+            context: most tokens.
+            taps: where `Session.states` reads the residual stream: k is before decoder layer k (0: the embeddings as layer 0
+                gets them), the number of layers is the last state after the final norm. Passes without taps cost nothing more.
+
         Raises:
-            UserError: there is not enough memory; says how much is missing and what helps.
+            UserError: there is not enough memory; says how much is missing and what helps. Or this model cannot hand out
+                hidden states, or has no such layer.
         """
+
+    def tapped(self, taps: Sequence[int]) -> tuple[int, ...]:
+        """The taps of a session to open, checked.
+
+        Raises:
+            UserError: this model cannot hand out hidden states, or has no such layer.
+        """
+        info = self.info
+        if taps and not info.capabilities.states:
+            raise UserError(info.capabilities.reasons.get("states", f"{info.name} cannot hand out its hidden states."))
+        if any(not 0 <= tap <= info.layers for tap in taps):
+            raise UserError(
+                f"{info.name} has {counted(info.layers, 'layer')}, so hidden states can be read at 0 to {info.layers}, not at "
+                f"{', '.join(map(str, taps))}."
+            )
+        return tuple(taps)
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:

@@ -27,6 +27,8 @@ CERTAINTY = 0.9
 NODE_SLOPE = 0.02
 """What each node after the first adds to a paced pass, as a share of a one-node pass: about that of a small model."""
 
+NO_LAYERS = "A recorded transcript has no layers."
+
 ECHOES = 3
 """How often the answer to a prompt that is not on record repeats it: enough for every drafter to find matches."""
 
@@ -89,7 +91,7 @@ class RecordedModel(Model):
             context=context,
             eos_ids=(tokenizer.eos_id,),
             has_template=True,
-            capabilities=Capabilities(reasons={"layers": "A recorded transcript has no layers."}),
+            capabilities=Capabilities(reasons={"layers": NO_LAYERS, "states": NO_LAYERS}),
             path=path,
         )
 
@@ -129,7 +131,8 @@ class RecordedModel(Model):
                 return self.token_at(record, position)
         return self.token_at(matching[0], position) if matching else None
 
-    def open_session(self, context: int | None = None) -> RecordedSession:
+    def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> RecordedSession:
+        self.tapped(taps)
         return RecordedSession(self, min(context or self.info.context, self.info.context))
 
     def encode(self, text: str) -> list[int]:

@@ -41,13 +41,14 @@ class TransformersModel(Model):
         self._several = several
         self.info = info
 
-    def open_session(self, context: int | None = None) -> Session:
+    def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> Session:
         """A new, empty KV cache; memory is taken as it fills (see `Model.open_session`)."""
         if self._runner is None:
             raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
         size = self.info.context if context is None else min(context, self.info.context)
         if size < 1:
             raise UserError("context must be 1 or more.")
+        self.tapped(taps)
         if self.info.capabilities.chain:
             return TransformersSession(self._runner, size)
         return PlainSession(self._runner, size, self._several)
@@ -186,7 +187,7 @@ def _proven(
         capabilities=capabilities,
         path=str(folder),
         load_seconds=time.perf_counter() - begun,
-        notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what != "layers")),
+        notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what not in ("layers", "states"))),
     )
     return TransformersModel(runner, codec, info, several)
 

@@ -40,13 +40,14 @@ class LlamaModel(Model):
         self._alike = info.capabilities.exact and runtime.flash_attention == FLASH["on"]
         self.info = info
 
-    def open_session(self, context: int | None = None) -> Session:
+    def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> Session:
         """A new, empty KV cache; all its memory is taken at once (see `Model.open_session`)."""
         if self._weights is None:
             raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
         size = self.info.context if context is None else min(context, self.info.context)
         if size < 1:
             raise UserError("context must be 1 or more.")
+        self.tapped(taps)
         plain = not self.info.capabilities.chain
         if not plain:
             check_memory(self.info.name, self._header, self._runtime, size)
@@ -186,7 +187,7 @@ def load_llama(
         capabilities=capabilities,
         path=str(file),
         load_seconds=time.perf_counter() - begun,
-        notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what != "layers")),
+        notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what not in ("layers", "states"))),
     )
     return LlamaModel(weights, codec, header, runtime, info, options)
 

@@ -256,7 +256,7 @@ class Breaking(RecordedModel):
 
     error: BaseException
 
-    def open_session(self, context: int | None = None) -> RecordedSession:
+    def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> RecordedSession:
         outer = self
 
         class Session(RecordedSession):

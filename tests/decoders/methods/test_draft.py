@@ -259,10 +259,12 @@ def test_a_draft_model_is_loaded_when_the_first_method_needs_it(builtin_model: M
     assert sum(len(step.tokens) for step in generation) > 5
 
 
-def test_what_it_drafts_with_is_opened_before_the_first_step(builtin_model: Model, draft_model: Model) -> None:
+def test_what_it_drafts_with_is_opened_before_the_first_step(
+    builtin_model: Model, draft_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened: list[int] = []
     counted = copy(draft_model)
-    counted.open_session = lambda context=None: (opened.append(1), draft_model.open_session(context))[1]  # type: ignore[method-assign, func-returns-value]
+    monkeypatch.setattr(counted, "open_session", lambda context=None: opened.append(1) or draft_model.open_session(context))  # type: ignore[func-returns-value]
     conversation = Conversation(builtin_model, draft_model=counted)
     generation = Generation(conversation, encode_prompt(builtin_model, TEXTS[0]), "greedy", max_tokens=8)
     assert not opened

@@ -45,7 +45,7 @@ class ToyModel(RecordedModel):
     def next_token(self, matching: tuple[int, ...], position: int) -> int | None:
         return self.ranked(matching)[0]
 
-    def open_session(self, context: int | None = None) -> ToySession:
+    def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> ToySession:
         return ToySession(self, context or CONTEXT)
 
 
