@@ -353,11 +353,18 @@ class ModelInfo:
     has_template: bool
     """Whether the model has a chat template; without one, prompts are plain completions."""
     capabilities: Capabilities = Capabilities()
+    pard_token: int | None = None
+    """The mask token of a PARD draft model: in its place the model predicts a token whose neighbours are not known yet."""
     path: str = ""
     """The folder or file that it was loaded from."""
     load_seconds: float = 0.0
     notes: tuple[str, ...] = ()
     """Sentences worth showing: a fallback, a missing capability."""
+
+
+def token_id(told: object, vocabulary: int) -> int | None:
+    """A token id that a model's files tell, if it is one."""
+    return told if isinstance(told, int) and not isinstance(told, bool) and 0 <= told < vocabulary else None
 
 
 Message = Mapping[str, str]

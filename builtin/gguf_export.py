@@ -127,6 +127,8 @@ def _tokenizer(writer: Any, folder: Path, config: dict[str, Any]) -> None:
     writer.add_eos_token_id(eos[0] if isinstance(eos, list) else eos)
     if config.get("pad_token_id") is not None:
         writer.add_pad_token_id(config["pad_token_id"])
+    if config.get("pard_token") is not None:
+        writer.add_mask_token_id(config["pard_token"])
     writer.add_add_bos_token(bool(settings.get("add_bos_token", False)))
     template = folder / "chat_template.jinja"
     if template.is_file():

@@ -142,6 +142,8 @@ class Drafter(ABC):
     """It works only with branching trees; other methods draft a chain where `Context.branching` is False."""
     needs_draft_model: ClassVar[bool] = False
     """It drafts with a second, smaller model."""
+    needs_pard: ClassVar[bool] = False
+    """That model is a PARD one (`ModelInfo.pard_token`)."""
     needs_layers: ClassVar[bool] = False
     """It drafts with the target's first layers."""
     reads_cache: ClassVar[bool] = True

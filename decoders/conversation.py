@@ -48,7 +48,10 @@ class Conversation:
         method = registry.get(name)
         if method.needs_draft_model and self._draft_model is not None and not isinstance(self._draft_model, Model):
             self._draft_model = self._draft_model()
-        reason = registry.unavailable(method, self.model.info.capabilities, draft_model=self._draft_model is not None)
+        pard = self.draft_model is not None and self.draft_model.info.pard_token is not None
+        reason = registry.unavailable(
+            method, self.model.info.capabilities, draft_model=self._draft_model is not None, pard=pard
+        )
         if reason:
             raise UserError(f"The method {name} is not available here: {reason}")
         params = parse_params(method, dict(settings or {}))

@@ -28,6 +28,7 @@ BUILT_IN = {
     "draft": "draft:Draft",
     "tree": "token_tree:TokenTree",
     "early-exit": "early_exit:EarlyExit",
+    "pard": "pard:Pard",
     "auto": "auto.auto:Auto",
 }
 """Method name → module in `methods` and class, in the order in which the interface shows them: by group, the most useful first
@@ -99,11 +100,12 @@ def get(name: str) -> type[Drafter]:
     raise UserError(f"There is no method {name!r}: {did_you_mean(name, known)}")
 
 
-def unavailable(method: type[Drafter], capabilities: Capabilities, *, draft_model: bool = True) -> str:
+def unavailable(method: type[Drafter], capabilities: Capabilities, *, draft_model: bool = True, pard: bool = True) -> str:
     """The reason why a model with these capabilities cannot run `method`; empty if it can.
 
     Args:
         draft_model: whether there is a draft model.
+        pard: whether it is a PARD model.
     """
     if not method.drafts:
         return ""
@@ -115,6 +117,11 @@ def unavailable(method: type[Drafter], capabilities: Capabilities, *, draft_mode
         return capabilities.reasons["layers"]
     if method.needs_draft_model and not draft_model:
         return "it needs a draft model. Load one with --draft-model."
+    if method.needs_pard and not pard:
+        return (
+            "it needs a PARD draft model, one whose config.json has a pard_token (a GGUF file: a mask token). Load one with "
+            "--draft-model."
+        )
     return ""
 
 

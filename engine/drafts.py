@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 
 from ..backends.base import Model
+from ..backends.files.checkpoint import read_json
 from ..backends.loading import Loader, builtin_path, find_model
 from ..backends.options import BUILTIN, BUILTIN_DRAFT, LoadOptions, StageProgress
 from ..decoders import registry
@@ -57,6 +58,14 @@ class Drafts:
         """Whether there is one, loaded or not."""
         return bool(self._spec)
 
+    @property
+    def pard(self) -> bool:
+        """Whether it is a PARD model, loaded or not."""
+        if self.model is not None:
+            return self.model.info.pard_token is not None
+        # What is loaded only when it is needed is the built-in one.
+        return bool(self) and "pard_token" in read_json(builtin_path(self._spec) / "config.json")
+
     def join(self, target: Model) -> None:
         """The target is loaded: load the draft model now, if it was asked for.
 
@@ -93,7 +102,9 @@ class Drafts:
 def refusals(model: Model, drafts: Drafts | None) -> dict[str, str]:
     """Methods that a target cannot run, each with the reason."""
     found = {
-        name: registry.unavailable(method, model.info.capabilities, draft_model=bool(drafts))
+        name: registry.unavailable(
+            method, model.info.capabilities, draft_model=bool(drafts), pard=drafts is not None and drafts.pard
+        )
         for name, method in registry.methods().items()
     }
     return {name: reason for name, reason in found.items() if reason}

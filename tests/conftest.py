@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ from hypothesis import settings
 
 from specchat.backends import LoadOptions, Model, load_model
 from specchat.backends.loading import builtin_path
+from specchat.builtin.tokenizer import SPECIAL
+
+MASK = SPECIAL.index("<|reserved_0|>")
 
 # As the engine does: OpenMP threads that spin while they wait take the cores from the tests beside them.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -58,7 +62,8 @@ def reference_network() -> Any:
 
 @pytest.fixture(scope="session")
 def draft_model(builtin_model: Model) -> Iterator[Model]:
-    """A draft model that is often right and often wrong: the built-in target with noise on its weights."""
+    """A draft model that is often right and often wrong: the built-in target with noise on its weights. It passes for
+    a PARD model, though it has never seen its mask token."""
     import torch
 
     model = load_model("builtin", LoadOptions(device="cpu", dtype="float32"))
@@ -66,5 +71,6 @@ def draft_model(builtin_model: Model) -> Iterator[Model]:
     with torch.no_grad():
         for weight in model._runner.module.parameters():  # type: ignore[attr-defined]
             weight += 0.12 * weight.std() * torch.randn(weight.shape, generator=generator)
+    model.info = replace(model.info, pard_token=MASK)
     yield model
     model.close()

@@ -260,7 +260,9 @@ class Dialogue:
 
     def shortlist(self) -> list[str]:
         """The methods worth a try on this model."""
-        return shortlist(self.methods, self.unavailable, self.model)
+        # Before the model is loaded nobody knows whether there is a drafter trained for it.
+        unknown = () if self.info else (name for name, method in self.methods.items() if method.group == "trained")
+        return shortlist(self.methods, {*self.unavailable, *unknown}, self.model)
 
     def first_method(self) -> str:
         """The method that suits this model."""

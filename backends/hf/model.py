@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ...errors import Cancelled, UserError, counted
-from ..base import Message, Model, ModelInfo, Session
+from ..base import Message, Model, ModelInfo, Session, token_id
 from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
 from ..infill import Gap, gap
 from ..options import LoadOptions, StageProgress
@@ -185,6 +185,7 @@ def _proven(
         eos_ids=eos_ids(module, codec),
         has_template=codec.has_template,
         capabilities=capabilities,
+        pard_token=token_id(getattr(config, "pard_token", None), embedding.shape[0]),
         path=str(folder),
         load_seconds=time.perf_counter() - begun,
         notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what not in ("layers", "states"))),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...errors import Cancelled, UserError, counted
-from ..base import Capabilities, Message, Model, ModelInfo, Session
+from ..base import Capabilities, Message, Model, ModelInfo, Session, token_id
 from ..files.gguf_file import Header, read_header
 from ..infill import Gap, gap
 from ..options import LoadOptions, StageProgress, pip_command
@@ -185,6 +185,8 @@ def load_llama(
         eos_ids=codec.eos_ids,
         has_template=codec.has_template,
         capabilities=capabilities,
+        # GGUF has no key for PARD; other causal models have no mask token.
+        pard_token=token_id(header.metadata.get("tokenizer.ggml.mask_token_id"), weights.vocabulary),
         path=str(file),
         load_seconds=time.perf_counter() - begun,
         notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what not in ("layers", "states"))),

@@ -15,16 +15,13 @@ from heapq import nlargest
 from ...backends.base import ROOT
 from ...errors import UserError
 from ..base import Context, Drafter, Elsewhere, Verified, param
-from ..parts.drafting import node_budget
+from ..parts.drafting import COUPLED, node_budget
 from ..parts.elsewhere import draft_chain, noted
 from ..parts.proposers import DraftModel, Guesses, Proposer, mismatch
 from ..tree import Draws, Tree
 
 MERGED = ("lookup", "ngram", "recycle", "fusion")
 """Drafters that may be merged: they cost next to nothing."""
-
-COUPLED = (0.75, 0.12, 0.05, 0.03)
-"""How probable a guess is to be the target's choice, by its rank, where both add the same noise to much the same logits."""
 
 
 @dataclass(frozen=True, slots=True)

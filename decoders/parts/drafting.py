@@ -12,6 +12,9 @@ from ..tree import Tree
 SEED_BITS = 64
 """A seed and a length of the text make one key of the random generator."""
 
+COUPLED = (0.75, 0.12, 0.05, 0.03)
+"""How probable a guess is to be the target's choice, by its rank, where both add the same noise to much the same logits."""
+
 
 def node_budget(context: Context, nodes: int) -> int:
     """Most nodes of a tree, the pending one included: `nodes`, or what is left of the context.

@@ -10,7 +10,8 @@ from specchat.app.chat.choosing import FEWEST_TOKENS, PROMISING, Speeds, copied,
 from specchat.app.chat.methods import GROUPS, known_methods
 
 METHODS = known_methods()
-NO_DRAFT = {"draft": "it needs a draft model.", "tree": "it needs a draft model."}
+NO_DRAFT = dict.fromkeys(("draft", "tree", "pard"), "it needs a draft model.")
+NOT_TRAINED = {"pard": "it needs a PARD draft model."}
 
 
 def test_every_method_stands_with_its_group() -> None:
@@ -21,7 +22,7 @@ def test_every_method_stands_with_its_group() -> None:
 
 
 def test_the_short_list() -> None:
-    assert shortlist(METHODS, (), "builtin") == ["greedy", *PROMISING]
+    assert shortlist(METHODS, NOT_TRAINED, "builtin") == ["greedy", *PROMISING]
     assert shortlist(METHODS, NO_DRAFT, "Qwen/Qwen3-0.6B") == ["greedy", "lookup", "fusion", "auto"]
     assert "early-exit" in shortlist(METHODS, NO_DRAFT, "facebook/layerskip-llama3.2-1B")
     nothing = [name for name, method in METHODS.items() if method.group != "plain"]
@@ -39,7 +40,7 @@ def test_the_short_list_has_nothing_lossy_slow_or_twice(model: str) -> None:
 def test_a_trained_drafter_promises_most() -> None:
     trained = replace(METHODS["draft"], name="eagle", group="trained")
     lossy = replace(trained, name="medusa", label="lossy")
-    names = shortlist({**METHODS, "eagle": trained, "medusa": lossy}, (), "builtin")
+    names = shortlist({**METHODS, "eagle": trained, "medusa": lossy}, NOT_TRAINED, "builtin")
     assert names == ["greedy", "eagle", *PROMISING]
 
 

@@ -374,7 +374,7 @@ def test_who_might_race(dialogue: Dialogue) -> None:
     assert suggested(dialogue) == ["greedy", "lookup"]
     dialogue.unavailable = {"lookup": "No trees."}
     assert suggested(dialogue) == ["greedy", "recompute"]  # there is nothing better
-    dialogue.methods, dialogue.unavailable = known_methods(), {}
+    dialogue.methods, dialogue.unavailable = known_methods(), {"pard": "It needs a PARD draft model."}
     assert suggested(dialogue) == ["greedy", "lookup", "draft"]
     dialogue.method = "tree"
     assert suggested(dialogue) == ["greedy", "tree", "draft"]
@@ -384,6 +384,7 @@ def test_who_might_race(dialogue: Dialogue) -> None:
 
 def test_what_was_slower_here_races_last(dialogue: Dialogue) -> None:
     dialogue.methods, dialogue.method = known_methods(), "draft"
+    dialogue.unavailable = {"pard": "It needs a PARD draft model."}
     model = f"{dialogue.model} on {dialogue.info['backend']}"
     dialogue.speeds.add(model, "greedy", 100, 1.0)
     dialogue.speeds.add(model, "draft", 100, 1.2)

@@ -52,6 +52,7 @@ class Case:
         self.kind = kind
         self.model = model_of(kind)
         self.draft = self.model.truncated(self.model.info.layers // 2)
+        self.draft.info = replace(self.draft.info, pard_token=6)  # a reserved token, which it has never seen
         eos = load_eos(kind)
         theirs = their_model(kind)
         self.pairs: list[tuple[list[int], list[int]]] = []

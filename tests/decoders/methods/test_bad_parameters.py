@@ -237,8 +237,8 @@ def test_without_a_draft_model_it_says_how_to_get_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, method in methods().items() if method.needs_draft_model])
-def test_a_draft_model_with_another_vocabulary_is_explained(name: str, builtin_model: Model) -> None:
-    conversation = Conversation(tiny_model("llama"), draft_model=builtin_model)
+def test_a_draft_model_with_another_vocabulary_is_explained(name: str, draft_model: Model) -> None:
+    conversation = Conversation(tiny_model("llama"), draft_model=draft_model)
     with pytest.raises(UserError, match="tokenizer") as caught:
         for _ in Generation(conversation, PROMPT, name, max_tokens=TOKENS):
             pass

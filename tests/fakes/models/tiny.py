@@ -171,8 +171,11 @@ def cut(kind: str, run: tuple[int, ...]) -> Any:
 
 @functools.cache
 def smaller_model(kind: str) -> TransformersModel:
-    """A draft model for the tiny model of this kind: its own first two layers, so that it is right now and then."""
+    """A draft model for the tiny model of this kind: its own first two layers, so that it is right now and then. It passes
+    for a PARD model."""
     folder = Path(_room().name) / f"{kind}-smaller"
-    cut(kind, (0, 1)).save_pretrained(folder)
+    model = cut(kind, (0, 1))
+    model.config.pard_token = VOCAB - 1
+    model.save_pretrained(folder)
     write_tokenizer(folder)
     return load_transformers(folder, f"{kind}-smaller", LoadOptions(device="cpu"))

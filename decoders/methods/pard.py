@@ -1,0 +1,101 @@
+"""PARD: a draft model that predicts K tokens in one pass, with mask tokens in the place of those that it does not know yet.
+
+An et al., "PARD: Accelerating LLM Inference with Low-Cost PARallel Draft Model Adaptation" (2025), arXiv:2504.18583.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...backends.base import Model
+from ...errors import UserError
+from ..base import Context, Drafter, Elsewhere, param
+from ..parts.drafting import node_budget, worthwhile
+from ..parts.elsewhere import speculative
+from ..parts.position_tree import position_tree
+from ..parts.proposers import DraftModel, mismatch, need_draft_model
+from ..tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class PardParams:
+    """Settings of PARD."""
+
+    tokens: int = param(8, "Positions K that a pass of the draft model predicts", low=1, high=32)
+    nodes: int = param(16, "Most nodes in the tree, including the pending token", low=1, high=256, length=True)
+    width: int = param(4, "Most tokens considered for a position; 1 drafts a chain", low=1, high=32)
+    floor: float = param(-1.0, "Least probability of a path; -1 is what suits the device", low=-1, high=1)
+
+
+class Pard(Drafter):
+    """Each position's likeliest tokens, as a tree. The mask tokens leave nothing behind: only true tokens stay in the cache."""
+
+    name = "pard"
+    group = "trained"
+    reads_cache = False
+    summary = "PARD: a draft model trained for it guesses several tokens in one pass, and the target verifies a tree of them."
+    pays = "With a PARD draft model: a draft takes one pass, however long it is."
+    explains = (
+        "A draft model usually needs a pass for each token that it guesses. This one was trained further to guess with gaps: "
+        "mask tokens stand for the tokens that it does not know yet, so one pass gives guesses for several positions. The "
+        "likeliest combinations become a tree, and one pass of the large model checks them all. Later positions are guessed "
+        "less well than by `draft`, but cost next to nothing."
+    )
+    paper = "PARD: Accelerating LLM Inference with Low-Cost PARallel Draft Model Adaptation, An 2025, arXiv:2504.18583"
+    needs_draft_model = True
+    needs_pard = True
+    Params = PardParams
+    params: PardParams
+
+    @classmethod
+    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+        return [{"nodes": nodes} for nodes in ("8", "16", "32")]
+
+    @classmethod
+    def elsewhere(cls, params: PardParams, draft_model: str) -> Elsewhere:
+        setting = speculative("draft_model", model=draft_model, num_speculative_tokens=params.tokens, parallel_drafting=True)
+        return {"vLLM": (setting, "" if params.width == 1 else "It drafts a chain, not a tree.")}
+
+    def __init__(self, params: PardParams | None = None) -> None:
+        super().__init__(params)
+        self._proposer: DraftModel | None = None
+
+    def prepare(self, context: Context) -> None:
+        self._open(context)
+
+    def draft(self, context: Context) -> Tree:
+        params = self.params
+        proposer, mask = self._open(context)
+        # The pending token predicts the first position, so K of them take K - 1 masks.
+        positions = min(params.tokens, context.room, proposer.room(context))
+        budget = node_budget(context, params.nodes)
+        if positions < 1 or budget < 2:
+            return Tree.root(context.pending)
+        guesses = proposer.begin(context, params.width if context.branching else 1, [mask] * (positions - 1))
+        tree = position_tree(context, guesses, budget, worthwhile(context, params.floor), proposer.distribution)
+        proposer.settle([0])
+        return tree
+
+    def _open(self, context: Context) -> tuple[DraftModel, int]:
+        """The draft model and its mask token.
+
+        Raises:
+            UserError: its tokens are others than the target's.
+        """
+        model: Model = need_draft_model(self.name, context)
+        if self._proposer is None or model is not self._proposer.model:
+            self.close()
+            reason = mismatch(context.model, model) if context.model is not None else ""
+            if reason:
+                raise UserError(
+                    f"The draft model's tokenizer differs from the target's ({reason}). Choose one of the same family."
+                )
+            self._proposer = DraftModel(model, context.session.context)
+        assert model.info.pard_token is not None  # others are refused before (`registry.unavailable`)
+        return self._proposer, model.info.pard_token
+
+    def close(self) -> None:
+        if self._proposer is not None:
+            self._proposer.close()
+        self._proposer = None

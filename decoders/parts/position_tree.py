@@ -1,0 +1,60 @@
+"""The token tree of drafters that guess several positions at once, none knowing the others' tokens: PARD, Medusa, DFlash.
+Any token of a position may then follow any token of the position before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+from ..base import Context
+from ..tree import Draws, Tree
+from .drafting import COUPLED
+from .proposers import Guesses
+
+
+def position_tree(
+    context: Context, guesses: Sequence[Guesses], nodes: int, floor: float, distribution: Callable[[int], Any]
+) -> Tree:
+    """The most probable tree, grown best first: a path is as probable as the product of its tokens.
+
+    Where guesses are sampled, its shape follows from their ranks alone: rejection sampling must not know the tokens drawn.
+
+    Args:
+        context: its pending token is the root.
+        guesses: of each position below it, at most as many as there is room for.
+        nodes: most nodes, the pending token included.
+        floor: least probability of a path.
+        distribution: q [vocab] of a position, from which its guesses were drawn.
+    """
+    sampling = context.sampling
+    likely = [
+        [p if sampling.greedy else COUPLED[min(rank, len(COUPLED) - 1)] for rank, (_, p) in enumerate(found)]
+        for found in guesses
+    ]
+    tree = Tree.root(context.pending)
+    children: dict[int, tuple[int, list[int]]] = {}
+    order = count()
+    # (-probability of the path, order, probability of the parent's path, parent, position, rank)
+    waiting: list[tuple[float, int, float, int | None, int, int]] = []
+
+    def wait(reached: float, parent: int | None, position: int, rank: int) -> None:
+        if position < len(likely) and rank < len(likely[position]) and reached * likely[position][rank] >= floor:
+            heappush(waiting, (-reached * likely[position][rank], next(order), reached, parent, position, rank))
+
+    wait(1.0, 0, 0, 0)
+    for _ in range(nodes - 1):
+        if not waiting:
+            break
+        reached, _, above, parent, position, rank = heappop(waiting)
+        token, node = guesses[position][rank][0], None
+        # What would follow an EOS is counted, but not added: else the tokens drawn would decide how many others there are.
+        if parent is not None:
+            node = tree.add(token, parent)
+            children.setdefault(parent, (position, []))[1].append(node)
+        wait(above, parent, position, rank + 1)
+        wait(-reached, None if token in context.eos_ids else node, position + 1, 0)
+    if not sampling.greedy and context.acceptance.rule in ("rejection", "soft"):
+        tree.probs = {parent: Draws(distribution(position), tuple(below)) for parent, (position, below) in children.items()}
+    return tree

@@ -1,0 +1,126 @@
+"""Training a PARD drafter: the loss is that of each chain of masks by itself, and what is written drafts."""
+
+import json
+import shutil
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+
+from specchat.backends import LoadOptions, load_model
+from specchat.builtin import data, train_pard
+from specchat.builtin import tokenizer as tokens_of
+from specchat.builtin.data import IGNORED, Curriculum, batches
+from specchat.builtin.export import export
+from specchat.builtin.model import SIZES, build
+from specchat.builtin.train import Run
+from specchat.builtin.train_pard import MASK, PardLoss, PardRun, PardSettings, masked
+from specchat.decoders import Conversation, Generation
+
+WEIGHTS = Path(tokens_of.__file__).parent / "weights" / "target"
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "CHUNK", 64)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model as the recipe exports one."""
+    work, folder = tmp_path_factory.mktemp("start"), tmp_path_factory.mktemp("weights") / "tiny"
+    shutil.copy(WEIGHTS / "tokenizer.json", work)
+    run = Run(PardSettings(size="tiny"), work, CPU)
+    run.save()
+    export(run.checkpoint, work, folder)
+    return folder
+
+
+def _settings(steps: int) -> PardSettings:
+    return PardSettings(size="tiny", tokens=steps * 450.0, batch=512, warmup=2000, rate=1e-2, optimizer="adamw")
+
+
+def test_no_text_has_the_mask_token() -> None:
+    tokenizer = tokens_of.load(WEIGHTS)
+    assert tokenizer.id_to_token(MASK) == "<|reserved_0|>"
+    assert MASK not in tokenizer.encode("<|reserved_0|> is text").ids
+    for batch in islice(batches(tokenizer, 3, 2048, Curriculum()), 5):
+        assert not (batch.tokens == MASK).any()
+        assert not (batch.labels == MASK).any()
+
+
+def test_the_loss_is_that_of_every_chain_of_masks_by_itself() -> None:
+    model = build(SIZES["tiny"], 0)
+    tokens = torch.randint(10, tokens_of.VOCABULARY, (3, 33), generator=torch.Generator().manual_seed(1))
+    labels = tokens.roll(-1, 1)
+    labels[:, -1] = labels[:, :5] = labels[1, 12:20] = IGNORED
+    mean, own = PardLoss(model, 4, 0.7)(tokens, labels)
+    batch = masked(tokens, labels, 4, 0.7, torch.Generator().manual_seed(int(tokens.sum())))
+    model.set_attn_implementation("eager")
+    losses: list[tuple[int, float]] = []
+    for chat, row in (batch.labels != IGNORED).nonzero().tolist():
+        # A chain sees the text up to a token, and that many masks.
+        seen = batch.visible[chat, row]
+        text, masks = int(seen[:33].sum()), int(seen[33:].sum())
+        assert batch.places[chat, row] == text - 1 + masks
+        assert batch.labels[chat, row] == tokens[chat, text + masks]
+        ids = torch.tensor([[*tokens[chat, :text].tolist(), *[MASK] * masks]])
+        logits = model(ids).logits[0, -1]
+        losses.append((masks, torch.nn.functional.cross_entropy(logits, batch.labels[chat, row]).item()))
+    assert {masks for masks, _ in losses} == {0, 1, 2, 3}
+    assert mean.item() == pytest.approx(sum(loss for _, loss in losses) / len(losses), abs=1e-4)
+    alone = [loss for masks, loss in losses if not masks]
+    assert len(alone) == int((labels != IGNORED).sum())
+    assert own.item() == pytest.approx(sum(alone) / len(alone), abs=1e-4)
+
+
+def test_each_depth_keeps_its_share_of_the_masks() -> None:
+    labels = torch.full((20, 400), 9)
+    batch = masked(labels, labels, 5, 0.5, torch.Generator().manual_seed(0))
+    depth = (batch.visible[:, 400:, 400:].sum(-1) * (batch.labels[:, 400:] != IGNORED)).flatten()
+    counts = [int((depth == d).sum()) / (20 * 400) for d in range(1, 5)]
+    assert counts == pytest.approx([0.5, 0.25, 0.125, 0.0625], rel=0.1)
+
+
+def test_the_loss_falls_and_a_resumed_run_equals_an_unbroken_one(tmp_path: Path, start: Path) -> None:
+    settings = _settings(20)
+    losses = PardRun(settings, tmp_path / "whole", CPU, start).train(log_every=5)
+    assert sum(losses[-3:]) < 0.9 * sum(losses[:3])
+    line = json.loads((tmp_path / "whole" / "loss.jsonl").read_text().splitlines()[0])
+    assert line["step"] == 5
+
+    first = PardRun(settings, tmp_path / "parts", CPU, start)
+    stream = batches(first.tokenizer, settings.seed, settings.batch, Curriculum(settings.ramp, longest=settings.longest))
+    for batch in islice(stream, 9):
+        first.step(batch)
+    first.save()
+    second = PardRun(settings, tmp_path / "parts", CPU, start)
+    second.restore()
+    assert second.train() == pytest.approx(losses[9:], abs=1e-4)
+
+
+def test_the_command_writes_a_drafter(tmp_path: Path, start: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SIZES, "draft", SIZES["tiny"])
+    out, work = tmp_path / "drafter", tmp_path / "work"
+    arguments = ["--out", out, "--work", work, "--start", start, "--tokens", "1500", "--batch", "512", "--positions", "4"]
+
+    def command(*more: str) -> None:
+        monkeypatch.setattr("sys.argv", ["train_pard", *map(str, arguments), *more])
+        train_pard.main()
+
+    with pytest.raises(SystemExit, match="no checkpoint"):
+        command("--resume", "--type")
+    command("--type")
+    assert json.loads((out / "config.json").read_text())["pard_token"] == MASK
+    assert not list(tmp_path.glob("*.gguf"))
+    command("--resume", "--type", "F32")
+    assert [file.name for file in tmp_path.glob("*.gguf")] == ["drafter-F32.gguf"]
+    drafter = load_model(str(out), LoadOptions(device="cpu"))
+    assert drafter.info.pard_token == MASK
+    generation = Generation(Conversation(drafter, draft_model=drafter), [1, 4, 70, 2, 5], "pard", max_tokens=20)
+    for _ in generation:
+        pass
+    assert generation.totals.drafted > 0
+    drafter.close()

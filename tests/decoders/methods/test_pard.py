@@ -1,0 +1,189 @@
+"""PARD: several tokens from one pass of the draft model, on both runtimes; what it drafts, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from specchat.backends import LoadOptions, Model, Sampling, UserError, load_model
+from specchat.builtin.train_pard import MASK
+from specchat.decoders import Conversation, Generation
+from specchat.decoders.acceptance import Acceptance
+from specchat.decoders.loop import Step
+from specchat.engine.drafts import Drafts, refusals
+from specchat.engine.messages import Load
+
+from ...fakes.models.llama_tiny import gguf_of, needs_llama
+from ...fakes.models.pard_tiny import POSITIONS, chat, pard_folder, pard_model
+
+RUNTIMES = ["transformers", pytest.param("llama.cpp", marks=needs_llama)]
+SETTINGS: list[dict[str, Any]] = [{"width": 1}, {}, {"nodes": 40, "width": 8, "floor": 0.0}]
+
+
+@pytest.fixture(params=RUNTIMES)
+def pard(request: pytest.FixtureRequest) -> Model:
+    return pard_model(request.param)
+
+
+@pytest.fixture(scope="module")
+def network() -> Any:
+    """The same weights as transformers itself loads them."""
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(pard_folder(), dtype=torch.float32, attn_implementation="eager")
+
+
+def run(model: Model, draft: Model | None, method: str, prompt: Sequence[int] | None = None, **options: Any) -> Any:
+    """An answer and its steps."""
+    conversation = Conversation(model, draft_model=draft, context=options.pop("context", None))
+    generation = Generation(conversation, chat()[0] if prompt is None else prompt, method, **{"max_tokens": 64, **options})
+    steps: list[Step] = list(generation)
+    conversation.close()
+    return generation, steps
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=("chain", "tree", "large"))
+def test_it_drafts_what_it_knows_and_changes_no_token(pard: Model, settings: dict[str, Any]) -> None:
+    generation, steps = run(pard, pard, "pard", settings=settings)
+    assert generation.answer == chat()[1]
+    assert generation.finish_reason == "eos"
+    assert generation.totals.tokens_per_step >= 5
+    assert max(max(step.tree.depths()) for step in steps) == POSITIONS
+    if settings == {"width": 1}:
+        assert all(step.tree.parents == list(range(-1, len(step.tree) - 1)) for step in steps)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=("chain", "tree", "large"))
+def test_one_seed_gives_one_text(pard: Model, settings: dict[str, Any]) -> None:
+    accepted = 0
+    for seed in range(3):
+        # Hot enough that it leaves the text that it knows.
+        for sampling in (Sampling(temperature=0.8, seed=seed), Sampling(temperature=3.0, seed=seed, repetition_penalty=1.1)):
+            plain, _ = run(pard, None, "greedy", sampling=sampling)
+            generation, _ = run(pard, pard, "pard", settings=settings, sampling=sampling)
+            assert generation.answer == plain.answer
+            accepted += generation.totals.accepted
+    assert accepted > 60
+
+
+def test_a_switch_in_the_middle_of_an_answer(pard: Model) -> None:
+    generation = Generation(Conversation(pard, draft_model=pard), chat()[0], "pard", settings={"tokens": 3}, max_tokens=64)
+    methods = set()
+    for i, step in enumerate(generation):
+        methods.add(step.method)
+        generation.switch(("greedy", "draft", "pard", "tree")[i % 4], {"tokens": 2} if i % 4 == 2 else {})
+    assert generation.answer == chat()[1]
+    assert methods == {"pard", "greedy", "draft", "tree"}
+
+
+def test_each_position_is_what_transformers_says_behind_the_masks(pard: Model, network: Any) -> None:
+    prompt, answer = chat()
+    text = [*prompt, *answer[:3]]
+    generation = Generation(Conversation(pard, draft_model=pard), text, "pard", max_tokens=64)
+    drafter: Any = generation.drafter
+    # The first round takes in the prompt, later ones what was accepted.
+    for _ in range(2):
+        drafter.draft(generation._context())
+        scores, _ = drafter._proposer._scores[0]
+        assert scores.logits.shape[0] == POSITIONS
+        masked = torch.tensor([[*generation.tokens, *[MASK] * (POSITIONS - 1)]])
+        with torch.inference_mode():
+            wanted = network(masked).logits[0, -POSITIONS:]
+        torch.testing.assert_close(scores.logits, wanted, atol=1e-3, rtol=1e-3)
+        generation.advance()
+
+
+def test_masks_leave_nothing_in_the_cache(pard: Model, network: Any) -> None:
+    prompt, _ = chat()
+    generation = Generation(Conversation(pard, draft_model=pard), prompt, "pard", settings={"tokens": 4}, max_tokens=12)
+    for _ in generation:
+        pass
+    drafter: Any = generation.drafter
+    session = drafter._proposer.session
+    held = list(session.tokens)
+    assert len(held) > len(prompt) + 4
+    assert held == list(generation.tokens)[: len(held)]
+    with torch.inference_mode():
+        wanted = network(torch.tensor([[*held, 70]])).logits[0, -1]
+    torch.testing.assert_close(session.evaluate([70], [-1]).logits[0], wanted, atol=1e-3, rtol=1e-3)
+
+
+def test_up_to_the_end_of_the_context(pard: Model) -> None:
+    prompt, answer = chat()
+    for left in (1, 2, 5, 9):
+        generation, steps = run(pard, pard, "pard", context=len(prompt) + left)
+        assert generation.answer == answer[: len(generation.answer)]
+        assert generation.finish_reason == "context"
+        assert len(generation.answer) == len(run(pard, None, "greedy", context=len(prompt) + left)[0].answer)
+        assert all(step.drafted <= left for step in steps)
+
+
+def test_nothing_is_drafted_behind_an_eos(pard: Model) -> None:
+    prompt, answer = chat()
+    eos = answer[-1]
+    _, steps = run(pard, pard, "pard", [*prompt, *answer[:-3]], settings={"nodes": 30, "floor": 0.0})
+    trees = [step.tree for step in steps]
+    assert any(eos in tree.tokens for tree in trees)
+    assert all(parent < 0 or tree.tokens[parent] != eos for tree in trees for parent in tree.parents)
+
+
+def test_a_draft_model_with_less_context_drafts_less() -> None:
+    prompt, answer = chat()
+    short = load_model(str(pard_folder()), LoadOptions(device="cpu", dtype="float32", context=len(prompt) + 12))
+    generation, steps = run(pard_model("transformers"), short, "pard")
+    assert generation.answer == answer
+    assert steps[0].drafted >= POSITIONS
+    assert steps[-1].drafted == 0
+    short.close()
+
+
+def test_rejection_accepts_what_the_draft_model_is_sure_of(pard: Model) -> None:
+    sampling = Sampling(temperature=1.0, seed=3)
+    generation, steps = run(pard, pard, "pard", sampling=sampling, acceptance=Acceptance("rejection"))
+    assert generation.totals.tokens_per_step > 2
+    for step in steps:
+        for parent, draws in (step.tree.probs or {}).items():
+            assert draws.q.sum() == pytest.approx(1, abs=1e-5)
+            assert all(step.tree.parents[node] == parent and draws.q[step.tree.tokens[node]] > 0 for node in draws.nodes)
+    assert any(step.tree.probs for step in steps)
+
+
+def test_other_draft_models_are_refused(builtin_model: Model) -> None:
+    with pytest.raises(UserError, match="needs a PARD draft model") as caught:
+        run(builtin_model, builtin_model, "pard")
+    assert str(caught.value).endswith(".")
+    with pytest.raises(UserError, match="needs a draft model"):
+        run(builtin_model, None, "pard")
+
+
+def test_the_engine_knows_before_it_loads_one(builtin_model: Model) -> None:
+    drafts = Drafts(Load(1, "builtin"))
+    assert drafts.model is None
+    assert "PARD" in refusals(builtin_model, drafts)["pard"]
+    drafts = Drafts(Load(1, "builtin", draft_model=str(pard_folder())))
+    drafts.join(builtin_model)
+    assert "pard" not in refusals(builtin_model, drafts)
+    drafts.close()
+
+
+@needs_llama
+def test_a_gguf_file_names_its_mask_token() -> None:
+    assert pard_model("llama.cpp").info.pard_token == pard_model("transformers").info.pard_token == MASK
+    assert gguf_of(pard_folder()).is_file()
+
+
+@pytest.mark.parametrize("told", [True, -1, 2048, "6", None, 6.0])
+def test_a_mask_token_that_is_none(tmp_path: Path, told: object) -> None:
+    folder = tmp_path / "odd"
+    shutil.copytree(pard_folder(), folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"pard_token": told}))
+    model = load_model(str(folder), LoadOptions(device="cpu"))
+    assert model.info.pard_token is None
+    model.close()
