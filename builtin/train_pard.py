@@ -79,10 +79,10 @@ def masked(tokens: torch.Tensor, labels: torch.Tensor, positions: int, keep: flo
     room = torch.rand((chats, length), generator=generator).log().div(torch.tensor(keep).log()).to(device)  # geometric
     alive = labels != IGNORED
     there = []
-    for depth in range(1, positions):
+    for far in range(1, positions):
         ahead = labels.new_full((chats, length), IGNORED)
-        ahead[:, : length - depth] = labels[:, depth:]
-        alive = alive & (ahead != IGNORED) & (room >= depth)
+        ahead[:, : length - far] = labels[:, far:]
+        alive = alive & (ahead != IGNORED) & (room >= far)
         there.append(alive)
     chains = torch.stack(there, -1)  # [chats, length, positions - 1]
     most = int(chains.sum((1, 2)).max())

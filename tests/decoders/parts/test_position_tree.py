@@ -91,5 +91,6 @@ def test_an_eos_takes_its_place_and_ends_its_path() -> None:
 
 
 def test_nothing_to_guess_is_a_tree_of_one() -> None:
-    for guesses in ([], [[]], [[], [(3, 1.0)]]):
+    nothing: list[list[Guesses]] = [[], [[]], [[], [(3, 1.0)]]]
+    for guesses in nothing:
         assert len(position_tree(context(), guesses, 9, 0.0, lambda _: None)) == 1
