@@ -15,6 +15,8 @@ from .markdown import closed, inert, plain, quoted
 
 CLOCK = "By each lane's own clock, the prompt's prefill included."
 
+SLOWED = "Run in slow motion: passes taken one at a time are slower than passes in a row, so no speeds are compared."
+
 ENDLESS = 1e9
 """A gap from here on stands for a token that could not have been chosen at all."""
 
@@ -43,7 +45,7 @@ class Finish(NamedTuple):
         speedup = f"{self.speedup:.2f}×" if self.speedup else "–"
         return [
             in_words(self.seconds),
-            f"{self.speed:,.0f} {SHORT[self.unit]}/s",
+            f"{self.speed:,.0f} {SHORT[self.unit]}/s" if self.speed else "–",
             f"{self.tokens_per_step:.2f} tokens/step",
             speedup,
         ]
@@ -66,13 +68,12 @@ class Finish(NamedTuple):
 def photo_finish(record: RaceRecord) -> list[Finish]:
     """Each lane's result, in the lanes' order: the figures of the photo finish on the screen, and its bars."""
     speedups, speeds = ([find(lane) for lane in record.lanes] for find in (record.speedup, record.speed))
+    each = [lane.answer.figures.tokens_per_step for lane in record.lanes]
+    shares = bars(speedups, speeds, each)
     return [
-        Finish(
-            *(lane, name, share, lane.seconds, lane.track.amount(record.unit), speed, record.unit),
-            *(lane.answer.figures.tokens_per_step, speedup),
-        )
-        for lane, name, share, speed, speedup in zip(
-            record.lanes, called(record), bars(speedups, speeds), speeds, speedups, strict=True
+        Finish(lane, name, share, lane.seconds, lane.track.amount(record.unit), speed, record.unit, per_step, speedup)
+        for lane, name, share, speed, per_step, speedup in zip(
+            record.lanes, called(record), shares, speeds, each, speedups, strict=True
         )
     ]
 
@@ -92,7 +93,7 @@ def remarks(record: RaceRecord) -> list[str]:
     if len(amounts) > 1:
         line = f"{record.finish_line:,} {record.unit}"
         said.append(f"The texts have different lengths, so they are compared at {line}, where the shortest ends.")
-    return [*said, CLOCK]
+    return [*said, SLOWED if record.slowed else CLOCK]
 
 
 def model_of(record: RaceRecord) -> dict[str, Any]:

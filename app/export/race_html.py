@@ -119,7 +119,8 @@ def race_html(record: RaceRecord, look: Look) -> Iterator[str]:
     finishes = photo_finish(record)
     for finish in finishes:
         yield _bar(finish, look)
-    yield f'</div>\n<div class="controls"><span>{text(" ".join([HINT, *remarks(record)]))}</span></div>\n<div class="panes">\n'
+    notes = remarks(record) if record.slowed else [HINT, *remarks(record)]
+    yield f'</div>\n<div class="controls"><span>{text(" ".join(notes))}</span></div>\n<div class="panes">\n'
     for finish in finishes:
         lane = finish.lane
         yield f'<section class="pane" data-end="{lane.seconds * 1000:.0f}"><h2>{text(finish.name)} '

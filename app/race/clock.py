@@ -76,9 +76,9 @@ def in_words(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
-def bars(speedups: Sequence[float], speeds: Sequence[float]) -> list[float]:
-    """How long each lane's bar is, the longest being 1: by its speed over the first lane; by its own where no lane has that."""
-    lengths = speedups if any(speedups) else speeds
+def bars(*figures: Sequence[float]) -> list[float]:
+    """How long each lane's bar is, the longest being 1: by the first of these figures that any lane has."""
+    lengths = next(filter(any, figures), figures[-1])
     top = max(lengths, default=0.0)
     return [length / top if top else 0.0 for length in lengths]
 

@@ -39,6 +39,7 @@ class KeptRace(Race):
         super().__init__(dialogue, record.prompt, messages, entries, heard)
         self.kept: RaceRecord | None = record
         """None once something is another than it was."""
+        self.slowed = record.slowed
         for racer, lane in zip(self.racers, record.lanes, strict=True):
             racer.answer, racer.position, racer.gap = lane.answer, lane.position, lane.gap
             racer.track = Track.of(lane.answer)

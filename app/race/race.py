@@ -66,6 +66,8 @@ class Race:
         self.messages = messages
         self.racers = [self._racer(entry, f"race-{n}") for n, entry in enumerate(entries, 1)]
         self.paused = False
+        self.slowed = False
+        """Passes were taken one at a time, for eyes. They take longer then, and not all alike: no speeds are told."""
         self.loading: Loading | None = None
         """The engine loads the model again, after its end."""
         self.models = RaceModels(dialogue)
@@ -88,7 +90,7 @@ class Race:
         for i, racer in enumerate(self.racers):
             self._close(racer)
             self.racers[i] = self._racer(racer.entry, racer.lane)
-        self.paused, self.loading = False, None
+        self.paused, self.slowed, self.loading = False, False, None
         self._want()
         for racer in self.racers:
             self._run(racer)
@@ -211,8 +213,8 @@ class Race:
 
     def speedup(self, racer: Racer) -> float:
         """How many times sooner than the first lane a racer had written what both have, by their clocks. 0 where there is
-        nothing to compare yet."""
-        return speedup(self.racers[0], racer, self.unit, 0 if self.running else self.finish_line)
+        nothing to compare yet, or the race was slowed."""
+        return 0.0 if self.slowed else speedup(self.racers[0], racer, self.unit, 0 if self.running else self.finish_line)
 
     def _arrival(self, racer: Racer) -> float | None:
         """Its clock at the finish line; None where it is not through, or wrote nothing."""
@@ -273,6 +275,7 @@ class Race:
             __version__,
             dialogue.pieces,
             self.unit,
+            self.slowed,
         )
 
     def _record_models(self) -> list[str]:
@@ -326,7 +329,7 @@ class Race:
         racer.take(event)
         if isinstance(event, Started):
             racer.answer.pieces = self.models.pieces(racer.entry.key)
-        if isinstance(event, Finished) and not racer.entry.key:
+        if isinstance(event, Finished) and not racer.entry.key and not self.slowed:
             self.dialogue.measure(racer.answer)
         self._compare()
 

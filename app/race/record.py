@@ -69,6 +69,8 @@ class RaceRecord:
     """Token texts for answers that have none of their own."""
     unit: Unit = "tokens"
     """What the lanes are compared in."""
+    slowed: bool = False
+    """It ran in slow motion, where clocks tell nothing of speed."""
 
     @property
     def several(self) -> bool:
@@ -87,11 +89,11 @@ class RaceRecord:
     def speedup(self, lane: RaceLane) -> float:
         """How many times sooner than the first lane a lane had written what both have, by their clocks. 0 where nothing can be
         compared."""
-        return speedup(self.lanes[0], lane, self.unit, self.finish_line)
+        return 0.0 if self.slowed else speedup(self.lanes[0], lane, self.unit, self.finish_line)
 
     def speed(self, lane: RaceLane, unit: Unit | None = None) -> float:
-        """What a lane wrote, per second of its own clock, the prompt's prefill included."""
-        return lane.track.amount(unit or self.unit) / lane.seconds if lane.seconds > 0 else 0.0
+        """What a lane wrote, per second of its own clock, the prompt's prefill included; 0 where speeds are not told."""
+        return lane.track.amount(unit or self.unit) / lane.seconds if lane.seconds > 0 and not self.slowed else 0.0
 
     def ranking(self) -> list[RaceLane]:
         """The lanes, the fastest first; equals in their order."""

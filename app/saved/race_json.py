@@ -76,6 +76,7 @@ def race_json(record: RaceRecord) -> Iterator[str]:
         "sampling": record.sampling,
         "prompt": record.prompt,
         **({"unit": record.unit} if record.several else {}),
+        **({"slowed": True} if record.slowed else {}),
     }
     yield "{" + "".join(f"\n {dump(key)}: {dump(value)}," for key, value in head.items()) + '\n "lanes": ['
     for i, lane in enumerate(record.lanes):
@@ -121,6 +122,7 @@ def race_of(table: Table) -> RaceRecord:
         table.text("saved", ""),
         table.text("specchat", ""),
         unit=_unit(table),
+        slowed=table.data.get("slowed") is True,
     )
 
 

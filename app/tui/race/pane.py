@@ -59,6 +59,8 @@ class PaneState:
     """Of `amount`."""
     tokens_per_second: float = 0.0
     """By the clock too; shown beside characters."""
+    slowed: bool = False
+    """In slow motion no speed is told."""
 
 
 def eighths(share: float, cells: int) -> str:
@@ -144,6 +146,8 @@ class PaneFoot(Widget):
     def _figures(self, room: int, wanted: tuple[str, ...]) -> Content:
         """Figures in this order, as many as fit."""
         state = self.state
+        if state.slowed:
+            wanted = tuple(name for name in wanted if name not in ("speed", "other"))
         parts: dict[str, list[tuple[str, str]]] = {
             "sign": [(state.sign, f"bold {state.mark_style}")],
             "speedup": [(f"{state.speedup:.2f}×" if state.speedup else "", "bold $foreground")],

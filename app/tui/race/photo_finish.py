@@ -52,6 +52,9 @@ class Standing:
     """Where the lanes wrote texts of different lengths: that of the shortest, at which places are given."""
     arrival: float = 0.0
     """Its clock there."""
+    passes: int = 0
+    slowed: bool = False
+    """In slow motion no speed is told."""
 
 
 def mark_words(race: Race, racer: Racer, *, live: bool = False) -> tuple[str, str, str]:
@@ -107,6 +110,8 @@ def standings(race: Race) -> list[Standing]:
                 racer.speed("tokens"),
                 line if len(lengths) > 1 else 0,
                 racer.time(line, unit) if racer.through else 0.0,
+                figures.steps,
+                race.slowed,
             )
         )
     return out
@@ -128,6 +133,8 @@ def headline(rows: Sequence[Standing]) -> tuple[str, str, list[str]]:
     if not through:
         return "", "No pane finished", []
     winner = through[0]
+    if winner.slowed:
+        return winner.name, f" wins: {winner.tokens_per_step:.2f} tokens a pass", []
     more = []
     first = next(row for row in rows if row.number == 1)
     what = f" wins in {in_words(winner.seconds)}"
@@ -180,7 +187,7 @@ class PhotoFinish(Widget):
         for text in more:
             if line.cell_length + 3 + width(text) <= room:
                 line = Content.assemble(line, (" · ", "$faint"), (text, "$foreground"))
-        caption = "photo finish"
+        caption = "in slow motion" if any(row.slowed for row in self.rows) else "photo finish"
         if line.cell_length + len(caption) + 3 <= room:
             line = Content.assemble(line, " " * (room - line.cell_length - len(caption)), (caption, "$quiet"))
         return line
@@ -188,13 +195,17 @@ class PhotoFinish(Widget):
     def _table(self, room: int) -> list[Content]:
         rows = self.rows
         line, unit = (rows[0].line, SHORT[rows[0].unit]) if rows else (0, "tokens")
-        lengths = bars([row.speedup for row in rows], [row.speed for row in rows])
+        slowed = any(row.slowed for row in rows)
+        per_step = [row.tokens_per_step for row in rows]
+        lengths = bars(per_step) if slowed else bars([row.speedup for row in rows], [row.speed for row in rows])
         limits = (34, 26, 18) if any(" · " in row.name for row in rows) else (28, 16, 11)
         limit = limits[0] if room >= 110 else limits[1] if room >= 76 else limits[2]
         name = min(max((width(row.name) for row in rows), default=4), limit)
         # Caption, cells of each row, right-aligned; the least telling last. The name and the bar take what is left.
         columns: list[tuple[str, list[tuple[str, str]]]] = [
-            ("speed", [(f"{row.speedup:.2f}×" if row.speedup else "–", "bold $foreground") for row in rows]),
+            ("passes", [(f"{row.passes:,}", "bold $foreground") for row in rows])
+            if slowed
+            else ("speed", [(f"{row.speedup:.2f}×" if row.speedup else "–", "bold $foreground") for row in rows]),
             *(
                 [(f"at {line:,}", [(in_words(row.arrival) if row.arrival else "–", "$foreground") for row in rows])]
                 if line
@@ -202,9 +213,13 @@ class PhotoFinish(Widget):
             ),
             ("clock", [(in_words(row.seconds), "$quiet" if line else "$foreground") for row in rows]),
             *([(unit, [(f"{row.amount:,}", "$foreground") for row in rows])] if line else []),
-            (f"{unit}/s", [(f"{row.speed:,.0f}", "$foreground") for row in rows]),
+            *([] if slowed else [(f"{unit}/s", [(f"{row.speed:,.0f}", "$foreground") for row in rows])]),
             ("per step", [(f"{row.tokens_per_step:.2f}", "$foreground") for row in rows]),
-            *([("tokens/s", [(f"{r.tokens_per_second:,.0f}", "$quiet") for r in rows])] if unit != "tokens" else []),
+            *(
+                [("tokens/s", [(f"{row.tokens_per_second:,.0f}", "$quiet") for row in rows])]
+                if unit != "tokens" and not slowed
+                else []
+            ),
             *([] if line else [(unit, [(f"{row.amount:,}", "$quiet") for row in rows])]),
             ("accepted", [("–" if row.acceptance is None else percent(row.acceptance), "$quiet") for row in rows]),
         ]

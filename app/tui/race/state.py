@@ -40,7 +40,13 @@ def live_state(race: Race, index: int) -> PaneState:
 def _lane(race: Race, index: int) -> PaneState:
     """What does not change while it runs."""
     racer, model = race.racers[index], race.model_names[index]
-    return PaneState(index + 1, racer.entry.name, label_of(race, racer), expected=race.expected, model=model, unit=race.unit)
+    return PaneState(
+        *(index + 1, racer.entry.name, label_of(race, racer)),
+        expected=race.expected,
+        model=model,
+        unit=race.unit,
+        slowed=race.slowed,
+    )
 
 
 def label_of(race: Race, racer: Racer) -> str:
@@ -101,7 +107,7 @@ def replay_state(race: Race, replay: Replay, index: int, time: float) -> tuple[P
         speed=amount / clock if clock > 0 else 0.0,
         # The last run may be text that had been held back: no step of its own.
         tokens_per_step=tokens / min(runs, len(racer.answer.log)) if tokens else 0.0,
-        speedup=first.time(length, unit) / own if index and own else 0.0,
+        speedup=first.time(length, unit) / own if index and own and not race.slowed else 0.0,
         sign=sign,
         mark=words,
         mark_style=style,

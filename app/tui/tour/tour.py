@@ -160,7 +160,8 @@ class Tour:
         if len(names) < FEWEST or subject is None or self._answer is None:
             return
         rate = len(self._answer.log.tokens) * self._pass_seconds / RACE_SECONDS
-        race = SlowRace(dialogue, *subject, [racing.entry(name) for name in names], racing.heard, rate=rate)
+        race = SlowRace(dialogue, *subject, [racing.entry(name) for name in names], racing.heard)
+        race.rate = rate
         chat, self._caption = self._caption, Caption()
         self._say(3, f"A race of {len(names)} methods on the same message{', in slow motion' if rate < 1 else ''}.")
         screen = racing.begin(race, self._caption)
@@ -316,10 +317,15 @@ def in_runs(fast: str) -> str:
 
 
 def outcome(race: Race) -> str:
-    """Who won a race, and by how much."""
-    best, first = standings(race)[0], race.racers[0].entry
+    """Who won a race, and by how much: in slow motion by passes, which are the same at any pace."""
+    best, first = standings(race)[0], race.racers[0]
     if best.number == 1:
-        return f"{first.name} was fastest here: the guesses cost more than they saved."
-    other = "plain decoding" if method_named(first.method).plain else first.name
-    same = all(race.mark(racer) in ("reference", "identical") for racer in race.racers)
-    return f"{best.name} was {against(best.speedup, other)[0]}{', with the same text' if same else ''}."
+        return f"{best.name} was fastest here: the guesses cost more than they saved."
+    other = "plain decoding" if method_named(first.entry.method).plain else first.entry.name
+    same = all(racer.through and race.mark(racer) in ("reference", "identical") for racer in race.racers)
+    if not race.slowed:
+        return f"{best.name} was {against(best.speedup, other)[0]}{', with the same text' if same else ''}."
+    if same:
+        passes = counted(best.passes, "pass", "passes")
+        return f"{best.name} wrote the same text in {passes}, {other} in {first.answer.figures.steps:,}."
+    return f"{best.name} wrote {best.tokens_per_step:.1f} tokens a pass."

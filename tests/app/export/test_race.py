@@ -6,6 +6,7 @@ import hashlib
 import re
 from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,22 @@ def test_markdown_has_a_table_and_no_raw_html() -> None:
     assert [t.type for t in tokens].count("tr_open") == 4
     assert "Token for token the text of the first lane" in text
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("format", ["svg", "html", "md", "json"])
+def test_a_race_in_slow_motion_tells_no_speeds(format: str, tmp_path: Path) -> None:
+    record = replace(race(), slowed=True)
+    assert [finish.share for finish in photo_finish(record)] == pytest.approx([1 / 6, 3 / 6, 1.0]), "by tokens a pass"
+    text = whole(record, format)
+    if format == "json":
+        (tmp_path / "race.json").write_text(text)
+        assert read_race(tmp_path / "race.json").slowed
+        assert "slowed" not in whole(race(), format)
+        return
+    figures = {word for finish in photo_finish(race()) for word in (finish.figures[1], finish.figures[3])}
+    assert all(figure in whole(race(), format) for figure in figures if format != "md")
+    assert not any(figure in text for figure in figures)
+    assert "slow motion" in text
 
 
 def test_a_race_comes_back_from_json(tmp_path: Path) -> None:
