@@ -25,6 +25,10 @@ UNKNOWN_CONTEXT = 32_768
 """Context of models that state none (recurrent ones may go on for ever)."""
 
 
+class Refused(UserError):
+    """llama.cpp cannot load the file, however much memory there is."""
+
+
 class LlamaModel(Model):
     """A GGUF model in memory (see `load_llama`)."""
 
@@ -88,7 +92,7 @@ class LlamaModel(Model):
             try:
                 self._cut[layers] = load_llama(file, f"{self.info.name}, first {counted(layers, 'layer')}", options)
             except UserError as error:
-                if "Cannot load" in str(error):  # nor ever will be; too little memory may be over tomorrow
+                if isinstance(error, Refused):  # and will again; too little memory may be over tomorrow
                     file.unlink(missing_ok=True)
                 raise UserError(f"This model cannot run its first layers alone. Choose another method. ({error})") from None
         return self._cut[layers]
@@ -246,7 +250,7 @@ def _unloadable(file: Path, header: Header, said: str) -> UserError:
         )
     if "unable to allocate" in said or "failed to allocate" in said:
         return UserError(f"{file} needs {header.weight_bytes / 1e9:.1f} GB ({said}). Use a smaller model or fewer GPU layers.")
-    return UserError(f"Cannot load {file}: {said or 'llama.cpp gives no reason'}.")
+    return Refused(f"Cannot load {file}: {said or 'llama.cpp gives no reason'}.")
 
 
 def _device_name(runtime: Runtime) -> str:

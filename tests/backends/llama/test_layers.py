@@ -227,3 +227,13 @@ def test_layers_that_cannot_run_alone_are_told(tiny: LlamaModel, cache: Path, mo
         tiny.truncated(1)
     assert "\n" not in str(caught.value)
     assert list(cache.iterdir()) == []
+
+
+def test_layers_that_need_more_memory_stay(tiny: LlamaModel, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: object) -> LlamaModel:
+        raise UserError("It needs 9 GB.")
+
+    monkeypatch.setattr("specchat.backends.llama.model.load_llama", load)
+    with pytest.raises(UserError, match="Choose another method. .It needs 9 GB"):
+        tiny.truncated(1)
+    assert len(list(cache.iterdir())) == 1
