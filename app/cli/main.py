@@ -92,7 +92,7 @@ def chat(
     theme: Annotated[str | None, _option("--theme", "Colour theme.", "NAME")] = None,
     system: System = None,
     preset: Preset = None,
-    open_file: Annotated[Path | None, _option("--open", "Open a chat saved by /export json.", "FILE")] = None,
+    open_file: Annotated[Path | None, _option("--open", "Open a chat or a race saved as JSON.", "FILE")] = None,
     last: Annotated[bool, _flag("--continue", "Continue the last chat.")] = False,
     resume: Annotated[
         str | None,

@@ -17,6 +17,7 @@ from ..terminal import encoding, piped
 
 if TYPE_CHECKING:
     from ..history.chats import OpenedChat
+    from ..race.record import RaceRecord
 
 
 def open_chat(
@@ -34,7 +35,7 @@ def open_chat(
     Args:
         settings: with the command line's options in them.
         notice: a sentence to show at the start (a settings file that could not be used).
-        file: a saved chat to go on with.
+        file: a saved chat to go on with, or a race to show.
         last: go on with the last chat of the history.
         resume: a title or a number: go on with that chat; empty begins with the list of chats.
         given: what the command line asks for: it goes before what a chat was written with.
@@ -75,10 +76,15 @@ def open_chat(
 
         saved = found.transcript if found is not None and not isinstance(found, str) else None
         browse = found if isinstance(found, str) else None
+        race: RaceRecord | None = None
         if file is not None:
-            from ..export.formats import read_chat
+            from ..saved.capture import SavedChat
+            from ..saved.race_json import read_saved
 
-            saved = read_chat(user_path(file)).transcript
+            if isinstance(read := read_saved(user_path(file)), SavedChat):
+                saved = read.transcript
+            else:
+                race = read
         return run_chat(
             settings,
             client=client,
@@ -86,6 +92,7 @@ def open_chat(
             notice=notice,
             transcript=saved,
             browse=browse,
+            race=race,
             piped=text,
             fallback=fallback,
             tour="begin" if tour else "offer" if first_start() and not text else "",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..race.record import RaceRecord
 from ..saved.capture import SavedChat, capture
-from ..saved.chat_json import chat_json, read_chat
+from ..saved.chat_json import chat_json
 from ..theming.colouring import Way
 from ..theming.themes import Palette
 from .files import FORMATS, format_of, target, write
@@ -23,7 +23,6 @@ __all__ = [
     "export_race",
     "format_of",
     "race_chunks",
-    "read_chat",
     "target",
 ]
 

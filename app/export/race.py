@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from ..chat.compare import SIGNS
 from ..race.clock import SHORT, Unit, bars, in_words
-from ..race.guests import short_name
 from ..race.record import RaceLane, RaceRecord
 from ..render.verdict import verdict_text
 from ..text.cells import sanitise
@@ -80,8 +79,8 @@ def photo_finish(record: RaceRecord) -> list[Finish]:
 
 def called(record: RaceRecord) -> list[str]:
     """What each lane is called; lanes on the race's own model have its name too where others have their own."""
-    own = short_name(str(record.info.get("name") or record.model)) if record.several else ""
-    return [f"{lane.name} on {own}" if own and not lane.model else lane.name for lane in record.lanes]
+    named = zip(record.lanes, record.model_names, strict=True)
+    return [f"{lane.name} on {model}" if model and not lane.model else lane.name for lane, model in named]
 
 
 def remarks(record: RaceRecord) -> list[str]:

@@ -54,6 +54,11 @@ class KeptRace(Race):
         """What the lanes are compared in."""
         return super().unit if self.kept is None else self.kept.unit
 
+    @property
+    def model_names(self) -> list[str]:
+        """What each lane's model is called; empty for all where there is one."""
+        return super().model_names if self.kept is None else self.kept.model_names
+
     def mark(self, racer: Racer) -> Mark:
         """How a lane's tokens compare."""
         return super().mark(racer) if self.kept is None else self.kept.lanes[self.racers.index(racer)].mark
@@ -61,6 +66,12 @@ class KeptRace(Race):
     def record(self) -> RaceRecord:
         """The race as plain data."""
         return super().record() if self.kept is None else self.kept
+
+
+def entries_of(record: RaceRecord) -> list[Entry]:
+    """Who takes part where a race out of a file is run again, as far as their models are known by name."""
+    lanes = ((lane, *lane.model.partition(" · ")) for lane in record.lanes)
+    return [Entry(lane.method, lane.settings, model, runtime) for lane, model, _, runtime in lanes]
 
 
 def sentence(record: RaceRecord) -> str:

@@ -8,7 +8,9 @@ from typing import Any
 from ..chat.compare import Mark
 from ..chat.entries import Answer
 from ..chat.pieces import Pieces
+from ..text.cells import one_line
 from .clock import Track, Unit, finish_line, speedup
+from .guests import short_name
 
 
 @dataclass(slots=True)
@@ -76,6 +78,16 @@ class RaceRecord:
     def several(self) -> bool:
         """Whether lanes have models of their own."""
         return any(lane.model for lane in self.lanes)
+
+    @property
+    def model_names(self) -> list[str]:
+        """What each lane's model is called; empty for all where there is one."""
+        if not self.several:
+            return [""] * len(self.lanes)
+        own, runtime = short_name(str(self.info.get("name") or self.model)), one_line(str(self.info.get("backend", "")))
+        if runtime and any(lane.model.startswith(f"{own} · ") for lane in self.lanes):
+            own = f"{own} · {runtime}"
+        return [lane.model or own for lane in self.lanes]
 
     @property
     def finish_line(self) -> int:

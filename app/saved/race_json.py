@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from ...errors import UserError
+from ...errors import UserError, counted
 from ..chat.compare import Mark
 from ..chat.entries import Answer
 from ..race.clock import Unit
@@ -17,9 +17,9 @@ from ..race.entry import Entry
 from ..race.race import FEWEST, MOST
 from ..race.record import RaceLane, RaceRecord
 from ..text.cells import one_line
-from .capture import frozen
-from .chat_json import answer_json, dump, read_answer
-from .reading import Table, Wrong, read
+from .capture import SavedChat, frozen
+from .chat_json import answer_json, dump, read_answer, read_chat
+from .reading import OtherFormat, Table, Wrong, read
 
 FORMAT = "specchat race"
 VERSION = 2
@@ -44,8 +44,6 @@ def unpack(data: bytes) -> tuple[RaceRecord, list[dict[str, str]], list[Entry]]:
     Raises:
         UserError: it is damaged.
     """
-    from .reading import Table, Wrong
-
     try:
         body: Any = json.loads(zlib.decompress(data))
         table = Table(body)
@@ -54,7 +52,7 @@ def unpack(data: bytes) -> tuple[RaceRecord, list[dict[str, str]], list[Entry]]:
         entries = [Entry(str(method), dict(given), str(model), str(on)) for method, given, model, on in body["entries"]]
     except (zlib.error, ValueError, KeyError, TypeError, RecursionError, Wrong):
         raise UserError("This race cannot be opened: it is damaged in the history.") from None
-    if not FEWEST <= len(entries) == len(record.lanes) <= MOST:
+    if len(entries) != len(record.lanes):
         raise UserError("This race cannot be opened: it is damaged in the history.")
     return record, messages, entries
 
@@ -94,6 +92,20 @@ def race_json(record: RaceRecord) -> Iterator[str]:
     yield "\n ]\n}\n"
 
 
+def read_saved(path: Path) -> SavedChat | RaceRecord:
+    """The chat or the race in a file.
+
+    Raises:
+        UserError: the file cannot be read or is neither; names what is wrong.
+    """
+    try:
+        return read_chat(path)
+    except OtherFormat as other:
+        if other.found != FORMAT:
+            raise
+        return read_race(path)
+
+
 def read_race(path: Path) -> RaceRecord:
     """The race in a file.
 
@@ -113,10 +125,13 @@ def race_of(table: Table) -> RaceRecord:
     Raises:
         Wrong: something is missing or is not as it must be.
     """
+    lanes = [_read_lane(lane) for lane in table.tables("lanes")]
+    if not FEWEST <= len(lanes) <= MOST:
+        raise Wrong(f"it has {counted(len(lanes), 'lane')}, not {FEWEST} to {MOST}")
     return RaceRecord(
         table.text("prompt"),
         table.text("model", ""),
-        [_read_lane(lane) for lane in table.tables("lanes")],
+        lanes,
         table.table("sampling", {}).data,
         table.table("info", {}).data,
         table.text("saved", ""),

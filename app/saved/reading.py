@@ -25,6 +25,15 @@ class Wrong(Exception):
     """Something is not as it must be; says what and where."""
 
 
+class OtherFormat(UserError):
+    """The file is JSON, but of another format than was asked for."""
+
+    def __init__(self, sentence: str, found: object) -> None:
+        super().__init__(sentence)
+        self.found = found
+        """What its `format` says, if anything."""
+
+
 class Table:
     """An object in the file, and its place there."""
 
@@ -95,7 +104,8 @@ def read(path: Path, kind: str, version: int) -> Table:
         version: the newest that can be read.
 
     Raises:
-        UserError: the file cannot be read, or is something else; says what.
+        OtherFormat: it is something else; says what.
+        UserError: the file cannot be read.
     """
     name = one_line(path.name)
     try:
@@ -116,7 +126,7 @@ def read(path: Path, kind: str, version: int) -> Table:
             if found is not None
             else f'it has no "format": "{kind}"'
         )
-        raise UserError(f"{name} cannot be opened: {what}.")
+        raise OtherFormat(f"{name} cannot be opened: {what}.", found)
     table = Table(data)
     try:
         given = table.count("version", least=1)

@@ -18,6 +18,7 @@ from ..chat.choosing import first_method
 from ..chat.dialogue import Dialogue, Engine
 from ..chat.methods import Method, known_methods
 from ..chat.transcript import Transcript
+from ..race.record import RaceRecord
 from ..settings.fields import Settings
 from ..settings.keymap import ALL, conflicts
 from ..settings.locations import config_folder
@@ -319,6 +320,7 @@ def run_chat(
     notice: str | None = None,
     transcript: Transcript | None = None,
     browse: str | None = None,
+    race: RaceRecord | None = None,
     piped: str = "",
     fallback: tuple[str, Mapping[str, Any]] | None = None,
     tour: Start = "",
@@ -332,6 +334,7 @@ def run_chat(
         notice: a sentence to show at the start.
         transcript: a saved chat to go on with.
         browse: begin with the list of chats, searched for this.
+        race: begin with this race, as it ended.
         piped: what was piped in.
         fallback: model and options of a load to try where the first one fails.
         tour: begin with it, or offer it.
@@ -342,7 +345,9 @@ def run_chat(
         own = EngineClient()
         own.load(settings.model, **settings.load_options())
         with own:
-            return run_chat(settings, own, notice=notice, transcript=transcript, browse=browse, piped=piped, tour=tour)
+            return run_chat(
+                settings, own, notice=notice, transcript=transcript, browse=browse, race=race, piped=piped, tour=tour
+            )
     app = SpecchatApp(settings, client, notice, keep=settings.history)
     if transcript is not None:
         app.keeping.opened(transcript)
@@ -350,6 +355,8 @@ def run_chat(
         app.dialogue.transcript = transcript
     if browse is not None:
         app.call_later(app.keeping.browse, browse)
+    if race is not None:
+        app.call_later(app.racing.kept.show, race)
     app.piped, app.tour, app.dialogue.fallback = piped, tour, fallback
     try:
         app.run()

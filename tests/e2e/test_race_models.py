@@ -26,7 +26,10 @@ def env(tmp_path: Path) -> dict[str, str]:
     return {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "c"), "XDG_STATE_HOME": str(tmp_path / "s")}
 
 
-def test_type_a_race_of_two_models_and_go_on_chatting(env: dict[str, str], tmp_path: Path) -> None:
+def test_type_a_race_of_two_models_go_on_chatting_and_open_it_from_a_file(
+    env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with Terminal([SPECCHAT], env=env, columns=120, lines=36) as terminal:
         terminal.wait("ready")
         terminal.send("Who are you?\r")
@@ -35,9 +38,21 @@ def test_type_a_race_of_two_models_and_go_on_chatting(env: dict[str, str], tmp_p
         terminal.wait(lambda text: "another model" in text and re.search(r" wins(:| in)", text) is not None)
         assert "There is no file" in terminal.text
         assert "builtin-draft" in terminal.text
+        terminal.send("e")
+        terminal.wait("Export this race as")
+        terminal.send("4")
+        terminal.wait("Saved as")
         terminal.send("\x1b")
         terminal.wait(lambda text: "another model" not in text and "Who are you?" in text)
         terminal.send("What is prompt lookup?\r")
         terminal.wait(lambda text: text.count(". · ") >= 2)
+        terminal.send("\x11")
+        assert terminal.exit_code() == 0
+    (saved,) = tmp_path.glob("specchat-race-*.json")
+    with Terminal([SPECCHAT, "--open", str(saved)], env=env, columns=120, lines=36) as terminal:
+        terminal.wait(lambda text: "another model" in text and re.search(r" wins(:| in)", text) is not None)
+        assert "What is a token tree?" in terminal.text
+        terminal.send("\x1b")
+        terminal.wait(lambda text: "another model" not in text)
         terminal.send("\x11")
         assert terminal.exit_code() == 0

@@ -232,7 +232,7 @@ def preset(typed: Line, known: Known) -> list[Offer]:
 
 
 def saved(typed: Line, known: Known) -> list[Offer]:
-    """A chat saved as JSON."""
+    """A chat or a race saved as JSON."""
     return [] if typed.words else _files(typed, known, [".json"])
 
 

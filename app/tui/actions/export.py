@@ -21,12 +21,14 @@ USAGE = "/export takes html, svg, md or json and optionally a file, or a file th
 
 
 class Saving:
-    """Exports a chat, and opens one that was saved."""
+    """Exports chats and races, and opens those that were saved."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self.left: Transcript | None = None
         """The chat that an opened or a new one took the place of."""
+        self.show_race: Callable[[RaceRecord], None] = lambda record: None
+        """Shows a race out of a file."""
 
     @property
     def look(self) -> Look:
@@ -77,7 +79,7 @@ class Saving:
             "html": "Replays the race at its recorded pace.",
             "svg": "The photo finish and every lane's text.",
             "md": "A table and the texts, without colours.",
-            "json": "Runs, tokens, trees, clocks, marks.",
+            "json": "Runs, trees, clocks; /open shows it again.",
         }
         self._ask("Export this race as", details, lambda format: self.export_race(still, "", format))
 
@@ -127,7 +129,7 @@ class Saving:
         self.host.beside(work, done, f"Writing {one_line(path.name)} …")
 
     def open(self, *words: str) -> None:
-        """Open a chat that /export json wrote, in place of the one on the screen; alone, go back to that.
+        """Open a chat that was saved as JSON, in place of the one on the screen, or a race; alone, go back to the chat before.
 
         Raises:
             UserError: an answer is under way, or there is none to go back to.
@@ -136,19 +138,23 @@ class Saving:
             self.go_back()
             return
         if len(words) > 1:
-            raise UserError("/open takes one file written by /export json. Put a name with spaces in quotes.")
-        from ...export.formats import SavedChat, read_chat
+            raise UserError("/open takes one JSON file of a chat or a race. Put a name with spaces in quotes.")
+        from ...saved.capture import SavedChat
+        from ...saved.race_json import read_saved
 
-        self.host.dialogue.must_be_idle("open a chat")
+        self.host.dialogue.must_be_idle("open a file")
         path = user_path(words[0])
 
-        def done(saved: SavedChat) -> None:
-            self.host.dialogue.must_be_idle("open a chat")
+        def done(saved: SavedChat | RaceRecord) -> None:
+            self.host.dialogue.must_be_idle("open a file")
+            if not isinstance(saved, SavedChat):
+                self.show_race(saved)
+                return
             back = self._swap(saved.transcript)
             by = f", from {one_line(saved.model_name)}" if saved.model_name else ""
             self.host.tell(f"Opened {one_line(path.name)}{by}. Your next message continues it.{back}")
 
-        self.host.beside(lambda: read_chat(path), done, f"Reading {one_line(path.name)} …")
+        self.host.beside(lambda: read_saved(path), done, f"Reading {one_line(path.name)} …")
 
     def go_back(self) -> None:
         """Show the chat again that an opened one took the place of.
@@ -157,7 +163,7 @@ class Saving:
             UserError: there is none, or an answer is under way.
         """
         if self.left is None:
-            raise UserError("/open takes a file written by /export json; alone it returns to the previous chat.")
+            raise UserError("/open takes a chat or a race saved as JSON; alone it returns to the previous chat.")
         self.host.dialogue.must_be_idle("open a chat")
         self._swap(self.left)
 

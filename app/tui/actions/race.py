@@ -12,7 +12,7 @@ from ....errors import UserError
 from ...chat.entries import Notice
 from ...chat.transcript import Transcript
 from ...race.entry import Entry, split_model
-from ...race.kept import NAMED, KeptRace, sentence
+from ...race.kept import NAMED, KeptRace, entries_of, sentence
 from ...race.race import FEWEST, MOST, Race
 from ...race.subject import last_message, suggested, talk, warning
 from ...saved.race_json import pack, unpack
@@ -25,6 +25,7 @@ from .table import is_command, pairs
 
 if TYPE_CHECKING:
     from ...race.choices import Choice
+    from ...race.record import RaceRecord
     from ..race.screen import RaceScreen
     from ..race.setup import Pick
 
@@ -50,6 +51,7 @@ class Racing:
         self.heard: set[int] = set()
         """Ids of all races before."""
         self.kept = KeptRaces(self)
+        saving.show_race = self.kept.show
 
     @property
     def running(self) -> bool:
@@ -283,7 +285,12 @@ class KeptRaces:
         Raises:
             UserError: it is damaged, or an answer is under way.
         """
-        dialogue = self.host.dialogue
-        dialogue.must_be_idle("open the race")
-        record, messages, entries = unpack(race.race or b"")
-        self._racing.show(KeptRace(dialogue, record, messages, entries, self._racing.heard))
+        self.host.dialogue.must_be_idle("open the race")
+        self._show(*unpack(race.race or b""))
+
+    def show(self, record: RaceRecord) -> None:
+        """Show a race out of a file as it ended; run again, it is a race on its prompt alone."""
+        self._show(record, [{"role": "user", "content": record.prompt}], entries_of(record))
+
+    def _show(self, record: RaceRecord, messages: list[dict[str, str]], entries: list[Entry]) -> None:
+        self._racing.show(KeptRace(self.host.dialogue, record, messages, entries, self._racing.heard))

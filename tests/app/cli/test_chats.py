@@ -14,12 +14,12 @@ import pytest
 from specchat.app.chat.entries import Prompt
 from specchat.app.cli import main as cli
 from specchat.app.cli import start as launch
-from specchat.app.export.formats import read_chat
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.records import recorded
 from specchat.app.history.resume import continued, find, remarks
 from specchat.app.history.store import Store, history_file
+from specchat.app.saved.chat_json import read_chat
 from specchat.app.settings.fields import Settings
 from specchat.app.settings.file import changed
 from specchat.app.tui import app as chat_module

@@ -14,7 +14,8 @@ import pytest
 from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.export.files import write
-from specchat.app.export.formats import Look, SavedChat, export_chat, read_chat, target
+from specchat.app.export.formats import Look, SavedChat, export_chat, target
+from specchat.app.saved.chat_json import read_chat
 from specchat.app.saved.race_json import read_race
 from specchat.app.theming.themes import load_themes
 from specchat.engine.messages import StepRecord

@@ -19,11 +19,11 @@ from markdown_it import MarkdownIt
 from specchat.app.chat.entries import Answer, Notice, Prompt
 from specchat.app.chat.transcript import Transcript
 from specchat.app.export.canvas import CELL
-from specchat.app.export.formats import Look, SavedChat, chat_chunks, read_chat
+from specchat.app.export.formats import Look, SavedChat, chat_chunks
 from specchat.app.export.look import visible
 from specchat.app.render.blocks import Block
 from specchat.app.render.verdict import verdict_text
-from specchat.app.saved.chat_json import chat_json
+from specchat.app.saved.chat_json import chat_json, read_chat
 from specchat.app.text.cells import one_line, sanitise
 from specchat.app.theming.colouring import WAYS, Way
 from specchat.app.theming.themes import STEPS, load_themes

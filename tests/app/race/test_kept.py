@@ -8,16 +8,19 @@ from typing import Any
 
 import pytest
 
-from specchat.app.chat.entries import Notice
+from specchat.app.chat.entries import Answer, Notice
 from specchat.app.history.chats import Chats
 from specchat.app.history.recorder import Recorder
 from specchat.app.history.store import Store
-from specchat.app.saved.race_json import pack, unpack
+from specchat.app.race.kept import entries_of
+from specchat.app.race.record import RaceLane, RaceRecord
+from specchat.app.saved.race_json import pack, race_json, unpack
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.engine.messages import Generate
 from specchat.errors import UserError
 
+from ...fakes.pilots import until
 from ...fakes.races import begin, finish, records, run, write
 
 Make = Callable[..., Any]
@@ -59,6 +62,10 @@ async def quiet(pilot: Any) -> None:
     await pilot.pause()
 
 
+def toasts(app: Any) -> str:
+    return " ".join(notification.message for notification in app._notifications)
+
+
 def lines(app: Any) -> list[str]:
     return [entry.text for entry in app.dialogue.transcript.entries if isinstance(entry, Notice) and entry.race]
 
@@ -92,6 +99,45 @@ async def test_a_race_becomes_a_line_of_the_chat_and_opens_again(make_kept: Make
         await quiet(pilot)
         assert app.screen is app.chat_screen
         assert len(lines(app)) == 1  # looking at it makes no new one
+
+
+async def test_a_race_out_of_a_file_opens_and_can_be_run_again(make_kept: Make, engine: Any, tmp_path: Path) -> None:
+    app = make_kept()
+    async with app.run_test(size=(110, 34)) as pilot:
+        await race(app, pilot, engine)
+        record, _, _ = unpack(app.racing.kept.of(app.dialogue.transcript)[0].race)
+        file = tmp_path / "race.json"
+        file.write_text("".join(race_json(record)))
+        app.new_chat()
+        app.actions.command(f"/open {file}")
+        await until(pilot, lambda: isinstance(app.screen, RaceScreen))
+        assert [(pane.foot.state.name, pane.foot.state.mark) for pane in app.screen.panes] == [
+            ("greedy", "reference for the others"),
+            ("lookup", "identical"),
+            ("soft", "lossy from token 21"),
+        ]
+        assert "".join(race_json(app.screen.race.record())) == file.read_text()
+        await pilot.press("r")
+        again = [command for command in engine.sent if isinstance(command, Generate)][-3:]
+        assert [command.method for command in again] == ["greedy", "lookup", "soft"]
+        assert again[0].messages == [{"role": "user", "content": "Say it."}]
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: app.screen is app.chat_screen)
+        assert not app.dialogue.transcript.entries, "it is no race of this chat"
+        file.write_text(file.read_text().replace('"lanes": [', '"lanes": [], "others": ['))
+        app.actions.command(f"/open {file}")
+        await until(pilot, lambda: "race.json cannot be opened: it has 0 lanes" in toasts(app))
+
+
+def test_a_race_of_several_models_has_their_names() -> None:
+    lanes = [RaceLane("greedy", {}, Answer("greedy", "identical"), model) for model in ("", "small.gguf", "big · llama.cpp")]
+    record = RaceRecord("Say it.", "models/big", lanes, info={"backend": "transformers"})
+    assert record.model_names == ["big · transformers", "small.gguf", "big · llama.cpp"]
+    assert [(entry.model, entry.backend) for entry in entries_of(record)] == [
+        ("", ""),
+        ("small.gguf", ""),
+        ("big", "llama.cpp"),
+    ]
 
 
 async def test_a_kept_race_can_be_run_again(make_kept: Make, engine: Any) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from specchat.app.chat.entries import Answer, Prompt
 from specchat.app.chat.transcript import Transcript
-from specchat.app.export.formats import FORMATS, Look, SavedChat, capture, export_chat, read_chat
+from specchat.app.export.formats import FORMATS, Look, SavedChat, capture, export_chat
+from specchat.app.saved.chat_json import read_chat
 from specchat.app.settings.keymap import CHAT
 from specchat.app.theming.themes import load_themes
 from specchat.app.tui.pickers.menu import Menu
@@ -132,7 +133,7 @@ async def test_what_goes_wrong_is_told_and_the_command_stays_in_the_box(make_cha
         await command(app, pilot, "/open nothing.json")
         await until(pilot, lambda: "There is no file" in toasts(app))
         await command(app, pilot, "/open")
-        assert "/open takes a file" in toasts(app)
+        assert "/open takes a chat or a race" in toasts(app)
         assert len(app.dialogue.transcript.entries) == 2
 
 
