@@ -16,6 +16,13 @@ from .options import AsJson, ContextSize, Device, DraftModel, Dtype, Exact, Guar
 
 Csv = Annotated[Path | None, option("--csv", "Write the table to this file as CSV.", "FILE")]
 Markdown = Annotated[Path | None, option("--markdown", "Write the table to this file as Markdown.", "FILE")]
+Methods = Annotated[str | None, option("--methods", "Only these methods, as NAME or NAME:SETTING=VALUE:…", "LIST")]
+Category = Annotated[list[str] | None, option("--category", "Only this category. Repeat for more.", "NAME")]
+Clock = Annotated[str, option("--clock", "wall, or cpu for processor seconds (a busy machine without a GPU).", "CLOCK")]
+
+LOADED = {name: name for name in ("model", "draft_model", "device", "dtype", "threads", "exact", "guard")}
+LOADED["context_size"] = "context"
+"""Parameter of a command → the setting on the model and how it is loaded."""
 
 
 def register(app: typer.Typer) -> None:
@@ -24,9 +31,11 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def _settings(call: typer.Context, /, **options: Any) -> tuple[Settings, dict[str, Any]]:
-    """The settings with the options that were given, those before the command's name among them; and these options."""
-    given = {**(call.obj or {}), **{name: value for name, value in options.items() if value is not None}}
+def _settings(call: typer.Context) -> tuple[Settings, dict[str, Any]]:
+    """The settings with the options on the model that were given, those before the command's name among them; and these
+    options. A command names them in its signature only, for Typer."""
+    own = {setting: value for name, setting in LOADED.items() if (value := call.params.get(name)) is not None}
+    given = {**(call.obj or {}), **own}
     names = {key: f"--{key.replace('_', '-')}" for key in given}
     return changed(read_settings(), given, names), given
 
@@ -51,7 +60,7 @@ def bench(
     ] = None,
     model: Model = None,
     draft_model: DraftModel = None,
-    methods: Annotated[str | None, option("--methods", "Only these methods, as NAME or NAME:SETTING=VALUE:…", "LIST")] = None,
+    methods: Methods = None,
     against: Annotated[
         str | None,
         option("--against", "Also compare other implementations: transformers, llama-cpp, or one as NAME/METHOD.", "LIST"),
@@ -61,12 +70,10 @@ def bench(
         option("--sweep", "Compare these values of a setting. Repeat for more settings.", "NAME.SETTING=A,B,…"),
     ] = None,
     limit: Annotated[int | None, option("--limit", "Most prompts per category (built-in set: 6).", "N")] = None,
-    category: Annotated[list[str] | None, option("--category", "Only this category. Repeat for more.", "NAME")] = None,
+    category: Category = None,
     rounds: Annotated[int, option("--rounds", "How often each method answers each prompt (default 1).", "N")] = 1,
     max_tokens: Annotated[int, option("--max-tokens", "Most tokens in an answer (default 256).", "N")] = 256,
-    clock: Annotated[
-        str, option("--clock", "wall, or cpu for processor seconds (a busy machine without a GPU).", "CLOCK")
-    ] = "wall",
+    clock: Clock = "wall",
     raw: Annotated[bool, flag("--raw", "Continue the prompts as they are, without the chat template.")] = False,
     resume: Annotated[bool, flag("--resume", "Continue the same run where it ended.")] = False,
     record: Annotated[
@@ -91,19 +98,7 @@ def bench(
     from .bench.plan import BenchRequest
     from .bench.run import run_bench
 
-    settings, _ = _settings(
-        context,
-        model=model,
-        draft_model=draft_model,
-        device=device,
-        dtype=dtype,
-        context=context_size,
-        threads=threads,
-        exact=exact,
-        guard=guard,
-    )
-    if clock not in ("wall", "cpu"):
-        raise UserError(f"--clock takes wall or cpu, not {clock!r}.")
+    settings, _ = _settings(context)
     request = BenchRequest(
         prompts,
         settings,
@@ -114,7 +109,7 @@ def bench(
         categories=tuple(category or ()),
         against=tuple(part.strip() for part in (against or "").split(",") if part.strip()),
         sweep=tuple(sweep or ()),
-        clock=clock,
+        clock=_clock(clock),
         raw=raw,
         resume=resume,
         record=record,
@@ -125,6 +120,12 @@ def bench(
         png=png,
     )
     raise typer.Exit(run_bench(request))
+
+
+def _clock(name: str) -> str:
+    if name not in ("wall", "cpu"):
+        raise UserError(f"--clock takes wall or cpu, not {name!r}.")
+    return name
 
 
 def _number(value: int | None, name: str) -> int | None:
@@ -148,7 +149,7 @@ def replay(
     nodes: Annotated[
         str | None, option("--nodes", "Most nodes in a tree, for the methods that have this setting.", "N,N,…")
     ] = None,
-    methods: Annotated[str | None, option("--methods", "Only these methods, as NAME or NAME:SETTING=VALUE:…", "LIST")] = None,
+    methods: Methods = None,
     limit: Annotated[int | None, option("--limit", "Only the first N records of each file.", "N")] = None,
     model: Model = None,
     curve: Annotated[Path | None, option("--curve", "Predict speedups from this latency curve (JSON).", "FILE")] = None,
@@ -179,9 +180,7 @@ def replay(
 
     from .bench.replay import ReplayRequest, replay_files
 
-    settings, given = _settings(
-        context, model=model, device=device, dtype=dtype, context=context_size, threads=threads, exact=exact, guard=guard
-    )
+    settings, given = _settings(context)
     if (curve_only or measure) and "model" not in given:
         raise UserError("--curve-only and --measure need a model to measure. Give it with --model.")
     if not transcripts and not (history or chat):
@@ -220,13 +219,11 @@ def tune(
     model: Model = None,
     draft_model: DraftModel = None,
     minutes: Annotated[float, option("--minutes", "Minutes to search (default 10).", "N")] = 10.0,
-    methods: Annotated[str | None, option("--methods", "Only these methods, as NAME or NAME:SETTING=VALUE:…", "LIST")] = None,
+    methods: Methods = None,
     limit: Annotated[int | None, option("--limit", "Most prompts per category (built-in set: 4).", "N")] = None,
-    category: Annotated[list[str] | None, option("--category", "Only this category. Repeat for more.", "NAME")] = None,
+    category: Category = None,
     max_tokens: Annotated[int, option("--max-tokens", "Most tokens in an answer (default 128).", "N")] = 128,
-    clock: Annotated[
-        str, option("--clock", "wall, or cpu for processor seconds (a busy machine without a GPU).", "CLOCK")
-    ] = "wall",
+    clock: Clock = "wall",
     no_save: Annotated[bool, flag("--no-save", "Do not save the result in the settings.")] = False,
     exhaustive: Annotated[
         bool, flag("--exhaustive", "Measure every candidate on every prompt, however long it takes.")
@@ -246,19 +243,7 @@ def tune(
     from .bench.tune import tune as search
     from .bench.tune_search import TuneRequest
 
-    settings, _ = _settings(
-        context,
-        model=model,
-        draft_model=draft_model,
-        device=device,
-        dtype=dtype,
-        context=context_size,
-        threads=threads,
-        exact=exact,
-        guard=guard,
-    )
-    if clock not in ("wall", "cpu"):
-        raise UserError(f"--clock takes wall or cpu, not {clock!r}.")
+    settings, _ = _settings(context)
     if not 0 < minutes < 10_000:
         raise UserError(f"--minutes takes a number above 0, not {minutes:g}.")
     request = TuneRequest(
@@ -269,7 +254,7 @@ def tune(
         limit=_number(limit, "--limit"),
         max_tokens=_number(max_tokens, "--max-tokens") or 1,
         categories=tuple(category or ()),
-        clock=clock,
+        clock=_clock(clock),
         save=not no_save,
         exhaustive=exhaustive,
         as_json=json,

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,6 +91,22 @@ def test_methods(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
     for method in found.values():
         assert f"{method['name']}  ({method['label']})" in out
     assert max(map(len, out.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("command", "does"), [("bench", "run.run_bench"), ("replay", "replay.replay_files"), ("tune", "tune.tune")]
+)
+def test_what_measures_takes_the_options_on_the_model(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, does: str
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(f"specchat.app.cli.bench.{does}", lambda request: asked.append(request) or 0)
+    before, after = "--draft-model d --threads 2", "--model m --device cpu --dtype float32 --context 99 --threads 3"
+    given = [*before.split(), command, str(tmp_path), *after.split(), "--exact", "bits", "--guard", "off"]
+    assert call(capsys, monkeypatch, *given)[0] == 0
+    settings = asked[0].settings
+    assert (settings.model, settings.draft_model, settings.device, settings.dtype) == ("m", "d", "cpu", "float32")
+    assert (settings.context, settings.threads, settings.exact, settings.guard) == (99, 3, "bits", "off")
 
 
 def test_locate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
