@@ -14,7 +14,7 @@ from specchat.backends import ROOT, Sampling, UserError
 from specchat.backends.hf.session import TransformersSession
 
 from ..cases import cases
-from ..fakes.models.mirror import Mirror, linear, tokens
+from ..fakes.models.mirror import TinyMirror, linear, tokens
 from ..fakes.models.tiny import TREES, VOCAB, WINDOW, WINDOWED, reference, tiny_model
 
 GREEDY = Sampling()
@@ -32,7 +32,7 @@ def small_cache() -> Iterator[None]:
 @cases(20, 8, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())
 def test_random_trees_have_their_linear_paths_logits(kind: str, data: st.DataObject) -> None:
-    mirror = Mirror(kind)
+    mirror = TinyMirror(kind)
     # Often longer than the window, sometimes nothing at all.
     mirror.prefill(data.draw(tokens(0, WINDOW + 16)))
     for _ in range(data.draw(st.integers(3, 8))):
@@ -136,7 +136,7 @@ def test_recurrent_models_decode_plainly() -> None:
 
 @pytest.mark.parametrize("kind", ["llama", "gemma3"])
 def test_kept_nodes_grow_on_after_a_commit(kind: str) -> None:
-    mirror = Mirror(kind)
+    mirror = TinyMirror(kind)
     mirror.prefill(list(range(10, 45)))
     # Two beams of three levels below a shared node; one is accepted to its second level, the other goes.
     mirror.evaluate([5, 6, 7, 8, 9, 20, 21], [ROOT, 0, 0, 1, 2, 3, 4], None)
@@ -150,7 +150,7 @@ def test_kept_nodes_grow_on_after_a_commit(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", WINDOWED)
 def test_windows_go_by_position_where_slots_differ(kind: str) -> None:
-    mirror = Mirror(kind)
+    mirror = TinyMirror(kind)
     mirror.prefill(list(range(10, 20)))
     # Two lines that share their first node and outgrow the window, the second one far from its positions' slots.
     line = [20 + i for i in range(WINDOW + 8)]

@@ -100,7 +100,7 @@ def test_what_measures_takes_the_options_on_the_model(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, does: str
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(f"specchat.app.cli.bench.{does}", lambda request: asked.append(request) or 0)
+    monkeypatch.setattr(f"specchat.app.cli.bench.{does}", asked.append)
     before, after = "--draft-model d --threads 2", "--model m --device cpu --dtype float32 --context 99 --threads 3"
     given = [*before.split(), command, str(tmp_path), *after.split(), "--exact", "bits", "--guard", "off"]
     assert call(capsys, monkeypatch, *given)[0] == 0

@@ -16,6 +16,7 @@ from specchat.backends.llama.session import LlamaSession
 
 from ...cases import cases
 from ...fakes.models.llama_tiny import VOCAB, linear, needs_llama, tiny_llama
+from ...fakes.models.mirror import Mirror
 
 pytestmark = needs_llama
 
@@ -35,79 +36,34 @@ def open_session(context: int = 256) -> LlamaSession:
     return session
 
 
-class Mirror:
-    """A session beside a plain record of what it should hold."""
+class LlamaMirror(Mirror):
+    """A session of llama.cpp beside it; all logits are compared in one go."""
 
     def __init__(self, session: LlamaSession) -> None:
-        self.session = session
-        self.committed: list[int] = []
-        self.nodes: dict[int, tuple[int, int]] = {}
-        """id → (token, parent)."""
-        self.next = 0
+        super().__init__(session)
         self.texts: list[list[int]] = []
         self.found: list[torch.Tensor] = []
         """What has been evaluated, and the logits after it."""
 
-    def line(self, node: int) -> list[int]:
-        """Ids from the top down to a node."""
-        out = []
-        while node != ROOT:
-            out.append(node)
-            node = self.nodes[node][1]
-        return out[::-1]
-
-    def text(self, node: int) -> list[int]:
-        return self.committed + [self.nodes[i][0] for i in self.line(node)]
-
-    def evaluate(self, ids: list[int], parents: list[int], rows: list[int] | None = None) -> None:
-        first = self.next
+    def evaluate(
+        self, ids: list[int], parents: list[int], rows: list[int] | None = None
+    ) -> list[tuple[list[int], torch.Tensor]]:
+        """Evaluate nodes, unless they are too many leaves."""
         inner = set(parents)
         leaves = sum(i not in inner and not any(p == i for _, p in self.nodes.values()) for i in self.nodes)
-        leaves += sum(first + i not in inner for i in range(len(ids)))
+        leaves += sum(self.next + i not in inner for i in range(len(ids)))
         if leaves > SEQUENCES:
             with pytest.raises(UserError, match="leaves"):
                 self.session.evaluate(ids, parents, rows)
-            return
-        scores = self.session.evaluate(ids, parents, rows)
-        for token, parent in zip(ids, parents, strict=True):
-            self.nodes[self.next] = (token, parent)
-            self.next += 1
-        wanted = list(range(first, self.next)) if rows is None else rows
-        assert scores.nodes == tuple(wanted)
-        assert scores.positions == tuple(len(self.text(node)) for node in wanted)
-        self.texts += [self.text(node) for node in wanted]
-        self.found += list(scores.logits.clone())
+            return []
+        found = super().evaluate(ids, parents, rows)
+        self.texts += [text for text, _ in found]
+        self.found += [logits.clone() for _, logits in found]
+        return found
 
     def compare(self) -> None:
         """All logits so far against those of fresh linear passes, in one go."""
         torch.testing.assert_close(torch.stack(self.found), linear(self.texts), atol=TOLERANCE, rtol=TOLERANCE)
-
-    def commit(self, path: list[int], keep: list[int]) -> None:
-        self.session.commit(path, keep)
-        end = path[-1] if path else ROOT
-        alive: set[int] = set()
-        for node in sorted(set(keep) - set(path)):
-            if self.nodes[node][1] == end or self.nodes[node][1] in alive:
-                alive.add(node)
-        self.committed += [self.nodes[i][0] for i in path]
-        self.nodes = {i: (t, ROOT if p == end else p) for i, (t, p) in self.nodes.items() if i in alive}
-        if not self.nodes:
-            self.next = 0
-
-    def drop(self, gone: list[int]) -> None:
-        self.session.drop(gone)
-        self.nodes = {i: n for i, n in self.nodes.items() if not set(self.line(i)) & set(gone)}
-        self.next = max(self.nodes, default=ROOT) + 1
-
-    def rewind(self, length: int) -> None:
-        self.session.rewind(length)
-        del self.committed[length:]
-        self.nodes, self.next = {}, 0
-
-    def prefill(self, ids: list[int]) -> None:
-        self.session.prefill(ids)
-        self.committed += ids
-        self.nodes, self.next = {}, 0
 
     def check(self) -> None:
         """llama.cpp's own account of each id against ours."""
@@ -124,7 +80,7 @@ class Mirror:
             assert holders
 
 
-def play(mirror: Mirror, rng: random.Random) -> None:
+def play(mirror: LlamaMirror, rng: random.Random) -> None:
     """A random conversation of a session."""
     some = [rng.randrange(8, VOCAB) for _ in range(400)]
     mirror.prefill(some[: rng.choice((0, 1, 20))])
@@ -163,7 +119,7 @@ def play(mirror: Mirror, rng: random.Random) -> None:
 def test_a_thousand_random_sequences_leave_the_cache_as_a_fresh_evaluation(seed: int) -> None:
     session = shared()
     session.rewind(0)
-    play(Mirror(session), random.Random(seed))
+    play(LlamaMirror(session), random.Random(seed))
 
 
 _shared: list[LlamaSession] = []
@@ -177,7 +133,7 @@ def shared() -> LlamaSession:
 
 
 def test_ids_come_back_and_move_to_where_they_are_needed() -> None:
-    mirror = Mirror(open_session())
+    mirror = LlamaMirror(open_session())
     mirror.prefill(list(range(10, 40)))
     for _ in range(3):
         # All ids in one tree …
@@ -193,7 +149,7 @@ def test_ids_come_back_and_move_to_where_they_are_needed() -> None:
 
 
 def test_more_leaves_than_ids_are_refused_and_nothing_changes() -> None:
-    mirror = Mirror(open_session())
+    mirror = LlamaMirror(open_session())
     mirror.prefill([5, 6, 7])
     mirror.evaluate([8, 9], [ROOT, ROOT])
     mirror.evaluate([9] * SEQUENCES, [0] * SEQUENCES)
@@ -204,7 +160,7 @@ def test_more_leaves_than_ids_are_refused_and_nothing_changes() -> None:
 
 
 def test_more_nodes_and_rows_than_one_pass_takes() -> None:
-    mirror = Mirror(open_session(512))
+    mirror = LlamaMirror(open_session(512))
     mirror.prefill([5])
     chain = [random.Random(1).randrange(8, VOCAB) for _ in range(200)]
     mirror.evaluate(chain, list(range(ROOT, 199)))
@@ -214,7 +170,7 @@ def test_more_nodes_and_rows_than_one_pass_takes() -> None:
 
 
 def test_a_full_context_is_refused_and_nothing_changes() -> None:
-    mirror = Mirror(open_session(10))
+    mirror = LlamaMirror(open_session(10))
     mirror.prefill([5, 6, 7, 8])
     mirror.evaluate([9, 10, 11], [ROOT, ROOT, 0])
     with pytest.raises(ContextFull, match="do not fit"):
@@ -240,7 +196,7 @@ def test_a_full_context_is_refused_and_nothing_changes() -> None:
     ],
 )
 def test_what_is_no_tree_never_reaches_llama(tokens: list[int], parents: list[int], rows: list[int] | None) -> None:
-    mirror = Mirror(open_session())
+    mirror = LlamaMirror(open_session())
     mirror.prefill([5, 6, 7])
     with pytest.raises(ValueError, match=r"."):
         mirror.session.evaluate(tokens, parents, rows)
@@ -253,7 +209,7 @@ def test_what_is_no_tree_never_reaches_llama(tokens: list[int], parents: list[in
 
 
 def test_a_pass_that_fails_leaves_the_session_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    mirror = Mirror(open_session())
+    mirror = LlamaMirror(open_session())
     mirror.prefill([5, 6, 7])
     mirror.evaluate([8, 9], [ROOT, ROOT])
     run: Any = mirror.session._run
@@ -274,7 +230,7 @@ def test_a_pass_that_fails_leaves_the_session_as_it_was(monkeypatch: pytest.Monk
 
 
 def test_sessions_share_weights_and_nothing_else() -> None:
-    mirrors = [Mirror(open_session()) for _ in range(3)]
+    mirrors = [LlamaMirror(open_session()) for _ in range(3)]
     rng = random.Random(5)
     for mirror in mirrors * 2:
         mirror.session.rewind(0)

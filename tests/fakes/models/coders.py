@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import torch
-
 from specchat.backends.loading import builtin_path
 from specchat.builtin import gguf_export
 
@@ -43,30 +41,6 @@ CORPUS = [
 ] * 20
 
 
-def _model(folder: Path, vocabulary: int, bos: int, eos: int) -> None:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=64,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=llama_tiny.CONTEXT,
-        bos_token_id=bos,
-        eos_token_id=eos,
-        tie_word_embeddings=False,
-    )
-    model = LlamaForCausalLM(config)
-    with torch.no_grad():
-        for weight in model.parameters():
-            if weight.ndim > 1:
-                weight.normal_(0, 0.3)
-    model.save_pretrained(folder)
-
-
 @functools.cache
 def coder(family: str) -> Path:
     """A folder with such a model."""
@@ -83,7 +57,7 @@ def coder(family: str) -> Path:
         token = {**data["added_tokens"][0], "id": first + i, "content": name, "special": SPECIAL.get(family, True)}
         data["added_tokens"].append(token)
     file.write_text(json.dumps(data), encoding="utf-8")
-    _model(folder, first + len(names), 1, 2)
+    llama_tiny.save_llama(folder, first + len(names), layers=2)
     return folder
 
 
@@ -112,7 +86,7 @@ def _sentencepiece(folder: Path, names: tuple[str, ...]) -> Path:
     pieces = [trained.id_to_piece(i) for i in range(trained.get_piece_size())]
     vocab = {piece: i for i, piece in enumerate(pieces)}
     _fast(folder, vocab, _merges(trained, vocab), names)
-    _model(folder, len(pieces), 1, 2)
+    llama_tiny.save_llama(folder, len(pieces), layers=2)
     return folder
 
 

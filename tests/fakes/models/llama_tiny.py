@@ -38,19 +38,16 @@ def room() -> Path:
     return Path(_room().name)
 
 
-@functools.cache
-def tiny_folder() -> Path:
-    """A Llama with random weights and grouped heads, in transformers' format."""
+def save_llama(folder: Path, vocabulary: int, layers: int) -> None:
+    """Write a Llama with random weights and grouped heads, in transformers' format."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    folder = room() / "tiny"
-    shutil.copytree(builtin_path(), folder, ignore=shutil.ignore_patterns("*.safetensors", "config.json", "*.gguf"))
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=VOCAB,
+        vocab_size=vocabulary,
         hidden_size=64,
         intermediate_size=96,
-        num_hidden_layers=3,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=CONTEXT,
@@ -65,6 +62,14 @@ def tiny_folder() -> Path:
                 # A large spread keeps greedy answers from looping.
                 weight.normal_(0, 0.3)
     model.save_pretrained(folder)
+
+
+@functools.cache
+def tiny_folder() -> Path:
+    """A folder with such a model and the built-in one's tokenizer."""
+    folder = room() / "tiny"
+    shutil.copytree(builtin_path(), folder, ignore=shutil.ignore_patterns("*.safetensors", "config.json", "*.gguf"))
+    save_llama(folder, VOCAB, layers=3)
     return folder
 
 

@@ -30,9 +30,8 @@ def linear(kind: str, ids: Sequence[int]) -> torch.Tensor:
 class Mirror:
     """A session beside a plain record of what it should hold."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.session: Any = tiny_model(kind).open_session()
+    def __init__(self, session: Any) -> None:
+        self.session = session
         self.committed: list[int] = []
         self.nodes: dict[int, tuple[int, int]] = {}
         """id → (token, parent)."""
@@ -54,7 +53,10 @@ class Mirror:
         self.committed += ids
         self.nodes, self.next = {}, 0
 
-    def evaluate(self, ids: list[int], parents: list[int], rows: list[int] | None) -> None:
+    def evaluate(
+        self, ids: list[int], parents: list[int], rows: list[int] | None = None
+    ) -> list[tuple[list[int], torch.Tensor]]:
+        """Evaluate nodes; the text up to each that was asked for, and the logits [vocab] after it."""
         first = self.next
         scores = self.session.evaluate(ids, parents, rows)
         for token, parent in zip(ids, parents, strict=True):
@@ -63,15 +65,7 @@ class Mirror:
         wanted = list(range(first, self.next)) if rows is None else rows
         assert scores.nodes == tuple(wanted)
         assert scores.positions == tuple(len(self.text(node)) for node in wanted)
-        # One plain pass per leaf: causal, so it holds the logits of all nodes above as well.
-        passes: list[tuple[list[int], torch.Tensor]] = []
-        for row, node in sorted(enumerate(wanted), key=lambda entry: -len(self.text(entry[1]))):
-            text = self.text(node)
-            found = next((logits for leaf, logits in passes if leaf[: len(text)] == text), None)
-            if found is None:
-                found = linear(self.kind, text)
-                passes.append((text, found))
-            torch.testing.assert_close(scores.logits[row], found[len(text) - 1], atol=1e-4, rtol=1e-4)
+        return list(zip(map(self.text, wanted), scores.logits, strict=True))
 
     def commit(self, path: list[int], keep: list[int]) -> None:
         self.session.commit(path, keep)
@@ -95,3 +89,26 @@ class Mirror:
         self.session.rewind(length)
         del self.committed[length:]
         self.nodes, self.next = {}, 0
+
+
+class TinyMirror(Mirror):
+    """Of a tiny model on transformers, whose logits it checks at once."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(tiny_model(kind).open_session())
+        self.kind = kind
+
+    def evaluate(
+        self, ids: list[int], parents: list[int], rows: list[int] | None = None
+    ) -> list[tuple[list[int], torch.Tensor]]:
+        """Evaluate nodes, and compare."""
+        found = super().evaluate(ids, parents, rows)
+        # One plain pass per leaf: causal, so it holds the logits of all nodes above as well.
+        passes: list[tuple[list[int], torch.Tensor]] = []
+        for text, logits in sorted(found, key=lambda pair: -len(pair[0])):
+            plain = next((plain for leaf, plain in passes if leaf[: len(text)] == text), None)
+            if plain is None:
+                plain = linear(self.kind, text)
+                passes.append((text, plain))
+            torch.testing.assert_close(logits, plain[len(text) - 1], atol=1e-4, rtol=1e-4)
+        return found
