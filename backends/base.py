@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from .infill import Gap
+    from .states import States
 
 ROOT = -1
 """As a node's parent: the end of the committed tokens, so the node continues them."""
@@ -164,6 +165,8 @@ class Session(ABC):
     sound: int | None = None
     """How many committed tokens have, bit for bit, the cache entries that plain decoding would have given them; None for all.
     The next answer evaluates the others again (see `exact`)."""
+    _states: States | None = None
+    """Hidden states; None without taps."""
 
     @property
     @abstractmethod
@@ -248,7 +251,11 @@ class Session(ABC):
         Raises:
             ValueError: the session has no taps, or these positions are not all committed.
         """
-        raise ValueError("this session has no taps")
+        if self._states is None:
+            raise ValueError("this session has no taps")
+        if not 0 <= first <= end <= self.length:
+            raise ValueError(f"positions {first} to {end - 1} are not all committed: {self.length} tokens are")
+        return self._states.read(first, end)
 
     @abstractmethod
     def close(self) -> None:

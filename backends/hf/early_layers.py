@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ...errors import UserError
 from ..base import Block, Layers
 from .blocks import HOOKED, Run, checked, half, number, prefix
+from .taps import Inner, Taps
 
 
 @dataclass(slots=True)
@@ -118,9 +119,12 @@ class Portion:
         run: those to run, in order, or one block of them. What it enters and leaves are whole layers.
         enters: the first of them takes given hidden states instead of the embeddings.
         leaves: the layer behind which the hidden states are kept, if any.
+        taps: what picks up hidden states on the way, if anything does.
     """
 
-    def __init__(self, module: nn.Module, where: LayerList, run: Run, enters: bool, leaves: int | None) -> None:
+    def __init__(
+        self, module: nn.Module, where: LayerList, run: Run, enters: bool, leaves: int | None, taps: Taps | None = None
+    ) -> None:
         self._carrier = Carrier()
         layers: Any = module
         for name in where.path:
@@ -130,15 +134,17 @@ class Portion:
         for index, layer in enumerate(layers):
             first, last = enters and index == run[0], index == leaves
             part = parts.get(index)
+            heard = layer if taps is None else taps.on(layer, index)
             if part is None:
                 stand_ins.append(Skipped(layer, where))
             elif isinstance(part, Block):
                 stand_ins.append(half(layer, part))
             elif first or last:
-                stand_ins.append(Boundary(layer, where, self._carrier, first, last))
+                stand_ins.append(Boundary(heard, where, self._carrier, first, last))
             else:
-                stand_ins.append(layer)
-        self.forward: Callable[..., Any] = _twin(module, where.path, stand_ins).forward
+                stand_ins.append(heard)
+        last_heard = None if taps is None else taps.last
+        self.forward: Callable[..., Any] = _twin(module, where.path, stand_ins, last_heard).forward
         """The reduced model's own `forward`."""
 
     def enter(self, hidden: Tensor | None) -> None:
@@ -153,20 +159,32 @@ class Portion:
         return left
 
 
-def _twin(module: nn.Module, path: Sequence[str], layers: list[Any]) -> nn.Module:
-    """A shallow copy of a model with `layers` in place of its list of layers; everything else is shared."""
+def _twin(module: nn.Module, path: Sequence[str], layers: list[Any], tell: Callable[[Tensor], None] | None) -> nn.Module:
+    """A shallow copy of a model with `layers` in place of its list of layers; everything else is shared.
+
+    Args:
+        module: the model.
+        path: from there to the list.
+        layers: what takes the list's place.
+        tell: told the states after the final norm [1, n, width], if not None.
+    """
     twin = type(module).__new__(type(module))
     twin.__dict__.update(module.__dict__)
     for name in HOOKED:
         twin.__dict__.pop(name, None)
     parts = twin.__dict__["_modules"] = dict(module._modules)
     name, *rest = path
-    if rest:
-        parts[name] = _twin(getattr(module, name), rest, layers)
+    if not rest:
+        twin.__dict__["tell"] = tell  # for the lean pass, which owns its layers itself
+    inner: Any = _twin(getattr(module, name), rest, layers, tell) if rest else layers
+    if len(rest) == 1 and tell is not None:
+        inner = Inner(inner, tell)
+    if isinstance(inner, nn.Module):
+        parts[name] = inner
     else:
-        # A plain list: torch takes modules only, and the stand-ins are none.
+        # Beside the modules: torch takes nothing else among them.
         parts.pop(name, None)
-        twin.__dict__[name] = layers
+        twin.__dict__[name] = inner
     return twin
 
 
@@ -176,11 +194,13 @@ class EarlyLayers:
     Args:
         module: the model.
         where: its decoder layers; None if early passes do not work on it.
+        taps: what picks up hidden states on the way, if anything does.
     """
 
-    def __init__(self, module: nn.Module, where: LayerList | None) -> None:
+    def __init__(self, module: nn.Module, where: LayerList | None, taps: Taps | None = None) -> None:
         self._module = module
         self._where = where
+        self._taps = taps
         self._portions: dict[tuple[Any, ...], Portion] = {}
         self.stopped: dict[int, Stopped] = {}
         """By node id."""
@@ -201,7 +221,7 @@ class EarlyLayers:
         key = (run, enters, leaves)
         found = self._portions.get(key)
         if found is None:
-            found = self._portions[key] = Portion(self._module, self._where, run, enters, leaves)
+            found = self._portions[key] = Portion(self._module, self._where, run, enters, leaves, self._taps)
         return found
 
     def drafting(self, run: Run) -> Portion:

@@ -254,6 +254,9 @@ class LeanModel(nn.Module):
         module: the model; its weights are shared.
     """
 
+    tell: Callable[[Tensor], None] | None = None
+    """Told the states of all nodes after the final norm [1, n, hidden width], where a session taps them (see `taps.py`)."""
+
     def __init__(self, module: Any) -> None:
         super().__init__()
         inner = module.model
@@ -287,6 +290,10 @@ class LeanModel(nn.Module):
         *layers, last = self.layers
         for layer in layers:
             hidden = layer(hidden, cos, sin, attention_mask, past_key_values)
+        if self.tell is not None:
+            rows = normed(last(hidden, cos, sin, attention_mask, past_key_values)[0])
+            self.tell(rows[None])
+            return Output(head(rows if logits_to_keep is None else rows[logits_to_keep])[None])
         if logits_to_keep is not None and 2 * len(logits_to_keep) <= hidden.shape[1] and isinstance(last, LeanLayer):
             # Of a prompt nothing but the keys and values is wanted of the last layer.
             hidden = last.only(logits_to_keep, hidden, cos, sin, attention_mask, past_key_values)

@@ -48,9 +48,9 @@ class TransformersModel(Model):
         size = self.info.context if context is None else min(context, self.info.context)
         if size < 1:
             raise UserError("context must be 1 or more.")
-        self.tapped(taps)
+        taps = self.tapped(taps)
         if self.info.capabilities.chain:
-            return TransformersSession(self._runner, size)
+            return TransformersSession(self._runner, size, taps)
         return PlainSession(self._runner, size, self._several)
 
     def encode(self, text: str) -> list[int]:

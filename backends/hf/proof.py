@@ -7,7 +7,7 @@ masks is tested. Sliding windows are narrowed to PROOF_WINDOW meanwhile: a real 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -48,7 +48,7 @@ SIDE_BITS = 3
 """In units of the largest logit's last place: how close two choices beside a tree's first path must be for the next pass to
 decide (seen at most: 0.7 such units in 1,676 nodes)."""
 
-PASSES = 10 + ROUNDING_PASSES
+PASSES = 12 + ROUNDING_PASSES
 """Forward passes of a proof that succeeds at once (what `progress` counts up to)."""
 
 Tick = Callable[[], None]
@@ -66,6 +66,34 @@ def narrowed(config: Any) -> Iterator[None]:
         yield
     finally:
         config.sliding_window = window
+
+
+@contextmanager
+def overheard(module: Any, where: LayerList | None) -> Iterator[dict[int, Tensor]]:
+    """By tap the hidden states of a pass that is made meanwhile. torch's own hooks hear them; transformers'
+    `output_hidden_states` would leave hooks in the model for ever."""
+    heard: dict[int, Tensor] = {}
+    if where is None:
+        yield heard
+        return
+    inner = module
+    for name in where.path[:-1]:
+        inner = getattr(inner, name)
+
+    def entering(tap: int, _layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        heard[tap] = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
+
+    def leaving(_module: Any, _args: Any, out: Any) -> None:
+        heard[where.count] = out[0]
+
+    layers = getattr(inner, where.path[-1])
+    hooks = [layer.register_forward_pre_hook(partial(entering, tap), with_kwargs=True) for tap, layer in enumerate(layers)]
+    hooks.append(inner.register_forward_hook(leaving))
+    try:
+        yield heard
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def proof_tokens(vocabulary: int) -> list[int]:
@@ -96,15 +124,17 @@ class Proof:
 
     def __init__(self, runner: Runner, config: Any, vocabulary: int, tick: Tick) -> None:
         self.runner, self.config, self.tick = runner, config, tick
-        self.layers: LayerList | None = None
+        self.layers = find_layers(runner.module, int(getattr(config, "num_hidden_layers", -1)))
         self.specs: tuple[KVSpec | None, ...] = ()
         """What each layer caches."""
+        self.states: dict[int, Tensor]
+        """The linear hidden states by tap [2 paths, PREFIX + 3, width]."""
         self.session: TransformersSession
         """The last whose chains were checked; the prefix is in it."""
         tokens = proof_tokens(vocabulary)
         self.prefix, self.tree = tokens[:PREFIX], tokens[PREFIX:]
         paths = [self.prefix + [self.tree[node] for node in path] for path in PATHS]
-        with torch.inference_mode(), narrowed(config):
+        with torch.inference_mode(), narrowed(config), overheard(runner.module, self.layers) as self.states:
             # [2 paths, PREFIX + 3, vocab]
             self.wanted: Tensor = runner.module(input_ids=torch.tensor(paths, device=runner.device), use_cache=False).logits
         tick()
@@ -119,8 +149,7 @@ class Proof:
         return torch.stack([self.row(node) for node in nodes])
 
     def look(self) -> bool:
-        """Find the layers, and what each caches, in a pass of one token; whether any does."""
-        self.layers = find_layers(self.runner.module, int(self.config.num_hidden_layers))
+        """Find what each layer caches, in a pass of one token; whether any does."""
         run = self.runner
         module: Any = run.module
         cache = DynamicCache(config=module.config)
@@ -138,9 +167,9 @@ class Proof:
         self.specs = tuple(out)
         return any(out)
 
-    def _open(self, runner: Runner, plan: MaskPlan) -> TransformersSession:
+    def _open(self, runner: Runner, plan: MaskPlan, taps: Sequence[int] = ()) -> TransformersSession:
         reaches = {k: r if r.window is None else Reach(window=PROOF_WINDOW) for k, r in plan.reaches.items()}
-        session = TransformersSession(replace(runner, plan=replace(plan, reaches=reaches)), PREFIX + 16)
+        session = TransformersSession(replace(runner, plan=replace(plan, reaches=reaches)), PREFIX + 16, taps)
         session.prefill(self.prefix)
         self.tick()
         return session
@@ -190,6 +219,22 @@ class Proof:
         # A model that runs all its layers whatever it is told would pass for exact.
         stopped = not torch.equal(early[0], found[0])
         return stopped and not differs(found, self.rows(nodes), self.runner.dtype)
+
+    def states_work(self, runner: Runner, tree: bool) -> bool:
+        """Whether a session with every tap there is hands out the model's own hidden states, after a commit.
+
+        Args:
+            runner: as proven so far.
+            tree: through a branch of the tree; else a chain.
+        """
+        nodes, parents = ((0, 1, 2, 3, 4), PARENTS) if tree else (PATHS[1], (ROOT, 0, 1))
+        with narrowed(self.config):
+            session = self._open(runner, runner.plan, sorted(self.states))
+            session.evaluate([self.tree[node] for node in nodes], parents, ())
+            session.commit(PATHS[1] if tree else (0, 1, 2))
+            self.tick()
+        found = session.states(0, session.length).chunk(len(self.states), 1)
+        return not any(differs(rows, self.states[tap][1], runner.dtype) for tap, rows in enumerate(found))
 
     def works(self, runner: Runner, plan: MaskPlan) -> bool:
         """Whether trees and chains both do."""
@@ -273,7 +318,6 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str
     """One attempt; arguments and results are `prove`'s."""
     model: Any = runner.module
     proof = Proof(runner, config, vocabulary, tick)
-    reasons: dict[str, str] = {}
     if recurrent(model, config):
         plainly = "This model is recurrent: its state cannot branch or rewind, so it supports plain decoding only."
     else:
@@ -290,22 +334,18 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str
                 for plan in plans_for(config):
                     for candidate in [*(replace(kind, padded=True) for kind in kinds if padded), *kinds]:
                         if attempt(partial(proof.works, candidate, plan)):
-                            runner, early, why = with_layers(replace(candidate, plan=plan), proof, tree=True)
-                            return runner, Capabilities(layers=early, reasons=why), True
+                            return *able(replace(candidate, plan=plan), proof, Capabilities()), True
             switched(model, own)
             plan = native_plan(config)
             if attempt(partial(proof.chain_works, runner, plan)):
-                reasons["tree"] = (
-                    "A branching tree did not give this model the same logits as its paths, so methods draft chains only."
-                )
-                runner, early, why = with_layers(replace(runner, plan=plan), proof, tree=False)
-                return runner, Capabilities(tree=False, layers=early, reasons=reasons | why), True
+                why = "A branching tree did not give this model the same logits as its paths, so methods draft chains only."
+                return *able(replace(runner, plan=plan), proof, Capabilities(tree=False, reasons={"tree": why})), True
         plainly = (
             "Neither trees nor chains gave this model the same logits as one token at a time, so it supports plain decoding "
             "only."
         )
     several = attempt(proof.plain_works)
-    reasons = dict.fromkeys(("tree", "chain", "layers"), plainly)
+    reasons = dict.fromkeys(("tree", "chain", "layers", "states"), plainly)
     return replace(runner, layers=None), Capabilities(tree=False, chain=False, reasons=reasons), several
 
 
@@ -315,6 +355,24 @@ def leaner(runner: Runner, attention_name: str) -> list[Runner]:
         return []
     found = lean(runner.module)
     return [] if found is None else [replace(runner, lean=found, layers=LayerList(("layers",), len(found.layers)))]
+
+
+def able(runner: Runner, proof: Proof, found: Capabilities) -> tuple[Runner, Capabilities]:
+    """What else a model can do whose passes are proven: stop early, and hand out hidden states.
+
+    Args:
+        runner: as proven.
+        proof: its passes.
+        found: what it can do for certain.
+    """
+    where = runner.layers
+    runner, early, why = with_layers(runner, proof, tree=found.tree)
+    tapped = replace(runner, tapped=where)
+    states = where is not None and len(proof.states) == where.count + 1
+    states = states and attempt(partial(proof.states_work, tapped, found.tree))
+    if not states:
+        why["states"] = "specchat cannot read this model's hidden states, so drafters trained on them cannot draft for it."
+    return tapped if states else runner, replace(found, layers=early, states=states, reasons={**found.reasons, **why})
 
 
 def with_layers(runner: Runner, proof: Proof, *, tree: bool) -> tuple[Runner, bool, dict[str, str]]:

@@ -15,11 +15,13 @@ from ...errors import ContextFull, UserError
 from ..base import ROOT, Layers, Session
 from ..rounding import straightest
 from ..scores import TorchScores
+from ..states import States
 from .attention import PAD_KEYS, PAD_ROWS, in_view, padded, parts_of
 from .blocks import Run, covers, shown
 from .early_layers import EarlyLayers, LayerList, Portion
 from .masks import MaskPlan, tree_mask
 from .slot_cache import KVSpec, SlotCache
+from .taps import Taps
 
 T = TypeVar("T")
 
@@ -43,6 +45,8 @@ class Runner:
     """Whether `forward` has `logits_to_keep`; without it the LM head runs over every node."""
     layers: LayerList | None = None
     """Where the decoder layers of `network` are; None if early passes do not work on it."""
+    tapped: LayerList | None = None
+    """The same; None if hidden states cannot be read there."""
     lean: torch.nn.Module | None = None
     """A quicker pass over the same weights, if there is one (see lean.py)."""
     padded: bool = False
@@ -102,7 +106,7 @@ class TransformersSession(Session):
     `_end` means anything, which is why a pass that fails, or a rewind, needs no undoing.
     """
 
-    def __init__(self, runner: Runner, context: int) -> None:
+    def __init__(self, runner: Runner, context: int, taps: Sequence[int] = ()) -> None:
         self._run = runner
         self._forward: Callable[..., Any] = runner.network.forward
         self._plan = runner.plan
@@ -111,7 +115,15 @@ class TransformersSession(Session):
         self._nodes: dict[int, Node] = {}
         self._next = 0
         self._end = 0
-        self._early = EarlyLayers(runner.network, runner.layers)
+        self._taps: Taps | None = None
+        if taps:
+            where, width = runner.tapped, int(runner.module.config.get_text_config(decoder=True).hidden_size)
+            assert where is not None
+            self._states = States(taps, width, context, runner.dtype, runner.device)
+            self._taps = Taps(self._states, where.count)
+            whole = Portion(runner.network, where, tuple(range(where.count)), False, None, self._taps)
+            self._forward = whole.forward
+        self._early = EarlyLayers(runner.network, runner.layers, self._taps)
         try:
             with torch.inference_mode():
                 self._cache = SlotCache(runner.specs, context + runner.fewest - 1, runner.padded)
@@ -325,8 +337,8 @@ class TransformersSession(Session):
 
     def _pass(self, new: list[Node], picks: list[int] | None, forward: Callable[..., Any]) -> Tensor:
         """Run the model over nodes in the last slots, in their order; logits of the picked ones [rows, vocab]."""
-        run, cache = self._run, self._cache
-        wanted = len(new) if picks is None else len(picks)
+        run, cache, taps, count = self._run, self._cache, self._taps, len(new)
+        wanted = count if picks is None else len(picks)
         if run.fewest > 1:
             new, picks = _filled(new, picks, run.fewest)
         n = len(new)
@@ -348,13 +360,14 @@ class TransformersSession(Session):
                 kwargs["position_ids"] = self._arange[:, start:end]
             else:
                 kwargs["position_ids"] = torch.tensor([[node.position for node in new]], device=run.device)
-        if picks is None:
-            return forward(**kwargs).logits[0, :wanted]  # type: ignore[no-any-return]
-        index = torch.tensor(picks, dtype=torch.long, device=self._index_device)
-        if run.takes_rows:
-            return forward(**kwargs, logits_to_keep=index).logits[0, :wanted]  # type: ignore[no-any-return]
-        logits = forward(**kwargs).logits[0]
-        return logits[index.to(logits.device)][:wanted]  # type: ignore[no-any-return]
+        index = None if picks is None else torch.tensor(picks, dtype=torch.long, device=self._index_device)
+        if index is not None and run.takes_rows:
+            kwargs["logits_to_keep"] = index
+        out = forward(**kwargs) if taps is None else taps.run(forward, kwargs, start, count)
+        logits: Tensor = out.logits[0]
+        if index is not None and not run.takes_rows:
+            logits = logits[index.to(logits.device)]
+        return logits[:wanted]
 
     def _is_chain(self, new: list[Node]) -> bool:
         """Whether each node sees every slot before its own."""
@@ -499,6 +512,8 @@ class TransformersSession(Session):
         if done < len(source):
             with torch.inference_mode():
                 self._cache.move(source[done:], start + done)
+                if self._states is not None:
+                    self._states.move(source[done:], start + done)
 
     def drop(self, nodes: Iterable[int]) -> None:
         """Free these nodes and their descendants."""
@@ -530,4 +545,5 @@ class TransformersSession(Session):
         """Free the cache."""
         self.rewind(0)
         self._cache = SlotCache((), 0)
+        self._states = self._taps = None
         self._early = EarlyLayers(self._run.network, self._run.layers)

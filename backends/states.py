@@ -1,0 +1,55 @@
+"""Hidden states of a session's tokens, kept for drafters that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+FIRST_ROWS = 256
+"""Rows at first; they double when full."""
+
+
+class States:
+    """One row of hidden states per slot: those of committed token i in slot i, those of tentative nodes behind. What a slot
+    holds behind the last one in use means nothing, so that neither a failed pass nor a rewind needs undoing.
+
+    Args:
+        taps: where the states come from, in the order of the columns.
+        width: of one state.
+        most: slots that the session can have.
+        dtype: of the states.
+        device: where they are kept.
+    """
+
+    def __init__(self, taps: Sequence[int], width: int, most: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.taps = tuple(taps)
+        self._width, self._most = width, most
+        self._rows = torch.empty((0, width * len(self.taps)), dtype=dtype, device=device)
+
+    def write(self, tap: int, start: int, rows: Tensor) -> None:
+        """Keep what a tap saw of the tokens in the slots from `start` on [n, width]."""
+        end, width = start + len(rows), self._width
+        if end > len(self._rows):
+            self._reserve(end)
+        for place, own in enumerate(self.taps):
+            if own == tap:
+                self._rows[start:end, place * width : (place + 1) * width] = rows
+
+    def _reserve(self, slots: int) -> None:
+        grown = max(FIRST_ROWS, 2 * len(self._rows))
+        while grown < slots:
+            grown *= 2
+        rows = self._rows.new_empty((min(grown, self._most), self._rows.shape[1]))
+        rows[: len(self._rows)] = self._rows
+        self._rows = rows
+
+    def move(self, source: Sequence[int], start: int) -> None:
+        """Copy the slots `source` to `start` onwards."""
+        index = torch.tensor(source, dtype=torch.long, device=self._rows.device)
+        self._rows[start : start + len(source)] = self._rows[index]
+
+    def read(self, first: int, end: int) -> Tensor:
+        """The rows of the slots `first` to `end` - 1 [n, taps × width]: a view."""
+        return self._rows[first:end]

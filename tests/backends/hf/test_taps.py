@@ -1,0 +1,208 @@
+"""Hidden states at a session's taps: whatever happened before, those of the committed tokens are transformers' own."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from specchat.backends import ROOT, Model, UserError
+from specchat.backends.base import Block
+from specchat.backends.hf.model import load_transformers
+from specchat.backends.options import LoadOptions
+from specchat.backends.recorded import RecordedModel
+
+from ...fakes.models.mirror import Mirror
+from ...fakes.models.tiny import TREES, VOCAB, reference, tiny_folder, tiny_model
+
+KINDS = ("llama", "gemma3", "gpt-neox")
+"""The lean pass; sliding windows and scaled embeddings; blocks side by side and another final norm."""
+TAPS = (1, 0, 3, 2, 1)
+"""In no order and one twice; the tiny models have three layers."""
+
+
+def hidden(network: Any, ids: list[int], taps: tuple[int, ...] = TAPS) -> torch.Tensor:
+    """What transformers itself calls the hidden states of a text [len(ids), taps × width]."""
+    with torch.inference_mode():
+        found = network(input_ids=torch.tensor([ids]), use_cache=False, output_hidden_states=True).hidden_states
+    return torch.cat([found[tap][0] for tap in taps], 1)
+
+
+def check(session: Any, kind: str) -> None:
+    """All states of a session against transformers'."""
+    ids = list(session.tokens)
+    if ids:
+        torch.testing.assert_close(session.states(0, len(ids)), hidden(reference(kind), ids), atol=1e-3, rtol=1e-3)
+
+
+def some(count: int, seed: int = 0) -> list[int]:
+    rng = random.Random(seed)
+    return [rng.randrange(4, VOCAB) for _ in range(count)]
+
+
+def opened(kind: str) -> Any:
+    return tiny_model(kind).open_session(taps=TAPS)
+
+
+@pytest.mark.parametrize("kind", TREES)
+def test_every_family_hands_out_its_states(kind: str) -> None:
+    assert tiny_model(kind).info.capabilities.states
+    session, ids = opened(kind), some(60)
+    session.prefill(ids[:50])
+    # Two branches of which the second goes on: its rows lie apart.
+    session.evaluate([ids[50], 9, 8, ids[51]], (ROOT, 0, ROOT, 0))
+    session.evaluate([7, ids[52]], (1, 3), ())
+    session.commit((0, 3), keep=(5,))
+    session.commit((5,))
+    assert list(session.tokens) == ids[:53]
+    check(session, kind)
+    assert torch.equal(session.states(50, 52), session.states(0, 53)[50:52])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_states_follow_whatever_happens_to_the_nodes(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specchat.backends.states.FIRST_ROWS", 8)
+    mirror, rng = Mirror(kind), random.Random(seed)
+    mirror.session = opened(kind)
+    monkeypatch.setattr("specchat.backends.base.PREFILL_CHUNK", 16)
+    mirror.prefill(some(rng.choice((1, 40)), seed))
+    for _ in range(12):
+        living = sorted(mirror.nodes)
+        match rng.choice(("grow", "grow", "grow", "commit", "commit", "drop", "rewind", "align")):
+            case "grow":
+                size = rng.randint(1, 6)
+                parents = [rng.choice([ROOT, *living, *range(mirror.next, mirror.next + i)]) for i in range(size)]
+                mirror.evaluate(some(size, rng.random().__hash__()), parents, [])
+            case "commit" if living:
+                path = mirror.line(rng.choice(living))
+                mirror.commit(path[: rng.randint(0, len(path))], rng.sample(living, rng.choice((0, len(living) // 2))))
+            case "drop" if living:
+                mirror.drop(rng.sample(living, 1))
+            case "rewind":
+                mirror.rewind(rng.randint(len(mirror.committed) // 2, len(mirror.committed)))
+            case "align":
+                # A next turn that shares some of the last one.
+                turn = mirror.committed[: rng.randint(1, len(mirror.committed) + 1)] + some(5, seed)
+                shared = mirror.session.align(turn)
+                mirror.rewind(shared)
+                mirror.prefill(turn[shared:])
+        assert list(mirror.session.tokens) == mirror.committed
+        check(mirror.session, kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_passes_that_stop_early_leave_true_states(kind: str) -> None:
+    session, ids = opened(kind), some(60)
+    session.prefill(ids[:40])
+    session.evaluate(ids[40:43], (ROOT, 0, 1), layers=1)
+    session.evaluate([3, ids[43]], (0, 2), layers=2)
+    session.evaluate([ids[44]], (4,))
+    session.commit((0, 1, 2, 4, 5))
+    assert list(session.tokens) == ids[:45]
+    check(session, kind)
+    # Layers left out in the middle, and half a layer: what these nodes passed through meanwhile is not theirs.
+    session.evaluate(ids[45:47], (ROOT, 0), layers=(0, 2))
+    session.evaluate([ids[47]], (1,), layers=(0, Block(2, "attention")))
+    session.evaluate((), ())
+    session.commit((0, 1, 2))
+    check(session, kind)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma3"])
+def test_half_precision(kind: str) -> None:
+    model = load_transformers(tiny_folder(kind), kind, LoadOptions(device="cpu", dtype="bfloat16"))
+    session, ids = model.open_session(taps=TAPS), some(60)
+    session.prefill(ids[:40])
+    # The second child is the likelier one's sibling: slots and nodes are in different orders.
+    session.evaluate([ids[40], 9, 8, ids[41], ids[42]], (ROOT, ROOT, 1, 0, 3))
+    session.commit((0, 3, 4))
+    states = session.states(0, 43)
+    assert states.dtype == torch.bfloat16
+    plain = model.open_session(taps=TAPS)
+    for token in ids[:43]:
+        plain.evaluate([token], (ROOT,))
+        plain.commit((0,))
+    wanted = hidden(reference(kind), ids[:43])
+    for found in (states, plain.states(0, 43)):
+        for ours, theirs in zip(found.float().chunk(5, 1), wanted.chunk(5, 1), strict=True):
+            assert float((ours - theirs).square().mean().sqrt() / theirs.std()) < 0.1
+    model.close()
+
+
+def test_the_built_in_model(builtin_model: Model, reference_network: Any) -> None:
+    taps = (2, 4, 5, 8)
+    session = builtin_model.open_session(taps=taps)
+    ids = builtin_model.encode("A tree of tokens is verified in one pass, and the path that holds is kept.")
+    session.prefill(ids[:-3])
+    session.evaluate([*ids[-3:-1], 5, ids[-1]], (ROOT, 0, 0, 1))
+    session.commit((0, 1, 3))
+    wanted = hidden(reference_network, ids, taps)
+    assert session.states(0, len(ids)).shape == wanted.shape
+    torch.testing.assert_close(session.states(0, len(ids)), wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_a_tapped_session_changes_no_logits_and_no_other_session() -> None:
+    plain, tapped = tiny_model("llama").open_session(), opened("llama")
+    ids = some(20)
+    for session in (plain, tapped):
+        session.prefill(ids)
+    torch.testing.assert_close(plain.evaluate([5], (ROOT,)).logits, tapped.evaluate([5], (ROOT,)).logits)  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="no taps"):
+        plain.states(0, 1)
+    plain.commit((0,))
+    tapped.commit((0,))
+    check(tapped, "llama")
+
+
+def test_rows_are_as_many_as_the_longest_text_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specchat.backends.states.FIRST_ROWS", 16)
+    session = opened("llama")
+    for turn in range(30):
+        session.align(some(10))
+        session.prefill(some(30, turn))
+        session.evaluate([5] * 8, (ROOT,) * 8, ())
+        session.commit((3,))
+    assert len(session._states._rows) == 64
+    session.close()
+    with pytest.raises(ValueError, match="no taps"):
+        session.states(0, 0)
+
+
+def test_what_is_not_committed_has_no_states() -> None:
+    session = opened("llama")
+    assert session.states(0, 0).shape == (0, 5 * 32)
+    session.prefill(some(10))
+    session.evaluate([5], (ROOT,))
+    for first, end in ((0, 11), (-1, 3), (5, 4)):
+        with pytest.raises(ValueError, match="not all committed"):
+            session.states(first, end)
+
+
+def test_taps_that_cannot_be_are_told() -> None:
+    with pytest.raises(UserError, match="3 layers"):
+        tiny_model("llama").open_session(taps=(4,))
+    with pytest.raises(UserError, match="recurrent"):
+        tiny_model("mamba").open_session(taps=(0,))
+    recorded = RecordedModel([])
+    assert not recorded.info.capabilities.states
+    with pytest.raises(UserError, match="no layers"):
+        recorded.open_session(taps=(0,))
+
+
+def test_a_model_whose_states_are_not_what_they_seem_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crooked(self: Any, tap: int, start: int, rows: torch.Tensor) -> None:
+        write(self, tap, start, rows.flip(0))
+
+    from specchat.backends.states import States
+
+    write = States.write
+    monkeypatch.setattr(States, "write", crooked)
+    model = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
+    assert not model.info.capabilities.states
+    assert model.info.capabilities.tree
+    with pytest.raises(UserError, match="hidden states"):
+        model.open_session(taps=(0,))
+    model.close()
