@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -53,3 +53,34 @@ class States:
     def read(self, first: int, end: int) -> Tensor:
         """The rows of the slots `first` to `end` - 1 [n, taps × width]: a view."""
         return self._rows[first:end]
+
+
+class TreeStates(States):
+    """States of a session whose runtime has no slots: each living node is given one here, behind the committed tokens, without
+    holes. The arguments are those of `States`."""
+
+    def __init__(self, taps: Sequence[int], width: int, most: int, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__(taps, width, most, dtype, device)
+        self.end = 0
+        """Slots in use: where the next pass writes."""
+        self._slots: dict[int, int] = {}
+
+    def grown(self, first: int, places: Sequence[int]) -> None:
+        """The nodes from `first` on are alive, whose states the last pass wrote at these places among its own."""
+        for number, place in enumerate(places, first):
+            self._slots[number] = self.end + place
+        self.end += len(places)
+
+    def commit(self, length: int, path: Sequence[int], kept: Iterable[int]) -> None:
+        """Behind the first `length` slots put those of `path`, then those of the nodes that stay alive; all others are free."""
+        living = [*path, *sorted(kept)]
+        source = [self._slots[number] for number in living]
+        done = next((i for i, slot in enumerate(source) if slot != length + i), len(source))
+        if done < len(source):
+            self.move(source[done:], length + done)
+        self._slots = dict(zip(living[len(path) :], range(length + len(path), length + len(living)), strict=True))
+        self.end = length + len(living)
+
+    def drop(self, length: int, gone: Container[int]) -> None:
+        """Free the slots of these nodes."""
+        self.commit(length, (), [number for number in self._slots if number not in gone])

@@ -117,7 +117,8 @@ class TransformersSession(Session):
         self._end = 0
         self._taps: Taps | None = None
         if taps:
-            where, width = runner.tapped, int(runner.module.config.get_text_config(decoder=True).hidden_size)
+            module: Any = runner.module
+            where, width = runner.tapped, module.config.get_text_config(decoder=True).hidden_size
             assert where is not None
             self._states = States(taps, width, context, runner.dtype, runner.device)
             self._taps = Taps(self._states, where.count)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ...errors import UserError
 from ..base import PREFILL_CHUNK
+from .hidden_states import layer_inputs
 from .library import Device, errors, last_error, library
 from .sequences import members
 
@@ -92,6 +93,8 @@ class Weights:
             raise UserError(last_error())
         self.vocab: int = lib.llama_model_get_vocab(self.handle)
         self.vocabulary: int = lib.llama_vocab_n_tokens(self.vocab)
+        self.layers: int = lib.llama_model_n_layer(self.handle)
+        self.width: int = lib.llama_model_n_embd(self.handle)
 
     def metadata(self, key: str) -> str | None:
         """A value of the file's metadata as text."""
@@ -239,6 +242,30 @@ class Context:
         if rows not in self._views:
             self._views[rows] = self._logits[:rows]
         return self._views[rows]
+
+    def tap(self, taps: Sequence[int]) -> None:
+        """Keep the hidden states at these taps from now on (see `Model.open_session`). The last ones come only with logits of
+        the same tokens: then every token of a pass has to be a wanted one."""
+        functions = layer_inputs()
+        assert functions is not None
+        for tap in set(taps):
+            if tap == self.weights.layers:
+                self.lib.llama_set_embeddings(self.handle, True)
+            else:
+                functions[0](self.handle, tap, True)
+
+    def hidden(self, tap: int, rows: int) -> Tensor:
+        """The states of the last pass at a tap [rows, width]: a view that the next pass overwrites."""
+        functions = layer_inputs()
+        assert functions is not None
+        if tap == self.weights.layers:
+            address = ctypes.cast(self.lib.llama_get_embeddings(self.handle), ctypes.c_void_p).value
+        else:
+            address = functions[1](self.handle, tap)
+        if not address:
+            raise UserError("llama.cpp did not hand out this model's hidden states.")
+        array: Any = (ctypes.c_float * (rows * self.weights.width)).from_address(address)
+        return torch.from_numpy(np.frombuffer(array, np.float32)).view(rows, self.weights.width)
 
     def remove(self, sequence: int, begin: int, end: int) -> bool:
         """llama_memory_seq_rm; whether the cache could."""

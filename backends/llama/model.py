@@ -13,11 +13,12 @@ from ..files.gguf_file import Header, read_header
 from ..infill import Gap, gap
 from ..options import LoadOptions, StageProgress, pip_command
 from .context import Context, Runtime, Weights
+from .hidden_states import refusal
 from .layers import first_layers
 from .library import devices, library
 from .options import CACHE_TYPES, FLASH, cache_bytes, check_memory, choose_runtime, exact_runtime, sequences
 from .plain import LlamaPlainSession
-from .proof import PASSES, RECURRENT, SIZE, prove, rounded
+from .proof import PASSES, RECURRENT, SIZE, prove, rounded, states_work
 from .session import LlamaSession
 from .tokenizer import LlamaCodec
 
@@ -51,12 +52,12 @@ class LlamaModel(Model):
         size = self.info.context if context is None else min(context, self.info.context)
         if size < 1:
             raise UserError("context must be 1 or more.")
-        self.tapped(taps)
+        taps = self.tapped(taps)
         plain = not self.info.capabilities.chain
         if not plain:
             check_memory(self.info.name, self._header, self._runtime, size)
         run = open_context(self._weights, self._header, self._runtime, size, self.info.name, plain)
-        return LlamaPlainSession(run, size) if plain else LlamaSession(run, size, self._alike)
+        return LlamaPlainSession(run, size) if plain else LlamaSession(run, size, self._alike, taps)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of plain text, with BOS if the model wants one (see `Model.encode`)."""
@@ -211,7 +212,7 @@ def _capabilities(
 ) -> tuple[Capabilities, Runtime]:
     """What the proof finds, and how contexts are to be set up."""
     if plain:
-        return Capabilities(tree=False, chain=False, reasons={"tree": RECURRENT, "chain": RECURRENT}), runtime
+        return Capabilities(tree=False, chain=False, reasons=dict.fromkeys(("tree", "chain", "states"), RECURRENT)), runtime
     passes = 0
 
     def tick() -> None:
@@ -225,11 +226,19 @@ def _capabilities(
     parameters, cpu = int(weights.lib.llama_model_n_params(weights.handle)), _device_name(runtime) == "cpu"
 
     def found(runtime: Runtime, alike: bool) -> Capabilities:
-        session = LlamaSession(open_context(weights, header, runtime, SIZE, name), SIZE, alike)
+        context = open_context(weights, header, runtime, SIZE, name)
+        session = LlamaSession(context, SIZE, alike)
         proven = prove(session, weights.vocabulary, tick)
-        if runtime.type_k == runtime.type_v == CACHE_TYPES["f32"] and _file_type(weights) == "all F32":
-            return proven
-        return rounded(session, proven, weights.vocabulary, tick, parameters=parameters, cpu=cpu, alike=alike)
+        if not (runtime.type_k == runtime.type_v == CACHE_TYPES["f32"] and _file_type(weights) == "all F32"):
+            proven = rounded(session, proven, weights.vocabulary, tick, parameters=parameters, cpu=cpu, alike=alike)
+        session.close()
+        why = refusal(header.architecture) if proven.chain else proven.reasons["chain"]
+        if not why:
+            tapped = LlamaSession(context, SIZE, alike, range(weights.layers + 1))
+            if states_work(tapped, weights.vocabulary, weights.width, proven.tree, tick):
+                return replace(proven, states=True)
+            why = "The hidden states of a token tree were not those of its paths, so no drafter reads them here."
+        return replace(proven, reasons={**proven.reasons, "states": why})
 
     if alike := exact_runtime(runtime, options, size):
         capabilities = found(alike, True)

@@ -27,13 +27,19 @@ TOLERANCE = 0.1
 """Greatest root-mean-square difference of logits, in units of their standard deviation. A wrong mask costs some 0.5; quantized
 weights differ by some 0.01 between passes of different sizes."""
 
-PASSES = 6 + ROUNDING_PASSES
+PASSES = 9 + ROUNDING_PASSES
 """Forward passes of the proof."""
 
 SIZE = TOKENS + 8
 """Tokens that its cache holds."""
 
 RECURRENT = "This model is recurrent or hybrid: its state cannot branch or rewind, so it supports plain decoding only."
+
+
+def example(vocabulary: int) -> tuple[list[int], list[int]]:
+    """Token ids of the prefix and of the tree's nodes: spread over the vocabulary, the same every time."""
+    ids = [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(PREFIX + len(PARENTS))]
+    return ids[:PREFIX], ids[PREFIX:]
 
 
 def prove(session: LlamaSession, vocabulary: int, tick: Callable[[], None]) -> Capabilities:
@@ -44,8 +50,7 @@ def prove(session: LlamaSession, vocabulary: int, tick: Callable[[], None]) -> C
         vocabulary: how many token ids there are.
         tick: told after each pass; may raise Cancelled.
     """
-    ids = [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(PREFIX + len(PARENTS))]
-    prefix, tree = ids[:PREFIX], ids[PREFIX:]
+    prefix, tree = example(vocabulary)
 
     def chain(tokens: list[int], rows: int) -> Tensor:
         """Logits of the last rows of tokens in one pass behind the committed ones."""
@@ -83,6 +88,41 @@ def prove(session: LlamaSession, vocabulary: int, tick: Callable[[], None]) -> C
         why = "A branching tree did not give this model the same logits as its paths, so methods draft chains only."
         return Capabilities(tree=False, reasons={"tree": why})
     return Capabilities()
+
+
+def states_work(session: LlamaSession, vocabulary: int, width: int, tree: bool, tick: Callable[[], None]) -> bool:
+    """Whether the states of a path through the tree are those of the same tokens as a plain chain.
+
+    Args:
+        session: empty, of SIZE tokens, with every tap there is.
+        vocabulary: how many token ids there are.
+        width: of a state.
+        tree: with the branching tree; else with a chain behind a prefix.
+        tick: told after each pass; may raise Cancelled.
+    """
+    prefix, nodes = example(vocabulary)
+    path = PATHS[1]
+    text = prefix + [nodes[node] for node in path]
+    try:
+        session.prefill(text)
+        tick()
+        wanted = session.states(0, len(text)).clone()
+        session.rewind(0)
+        session.prefill(prefix)
+        tick()
+        if tree:
+            session.evaluate(nodes, PARENTS, ())
+        else:
+            session.evaluate(text[PREFIX:], (ROOT, 0, 1), ())
+        session.commit(path if tree else (0, 1, 2))
+        tick()
+        found = session.states(0, len(text))
+        count = found.shape[1] // width
+    except Cancelled:
+        raise
+    except Exception:
+        return False
+    return not any(differs(*pair) for pair in zip(found.chunk(count, 1), wanted.chunk(count, 1), strict=True))
 
 
 def rounded(

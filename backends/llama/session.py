@@ -12,6 +12,7 @@ from ...errors import ContextFull, UserError, counted
 from ..base import PREFILL_CHUNK, ROOT, Layers, Session
 from ..rounding import straightest
 from ..scores import TorchScores
+from ..states import TreeStates
 from .context import Context
 from .library import last_error
 from .sequences import Memory, Node, Sequences
@@ -30,9 +31,12 @@ class LlamaSession(Session):
         size: most tokens.
         alike: attention takes each node by itself, so that only the order of the cells that it sees can move a bit: the
             likeliest path is laid out straight, and `exact` tells what lies crooked.
+        taps: as `Model.open_session`.
     """
 
-    def __init__(self, context: Context, size: int, alike: bool = False) -> None:
+    _states: TreeStates | None = None
+
+    def __init__(self, context: Context, size: int, alike: bool = False, taps: Sequence[int] = ()) -> None:
         self._run: Context | None = context
         self._vocabulary = context.weights.vocabulary
         self._context = size
@@ -41,6 +45,10 @@ class LlamaSession(Session):
         self._next = 0
         memory: Memory = _Cells(context)
         self._sequences = Sequences(memory, context.rows)
+        self._last_tapped = context.weights.layers in taps
+        if taps:
+            context.tap(taps)
+            self._states = TreeStates(taps, context.weights.width, size, torch.float32, torch.device("cpu"))
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -90,6 +98,8 @@ class LlamaSession(Session):
             self._sequences.withdraw()
             raise
         self._sequences.grown(first, new)
+        if self._states is not None:
+            self._states.grown(first, order or range(n))
         self._next += n
         self.nodes_evaluated += n
         self.forward_seconds += time.perf_counter() - begun
@@ -132,6 +142,8 @@ class LlamaSession(Session):
             flagged: places in `new`.
             rising: whether these are in order.
         """
+        if self._last_tapped:
+            return self._pass_of_rows(run, new, flagged)
         if len(new) <= PREFILL_CHUNK and len(flagged) <= run.rows and rising:
             self._decode(run, new, flagged, len(new))
             return run.logits(len(flagged))
@@ -149,7 +161,7 @@ class LlamaSession(Session):
             while upto > done and ordered[upto - 1] >= end:
                 upto -= 1
             nodes = new[begin:end]
-            self._decode(run, nodes, [row - begin for row in ordered[done:upto]], len(new))
+            self._decode(run, nodes, [row - begin for row in ordered[done:upto]], len(new), begin)
             part = run.logits(upto - done)
             parts.append(part if end - begin == len(new) else part.clone())
             begin, done = end, upto
@@ -159,13 +171,26 @@ class LlamaSession(Session):
             return logits[[place[row] for row in flagged]]
         return logits
 
-    def _decode(self, run: Context, nodes: list[Node], wanted: list[int], total: int) -> None:
-        """One call of llama_decode, over all of the pass's nodes or some."""
+    def _pass_of_rows(self, run: Context, new: list[Node], flagged: list[int]) -> Tensor:
+        """The same where the states after the final norm are tapped, which every node has only beside its logits."""
+        parts = []
+        for begin in range(0, len(new), run.rows):
+            nodes = new[begin : begin + run.rows]
+            self._decode(run, nodes, list(range(len(nodes))), len(new), begin)
+            parts.append(run.logits(len(nodes))[[row - begin for row in sorted(set(flagged)) if 0 <= row - begin < len(nodes)]])
+        place = {row: i for i, row in enumerate(sorted(set(flagged)))}
+        return torch.cat(parts)[[place[row] for row in flagged]]
+
+    def _decode(self, run: Context, nodes: list[Node], wanted: list[int], total: int, begin: int = 0) -> None:
+        """One call of llama_decode, over all of the pass's nodes or some of them: those from the place `begin` on."""
         code = run.decode(
             [node.token for node in nodes], [node.position for node in nodes], [node.holders for node in nodes], wanted
         )
         if code:
             raise _failure(code, total, self._context)
+        if self._states is not None:
+            for tap in dict.fromkeys(self._states.taps):
+                self._states.write(tap, self._states.end + begin, run.hidden(tap, len(nodes)))
 
     def _context_or_raise(self) -> Context:
         if self._run is None:
@@ -189,6 +214,8 @@ class LlamaSession(Session):
                 if node is not None and (node.parent == tail or node.parent in kept):
                     kept.add(number)
         self._note(path)
+        if self._states is not None:
+            self._states.commit(len(self._tokens), path, kept)
         self._tokens.extend([nodes[number].token for number in path])
         if nodes:
             self._sequences.commit(path, kept)
@@ -206,6 +233,8 @@ class LlamaSession(Session):
             if node.parent in gone:
                 gone.add(number)
         self._sequences.drop(gone)
+        if self._states is not None:
+            self._states.drop(len(self._tokens), gone)
         self._next = max(self._sequences.nodes, default=ROOT) + 1
 
     def rewind(self, length: int) -> None:
@@ -215,6 +244,8 @@ class LlamaSession(Session):
         del self._tokens[length:]
         self._note((), length)
         self._sequences.rewind(length)
+        if self._states is not None:
+            self._states.commit(length, (), ())
         self._next = 0
 
     def close(self) -> None:
@@ -222,7 +253,7 @@ class LlamaSession(Session):
         if self._run is not None:
             self.rewind(0)
             # The memory of the sequences refers to it as well.
-            self._run = None
+            self._run = self._states = None
             self._sequences = Sequences(_Nothing(), 1)
 
 

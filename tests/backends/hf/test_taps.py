@@ -75,7 +75,7 @@ def test_states_follow_whatever_happens_to_the_nodes(kind: str, seed: int, monke
             case "grow":
                 size = rng.randint(1, 6)
                 parents = [rng.choice([ROOT, *living, *range(mirror.next, mirror.next + i)]) for i in range(size)]
-                mirror.evaluate(some(size, rng.random().__hash__()), parents, [])
+                mirror.evaluate(some(size, rng.randrange(1 << 20)), parents, [])
             case "commit" if living:
                 path = mirror.line(rng.choice(living))
                 mirror.commit(path[: rng.randint(0, len(path))], rng.sample(living, rng.choice((0, len(living) // 2))))

@@ -1,0 +1,63 @@
+"""Reads a model's hidden states out of llama.cpp: the input of any layer, and the last state after the final norm.
+
+llama.cpp has the former for its own drafters, in a header that is not part of its C interface (`src/llama-ext.h`), so the
+functions go by mangled names.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from ..options import pip_command
+from .library import library
+
+SET_NAMES = (
+    "llama_set_embeddings_layer_inp",
+    "_Z30llama_set_embeddings_layer_inpP13llama_contextjb",
+    "?llama_set_embeddings_layer_inp@@YAXPEAUllama_context@@I_N@Z",
+)
+GET_NAMES = (
+    "llama_get_embeddings_layer_inp",
+    "_Z30llama_get_embeddings_layer_inpP13llama_contextj",
+    "?llama_get_embeddings_layer_inp@@YAPEAMPEAUllama_context@@I@Z",
+)
+"""In C, and as C++ compilers on Linux and macOS, and on Windows, name them."""
+
+ARCHITECTURES = ("llama", "qwen3", "qwen3moe", "gemma4", "gpt-oss", "minimax-m2", "mimo2", "deepseek4")
+"""Whose graphs note what each layer is given, in llama.cpp 0c1e57098. With any other the process ends in the next pass, so this
+cannot be found out by trying."""
+
+
+@cache
+def layer_inputs() -> tuple[Callable[..., None], Callable[..., int | None]] | None:
+    """The functions that switch a layer's input on (context, layer, whether), and that say where it is (context, layer); None
+    if this build does not have them."""
+    raw = library()._lib
+    found: list[Any] = []
+    for names, answer, arguments in (
+        (SET_NAMES, None, (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_bool)),
+        (GET_NAMES, ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_uint32)),
+    ):
+        name = next((name for name in names if hasattr(raw, name)), None)
+        if name is None:
+            return None
+        found.append(ctypes.CFUNCTYPE(answer, *arguments)((name, raw)))
+    return found[0], found[1]
+
+
+def refusal(architecture: str) -> str:
+    """Why hidden states of this architecture cannot be read here, as a sentence; empty if they may be."""
+    if layer_inputs() is None:
+        return (
+            "This build of llama.cpp does not hand out hidden states, so drafters trained on them cannot draft here. Run: "
+            f"{pip_command()} --upgrade"
+        )
+    if architecture not in ARCHITECTURES:
+        return (
+            f"llama.cpp does not hand out the hidden states of {architecture} models, so drafters trained on them cannot draft "
+            "for this one."
+        )
+    return ""

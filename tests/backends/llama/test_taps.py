@@ -1,0 +1,139 @@
+"""Hidden states out of llama.cpp: each row is that of its own token, and transformers' on the same weights."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from specchat.backends import ROOT, UserError
+from specchat.backends.llama import hidden_states
+from specchat.backends.llama.model import load_llama
+from specchat.backends.loading import builtin_path
+
+from ...fakes.models.llama_tiny import FLOAT32, VOCAB, gguf_of, needs_llama, reference, tiny_folder, tiny_llama
+from .test_session import Mirror
+
+pytestmark = needs_llama
+
+TAPS = (1, 0, 2, 1)
+"""Before layers only, in no order and one twice; the tiny model has three."""
+LAST = (3, 1)
+"""With the state after the final norm."""
+
+
+def hidden(network: Any, ids: list[int], taps: tuple[int, ...]) -> torch.Tensor:
+    """What transformers calls the hidden states of a text [len(ids), taps × width]."""
+    with torch.inference_mode():
+        found = network(input_ids=torch.tensor([ids]), use_cache=False, output_hidden_states=True).hidden_states
+    return torch.cat([found[tap][0] for tap in taps], 1)
+
+
+def check(session: Any, taps: tuple[int, ...]) -> None:
+    """All states of a session against transformers'."""
+    ids = list(session.tokens)
+    if ids:
+        found = session.states(0, len(ids))
+        torch.testing.assert_close(found, hidden(reference(), ids, taps), atol=2e-3, rtol=1e-3)
+
+
+@pytest.fixture(autouse=True)
+def few_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specchat.backends.llama.model.sequences", lambda vocabulary: 10)
+
+
+@pytest.mark.parametrize("taps", [TAPS, LAST])
+@pytest.mark.parametrize("seed", range(4))
+def test_states_follow_whatever_happens_to_the_nodes(taps: tuple[int, ...], seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specchat.backends.states.FIRST_ROWS", 8)
+    rng = random.Random(seed)
+    some = [rng.randrange(8, VOCAB) for _ in range(200)]
+    session: Any = tiny_llama().open_session(256, taps)
+    mirror = Mirror(session)
+    mirror.prefill(some[: rng.choice((1, 40))])
+    for _ in range(12):
+        living = sorted(mirror.nodes)
+        match rng.choice(("grow", "grow", "grow", "commit", "commit", "drop", "rewind", "align")):
+            case "grow":
+                size = rng.randint(1, 6)
+                parents = [rng.choice([ROOT, *living, *range(mirror.next, mirror.next + i)]) for i in range(size)]
+                new = range(mirror.next, mirror.next + size)
+                mirror.evaluate(rng.sample(some, size), parents, rng.sample(new, rng.randint(0, size)))
+            case "commit" if living:
+                path = mirror.line(rng.choice(living))
+                mirror.commit(path[: rng.randint(0, len(path))], rng.sample(living, rng.choice((0, len(living) // 2))))
+            case "drop" if living:
+                mirror.drop(rng.sample(living, 1))
+            case "rewind":
+                mirror.rewind(rng.randint(len(mirror.committed) // 2, len(mirror.committed)))
+            case "align":
+                turn = mirror.committed[: rng.randint(1, len(mirror.committed) + 1)] + some[:5]
+                shared = session.align(turn)
+                mirror.rewind(shared)
+                mirror.prefill(turn[shared:])
+        assert list(session.tokens) == mirror.committed
+        check(session, taps)
+    if mirror.found:
+        mirror.compare()
+
+
+def test_a_long_prompt_in_chunks_and_passes() -> None:
+    for taps in (TAPS, LAST):
+        session: Any = tiny_llama().open_session(512, taps)
+        ids = [random.Random(3).randrange(8, VOCAB) for _ in range(500)]
+        session.prefill(ids[:450])
+        scores = session.evaluate(ids[450:], range(ROOT, 49), [40, 3, 40])
+        plain: Any = tiny_llama().open_session(512)
+        plain.prefill(ids[:450])
+        torch.testing.assert_close(
+            scores.logits.clone(), plain.evaluate(ids[450:], range(ROOT, 49), [40, 3, 40]).logits, atol=1e-3, rtol=1e-3
+        )
+        session.commit(range(50))
+        check(session, taps)
+        session.close()
+        with pytest.raises(ValueError, match="no taps"):
+            session.states(0, 0)
+
+
+def test_the_built_in_weights(reference_network: Any) -> None:
+    model = load_llama(gguf_of(builtin_path()), "builtin", FLOAT32)
+    assert model.info.capabilities.states
+    taps = (2, 4, 5, 8)
+    session = model.open_session(128, taps)
+    ids = model.encode("A tree of tokens is verified in one pass, and the path that holds is kept.")
+    session.prefill(ids[:-3])
+    session.evaluate([*ids[-3:-1], 5, ids[-1]], (ROOT, 0, 0, 1))
+    session.commit((0, 1, 3))
+    torch.testing.assert_close(session.states(0, len(ids)), hidden(reference_network, ids, taps), atol=5e-3, rtol=5e-3)
+    model.close()
+
+
+def test_builds_and_architectures_that_cannot_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hidden_states, "ARCHITECTURES", ("qwen3",))
+    assert "llama models" in refused(gguf_of(tiny_folder()))
+    monkeypatch.undo()
+    monkeypatch.setattr(hidden_states, "GET_NAMES", ("llama_no_such_function",))
+    hidden_states.layer_inputs.cache_clear()
+    try:
+        assert "This build of llama.cpp" in refused(gguf_of(tiny_folder()))
+    finally:
+        monkeypatch.undo()
+        hidden_states.layer_inputs.cache_clear()
+
+
+def refused(file: Path) -> str:
+    """Why a loaded model opens no session with taps; everything else works."""
+    model = load_llama(file, "tiny", FLOAT32)
+    assert model.info.capabilities.tree
+    assert not model.info.capabilities.states
+    assert not model.info.notes
+    with pytest.raises(UserError) as caught:
+        model.open_session(64, (0,))
+    session = model.open_session(64)
+    session.prefill([5, 6, 7])
+    assert len(session.evaluate([8], (ROOT,)).top(1)) == 1
+    model.close()
+    return str(caught.value)
