@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def test_enter_on_the_first_start_and_every_step_comes(env: dict[str, str]) -> N
         terminal.wait("New here? Press enter for the tour")
         begun = terminal.wait("ready")
         terminal.send("\r")
-        terminal.wait("10 tokens, 10 passes")
+        terminal.wait(lambda text: re.search(r"\b([3-9]|1\d) tokens, \1 passes", text) is not None)
         assert "1 of 4" in terminal.text
         assert "◆ greedy" in terminal.text
         terminal.wait("2 of 4")
