@@ -19,6 +19,7 @@ ELSEWHERE = {
     *("--force-reinstall", "--no-deps", "--no-cache-dir"),  # pip
     *("--pairs", "--prompts", "--compare", "--gguf"),  # benchmarks
     *("--strict", "--unbuffered"),  # mypy, jq
+    *("--out", "--special-token-by-id"),  # the recipe, gguf-new-metadata
 }
 """Options of other programs."""
 

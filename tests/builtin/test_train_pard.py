@@ -119,7 +119,8 @@ def test_the_command_writes_a_drafter(tmp_path: Path, start: Path, monkeypatch: 
     assert [file.name for file in tmp_path.glob("*.gguf")] == ["drafter-F32.gguf"]
     drafter = load_model(str(out), LoadOptions(device="cpu"))
     assert drafter.info.pard_token == MASK
-    generation = Generation(Conversation(drafter, draft_model=drafter), [1, 4, 70, 2, 5], "pard", max_tokens=20)
+    conversation = Conversation(drafter, draft_model=drafter)
+    generation = Generation(conversation, [1, 4, 70, 2, 5], "pard", settings={"floor": 0.0}, max_tokens=20)
     for _ in generation:
         pass
     assert generation.totals.drafted > 0
