@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ...errors import counted
 from ..chat.entries import Answer, Run
 from ..text.cells import sanitise
 from ..theming.colouring import INKS, Way, ink_name, inks_of, legend
@@ -46,7 +47,7 @@ def told(answer: Answer, index: int) -> str:
     run = answer.runs[index]
     if not len(answer.log):
         return f"{run.method} · how it was decoded is not known"
-    parts = [run.method, f"step {index + 1}", f"{run.tokens} token{'s' * (run.tokens != 1)}"]
+    parts = [run.method, f"step {index + 1}", counted(run.tokens, "token")]
     if run.earlier:
         parts.append("a pass for each")
     parts.append(f"{run.accepted} of {run.drafted} drafted accepted" if run.drafted else "nothing drafted")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from ...errors import counted
 from ..chat.compare import SIGNS
 from ..race.clock import SHORT, Unit, bars, in_words
 from ..race.record import RaceLane, RaceRecord
@@ -90,7 +91,7 @@ def remarks(record: RaceRecord) -> list[str]:
     if record.unit == "characters":
         said.append("The methods' tokens differ, so their texts are compared in characters.")
     if len(amounts) > 1:
-        line = f"{record.finish_line:,} {record.unit}"
+        line = counted(record.finish_line, record.unit.removesuffix("s"))
         said.append(f"The texts have different lengths, so they are compared at {line}, where the shortest ends.")
     return [*said, SLOWED if record.slowed else CLOCK]
 

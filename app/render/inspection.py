@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
+from ...errors import counted
 from ..chat.entries import Answer
 from ..chat.methods import method_named
 from ..chat.pieces import Pieces
@@ -286,7 +287,7 @@ def verdict(run: Inspection, detail: Detail = "full") -> list[Parts]:
         refused = run.drafted - run.accepted
         if not refused:
             return [(Part("Every draft token was accepted.", "label"),)]
-        what = f"{refused:,} of {run.drafted:,} draft tokens {'were' if refused > 1 else 'was'} rejected"
+        what = f"{refused:,} of {counted(run.drafted, 'draft token')} {'were' if refused > 1 else 'was'} rejected"
         return [(Part(f"{what}." if brief else f"{what}. Which ones was not recorded.", "label"),)]
     out = [_fork(fork, detail) for fork in run.forks]
     if not (run.forks and run.forks[0].last):

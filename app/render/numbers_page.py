@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...engine.catalog import Totals
+from ...errors import counted
 from ..chat.entries import Answer
 from ..chat.methods import method_named
 from ..text.amounts import milliseconds
@@ -59,9 +60,8 @@ def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) 
         _what_if(part, plain, cells),
     ]
     if several:
-        sections.insert(
-            1, [line((f"Of its {part.steps:,} passes with ", "$quiet"), (one_line(method), "bold $primary"), (":", "$quiet"))]
-        )
+        passes = counted(part.steps, "pass", "passes")
+        sections.insert(1, [line((f"Of its {passes} with ", "$quiet"), (one_line(method), "bold $primary"), (":", "$quiet"))])
     for section in sections:
         if section:
             out += [(), *section]
@@ -128,7 +128,8 @@ def _trend(trend: Trend, cells: int) -> list[Line]:
     each = trend.count / max(1, len(values))
     wide = min(WIDEST, cells // len(values))
     drawn = columns(values, trend.highest, SPARK_ROWS)
-    note = f"{trend.count:,} passes" + (f", {each:.0f} a column" if each > 1.5 else "") + f", most {trend.highest:.0f}"
+    per_column = f", {each:.0f} a column" if each > 1.5 else ""
+    note = f"{counted(trend.count, 'pass', 'passes')}{per_column}, most {trend.highest:.0f}"
     return [
         heading("Tokens a pass", note, cells),
         *((("".join(column * wide for column in row), "$run-0"),) for row in drawn),

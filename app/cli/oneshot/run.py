@@ -170,7 +170,7 @@ class _Run:
             case Started():
                 self._left_out(event)
             case Prefilling():
-                self.notes.progress(f"reading the prompt: {event.done:,} of {event.total:,} tokens")
+                self.notes.progress(f"reading the prompt: {event.done:,} of {counted(event.total, 'token')}")
             case Steps():
                 self.notes.clear()
                 if self.request.as_lines:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....engine.options import BUILTIN, BUILTIN_DRAFT
-from ....errors import UserError, did_you_mean
+from ....errors import UserError, counted, did_you_mean
 from ...chat.choosing import PLAIN, copied, exits_early
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Prompt
@@ -81,7 +81,7 @@ def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]
         before = [entry.text for entry in entries[:last] if isinstance(entry, Answer | Prompt)]
         found, words = copied(entries[last].text, before)
         if words:
-            hints["text"] = f"{found} of the last answer's {words} words"
+            hints["text"] = f"{found} of the last answer's {counted(words, 'word')}"
     if dialogue.info and "draft" in dialogue.unavailable:
         hints["draft model"] = f"no draft model: {shown_keys('models', keymap)} finds one"
     elif draft := dialogue.load.get("draft_model") or (BUILTIN_DRAFT if dialogue.model == BUILTIN else ""):

@@ -8,6 +8,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
 
+from ....errors import counted
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Figures
 from ...text.amounts import progress_of
@@ -152,7 +153,7 @@ class StatusLine(Widget):
             return self._loading()
         parts = [self._lively("reading the prompt")]
         if total:
-            parts += [bar(done, total), Content(f"{done:,} / {total:,} tokens")]
+            parts += [bar(done, total), Content(f"{done:,} / {counted(total, 'token')}")]
         return parts
 
     def _ready(self) -> list[Content]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from textual.content import Content
 
 from ....engine.messages import Counted
+from ....errors import counted
 from ...chat.context_fit import chat_from, cuts, room, surely_fits
 from ...chat.entries import Prompt
 from ...text.cells import fit, one_line
@@ -67,12 +68,12 @@ class Fitting:
         named = f"“{fit(one_line(lost[0]), 24)}”" if lost else ""
         named += f" to “{fit(one_line(lost[-1]), 24)}”" if len(lost) > 1 else ""
         what = f"the {len(lost):,} oldest exchanges" if len(lost) > 1 else "the oldest exchange"
-        too_long = f"The message alone takes {alone:,} tokens. Attach less." if alone > most else ""
+        too_long = f"The message alone takes {counted(alone, 'token')}. Attach less." if alone > most else ""
         items = [
             Item(
                 "trim",
                 "Trim",
-                detail=f"The model no longer sees {what}, {named}: {event.tokens[cut]:,} tokens."
+                detail=f"The model no longer sees {what}, {named}: {counted(event.tokens[cut], 'token')}."
                 if cut
                 else "Leave out the oldest exchanges.",
                 reason="" if cut else too_long or "No part of the chat is short enough. Start a new chat.",
@@ -80,7 +81,7 @@ class Fitting:
             Item(
                 "fresh",
                 "Start a new chat",
-                detail="A new chat with this message" + (f": {alone:,} tokens." if not too_long else "."),
+                detail="A new chat with this message" + (f": {counted(alone, 'token')}." if not too_long else "."),
                 reason=too_long,
             ),
             Item("keep", "Send nothing", detail="Your message stays in the input box."),

@@ -9,6 +9,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
 
+from ....errors import counted
 from ...chat.entries import Answer
 from ...race.clock import SHORT, Unit, in_words
 from ...text.cells import fit, one_line, width
@@ -133,8 +134,7 @@ class PaneFoot(Widget):
 
     def _bar(self, room: int) -> Content:
         state = self.state
-        one = SHORT[state.unit].removesuffix("s")
-        right = f" {state.amount:,} {one}{'s' * (state.amount != 1)}"
+        right = f" {_amount(state)}"
         cells = max(4, room - max(11, len(right)))
         share = state.amount / state.expected if state.expected else 0.0
         drawn = eighths(share, cells)
@@ -148,6 +148,7 @@ class PaneFoot(Widget):
         state = self.state
         if state.slowed:
             wanted = tuple(name for name in wanted if name not in ("speed", "other"))
+        amount = _amount(state)
         parts: dict[str, list[tuple[str, str]]] = {
             "sign": [(state.sign, f"bold {state.mark_style}")],
             "speedup": [(f"{state.speedup:.2f}×" if state.speedup else "", "bold $foreground")],
@@ -155,7 +156,7 @@ class PaneFoot(Widget):
             "speed": [(f"{state.speed:,.0f}", "bold $foreground"), (f" {SHORT[state.unit]}/s", "$quiet")],
             "other": [(f"{state.tokens_per_second:,.0f}", "bold $foreground"), (" tokens/s", "$quiet")],
             "step": [(f"{state.tokens_per_step:.2f}", "bold $foreground"), (" tokens/step", "$quiet")],
-            "amount": [(f"{state.amount:,}", "bold $foreground"), (f" {SHORT[state.unit]}", "$quiet")],
+            "amount": [(f"{state.amount:,}", "bold $foreground"), (f" {amount.partition(' ')[2]}", "$quiet")],
         }
         if sum(sum(width(text) for text, _ in parts[name]) + 2 for name in wanted) - 2 > room:
             parts["step"][1] = ("/step", "$quiet")
@@ -187,6 +188,11 @@ class PaneFoot(Widget):
             if (gap := room - line.cell_length - len(step) - len(words)) >= 2:
                 return Content.assemble(line, " " * gap, (step, "bold $foreground"), (words, "$quiet"))
         return line
+
+
+def _amount(state: PaneState) -> str:
+    """What a lane has written: `1 token`."""
+    return counted(state.amount, SHORT[state.unit].removesuffix("s"))
 
 
 class RacePane(Vertical):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from textual.content import Content
 from textual.widget import Widget
 
+from ....errors import counted
 from ...chat.compare import SIGNS
 from ...race.clock import SHORT, Unit, bars, in_words
 from ...race.lane import Racer
@@ -140,7 +141,7 @@ def headline(rows: Sequence[Standing]) -> tuple[str, str, list[str]]:
     what = f" wins in {in_words(winner.seconds)}"
     if winner.line:
         # Being done is no merit where less was written: what counts is who was there first.
-        what = f" wins: {winner.line:,} {SHORT[winner.unit]} in {in_words(winner.arrival)}"
+        what = f" wins: {counted(winner.line, SHORT[winner.unit].removesuffix('s'))} in {in_words(winner.arrival)}"
     if winner.number != 1 and winner.speedup:
         more.append(against(winner.speedup, first.name)[0])
     if len(through) > 1:

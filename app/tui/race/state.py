@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ....errors import counted
 from ...chat.compare import SIGNS
 from ...race.clock import common
 from ...race.guests import Guest
@@ -66,7 +67,7 @@ def doing_of(race: Race, racer: Racer) -> str:
         return loading_words(guest) if guest is race.models.get(racer.entry.key) else "waiting for a model"
     done, total = racer.answer.prefill
     if total > done:
-        return f"reading the prompt: {done:,} of {total:,} tokens"
+        return f"reading the prompt: {done:,} of {counted(total, 'token')}"
     return "at the start" if racer.started else "getting ready"
 
 

@@ -70,6 +70,12 @@ def test_what_was_not_recorded_is_not_made_up(pieces: Pieces) -> None:
     assert "step 1 ·" in text  # how many there are is not known while it is being written
 
 
+def test_one_draft_token_is_singular(pieces: Pieces) -> None:
+    made = Answer("lookup", "identical")
+    made.add(StepRecord("lookup", [0], " the", 1, 0, 2, 0.0, 0.01, 0.0))
+    assert "1 of 1 draft token was rejected." in rows_of(made, 0, pieces)
+
+
 def test_text_held_back_to_the_end_is_the_last_runs(answer: Answer, pieces: Pieces) -> None:
     made = Answer("fusion", "identical")
     for index in range(4):

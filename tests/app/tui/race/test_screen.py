@@ -14,7 +14,7 @@ from specchat.app.settings.keymap import RACE
 from specchat.app.tui.keys.help import HelpScreen
 from specchat.app.tui.pickers.menu import Menu
 from specchat.app.tui.race import screen as race_screen
-from specchat.app.tui.race.pane import RacePane, eighths
+from specchat.app.tui.race.pane import PaneFoot, PaneState, RacePane, eighths
 from specchat.app.tui.race.photo_finish import PhotoFinish, Standing, headline
 from specchat.app.tui.race.screen import RaceScreen
 from specchat.app.tui.race.setup import RaceSetup
@@ -629,3 +629,11 @@ def test_without_colours(snap_compare: Any, make_chat: Make, engine: Any, monkey
 
     monkeypatch.setenv("NO_COLOR", "1")
     assert snap_compare(make_chat(), terminal_size=(80, 24), run_before=before)
+
+
+def test_one_token_is_singular() -> None:
+    foot = PaneFoot()
+    for amount, words in ((1, "1 token"), (2, "2 tokens")):
+        foot.state = PaneState(1, "greedy", amount=amount, expected=4)
+        assert foot._bar(40).plain.endswith(f" {words}")
+        assert foot._figures(40, ("amount",)).plain == words
