@@ -19,7 +19,7 @@ from specchat.backends.hf.session import TransformersSession
 from specchat.backends.options import LoadOptions
 
 from ...cases import cases
-from ...fakes.models.mirror import Mirror, linear, tokens
+from ...fakes.models.mirror import TinyMirror, linear, tokens
 from ...fakes.models.tiny import TREES, WINDOW, cut, tiny_folder, tiny_model
 
 LAYERS = 3
@@ -46,7 +46,7 @@ def close(found: torch.Tensor, wanted: torch.Tensor) -> None:
     torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
 
 
-class EarlyMirror(Mirror):
+class EarlyMirror(TinyMirror):
     """Knows as well which nodes stopped early, and which layers they ran."""
 
     def __init__(self, kind: str) -> None:
