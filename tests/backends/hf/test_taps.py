@@ -65,8 +65,7 @@ def test_every_family_hands_out_its_states(kind: str) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_states_follow_whatever_happens_to_the_nodes(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specchat.backends.states.FIRST_ROWS", 8)
-    mirror, rng = Mirror(kind), random.Random(seed)
-    mirror.session = opened(kind)
+    mirror, rng = Mirror(opened(kind)), random.Random(seed)
     monkeypatch.setattr("specchat.backends.base.PREFILL_CHUNK", 16)
     mirror.prefill(some(rng.choice((1, 40)), seed))
     for _ in range(12):

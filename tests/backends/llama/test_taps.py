@@ -15,7 +15,7 @@ from specchat.backends.llama.model import load_llama
 from specchat.backends.loading import builtin_path
 
 from ...fakes.models.llama_tiny import FLOAT32, VOCAB, gguf_of, needs_llama, reference, tiny_folder, tiny_llama
-from .test_session import Mirror
+from .test_session import LlamaMirror
 
 pytestmark = needs_llama
 
@@ -52,7 +52,7 @@ def test_states_follow_whatever_happens_to_the_nodes(taps: tuple[int, ...], seed
     rng = random.Random(seed)
     some = [rng.randrange(8, VOCAB) for _ in range(200)]
     session: Any = tiny_llama().open_session(256, taps)
-    mirror = Mirror(session)
+    mirror = LlamaMirror(session)
     mirror.prefill(some[: rng.choice((1, 40))])
     for _ in range(12):
         living = sorted(mirror.nodes)
