@@ -9,9 +9,9 @@ from .race import Race
 class SlowRace(Race):
     """A race whose lanes take one pass at a time, each when the race's clock has come to it.
 
-    The lanes' own clocks count computing alone, but a pass after a rest takes longer than one of many in a row: on llama.cpp
-    plain decoding loses a quarter of its speed, and a method with fewer passes loses less. Places are by these clocks; speeds
-    are not told (`slowed`), tokens a pass are, which are the same at any pace.
+    The lanes' own clocks count computing alone, but a pass after a rest takes longer than one of many in a row, and a method
+    with fewer passes loses less by that. Places are by these clocks; speeds are not told (`slowed`), tokens a pass are, which
+    are the same at any pace.
     """
 
     rate = 1.0
