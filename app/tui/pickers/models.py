@@ -56,6 +56,8 @@ class ModelsScreen(SearchScreen[None, Row]):
         self._drawn = 0.0
         self._states: dict[str, str] = {}
         self._sure: Download | None = None
+        self._stood: object = None  # what the cursor stood on when the list was last shown
+        self._placed = False  # whether a person has put it elsewhere
 
     def on_mount(self) -> None:
         """Look for models."""
@@ -103,13 +105,13 @@ class ModelsScreen(SearchScreen[None, Row]):
         listed, view = self.listed, self._view
         waiting = self.looking.scanning or view.look.repository
         listed.empty = "" if waiting else "No model here has that in its name. Type owner/name to ask the Hub."
+        self._placed |= key is not None or listed.key != self._stood
         if key is None:
-            key = listed.key
-        if key is None and view.look == EVERYTHING:
-            key = view.loaded()
+            key = listed.key if self._placed or view.look != EVERYTHING else view.loaded()
         count = f" · {len(self.looking.found)}{' …' if self.looking.scanning else ''}" if self.looking.found else ""
         self.frame.border_title = Content("Draft models" if view.look.target else f"Models{count}")
         listed.show(spaced(view.rows(self.box.value.strip()), listed.size.height), key, listed.cursor)
+        self._stood = listed.key
 
     def hints(self) -> Iterator[str]:
         """The keys that count now."""

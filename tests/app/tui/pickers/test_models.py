@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from specchat.app.models.downloads import Download
+from specchat.app.models.library import Found, Library
 from specchat.app.models.memory import Room
 from specchat.app.tui.pickers.models import ModelsScreen
 from specchat.app.tui.pickers.pick_list import PickList
@@ -201,6 +203,35 @@ async def test_the_cursor_begins_on_the_model_that_is_loaded(make_chat: Make, en
         assert shown.listed.item is not None
         assert shown.listed.item.title == "builtin · transformers"
         assert shown.listed.item.mark[0] == "●"
+
+
+async def test_the_loaded_model_may_be_found_after_others(
+    make_chat: Make, engine: Any, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cursor goes to it when it comes, unless somebody has put the cursor elsewhere."""
+    look, go_on = Library.look, threading.Event()
+
+    def late(library: Library, *args: Any, **options: Any) -> Iterator[Found]:
+        found = sorted(look(library, *args, **options), key=lambda each: (each.spot.place == "Built in", each.spot.backend))
+        yield from found[:-1]
+        go_on.wait(10)
+        yield found[-1]
+
+    monkeypatch.setattr(Library, "look", late)
+    for keys, expected in ((), "builtin · transformers"), (("down",), None):
+        go_on.clear()
+        async with make_chat().run_test(size=(100, 30)) as pilot:
+            await pilot.pause()
+            engine.loaded()
+            pilot.app.take_events()
+            pilot.app.models.browse("")
+            await until(pilot, lambda: opened(pilot) and len(titles(pilot)) > 6)
+            await pilot.press(*keys)
+            before = current(pilot)
+            assert before != "builtin · transformers"
+            go_on.set()
+            await until(pilot, lambda: still(pilot))
+            assert current(pilot) == (expected or before)
 
 
 async def test_typing_searches_and_escape_empties_then_leaves(make_chat: Make, engine: Any, home: Path) -> None:
