@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +11,8 @@ import pytest
 from specchat.backends import Cancelled, LoadOptions, UserError
 from specchat.backends.files.hub import locate
 
-SHA = "0123456789abcdef0123456789abcdef01234567"
+from ...fakes.models.hub_server import Hub, serving
+
 FILES = {
     "config.json": b'{"model_type": "llama"}',
     "tokenizer.json": b"{}",
@@ -26,73 +23,13 @@ FILES = {
 }
 
 
-class Hub(BaseHTTPRequestHandler):
-    """As much of the Hub as fetching a snapshot needs."""
-
-    asked: list[str]
-    refusal: tuple[int, str] | None
-
-    def log_message(self, *_: object) -> None:
-        """Silent."""
-
-    def answer(self, status: int, body: bytes, **headers: str) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    def do_GET(self) -> None:
-        path = self.path.split("?")[0]
-        type(self).asked.append(f"{self.command} {path}")
-        if self.refusal is not None:
-            status, code = self.refusal
-            return self.answer(status, b"{}", X_Error_Code=code, Content_Type="application/json")
-        entries = [{"type": "file", "path": name, "size": len(data), "oid": oid(data)} for name, data in FILES.items()]
-        if path.startswith("/api/models/me/tiny/tree/"):
-            return self.answer(200, json.dumps(entries).encode(), Content_Type="application/json")
-        if path.startswith("/api/models/me/tiny"):
-            siblings = [{"rfilename": name} for name in FILES]
-            info = {"id": "me/tiny", "modelId": "me/tiny", "sha": SHA, "siblings": siblings, "tags": [], "downloads": 0}
-            return self.answer(200, json.dumps(info).encode(), Content_Type="application/json")
-        name = path.removeprefix(f"/me/tiny/resolve/{SHA}/")
-        if name not in FILES:
-            return self.answer(404, b"{}", X_Error_Code="EntryNotFound")
-        data = FILES[name]
-        return self.answer(200, data, ETag=f'"{oid(data)}"', X_Repo_Commit=SHA, Accept_Ranges="none")
-
-    do_HEAD = do_GET
-
-
-def oid(data: bytes) -> str:
-    """A file's id as git has it."""
-    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
-
-
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
-    """A running Hub, and an empty cache."""
-    from huggingface_hub import constants
-
-    class Here(Hub):
-        asked: list[str] = []  # noqa: RUF012
-        refusal = None
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Here)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    address = f"http://127.0.0.1:{server.server_address[1]}"
-    # What HF_ENDPOINT and HF_HUB_CACHE set when the library is imported.
-    for name, value in (("ENDPOINT", address), ("HF_HUB_CACHE", str(tmp_path / "cache")), ("HF_HUB_DISABLE_XET", True)):
-        monkeypatch.setattr(constants, name, value)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address + "/{repo_id}/resolve/{revision}/{filename}")
-    monkeypatch.setenv("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")
-    monkeypatch.setattr("huggingface_hub.hf_api.api.endpoint", address)
-    yield Here
-    server.shutdown()
-    server.server_close()
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """Lists names alone, as a mirror does: sizes and checksums come with the files."""
+    with serving(tmp_path / "cache", monkeypatch) as running:
+        running.repositories["me/tiny"] = FILES
+        running.info["me/tiny"] = {"siblings": [{"rfilename": name} for name in FILES]}
+        yield running
 
 
 def fetch(**how: Any) -> Path:
@@ -103,7 +40,7 @@ def test_a_folder_is_itself(tmp_path: Path) -> None:
     assert locate(str(tmp_path), LoadOptions()) == tmp_path
 
 
-def test_only_what_is_needed_is_fetched(hub: type[Hub]) -> None:
+def test_only_what_is_needed_is_fetched(hub: Hub) -> None:
     told: list[tuple[str, int, int]] = []
     folder = fetch(progress=lambda *what: told.append(what))
     assert {file.name for file in folder.iterdir()} == {"config.json", "tokenizer.json", "model.safetensors"}
@@ -115,22 +52,22 @@ def test_only_what_is_needed_is_fetched(hub: type[Hub]) -> None:
     assert done == sorted(done)
 
 
-def test_the_second_time_nothing_is_fetched(hub: type[Hub]) -> None:
+def test_the_second_time_nothing_is_fetched(hub: Hub) -> None:
     folder = fetch()
     hub.asked.clear()
     told: list[Any] = []
     assert fetch(progress=lambda *what: told.append(what)) == folder
-    assert not [line for line in hub.asked if line.startswith("GET /me/tiny/resolve")]
+    assert not [path for method, path, _ in hub.asked if method == "GET" and "/resolve/" in path]
     assert not told
 
 
-def test_what_is_in_the_cache_works_without_the_hub(hub: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_in_the_cache_works_without_the_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = fetch()
-    hub.refusal = (503, "")
+    hub.refuse = (503, "")
     assert fetch() == folder
 
 
-def test_a_download_can_be_cancelled_and_taken_up_again(hub: type[Hub]) -> None:
+def test_a_download_can_be_cancelled_and_taken_up_again(hub: Hub) -> None:
     with pytest.raises(Cancelled):
         fetch(cancelled=lambda: True)
     assert (fetch() / "model.safetensors").stat().st_size == 200_000
@@ -147,14 +84,14 @@ def test_a_download_can_be_cancelled_and_taken_up_again(hub: type[Hub]) -> None:
         (503, "", "The Hub answered 503"),
     ],
 )
-def test_refusals_are_sentences(hub: type[Hub], status: int, code: str, sentence: str) -> None:
-    hub.refusal = (status, code)
+def test_refusals_are_sentences(hub: Hub, status: int, code: str, sentence: str) -> None:
+    hub.refuse = (status, code)
     with pytest.raises(UserError, match=sentence) as caught:
         fetch()
     assert "\n" not in str(caught.value)
 
 
-def test_no_network_is_a_sentence(hub: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_network_is_a_sentence(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.hf_api.api.endpoint", "http://127.0.0.1:9")
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(UserError, match=r"not in the cache, and the Hub cannot be reached .*[.] Check the connection"):
