@@ -67,7 +67,7 @@ def report(request: TuneRequest, search: Search, info: Mapping[str, Any], found:
         ]
         show_table(["method", "speedup", ""], rows)
     if search.out_of_time:
-        say(f"The {duration(60 * request.minutes)} ran out before every round had run. Allow more with --minutes.")
+        say(f"The {duration(60 * request.minutes)} ran out before the search was finished. Allow more with --minutes.")
     if found is None:
         return
     say("")
