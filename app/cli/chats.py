@@ -24,16 +24,16 @@ Which = Annotated[
         autocompletion=completion_shell.chats,
     ),
 ]
-Limit = Annotated[int, option("--limit", "Most chats to print.", "N")]
+Limit = Annotated[int, option("--limit", "Print at most N chats.", "N")]
 
 
 @chats.command("list")
 def list_chats(
     limit: Limit = 20,
-    deleted: Annotated[bool, flag("--deleted", "Deleted chats that can be restored.")] = False,
+    deleted: Annotated[bool, flag("--deleted", "List deleted chats, which can be restored.")] = False,
     json: AsJson = False,
 ) -> None:
-    """List chats, the last changed one first."""
+    """List chats, the most recently changed first."""
     from ..history.chats import reading
 
     with reading() as kept:
@@ -59,7 +59,7 @@ def search(
     limit: Limit = 20,
     json: AsJson = False,
 ) -> None:
-    """Find chats by what was said in them, newest first; a part of a word is enough. Exit code 1: there is none."""
+    """Find chats by what was said in them, newest first; part of a word is enough. Exit code 1: none found."""
     from ..history.chats import reading
 
     with reading() as kept:
@@ -93,10 +93,10 @@ def show(chat: Which, json: AsJson = False) -> None:
 @chats.command()
 def delete(
     chat: Which,
-    undo: Annotated[bool, flag("--undo", "Restore it; possible for 30 days.")] = False,
+    undo: Annotated[bool, flag("--undo", "Restore it; this is possible for 30 days.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Delete a chat, or bring it back."""
+    """Delete a chat, or restore it."""
     from ..history.chats import reading
     from ..history.resume import one_chat
 
@@ -122,7 +122,7 @@ def export(
     force: Annotated[bool, flag("--force", "Overwrite an existing file.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Write a chat to a file, in the colours that the settings name."""
+    """Write a chat to a file, in the colours of your settings."""
     from ..export.formats import Look, export_chat, target
     from ..history.chats import reading
     from ..history.resume import one_chat

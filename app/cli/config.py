@@ -28,8 +28,8 @@ Key = Annotated[
         autocompletion=completion_shell.setting_keys,
     ),
 ]
-ForModel = Annotated[str | None, option("--model", "With this model's defaults.", "MODEL")]
-FromPreset = Annotated[str | None, option("--preset", "With this preset.", "NAME")]
+ForModel = Annotated[str | None, option("--model", "Apply this model's defaults.", "MODEL")]
+FromPreset = Annotated[str | None, option("--preset", "Apply this preset.", "NAME")]
 
 
 @config.callback(invoke_without_command=True)
@@ -37,7 +37,7 @@ def show(
     context: typer.Context,
     model: ForModel = None,
     preset: FromPreset = None,
-    changed: Annotated[bool, flag("--changed", "Only settings that differ from their default.")] = False,
+    changed: Annotated[bool, flag("--changed", "List only settings that differ from their default.")] = False,
     json: AsJson = False,
 ) -> None:
     """Print every setting with its value and its source: default, settings file with the line, a model's default, environment,
@@ -68,7 +68,7 @@ def show(
 
 @config.command()
 def get(context: typer.Context, key: Key, preset: FromPreset = None, json: AsJson = False) -> None:
-    """Print one setting's value; nothing if it is not set."""
+    """Print the value of a setting; nothing if it is not set."""
     from ..settings.checks import known
 
     known(key)

@@ -98,7 +98,7 @@ def chat(
         str | None,
         _option("--resume", "Continue the chat with this title or number; without one, choose from a list.", "[TEXT]"),
     ] = None,
-    no_history: Annotated[bool, _flag("--no-history", "Do not keep this chat in the history.")] = False,
+    no_history: Annotated[bool, _flag("--no-history", "Do not save this chat.")] = False,
     version: Annotated[bool, _flag("--version", "Print the version.")] = False,
 ) -> None:
     """Open the chat."""
@@ -153,15 +153,19 @@ def run(
     set_: Annotated[
         list[str] | None, _option("--set", "A setting of the method. Repeat for more settings.", "NAME=VALUE")
     ] = None,
-    max_tokens: Annotated[int | None, _option("--max-tokens", "Most tokens in the answer.", "N")] = None,
-    temperature: Annotated[float | None, _option("--temperature", "0 always picks the most probable token.", "X")] = None,
+    max_tokens: Annotated[int | None, _option("--max-tokens", "Stop the answer after N tokens.", "N")] = None,
+    temperature: Annotated[
+        float | None, _option("--temperature", "0 always picks the most probable token; higher values vary more.", "X")
+    ] = None,
     top_k: Annotated[int | None, _option("--top-k", "Keep the K most probable tokens; 0 keeps all.", "K")] = None,
     top_p: Annotated[
         float | None, _option("--top-p", "Keep the most probable tokens up to this total probability.", "X")
     ] = None,
-    min_p: Annotated[float | None, _option("--min-p", "Keep tokens at least this probable, relative to the best.", "X")] = None,
+    min_p: Annotated[
+        float | None, _option("--min-p", "Keep tokens at least this probable, as a share of the best one.", "X")
+    ] = None,
     repetition_penalty: Annotated[
-        float | None, _option("--repetition-penalty", "Above 1, avoid tokens that have already occurred.", "X")
+        float | None, _option("--repetition-penalty", "Above 1: avoid tokens that have already occurred.", "X")
     ] = None,
     seed: Annotated[int | None, _option("--seed", "The same seed gives the same text.", "N")] = None,
     accept: Annotated[
@@ -174,17 +178,17 @@ def run(
     ] = None,
     stop_loops: Annotated[
         bool | None,
-        _flag("--stop-loops/--no-stop-loops", "Stop an answer that repeats itself endlessly; with JSON only if asked."),
+        _flag("--stop-loops/--no-stop-loops", "Stop an answer that repeats itself endlessly (the default, but not with JSON)."),
     ] = None,
     raw: Annotated[bool, _flag("--raw", "Continue the prompt as it is, without the chat template.")] = False,
     suffix: Annotated[
         str | None, _option("--suffix", "Fill in the text between the prompt and this (code models).", "TEXT")
     ] = None,
     suffix_file: Annotated[Path | None, _option("--suffix-file", "Like --suffix, with the text of a file.", "FILE")] = None,
-    last: Annotated[bool, _flag("--continue", "Continue the last chat and keep the exchange in it.")] = False,
+    last: Annotated[bool, _flag("--continue", "Continue the last chat, and save the exchange in it.")] = False,
     resume: Annotated[str | None, _option("--resume", "Continue the chat with this title or number.", "CHAT")] = None,
-    keep: Annotated[bool, _flag("--keep", "Keep the exchange in the history as a new chat.")] = False,
-    no_history: Annotated[bool, _flag("--no-history", "Continue a chat without keeping the exchange.")] = False,
+    keep: Annotated[bool, _flag("--keep", "Save the exchange as a new chat.")] = False,
+    no_history: Annotated[bool, _flag("--no-history", "Continue a chat without saving the exchange.")] = False,
     file: Annotated[
         list[Path] | None,
         typer.Option(
@@ -196,7 +200,7 @@ def run(
         ),
     ] = None,
     json: AsJson = False,
-    jsonl: Annotated[bool, _flag("--jsonl", "Print one JSON object per pass, then the one of --json.")] = False,
+    jsonl: Annotated[bool, _flag("--jsonl", "Print one JSON object per step, then that of --json.")] = False,
     threads: Threads = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -213,15 +217,15 @@ def run(
     system: System = None,
     preset: Preset = None,
     color: Annotated[
-        When, typer.Option("--color", help="Colour the tokens of each pass: auto, always or never.", show_default=False)
+        When, typer.Option("--color", help="Colour the text by tokens a pass: auto, always or never.", show_default=False)
     ] = When.auto,
 ) -> None:
-    """Print one answer. It is coloured by pass on a terminal, and plain text in a pipe.
+    """Print one answer: coloured by tokens a pass on a terminal, plain text in a pipe.
 
     @FILE in the prompt attaches a file (@@ is a plain @). Piped input is attached as well.
 
-    Exit codes: 0 answered; 1 the engine failed; 2 a mistake in the request, which the message says how to fix; 130 cancelled
-    with Ctrl-C; 143 ended by SIGTERM; 141 the reader of the output is gone.
+    Exit codes: 0 answered; 1 the engine failed; 2 a mistake in the request (the message says how to fix it); 130 cancelled with
+    ctrl+c; 141 the reader of the output is gone; 143 ended by SIGTERM.
     """
     from .oneshot.request import Request, kept, suffix_of
     from .oneshot.run import run_once
@@ -282,7 +286,7 @@ def run(
 
 @app.command()
 def tour(context: typer.Context, model: Model = None, draft_model: DraftModel = None) -> None:
-    """Open the chat with a tour of 30 seconds: one token a pass, many tokens a pass, a race."""
+    """Open the chat with a tour of 30 seconds: one token a pass, several tokens a pass, a race."""
     from .start import open_chat
 
     given = (context.obj or {}) | _given(model=model, draft_model=draft_model)
@@ -303,7 +307,7 @@ def themes(
     theme: Annotated[
         str | None,
         typer.Argument(
-            help="Check this one: its contrasts, and how well runs can be told apart.",
+            help="A theme to check: its contrasts, and how well runs can be told apart.",
             show_default=False,
             autocompletion=completion_shell.themes,
         ),
@@ -330,7 +334,7 @@ def doctor(json: AsJson = False) -> None:
 
 @app.command()
 def keys() -> None:
-    """Check the keyboard: show what each key arrives as from this terminal, and what it does in the chat."""
+    """Check the keyboard: show what this terminal sends for each key, and what that does in the chat."""
     from .start import check_keys
 
     raise typer.Exit(check_keys(read_settings()))

@@ -18,7 +18,7 @@ Csv = Annotated[Path | None, option("--csv", "Write the table to this file as CS
 Markdown = Annotated[Path | None, option("--markdown", "Write the table to this file as Markdown.", "FILE")]
 Methods = Annotated[str | None, option("--methods", "Only these methods, as NAME or NAME:SETTING=VALUE:…", "LIST")]
 Category = Annotated[list[str] | None, option("--category", "Only this category. Repeat for more.", "NAME")]
-Clock = Annotated[str, option("--clock", "wall, or cpu for processor seconds (a busy machine without a GPU).", "CLOCK")]
+Clock = Annotated[str, option("--clock", "wall, or cpu for processor seconds (on a busy machine without a GPU).", "CLOCK")]
 
 LOADED = {name: name for name in ("model", "draft_model", "device", "dtype", "threads", "exact", "guard")}
 LOADED["context_size"] = "context"
@@ -69,15 +69,15 @@ def bench(
         list[str] | None,
         option("--sweep", "Compare these values of a setting. Repeat for more settings.", "NAME.SETTING=A,B,…"),
     ] = None,
-    limit: Annotated[int | None, option("--limit", "Most prompts per category (built-in set: 6).", "N")] = None,
+    limit: Annotated[int | None, option("--limit", "At most N prompts per category (built-in tasks: 6).", "N")] = None,
     category: Category = None,
-    rounds: Annotated[int, option("--rounds", "How often each method answers each prompt (default 1).", "N")] = 1,
-    max_tokens: Annotated[int, option("--max-tokens", "Most tokens in an answer (default 256).", "N")] = 256,
+    rounds: Annotated[int, option("--rounds", "Answer each prompt N times with each method (default 1).", "N")] = 1,
+    max_tokens: Annotated[int, option("--max-tokens", "Stop each answer after N tokens (default 256).", "N")] = 256,
     clock: Clock = "wall",
     raw: Annotated[bool, flag("--raw", "Continue the prompts as they are, without the chat template.")] = False,
-    resume: Annotated[bool, flag("--resume", "Continue the same run where it ended.")] = False,
+    resume: Annotated[bool, flag("--resume", "Continue an interrupted run of the same command.")] = False,
     record: Annotated[
-        Path | None, option("--record", "Write every measurement to this file; by default one in the cache.", "FILE")
+        Path | None, option("--record", "Save every measurement in this file; by default in the cache.", "FILE")
     ] = None,
     json: AsJson = False,
     csv: Csv = None,
@@ -93,7 +93,7 @@ def bench(
 ) -> None:
     """Compare decoding methods on your model, machine and prompts.
 
-    All methods answer each prompt side by side. Ctrl-C keeps what is measured; --resume continues.
+    All methods answer a prompt before the next one comes. ctrl+c keeps what has been measured; --resume continues.
     """
     from .bench.plan import BenchRequest
     from .bench.run import run_bench
@@ -146,9 +146,7 @@ def replay(
     tokenizer: Annotated[
         Path | None, option("--tokenizer", "Folder with the tokenizer.json of the model that wrote the answers.", "FOLDER")
     ] = None,
-    nodes: Annotated[
-        str | None, option("--nodes", "Most nodes in a tree, for the methods that have this setting.", "N,N,…")
-    ] = None,
+    nodes: Annotated[str | None, option("--nodes", "Trees of at most N nodes, for methods with this setting.", "N,N,…")] = None,
     methods: Methods = None,
     limit: Annotated[int | None, option("--limit", "Only the first N records of each file.", "N")] = None,
     model: Model = None,
@@ -171,10 +169,10 @@ def replay(
     exact: Exact = None,
     guard: Guard = None,
 ) -> None:
-    """Score decoding methods on recorded answers. Prints tokens per step and the speedup to expect.
+    """Score decoding methods on recorded answers: tokens per step, and the speedup to expect.
 
-    No model runs unless --model names one; it then runs the passes, while the choices come from the record. Each line of a file
-    is {"prompt", "response"} or {"messages": [{"role", "content"}]}.
+    Without --model no model runs. With it, the model runs the passes, but the tokens are those of the record. Each line of a
+    file is {"prompt", "response"} or {"messages": [{"role", "content"}]}.
     """
     from contextlib import ExitStack
 
@@ -220,9 +218,9 @@ def tune(
     draft_model: DraftModel = None,
     minutes: Annotated[float, option("--minutes", "Minutes to search (default 10).", "N")] = 10.0,
     methods: Methods = None,
-    limit: Annotated[int | None, option("--limit", "Most prompts per category (built-in set: 4).", "N")] = None,
+    limit: Annotated[int | None, option("--limit", "At most N prompts per category (built-in tasks: 4).", "N")] = None,
     category: Category = None,
-    max_tokens: Annotated[int, option("--max-tokens", "Most tokens in an answer (default 128).", "N")] = 128,
+    max_tokens: Annotated[int, option("--max-tokens", "Stop each answer after N tokens (default 128).", "N")] = 128,
     clock: Clock = "wall",
     no_save: Annotated[bool, flag("--no-save", "Do not save the result in the settings.")] = False,
     exhaustive: Annotated[
@@ -236,9 +234,9 @@ def tune(
     exact: Exact = None,
     guard: Guard = None,
 ) -> None:
-    """Find the fastest method and settings for a model. Saves them as the model's default.
+    """Find the fastest method and settings for a model, and save them as its default.
 
-    Measures on this machine with your prompts, and also prints the equivalent settings for transformers, llama-server and vLLM.
+    Measures on this machine with your prompts. Also prints the equivalent settings for transformers, llama-server and vLLM.
     """
     from .bench.tune import tune as search
     from .bench.tune_search import TuneRequest

@@ -29,20 +29,22 @@ NARROWEST, WIDEST = 60, 120
 def models(
     text: Annotated[
         str,
-        typer.Argument(help="Words to search for; owner/name asks the Hub what it offers.", show_default=False),
+        typer.Argument(
+            help="Words to search for, in quotes if several; owner/name asks the Hub what it offers.", show_default=False
+        ),
     ] = "",
     target: Annotated[
         str | None, option("--drafts-for", "Show which models can draft for this one, and why others cannot.", "MODEL")
     ] = None,
     fetch: Annotated[
-        bool, flag("--fetch", "Download owner/name or owner/name:Q4_K_M; continues an interrupted download.")
+        bool, flag("--fetch", "Download owner/name or owner/name:Q4_K_M, or continue an interrupted download.")
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """List the models on this machine, or what the Hub offers. Shows what fits in memory.
+    """List the models on this machine, or what the Hub offers, and what fits in memory.
 
     Searches the built-in model, the current folder, the folders in the setting model_folders, and the caches of Hugging Face,
-    LM Studio and Ollama. Exit codes: 0 found; 1 none found; 2 a mistake in the request, which the message says how to fix.
+    LM Studio and Ollama. Exit codes: 0 found; 1 none found; 2 a mistake in the request (the message says how to fix it).
     """
     from ..models.hub import GGUF_ON_HUB, look_up
     from ..models.memory import room

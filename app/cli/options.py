@@ -65,12 +65,15 @@ _MODEL_HELP = (
 Model = Annotated[str | None, option("--model", _MODEL_HELP, "MODEL")]
 DraftModel = Annotated[str | None, option("--draft-model", "Draft model, given like --model.", "MODEL")]
 Device = Annotated[str | None, option("--device", "Device: auto, cpu, cuda, cuda:N or mps.", "DEVICE")]
-Dtype = Annotated[str | None, option("--dtype", f"Type of the weights: {_or(DTYPES)}.", "DTYPE")]
-ContextSize = Annotated[int | None, option("--context", "Most tokens in a conversation.", "N")]
-Threads = Annotated[int | None, option("--threads", "CPU threads.", "N")]
+Dtype = Annotated[str | None, option("--dtype", f"Number type of the weights: {_or(DTYPES)}.", "DTYPE")]
+ContextSize = Annotated[int | None, option("--context", "Context in tokens; by default the model's own limit.", "N")]
+Threads = Annotated[int | None, option("--threads", "CPU threads; by default all physical cores.", "N")]
 Revision = Annotated[str | None, option("--revision", "Branch, tag or commit of the model's Hub repository.", "NAME")]
 Backend = Annotated[str | None, option("--backend", f"Runtime of the built-in model: {_or(CHOICES['backend'])}.", "NAME")]
-Exact = Annotated[str | None, option("--exact", f"Keep passes of many nodes bit-exact: {_or(CHOICES['exact'])}.", "WHEN")]
+Exact = Annotated[
+    str | None,
+    option("--exact", f"Make passes of many nodes give the same bits as passes of one: {_or(CHOICES['exact'])}.", "WHEN"),
+]
 Guard = Annotated[str | None, option("--guard", f"Decide near ties in a pass of their own: {_or(CHOICES['guard'])}.", "WHEN")]
 GpuLayers = Annotated[
     int | None, option("--gpu-layers", "GGUF: layers on the GPU; 0 for none, by default all if there is a GPU.", "N")

@@ -20,9 +20,9 @@ class Settings:
     device: str = "auto"
     """Device that the model runs on: auto, cpu, cuda, cuda:N or mps."""
     dtype: str = "auto"
-    """Type of the weights: auto, float32, bfloat16 or float16."""
+    """Number type of the weights: auto, float32, bfloat16 or float16."""
     context: int | None = field(default=None, metadata={"low": 1})
-    """Most tokens in a conversation; by default the model's own limit."""
+    """Context in tokens; by default the model's own limit."""
     threads: int | None = field(default=None, metadata={"low": 1})
     """CPU threads; by default all physical cores."""
     revision: str | None = None
@@ -38,7 +38,7 @@ class Settings:
     kv_type: str = "auto"
     """GGUF: type of the KV cache: f16, f32, bf16, q8_0, q5_1, q5_0, q4_1 or q4_0; auto is f16."""
     exact: str = "auto"
-    """Arrange passes so that drafting does not change a bit of the logits: auto (where that is cheap), bits (always) or off."""
+    """Make passes of many nodes give the same bits as passes of one: auto (where that is cheap), bits (always) or off."""
     guard: str = "on"
     """Decide near ties in a pass of their own, where passes of many nodes round differently: on or off."""
     rpc: str = ""
@@ -60,7 +60,7 @@ class Settings:
     accept: str = "exact"
     """When a draft token is accepted: exact, rejection, soft:BETA or typical:EPSILON,DELTA."""
     max_tokens: int | None = field(default=None, metadata={"low": 1})
-    """Most tokens in an answer; by default as many as the context holds."""
+    """Stop an answer after so many tokens; by default when the context is full."""
     stop: tuple[str, ...] = ()
     """Texts that end an answer."""
     stop_loops: bool = True
@@ -68,13 +68,13 @@ class Settings:
     system: str | None = None
     """System prompt for new chats."""
     history: bool = True
-    """Keep chats in the history: true or false."""
+    """Save chats: true or false."""
     model_folders: tuple[str, ...] = ()
     """More folders to search for models, besides the usual places."""
     editor: str | None = None
     """Command of the editor for your message; by default $VISUAL or $EDITOR."""
     notify: str = "auto"
-    """How to notify you of a finished long answer while the terminal is in the background: auto, osc9, osc777, bell or off."""
+    """How to notify you of a long answer that ends while the terminal is in the background: auto, osc9, osc777, bell or off."""
     keymap: Mapping[str, str] = field(default_factory=dict)
     """Keys of the chat, by id of the binding; several separated by commas."""
     layers: Any = field(default=None, compare=False, repr=False)
@@ -95,7 +95,7 @@ TABLES = ("methods", "sampling", "keymap", "models")
 
 FIELDS = {f.name: f for f in fields(Settings) if f.name != "layers"}
 PLAIN = tuple(name for name in FIELDS if name not in TABLES)
-"""Settings that are no tables."""
+"""Settings that are not tables."""
 
 SAMPLING = {f.name: f for f in fields(Sampling)}
 

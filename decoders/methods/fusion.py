@@ -102,7 +102,7 @@ class Fusion(Drafter):
     group = "text"
     reads_cache = False
     summary = "Combines all evidence in one probability model and drafts its most probable tree."
-    pays = "Nearly always: it copies like prompt lookup, and elsewhere fills the tree with the likeliest guesses."
+    pays = "Where prompt lookup does, and on other text where a pass over many nodes costs little more than a pass over one."
     explains = (
         "Everything known about the text votes on what comes next: matches of every length, what followed in earlier answers, "
         "and what the model itself found probable before. The votes become probabilities, and one tree is grown best first, "
