@@ -41,24 +41,24 @@ INPUT = (
     ),
     Key(
         *("history_back", "up", "history(-1)", "On the first line: the previous message that begins with what you typed"),
-        short="message before",
+        short="previous message",
     ),
-    Key("history_forward", "down", "history(1)", "On the last line: the next message", "message after"),
+    Key("history_forward", "down", "history(1)", "On the last line: the next message", "next message"),
     Key("follow", "end", "line_end", "End of the line; in an empty box: the end of the chat", "to the end"),
     Key("ask_help", "question_mark", "ask_help", "In an empty box: help", "help"),
 )
 """Keys of the input box, besides those of any text field."""
 
 INSPECT = (
-    Key("inspect_previous", "left", "inspect_move('previous')", "Previous run", "run before"),
-    Key("inspect_next", "right", "inspect_move('next')", "Next run", "run after"),
+    Key("inspect_previous", "left", "inspect_move('previous')", "Previous run", "previous run"),
+    Key("inspect_next", "right", "inspect_move('next')", "Next run", "next run"),
     Key("inspect_above", "up", "inspect_move('above')", "Run above", "run above"),
     Key("inspect_below", "down", "inspect_move('below')", "Run below", "run below"),
     Key("inspect_first", "home", "inspect_move('first')", "First run of the chat", "first run"),
     Key("inspect_last", "end", "inspect_move('last')", "Last run of the chat", "last run"),
     Key("inspect_toggle", "enter", "app.do('inspect')", "Back to the input box", "back"),
 )
-"""Keys of the transcript while its runs are looked into."""
+"""Keys of the transcript while its runs are inspected."""
 
 MENU = (
     Key("menu_above", "up", "move(-1)", "Item above", "above"),
@@ -75,7 +75,9 @@ MENU = (
 """Keys of a menu, and of the starters of an empty chat."""
 
 SETUP = (
-    Key("setup_choose", "space", "choose", "Add the method under the cursor, or remove it; its digit does too", "in or out"),
+    Key(
+        "setup_choose", "space", "choose", "Add the method under the cursor, or remove it; its digit does too", "add or remove"
+    ),
     Key("setup_model", "m", "model", "Race the method on another model as well, or remove that again", "model"),
     Key("setup_start", "enter", "start", "Start the race", "start"),
     Key("setup_leave", "escape,ctrl+c", "leave", "Back to the chat", "close"),
@@ -113,7 +115,7 @@ LISTS = (
     Key("list_first", "ctrl+home", "end(-1)", "First item", "first"),
     Key("list_last", "ctrl+end", "end(1)", "Last item", "last"),
 )
-"""Keys of every list in which one searches. What is typed there is searched for."""
+"""Keys of every list with a search. What is typed there is searched for."""
 
 CHATS = (
     Key("chats_rename", "ctrl+r", "rename", "Rename the chat under the cursor", "rename"),
@@ -121,7 +123,7 @@ CHATS = (
     Key("chats_undo", "ctrl+z", "undo", "Restore the last chat deleted", "undo"),
     Key("chats_branch", "ctrl+g", "branch", "Branch: a new chat that starts as a copy of the one under the cursor", "branch"),
 )
-"""Keys that the list of chats has besides."""
+"""Further keys of the list of chats."""
 
 MODELS = (
     Key(
@@ -134,10 +136,10 @@ MODELS = (
     Key("models_cancel", "ctrl+x", "cancel", "Cancel a download and delete it", "cancel"),
     Key("models_again", "ctrl+r", "again", "Search for models again", "search again"),
 )
-"""Keys that the list of models has besides."""
+"""Further keys of the list of models."""
 
 PROMPTS = (Key("prompts_older", "ctrl+f", "move(1)", "The next older message", "older"),)
-"""Keys that the search in what was sent has besides."""
+"""Further keys of the search in earlier messages."""
 
 PRESETS = (
     Key("presets_save", "ctrl+s", "save", "Save this chat's settings as a preset", "save"),
@@ -146,18 +148,18 @@ PRESETS = (
     Key("presets_delete", "ctrl+d", "delete", "Delete the preset under the cursor", "delete"),
     Key("presets_undo", "ctrl+z", "undo", "Restore the last preset deleted", "undo"),
 )
-"""Keys that the list of presets has besides."""
+"""Further keys of the list of presets."""
 
 SETTINGS = (
     Key("settings_scope", "tab", "scope", "Switch between settings for all models and for the loaded model", "scope"),
     Key("settings_default", "ctrl+d", "default", "Back to the default: remove it from the settings file", "default"),
     Key("settings_undo", "ctrl+z", "undo", "Undo the last change", "undo"),
 )
-"""Keys that the list of settings has besides."""
+"""Further keys of the list of settings."""
 
 TEXT = (
     Key("text_keep", "ctrl+s", "keep", "Save the text", "save"),
-    Key("text_leave", "escape,ctrl+c", "leave", "Close without saving; asks first if you changed something", "leave"),
+    Key("text_leave", "escape,ctrl+c", "leave", "Close without saving; asks first if you changed something", "close"),
 )
 """Keys of the screen in which a system prompt or a preset is written."""
 
