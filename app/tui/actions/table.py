@@ -101,11 +101,11 @@ Made by `python -m specchat.app.tui.actions.table` from `app/settings/actions.py
 
 You need to remember two keys: **F1** (or **?** in the empty input box) shows the keys that matter where you are and searches
 everything else; **ctrl+o** waits for a letter and shows what each does. Every alt key and F key works that way too: ctrl+o,
-then the letter of the alt key or the number of the F key. So nothing needs alt, which macOS and xterm do not send by default,
-or F keys. `specchat keys` shows what each key that you press arrives as.
+then the letter of the alt key or the number of the F key. So nothing needs F keys, or alt, which macOS and xterm do not send by
+default. `specchat keys` shows what your terminal sends for each key that you press.
 
-A key is changed in the settings file by its id; several keys are a list. `specchat locate settings` says where the file is. The
-letters after ctrl+o have ids of their own.
+To change a key, press enter on it in the settings (`alt+o`), or name its id in the settings file (`specchat locate settings`
+prints where that is); several keys are a list. The letters after ctrl+o have ids of their own.
 
 ```toml
 [keymap]
@@ -144,9 +144,9 @@ def _commands() -> Iterator[str]:
 
 
 def _terminals() -> Iterator[str]:
-    yield "By their documents, with their defaults: xterm(1) and ctlseqs, tmux(1), the kernel's defkeymap.map, Windows"
-    yield "Terminal's defaults.json, macOS Terminal's Settings, Profiles, Keyboard. `^[` is the escape character; – stands"
-    yield "before why a key does not arrive as itself. tmux sends on what the terminal around it sends, and keeps ctrl+b.\n"
+    yield "From their documentation, with default settings: xterm(1) and ctlseqs, tmux(1), the kernel's defkeymap.map, Windows"
+    yield "Terminal's defaults.json, macOS Terminal's Settings, Profiles, Keyboard. `^[` is the escape character; a – stands before"
+    yield "the reason why a key does not arrive as itself. tmux passes on what the terminal around it sends, and keeps ctrl+b.\n"
     yield f"| key | {' | '.join(TERMINALS)} |"
     yield f"|---|{'---|' * len(TERMINALS)}"
     for kind in KINDS:
