@@ -246,7 +246,7 @@ class Session(ABC):
         `first` to `end` - 1: [end - first, taps × width], the taps' side by side in the order asked for.
 
         On the model's device, in the model's type (llama.cpp: float32). A view: what is rewound and evaluated again overwrites
-        it. Like K/V, states follow every commit and rewind, so whoever was not there meanwhile can catch up.
+        it. Like K/V, states follow every commit and rewind, so a drafter that was not in use can catch up.
 
         Raises:
             ValueError: the session has no taps, or these positions are not all committed.
@@ -355,7 +355,7 @@ class ModelInfo:
     vocabulary: int
     """Rows of the LM head: how many token ids can be chosen."""
     context: int
-    """The most tokens in a conversation."""
+    """How many tokens the model can see at once."""
     eos_ids: tuple[int, ...]
     has_template: bool
     """Whether the model has a chat template; without one, prompts are plain completions."""
@@ -370,7 +370,7 @@ class ModelInfo:
 
 
 def token_id(told: object, vocabulary: int) -> int | None:
-    """A token id that a model's files tell, if it is one."""
+    """A token id from a model's files; None if it is not one."""
     return told if isinstance(told, int) and not isinstance(told, bool) and 0 <= told < vocabulary else None
 
 
@@ -388,9 +388,9 @@ class Model(ABC):
         """Open a new, empty KV cache of at most `context` tokens (the model's own limit if None).
 
         Args:
-            context: most tokens.
+            context: how many tokens it can hold.
             taps: where `Session.states` reads the residual stream: k is before decoder layer k (0: the embeddings as layer 0
-                gets them), the number of layers is the last state after the final norm. Passes without taps cost nothing more.
+                gets them), the number of layers is the last state after the final norm. Without taps a pass costs nothing more.
 
         Raises:
             UserError: there is not enough memory; says how much is missing and what helps. Or this model cannot hand out

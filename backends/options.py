@@ -25,7 +25,7 @@ class LoadOptions:
     dtype: str = "auto"
     """auto, float32, bfloat16 or float16; auto is the file's own type on a GPU and float32 on the CPU."""
     context: int | None = None
-    """The most tokens in a conversation; None for the model's own limit."""
+    """How many tokens the model can see at once; None for the model's own limit."""
     context_at_most: int | None = None
     """An upper bound where `context` is None: a draft model needs no more than its target."""
     threads: int | None = None

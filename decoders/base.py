@@ -73,7 +73,7 @@ class Outcome:
     drafted: int = 0
     accepted: int = 0
     earlier: int = 0
-    """How many of `tokens` were found by earlier passes, one each; this pass only made them certain."""
+    """How many of `tokens` earlier passes had found, one each; this pass only made them certain."""
     done: bool = False
     """The answer has ended."""
     probs: tuple[float, ...] = ()
@@ -159,7 +159,7 @@ class Drafter(ABC):
         self.params = self.Params() if params is None else params
 
     def prepare(self, context: Context) -> None:  # noqa: B027
-        """Open what it drafts with (a draft model's cache), when it is chosen: no step's clock runs yet.
+        """Open what it drafts with, such as a draft model's cache. Called when the method is chosen, so that no step's time has it.
 
         Raises:
             UserError: it cannot draft here; says why.

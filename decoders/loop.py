@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .repeats import Loop, LoopGuard
 
 WARMING = 2
-"""Plain steps after passes of another size that take longer than those after them."""
+"""After passes of another size, so many plain steps take longer than the steps after them."""
 
 FinishReason = Literal["eos", "length", "context", "stop", "loop", "cancelled", "error"]
 """eos: the model ended its answer; length: the token limit; context: the context is full; stop: a stop string or regex;
@@ -43,7 +43,7 @@ class Step:
     tokens: tuple[int, ...]
     """The tokens from this pass: the accepted draft tokens, then the target's own choice."""
     text: str
-    """The text that these tokens completed. The last character is held back until the next one comes, for a combining mark may
+    """The text that these tokens completed. The last character is held back until the next one comes: a combining mark may
     follow."""
     carried: int
     """How many characters at the start of `text` belong to the previous step."""
@@ -237,8 +237,8 @@ class Generation(Iterator[Step]):
         return tail
 
     def plain_seconds(self, most: int, seconds: float) -> float:
-        """Seconds of a plain step at the end of the text: the mean of at least one and at most `most`, begun within so many
-        seconds. They go on from the text; then they are undone. 0 where the context is full, or the cache only goes forward."""
+        """Run plain steps from the end of the text on, undo them, and return the mean of their seconds: at least one step, at
+        most `most`, none begun after `seconds`. 0 if the context is full or the cache cannot be rewound."""
         session, times = self.conversation.session, list[float]()
         if not self._caps.chain or len(self.tokens) >= session.context:
             return 0.0

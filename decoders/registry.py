@@ -126,7 +126,7 @@ def unavailable(method: type[Drafter], capabilities: Capabilities, *, draft_mode
 
 
 ROUNDED = ("identical, near ties checked", "identical but for near ties")
-"""What *identical* becomes on a model whose passes of many nodes round otherwise (see `Capabilities.identical`)."""
+"""What *identical* becomes on a model whose passes of many nodes round differently (see `Capabilities.identical`)."""
 
 
 def describe() -> list[dict[str, Any]]:

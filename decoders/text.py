@@ -12,24 +12,24 @@ from ..errors import UserError
 from .detokenize import Decode, Detokenizer
 
 CLUSTER = 64
-"""Characters of a grapheme cluster that are held back at most (the longest emoji sequence in Unicode 16 has 10): endless
-combining marks must not hold the text for ever."""
+"""The most characters of a grapheme cluster to hold back (the longest emoji sequence in Unicode 16 has 10): endless combining
+marks must not hold up the text for ever."""
 STOP = 1024
-"""Characters held back at most because a stop regex may match them, `a.*z` say; a longer match is not found."""
+"""The most characters to hold back because a stop regex such as `a.*z` may match them; longer matches are not found."""
 CONTEXT = 64
-"""Shown characters that a stop regex can look behind at."""
+"""How many characters of the text already shown a stop regex can look back at."""
 LONGEST = STOP
-"""Characters of a stop string or regex: a longer one could never be held back whole."""
+"""The most characters in a stop string or regex: a longer one could never be held back whole."""
 MOST_STOPS = 100
-"""Strings and regexes of an answer: all are looked for at every token."""
+"""The most strings and regexes for one answer: all are looked for at every token."""
 MOST_COPIES = 100_000
-"""What a regex's exact counts may blow it up to: `a{1000000000}` is compiled into 10^9 characters."""
+"""The most characters that a regex may expand to: `a{1000000000}` is compiled into 10^9."""
 REGEX_SECONDS = 1.0
-"""Processor time that one stop's search may take at once; those that backtrack without end are refused when they show it."""
+"""Processor time that one search for a stop may take; a regex that exceeds it (by endless backtracking) is refused."""
 SECONDS_A_LOOK = 0.002
-"""What it may take at every token besides, so that slow searches do not add up to minutes. Most take some microseconds."""
+"""Processor time that searches may take on average per token, so that slow ones do not add up to minutes. Most take microseconds."""
 PROBE = 64
-"""Repeats of a character that a regex is tried on when it is set: 2^64 ways to match them are too many, 64^3 are not."""
+"""A new regex is tried on a character repeated so many times: 2^64 ways to match are too many, 64^3 are not."""
 
 _GRAPHEME = regex.compile(r"\X")
 _SENTINELS = "a0 \n."

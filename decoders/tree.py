@@ -143,7 +143,7 @@ class Pass:
         return max(0, self._session.exact(self._nodes(path)) - len(self._lacking))
 
     def commit(self, path: list[int], *, exactly: bool) -> None:
-        """Commit a path; `exactly`: the exact part of it, for the next pass evaluates the rest again."""
+        """Commit a path; with `exactly` only its exact part, because the next pass evaluates the rest again."""
         nodes = self._nodes(path)
         kept = self._session.exact(nodes) if exactly else 0
         self._session.commit(nodes[:kept] if kept else nodes)
