@@ -159,7 +159,7 @@ class Drafter(ABC):
         self.params = self.Params() if params is None else params
 
     def prepare(self, context: Context) -> None:  # noqa: B027
-        """Open what it drafts with, such as a draft model's cache. Called when the method is chosen, so that no step's time has it.
+        """Open what it drafts with, such as a draft model's cache. Called when the method is chosen, so no step's time has it.
 
         Raises:
             UserError: it cannot draft here; says why.

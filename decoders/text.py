@@ -27,7 +27,7 @@ MOST_COPIES = 100_000
 REGEX_SECONDS = 1.0
 """Processor time that one search for a stop may take; a regex that exceeds it (by endless backtracking) is refused."""
 SECONDS_A_LOOK = 0.002
-"""Processor time that searches may take on average per token, so that slow ones do not add up to minutes. Most take microseconds."""
+"""Processor time that searches may take on average per token, so that slow ones do not add up. Most take microseconds."""
 PROBE = 64
 """A new regex is tried on a character repeated so many times: 2^64 ways to match are too many, 64^3 are not."""
 
