@@ -145,8 +145,8 @@ def _commands() -> Iterator[str]:
 
 def _terminals() -> Iterator[str]:
     yield "From their documentation, with default settings: xterm(1) and ctlseqs, tmux(1), the kernel's defkeymap.map, Windows"
-    yield "Terminal's defaults.json, macOS Terminal's Settings, Profiles, Keyboard. `^[` is the escape character; after a – stands"
-    yield "why a key does not arrive as itself. tmux passes on what the terminal around it sends, and keeps ctrl+b.\n"
+    yield "Terminal's defaults.json, macOS Terminal's Settings, Profiles, Keyboard. `^[` is the escape character; after a –"
+    yield "stands why a key does not arrive as itself. tmux passes on what the terminal around it sends, and keeps ctrl+b.\n"
     yield f"| key | {' | '.join(TERMINALS)} |"
     yield f"|---|{'---|' * len(TERMINALS)}"
     for kind in KINDS:
