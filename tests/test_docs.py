@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
-from specchat.app.cli.main import app
+from specchat.app.cli.main import _words, app
+from specchat.app.settings.keymap import ALL, every_way
 from specchat.app.tui.actions.table import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,6 +25,9 @@ ELSEWHERE = {
     *("--out", "--special-token-by-id"),  # the recipe, gguf-new-metadata
 }
 """Options of other programs."""
+
+OTHER_KEYS = {"alt+n", "F12", "ctrl+b", "shift+tab", "alt+b", "alt+f"}
+"""In examples, tmux's, of every text field, and what a terminal sends instead of another key."""
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
@@ -67,3 +73,46 @@ def test_options_exist(page: Path) -> None:
 def test_slash_commands_exist(page: Path) -> None:
     named = set(re.findall(r"`/([a-z]+)", page.read_text(encoding="utf-8")))
     assert named <= {command.command for command in COMMANDS}
+
+
+def shell_lines(page: Path) -> Iterator[str]:
+    """The `specchat …` lines of a page's code blocks, without what is said beside them; not those with optional parts or a text of
+    several lines."""
+    for block in re.findall(r"^```\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            for command in re.findall(r"^(?:\$ )?(specchat\b.*)|\| (specchat\b[^|]*)", line):
+                text = re.split(r" \| |\s# |\s{2,}", "".join(command))[0].replace("…", "x")
+                if "[" not in text and text.count('"') % 2 == 0:
+                    yield text
+
+
+def parses(command: Any, words: list[str]) -> None:
+    """Read a command line, and that of the command in it.
+
+    Raises:
+        click.UsageError: it cannot be read.
+    """
+    context = command.make_context(command.name, words)
+    if rest := [*getattr(context, "_protected_args", ()), *context.args]:
+        name, below, words = command.resolve_command(context, rest)
+        assert below is not None, name
+        parses(below, words)
+
+
+@each_page
+def test_shell_commands_are_understood(page: Path) -> None:
+    for line in shell_lines(page):
+        parses(typer.main.get_command(app), _words(shlex.split(line)[1:]))
+
+
+@each_page
+def test_keys_exist(page: Path) -> None:
+    named = set(re.findall(r"(?<![\w+-])(?:(?:ctrl|alt|shift)\+(?:[a-z]+|[^\w\s`])|F\d+)", page.read_text(encoding="utf-8")))
+    known = {part for key in ALL for way in every_way(key, {}).split(" · ") for part in way.split()}
+    assert named - known - OTHER_KEYS == set()
+
+
+@each_page
+def test_modules_exist(page: Path) -> None:
+    modules = re.findall(r"python -m\s+(?:specchat\.)?([a-z_]+(?:\.[a-z_]+)*)", page.read_text(encoding="utf-8"))
+    assert [name for name in modules if not ROOT.joinpath(*name.split(".")).with_suffix(".py").exists()] == []
