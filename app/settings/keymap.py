@@ -41,7 +41,7 @@ INPUT = (
     ),
     Key(
         *("history_back", "up", "history(-1)", "On the first line: the previous message that begins with what you typed"),
-        short="previous message",
+        short="prev message",
     ),
     Key("history_forward", "down", "history(1)", "On the last line: the next message", "next message"),
     Key("follow", "end", "line_end", "End of the line; in an empty box: the end of the chat", "to the end"),
@@ -50,7 +50,7 @@ INPUT = (
 """Keys of the input box, besides those of any text field."""
 
 INSPECT = (
-    Key("inspect_previous", "left", "inspect_move('previous')", "Previous run", "previous run"),
+    Key("inspect_previous", "left", "inspect_move('previous')", "Previous run", "prev run"),
     Key("inspect_next", "right", "inspect_move('next')", "Next run", "next run"),
     Key("inspect_above", "up", "inspect_move('above')", "Run above", "run above"),
     Key("inspect_below", "down", "inspect_move('below')", "Run below", "run below"),

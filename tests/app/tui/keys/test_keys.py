@@ -130,7 +130,7 @@ async def test_the_bar_shows_what_fits_the_moment(make_chat: Make, engine: Any, 
         assert bar(app).startswith("←→↑↓ other runs")
         await pilot.press("escape", "alt+up")
         assert "^y copy" in bar(app)
-        assert "previous message" not in bar(app)
+        assert "prev message" not in bar(app)
 
 
 async def test_a_screen_that_goes_has_no_moment(make_chat: Make) -> None:
@@ -222,7 +222,7 @@ async def test_keys_that_repeat_wait_for_the_next(make_chat: Make, engine: Any, 
         await pilot.press("ctrl+o", "up", "up", "up")
         assert isinstance(app.screen, LeaderScreen)
         assert app.view.mark.entry is app.dialogue.transcript.entries[1]
-        assert str(app.screen._letters.render()).split() == "↑ previous message ↓ next message esc done".split()
+        assert str(app.screen._letters.render()).split() == "↑ prev message ↓ next message esc done".split()
         await pilot.press("ctrl+y")  # goes to the chat
         await pilot.pause()
         assert app.screen is app.chat_screen
