@@ -10,6 +10,8 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +44,25 @@ def export(checkpoint: Path, tokenizer: Path, folder: Path) -> dict[str, Any]:
     half = {
         name: value.to(torch.float16).contiguous() for name, value in model.state_dict().items() if name != "lm_head.weight"
     }
+    with new_folder(folder) as new:
+        save_file(half, new / "model.safetensors", metadata={"format": "pt"})
+        plain = config(size)
+        plain.architectures = ["LlamaForCausalLM"]
+        plain.save_pretrained(new)
+        generation = {"bos_token_id": tokens_of.BOS, "eos_token_id": [tokens_of.END], "pad_token_id": tokens_of.PAD}
+        (new / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
+        tokens_of.save(tokens_of.load(tokenizer), new)
+    progress: dict[str, Any] = state["progress"]
+    return progress
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder to write into, which takes the place of `folder` in the end; readers see the old one or the new one."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     new = Path(tempfile.mkdtemp(prefix=".export-", dir=folder.parent))
     new.chmod(0o755)
-    save_file(half, new / "model.safetensors", metadata={"format": "pt"})
-    plain = config(size)
-    plain.architectures = ["LlamaForCausalLM"]
-    plain.save_pretrained(new)
-    generation = {"bos_token_id": tokens_of.BOS, "eos_token_id": [tokens_of.END], "pad_token_id": tokens_of.PAD}
-    (new / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
-    tokens_of.save(tokens_of.load(tokenizer), new)
+    yield new
     for file in new.iterdir():
         file.chmod(0o644)
     old = folder.with_name(f".old-{folder.name}")
@@ -60,8 +71,6 @@ def export(checkpoint: Path, tokenizer: Path, folder: Path) -> dict[str, Any]:
         folder.rename(old)
     new.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
-    progress: dict[str, Any] = state["progress"]
-    return progress
 
 
 def main() -> None:

@@ -1,0 +1,234 @@
+"""Train an EAGLE-3 head, for the built-in target or for a model of one's own.
+
+    python -m specchat.builtin.train_eagle                                             # for the built-in target
+    python -m specchat.builtin.train_eagle --target FOLDER --text chats.jsonl --tokens 20e6
+    python -m specchat.builtin.train_eagle --target FOLDER --text chats.jsonl --tokens 40e6 --resume
+
+The target runs frozen; its states and its distribution come from one pass, and nothing is stored. The head drafts several
+steps on its own outputs, as in use (`training/eagle.py`), and is written in a layout that specchat, vLLM, SGLang and
+llama.cpp's converter read (`training/layouts.py`). `--resume --tokens 0` writes the head of a checkpoint as it is.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..backends import UserError
+from . import path
+from . import tokenizer as tokens_of
+from .data import Batch, Curriculum, batches
+from .train import WORK
+from .training import run, text
+from .training.eagle import EagleHead, unrolled_loss
+from .training.layouts import DTYPES, LAYOUTS, export_eagle
+from .training.target import Target
+
+
+@dataclass
+class Settings(run.Settings):
+    """What a run is made of; kept in the checkpoint."""
+
+    seed: int = 3
+    tokens: float = 3e6
+    optimizer: str = "muon"
+    decay: float = 0.4
+    longest: int = 1024
+    steps: int = 5
+    fading: float = 0.8
+    taps: tuple[int, ...] = ()
+    inner: int = 0
+    vocabulary: int = 0
+    lm_head: str = "own"
+    precision: str = "bfloat16"
+
+
+class EagleRun(run.Run[Settings]):
+    """A training run.
+
+    Args:
+        settings: what the run is made of.
+        work: folder of the checkpoint and the loss curve.
+        target: whom the head drafts for.
+        source: a text of one's own; without one, the recipe's corpus.
+        resumed: whether `restore` follows, which knows what would have to be found out.
+    """
+
+    model: EagleHead
+
+    def __init__(
+        self, settings: Settings, work: Path, target: Target, source: text.Text | None = None, *, resumed: bool = False
+    ) -> None:
+        self.target, self.source = target, source
+        self.taps = target.taps(settings.taps)
+        count = settings.vocabulary or target.vocabulary
+        if not 0 < count <= target.vocabulary:
+            raise UserError(
+                f"The target's vocabulary has {target.vocabulary:,} tokens. Choose fewer for --vocabulary, or none."
+            )
+        if settings.lm_head == "shared" and count < target.vocabulary:
+            raise UserError("A head that drafts with the target's LM head has its whole vocabulary. Leave out --vocabulary.")
+        kept = torch.arange(count, device=target.device)
+        if count < target.vocabulary and not resumed:
+            kept = text.frequent(self._batches(settings, 0, 0), count).to(target.device)
+        torch.manual_seed(settings.seed)
+        shared = target.head if settings.lm_head == "shared" else None
+        head = EagleHead(target.layer(settings.inner), len(self.taps), kept, shared).to(target.device)
+        if head.lm_head is not None:
+            head.lm_head.weight.data.copy_(target.head[kept])
+        worker = run.half(head) if settings.precision == "bfloat16" else head
+        super().__init__(settings, work, target.device, head, worker)
+
+    def _batches(self, settings: Settings, chunk: int, position: int) -> Iterator[Batch]:
+        if self.source is not None:
+            return self.source.batches(settings.batch, chunk, position)
+        curriculum = Curriculum(ramp=0, longest=settings.longest)
+        return batches(tokens_of.load(self.target.folder), settings.seed, settings.batch, curriculum, chunk, position)
+
+    def batches(self) -> Iterator[Batch]:
+        """Endless batches from where the run stands."""
+        return self._batches(self.settings, self.progress.chunk, self.progress.position)
+
+    def losses(self, batch: Batch) -> tuple[torch.Tensor, list[float]]:
+        """The weighted mean over the steps; the figures: it, then of each step loss, hits and anchors, summed; then chains."""
+        tokens, labels = batch.tokens.to(self.device), batch.labels.to(self.device)
+        states, logits = self.target.read(tokens, self.taps)
+        embedded = torch.nn.functional.embedding(tokens, self.target.embedding)
+        dtype = next(self.worker.parameters()).dtype
+        found = unrolled_loss(
+            self.worker, states.to(dtype), embedded.to(dtype), logits, labels, self.model.kept, self.settings.steps,
+            self.settings.fading,
+        )  # fmt: skip
+        return found.loss, [found.loss.item(), *found.losses, *found.hits, *found.rows, found.chains, found.anchors]
+
+    def figures(self, means: Sequence[float]) -> tuple[dict[str, Any], str]:
+        """Loss and accuracy of each step, and the tokens that a step of decoding makes with a chain of so many drafts."""
+        steps = self.settings.steps
+        losses, hits, rows = (means[1 + i * steps : 1 + (i + 1) * steps] for i in range(3))
+        chains, anchors = means[-2:]
+        loss = [round(a / n, 4) if n else None for a, n in zip(losses, rows, strict=True)]
+        accuracy = [round(a / n, 4) if n else None for a, n in zip(hits, rows, strict=True)]
+        fields = {
+            "loss": round(means[0], 4),
+            "losses": loss,
+            "accuracy": accuracy,
+            "tokens_per_step": round(1 + chains / anchors, 3),
+        }
+        spoken = " ".join("–" if share is None else f"{share:.3f}" for share in accuracy)
+        return fields, f"loss {means[0]:.3f}  accuracy {spoken}  {fields['tokens_per_step']:.2f} tokens/step"
+
+    def export(self, folder: Path, layout: str, dtype: str) -> None:
+        """Write the head as it is (see `export_eagle`)."""
+        state = {name: value.cpu() for name, value in self.model.state_dict().items()}
+        export_eagle(
+            state, self.model.config, self.taps, bool(self.settings.taps), folder,
+            target=(str(self.target.folder), self.target.module.config.architectures or []), layout=layout, dtype=dtype,
+        )  # fmt: skip
+
+
+def saved_settings(checkpoint: Path) -> dict[str, Any]:
+    """The settings that a checkpoint was made with.
+
+    Raises:
+        UserError: there is none.
+    """
+    if not checkpoint.is_file():
+        raise UserError(f"There is no checkpoint in {checkpoint.parent}. Start without --resume.")
+    found: dict[str, Any] = torch.load(checkpoint, map_location="cpu", weights_only=True)["settings"]
+    return found
+
+
+def train(options: argparse.Namespace, given: dict[str, Any]) -> None:
+    """Train, and write the head if nobody stops it.
+
+    Raises:
+        UserError: what is wrong with the target, the text or the options.
+    """
+    if options.text is None and options.target is not None:
+        raise UserError("A model of your own needs text to train on. Give --text FILES, such as its chats as JSON lines.")
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    folder: Path = options.target or path()
+    work: Path = options.work or (WORK / "eagle" if options.target is None else Path(f"{folder.resolve().name}-eagle"))
+    settings = Settings(**(saved_settings(work / "checkpoint.pt") if options.resume else {}) | given)
+    target = Target(folder, run.pick_device(options.device), DTYPES[settings.precision])
+    source = None
+    if options.text is not None:
+        entries = text.read(options.text)
+        if options.regenerate:
+            answers = work / "answers.jsonl"
+            text.regenerate(target, entries, answers, options.answer)
+            entries = text.read([answers])
+        source = text.Text(entries, target, settings.seed, settings.longest)
+    training = EagleRun(settings, work, target, source, resumed=options.resume)
+    if options.resume:
+        training.restore()
+    print(
+        f"Drafts from the inputs of layers {', '.join(map(str, training.taps))} of {folder}; checkpoints in {work}", flush=True
+    )
+    if training.train_until_stopped(options.save_every):
+        out: Path = options.out or work / "head"
+        training.export(out, options.layout, options.dtype)
+        print(f"{out}: {(out / 'model.safetensors').stat().st_size / 1e6:.1f} MB")
+
+
+def main() -> None:
+    """Train an EAGLE-3 head; it goes to a folder, checkpoints and the loss curve to the work folder."""
+    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.train_eagle", description=main.__doc__)
+    parser.add_argument("--target", type=Path, help="folder of the model to draft for (default: the built-in target)")
+    parser.add_argument(
+        "--text", type=Path, nargs="+", help="text files, or chats as JSON lines (default: the recipe's corpus)"
+    )
+    parser.add_argument("--regenerate", action="store_true", help="let the target write the answers to the chats first")
+    parser.add_argument("--answer", type=int, default=512, help="most tokens of such an answer")
+    parser.add_argument("--out", type=Path, help="folder for the head (default: WORK/head)")
+    parser.add_argument("--layout", choices=LAYOUTS, default=LAYOUTS[0])
+    parser.add_argument("--dtype", choices=list(DTYPES), default="float16", help="of the weights in the file")
+    parser.add_argument("--work", type=Path, help="folder for checkpoints (default: builtin/work/eagle, or ./NAME-eagle)")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on from the checkpoint, with its settings where none are given"
+    )
+    parser.add_argument("--save-every", type=float, default=120.0, help="seconds between checkpoints")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads (0: torch's choice)")
+    standard = Settings()
+
+    def setting(name: str, what: str, **more: Any) -> None:
+        # Not there unless given: a resumed run keeps the others.
+        value = getattr(standard, name)
+        parser.add_argument(
+            f"--{name.replace('_', '-')}", default=argparse.SUPPRESS, help=f"{what} (default: {value})",
+            **({"type": type(value)} | more),
+        )  # fmt: skip
+
+    setting("tokens", "when to stop, padding included")
+    setting("seed", "of the weights and the order of the text")
+    setting("batch", "tokens in a step")
+    setting("longest", "longest part of a text in tokens")
+    setting("steps", "drafts in a row that the head learns to make")
+    setting("fading", "what each counts beside the one before")
+    setting("inner", "width of the feed-forward network, 0 for the target's")
+    setting("vocabulary", "how many of the target's tokens the head can draft, 0 for all")
+    setting("lm_head", "its own, or the target's", choices=["own", "shared"])
+    setting("taps", "layers whose inputs the head reads, if not 2, N/2 and N - 3", type=int, nargs="+")
+    setting("optimizer", "Muon for the matrices, or AdamW alone", choices=["adamw", "muon"])
+    setting("rate", "peak learning rate of AdamW")
+    setting("matrix_rate", "peak learning rate of Muon")
+    setting("decay", "share of the run in which the rate falls")
+    setting("precision", "of the passes", choices=["float32", "bfloat16"])
+    options = parser.parse_args()
+    given = {name: value for name, value in vars(options).items() if name in asdict(standard)}
+    if "taps" in given:
+        given["taps"] = tuple(given["taps"])
+    try:
+        train(options, given)
+    except UserError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""Text of one's own to train on: plain files, and chats as JSON lines."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...backends import Message, UserError
+from ..data import CHUNK, IGNORED, Batch
+from .target import Target
+
+Encoded = tuple[list[int], list[bool]]
+"""Token ids, and for each whether it is to be drafted."""
+
+ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant", "chatgpt": "assistant"}
+"""What some data sets call the two sides."""
+
+
+def read(files: Sequence[Path]) -> list[str | list[Message]]:
+    """The texts and chats of some files.
+
+    A line of a .jsonl file is an object with `messages` (a list of {"role", "content"}) or `conversations` (of {"from",
+    "value"}), which is a chat, or with `text`. Any other file is one text.
+
+    Raises:
+        UserError: a file cannot be read; says which line is wrong.
+    """
+    found: list[str | list[Message]] = []
+    for file in files:
+        try:
+            content = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"Cannot read {file}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}.") from None
+        if file.suffix not in (".jsonl", ".ndjson"):
+            found += [content] if content.strip() else []
+            continue
+        for number, line in enumerate(content.splitlines(), 1):
+            if line.strip():
+                try:
+                    found.append(_entry(json.loads(line)))
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    raise UserError(
+                        f"Line {number} of {file} is neither a chat nor a text. It should be a JSON object with `messages`, a "
+                        'list of {"role": …, "content": …}, or with `text`.'
+                    ) from None
+    if not found:
+        raise UserError("There is no text in these files. Give text files, or chats as JSON lines (.jsonl).")
+    return found
+
+
+def _entry(line: Any) -> str | list[Message]:
+    if "messages" in line:
+        turns = [(turn["role"], turn["content"]) for turn in line["messages"]]
+    elif "conversations" in line:
+        turns = [(turn["from"], turn["value"]) for turn in line["conversations"]]
+    else:
+        written: str = "" + line["text"]  # a TypeError where it is none
+        return written
+    if not turns:
+        raise ValueError("a chat without messages")
+    return [{"role": ROLES.get(role, "" + role), "content": "" + content} for role, content in turns]
+
+
+def encode(target: Target, entry: str | list[Message], longest: int) -> list[Encoded]:
+    """What to train on of a text or chat, in parts of at most `longest` tokens.
+
+    Of a chat the answers are drafted, with the token that ends each. A turn that the chat template writes differently once
+    others follow it (models that think drop their thoughts) is left out.
+    """
+    codec = target.codec
+    if isinstance(entry, str):
+        ids = codec.encode(entry)
+        return [(part, [True] * len(part)) for i in range(0, len(ids), longest) if len(part := ids[i : i + longest]) > 2]
+    whole = codec.encode_chat(entry)
+    produced = [False] * len(whole)
+    for number, message in enumerate(entry):
+        if message["role"] == "assistant" and number:
+            prompt = codec.encode_chat(entry[:number])
+            end = next((i for i in range(len(prompt), len(whole)) if whole[i] in target.ends), None)
+            if whole[: len(prompt)] == prompt and end is not None:
+                produced[len(prompt) : end + 1] = [True] * (end + 1 - len(prompt))
+    end = min(longest, max((i + 1 for i, wanted in enumerate(produced) if wanted), default=0))
+    return [(whole[:end], produced[:end])] if any(produced[2:end]) else []
+
+
+def grouped(encoded: list[Encoded], size: int, order: str) -> list[list[Encoded]]:
+    """Batches of at most `size` tokens, padding included: of nearly equal lengths, in random order."""
+    groups: list[list[Encoded]] = []
+    for pair in sorted(encoded, key=lambda pair: len(pair[0])):
+        # Ascending lengths: the newest is the longest of its batch.
+        if not groups or (len(groups[-1]) + 1) * len(pair[0]) > size:
+            groups.append([])
+        groups[-1].append(pair)
+    random.Random(f"order/{order}").shuffle(groups)
+    return groups
+
+
+def padded(group: Sequence[Encoded], chunk: int, position: int) -> Batch:
+    """A group as a batch, padded at the end."""
+    length = max(len(ids) for ids, _ in group)
+    tokens = torch.zeros(len(group), length, dtype=torch.int64)
+    labels = torch.full((len(group), length), IGNORED)
+    for row, (ids, produced) in enumerate(group):
+        tokens[row, : len(ids)] = torch.tensor(ids)
+        following = [token if wanted else IGNORED for token, wanted in zip(ids[1:], produced[1:], strict=True)]
+        labels[row, : len(following)] = torch.tensor(following)
+    return Batch(tokens, labels, chunk, position)
+
+
+class Text:
+    """Batches of a text of one's own.
+
+    Args:
+        entries: from `read`.
+        target: whose tokenizer and chat template are used.
+        seed: of the order, which is another one each time through.
+        longest: most tokens of a part.
+
+    Raises:
+        UserError: nothing of it can be trained on.
+    """
+
+    def __init__(self, entries: Sequence[str | list[Message]], target: Target, seed: int, longest: int) -> None:
+        self._entries, self._target, self._seed, self._longest = entries, target, seed, longest
+        if not any(encode(target, entry, longest) for entry in islice(entries, CHUNK)):
+            raise UserError(
+                "Nothing in this text can be trained on: chats need an answer by the assistant, and texts three tokens."
+            )
+
+    def _chunk(self, number: int, size: int) -> list[list[Encoded]]:
+        """Entries drawn together: sorted by length and grouped into batches, so that little is padding."""
+        chunks = -(-len(self._entries) // CHUNK)
+        order = list(range(len(self._entries)))
+        random.Random(f"{self._seed}/{number // chunks}").shuffle(order)
+        start = number % chunks * CHUNK
+        encoded = [part for i in order[start : start + CHUNK] for part in encode(self._target, self._entries[i], self._longest)]
+        return grouped(encoded, size, f"{self._seed}/{number}")
+
+    def batches(self, size: int, chunk: int, position: int) -> Iterator[Batch]:
+        """Endless batches (see `data.batches`)."""
+        while True:
+            for number, group in list(enumerate(self._chunk(chunk, size), 1))[position:]:
+                yield padded(group, chunk, number)
+            chunk, position = chunk + 1, 0
+
+
+def frequent(batches: Iterator[Batch], count: int, sample: int = 200) -> torch.Tensor:
+    """The `count` ids that answers use most, in rising order, as `sample` batches tell; others fill up, the lowest first."""
+    seen: Counter[int] = Counter()
+    for batch in islice(batches, sample):
+        seen.update(batch.labels[batch.labels != IGNORED].tolist())
+    ids = [token for token, _ in seen.most_common(count)]
+    more = (token for token in range(count) if token not in seen)
+    return torch.tensor(sorted(ids + list(islice(more, count - len(ids)))))
+
+
+def regenerate(target: Target, entries: Sequence[str | list[Message]], file: Path, limit: int, batch: int = 8) -> None:
+    """Let the target answer the chats itself, turn by turn, and write them as JSON lines; goes on where the file ends.
+
+    A chat ends before an answer that does not end within `limit` tokens; texts stay as they are.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    done = len(file.read_text(encoding="utf-8").splitlines()) // batch * batch if file.exists() else 0
+    if done:
+        kept = file.read_text(encoding="utf-8").splitlines(keepends=True)[:done]
+        file.write_text("".join(kept), encoding="utf-8")
+    with file.open("a", encoding="utf-8") as out:
+        for start in range(done, len(entries), batch):
+            group = entries[start : start + batch]
+            answered = _answered(target, [entry for entry in group if not isinstance(entry, str)], limit)
+            for entry in group:
+                line = {"text": entry} if isinstance(entry, str) else {"messages": next(answered)}
+                out.write(json.dumps(line, ensure_ascii=False) + "\n")
+            out.flush()
+            print(f"{min(start + batch, len(entries)):,} of {len(entries):,} chats answered", flush=True)
+
+
+def _answered(target: Target, chats: Sequence[list[Message]], limit: int) -> Iterator[list[Message]]:
+    """Each chat with the target's answers in place of its own."""
+    context = int(getattr(target.config, "max_position_embeddings", 1 << 30))
+    histories: list[list[Message]] = [[] for _ in chats]
+    open_chats = list(range(len(chats)))
+    for turn in range(max(map(len, chats), default=0)):
+        open_chats = [i for i in open_chats if turn < len(chats[i])]
+        asked = []
+        for i in open_chats:
+            if turn and chats[i][turn]["role"] == "assistant":
+                asked.append(i)
+            else:
+                histories[i].append(chats[i][turn])
+        prompts = {i: target.codec.encode_chat(histories[i]) for i in asked}
+        prompts = {i: prompt for i, prompt in prompts.items() if len(prompt) + limit <= context}
+        made = dict(zip(prompts, target.answers(list(prompts.values()), limit), strict=True)) if prompts else {}
+        for i in asked:
+            if i in made and len(made[i]) < limit:
+                histories[i].append({"role": "assistant", "content": target.codec.decode(made[i])})
+            else:
+                open_chats.remove(i)
+    yield from histories
