@@ -1,7 +1,7 @@
 """Batches: chats drawn on the fly, from short to long, grouped by length so that little is padding."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -14,6 +14,9 @@ CHUNK = 1024
 """Chats that are drawn together and sorted by length: enough that a batch holds nearly equal lengths."""
 
 IGNORED = -100
+
+Encoded = tuple[list[int], list[bool]]
+"""Token ids, and for each whether the assistant produces it."""
 
 
 class Batch(NamedTuple):
@@ -40,21 +43,34 @@ class Curriculum(NamedTuple):
         return min(1.0, self.start + index / self.ramp) if self.ramp else 1.0
 
 
-def _chunk(tokenizer: Tokenizer, seed: int, number: int, size: int, curriculum: Curriculum) -> list[list[tuple[list[int], list[bool]]]]:  # fmt: skip  # noqa: E501
-    encoded = []
-    for index in range(number * CHUNK, (number + 1) * CHUNK):
-        ids, produced = encode_chat(tokenizer, chat(seed, index, curriculum.reach(index))["messages"])
-        if len(ids) <= curriculum.longest:
-            encoded.append((ids, produced))
-    encoded.sort(key=lambda pair: len(pair[0]))
-    groups: list[list[tuple[list[int], list[bool]]]] = [[]]
-    for pair in encoded:
-        # Ascending lengths: the newest chat is the longest of its batch.
-        if groups[-1] and (len(groups[-1]) + 1) * len(pair[0]) > size:
+def grouped(encoded: list[Encoded], size: int, order: str) -> list[list[Encoded]]:
+    """Batches of at most `size` tokens, padding included: of nearly equal lengths, in random order."""
+    groups: list[list[Encoded]] = []
+    for pair in sorted(encoded, key=lambda pair: len(pair[0])):
+        # Ascending lengths: the newest is the longest of its batch.
+        if not groups or (len(groups[-1]) + 1) * len(pair[0]) > size:
             groups.append([])
         groups[-1].append(pair)
-    random.Random(f"order/{seed}/{number}").shuffle(groups)
+    random.Random(f"order/{order}").shuffle(groups)
     return groups
+
+
+def padded(group: Sequence[Encoded], chunk: int, position: int) -> Batch:
+    """A group as a batch, padded at the end."""
+    length = max(len(ids) for ids, _ in group)
+    tokens = torch.full((len(group), length), PAD)
+    labels = torch.full((len(group), length), IGNORED)
+    for row, (ids, produced) in enumerate(group):
+        tokens[row, : len(ids)] = torch.tensor(ids)
+        following = [token if wanted else IGNORED for token, wanted in zip(ids[1:], produced[1:], strict=True)]
+        labels[row, : len(following)] = torch.tensor(following)
+    return Batch(tokens, labels, chunk, position)
+
+
+def _chunk(tokenizer: Tokenizer, seed: int, number: int, size: int, curriculum: Curriculum) -> list[list[Encoded]]:
+    numbers = range(number * CHUNK, (number + 1) * CHUNK)
+    encoded = (encode_chat(tokenizer, chat(seed, index, curriculum.reach(index))["messages"]) for index in numbers)
+    return grouped([pair for pair in encoded if len(pair[0]) <= curriculum.longest], size, f"{seed}/{number}")
 
 
 def batches(
@@ -77,13 +93,5 @@ def batches(
     while True:
         groups = _chunk(tokenizer, seed, chunk, size, curriculum)
         for first in range(position, len(groups) - world + 1, world):
-            group = groups[first + rank]
-            length = max(len(ids) for ids, _ in group)
-            tokens = torch.full((len(group), length), PAD)
-            labels = torch.full((len(group), length), IGNORED)
-            for row, (ids, produced) in enumerate(group):
-                tokens[row, : len(ids)] = torch.tensor(ids)
-                following = [token if wanted else IGNORED for token, wanted in zip(ids[1:], produced[1:], strict=True)]
-                labels[row, : len(following)] = torch.tensor(following)
-            yield Batch(tokens, labels, chunk, first + world)
+            yield padded(groups[first + rank], chunk, first + world)
         chunk, position = chunk + 1, 0

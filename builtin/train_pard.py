@@ -16,9 +16,10 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -29,7 +30,8 @@ from .export import WEIGHTS, export
 from .gguf_export import TYPES
 from .gguf_export import export as export_gguf
 from .tokenizer import SPECIAL
-from .train import WORK, Run, Settings, pick_device
+from .train import WORK, Run, Settings
+from .training.run import pick_device
 
 MASK = SPECIAL.index("<|reserved_0|>")
 """The mask token: no text has it, nor does any answer."""
@@ -159,18 +161,10 @@ class PardRun(Run):
         super().__init__(settings, work, device, start=start)
         self.loss = PardLoss(self.worker, settings.positions, settings.keep)  # type: ignore[assignment]
 
-    def _log(self, recent: list[tuple[float, float]], speed: float) -> None:
-        progress = self.progress
-        loss, own = (sum(column) / len(recent) for column in zip(*recent, strict=True))
-        line = {"step": progress.step, "tokens": progress.tokens, "loss": round(loss, 4), "next_token": round(own, 4)}
-        with (self.work / "loss.jsonl").open("a") as file:
-            file.write(json.dumps(line | {"tokens_per_second": round(speed), "seconds": round(progress.seconds, 1)}) + "\n")
-        left = max(0.0, self.settings.tokens - progress.tokens) / speed
-        print(
-            f"step {progress.step}  {progress.tokens / 1e6:.2f} of {self.settings.tokens / 1e6:.1f} M tokens  "
-            f"loss {loss:.3f}  next token {own:.3f}  {speed:.0f} tokens/s  {left / 60:.0f} min left",
-            flush=True,
-        )
+    def figures(self, means: Sequence[float]) -> tuple[dict[str, Any], str]:
+        """The losses of all rows, and of the text's own."""
+        loss, own = means
+        return {"loss": round(loss, 4), "next_token": round(own, 4)}, f"loss {loss:.3f}  next token {own:.3f}"
 
 
 def write(run: Run, folder: Path, types: list[str]) -> None:

@@ -11,11 +11,8 @@ from typing import Any
 import torch
 
 from ...backends import Message, UserError
-from ..data import CHUNK, IGNORED, Batch
+from ..data import CHUNK, IGNORED, Batch, Encoded, grouped, padded
 from .target import Target
-
-Encoded = tuple[list[int], list[bool]]
-"""Token ids, and for each whether it is to be drafted."""
 
 ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant", "chatgpt": "assistant"}
 """What some data sets call the two sides."""
@@ -86,30 +83,6 @@ def encode(target: Target, entry: str | list[Message], longest: int) -> list[Enc
                 produced[len(prompt) : end + 1] = [True] * (end + 1 - len(prompt))
     end = min(longest, max((i + 1 for i, wanted in enumerate(produced) if wanted), default=0))
     return [(whole[:end], produced[:end])] if any(produced[2:end]) else []
-
-
-def grouped(encoded: list[Encoded], size: int, order: str) -> list[list[Encoded]]:
-    """Batches of at most `size` tokens, padding included: of nearly equal lengths, in random order."""
-    groups: list[list[Encoded]] = []
-    for pair in sorted(encoded, key=lambda pair: len(pair[0])):
-        # Ascending lengths: the newest is the longest of its batch.
-        if not groups or (len(groups[-1]) + 1) * len(pair[0]) > size:
-            groups.append([])
-        groups[-1].append(pair)
-    random.Random(f"order/{order}").shuffle(groups)
-    return groups
-
-
-def padded(group: Sequence[Encoded], chunk: int, position: int) -> Batch:
-    """A group as a batch, padded at the end."""
-    length = max(len(ids) for ids, _ in group)
-    tokens = torch.zeros(len(group), length, dtype=torch.int64)
-    labels = torch.full((len(group), length), IGNORED)
-    for row, (ids, produced) in enumerate(group):
-        tokens[row, : len(ids)] = torch.tensor(ids)
-        following = [token if wanted else IGNORED for token, wanted in zip(ids[1:], produced[1:], strict=True)]
-        labels[row, : len(following)] = torch.tensor(following)
-    return Batch(tokens, labels, chunk, position)
 
 
 class Text:

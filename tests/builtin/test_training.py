@@ -18,7 +18,8 @@ from specchat.builtin import tokenizer as tokens_of
 from specchat.builtin.data import IGNORED, Curriculum, batches
 from specchat.builtin.export import export
 from specchat.builtin.model import SIZES, Size, TrainingLoss, build, inherit
-from specchat.builtin.train import Run, Settings, rate_factor
+from specchat.builtin.train import Run, Settings
+from specchat.builtin.training.run import rate_factor
 
 from ..cases import FULL
 
