@@ -19,20 +19,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import distributed
+from torch import distributed, nn
 from transformers import LlamaForCausalLM
 
 from . import tokenizer as tokens_of
 from .data import Batch, Curriculum, batches
 from .model import EXIT_WEIGHT, SIZES, TrainingLoss, build, inherit
-from .training import run as training
-from .training.run import pick_device
+from .training.run import TrainingRun, TrainingSettings, half, pick_device
 
 WORK = Path(__file__).parent / "work"
 
 
 @dataclass
-class Settings(training.Settings):
+class Settings(TrainingSettings):
     """What a run is made of; kept in the checkpoint."""
 
     size: str = "target"
@@ -40,7 +39,7 @@ class Settings(training.Settings):
     longest: int = 1024
 
 
-class Run(training.Run[Settings]):
+class Run(TrainingRun[Settings]):
     """A training run of one process, or of several that share their gradients."""
 
     model: LlamaForCausalLM
@@ -52,8 +51,12 @@ class Run(training.Run[Settings]):
         self.rank, self.world = rank, world
         self.tokenizer = self._tokenizer(work, start)
         model = build(SIZES[settings.size], settings.seed, device)
-        super().__init__(settings, work, device, model, model if settings.size == "tiny" else training.half(model))
-        self.loss = TrainingLoss(self.worker, SIZES[settings.size].exits)
+        super().__init__(settings, work, device, model, model if settings.size == "tiny" else half(model))
+        self.loss = self.objective()
+
+    def objective(self) -> nn.Module:
+        """What computes the losses of a batch from its tokens and labels."""
+        return TrainingLoss(self.worker, SIZES[self.settings.size].exits)
 
     def _tokenizer(self, work: Path, start: Path | None) -> Any:
         """The run's own; that of the model it starts from; or a new one."""
@@ -82,7 +85,7 @@ class Run(training.Run[Settings]):
     def losses(self, batch: Batch) -> tuple[torch.Tensor, list[float]]:
         """What to minimize, and the losses of the full model and of the early exits."""
         full, early = self.loss(batch.tokens.to(self.device), batch.labels.to(self.device))
-        loss = full if not self.loss.exits else (full + EXIT_WEIGHT * early) / (1 + EXIT_WEIGHT)
+        loss = (full + EXIT_WEIGHT * early) / (1 + EXIT_WEIGHT) if SIZES[self.settings.size].exits else full
         return loss, [full.item(), early.item()]
 
     def share(self, count: int, figures: list[float]) -> tuple[int, list[float]]:

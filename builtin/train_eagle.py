@@ -23,14 +23,15 @@ from . import path
 from . import tokenizer as tokens_of
 from .data import Batch, Curriculum, batches
 from .train import WORK
-from .training import run, text
+from .training import text
 from .training.eagle import EagleHead, unrolled_loss
 from .training.layouts import DTYPES, LAYOUTS, export_eagle
+from .training.run import TrainingRun, TrainingSettings, half, pick_device
 from .training.target import Target
 
 
 @dataclass
-class Settings(run.Settings):
+class Settings(TrainingSettings):
     """What a run is made of; kept in the checkpoint."""
 
     seed: int = 3
@@ -47,7 +48,11 @@ class Settings(run.Settings):
     precision: str = "bfloat16"
 
 
-class EagleRun(run.Run[Settings]):
+FIXED = ("taps", "inner", "vocabulary", "lm_head", "optimizer")
+"""What a resumed run cannot change: the head's weights, and what the optimizer knows of them."""
+
+
+class EagleRun(TrainingRun[Settings]):
     """A training run.
 
     Args:
@@ -55,7 +60,7 @@ class EagleRun(run.Run[Settings]):
         work: folder of the checkpoint and the loss curve.
         target: whom the head drafts for.
         source: a text of one's own; without one, the recipe's corpus.
-        resumed: whether `restore` follows, which knows what would have to be found out.
+        resumed: whether `restore` follows, which brings the draft vocabulary with it.
     """
 
     model: EagleHead
@@ -80,7 +85,7 @@ class EagleRun(run.Run[Settings]):
         head = EagleHead(target.layer(settings.inner), len(self.taps), kept, shared).to(target.device)
         if head.lm_head is not None:
             head.lm_head.weight.data.copy_(target.head[kept])
-        worker = run.half(head) if settings.precision == "bfloat16" else head
+        worker = half(head) if settings.precision == "bfloat16" else head
         super().__init__(settings, work, target.device, head, worker)
 
     def _batches(self, settings: Settings, chunk: int, position: int) -> Iterator[Batch]:
@@ -130,16 +135,22 @@ class EagleRun(run.Run[Settings]):
         )  # fmt: skip
 
 
-def saved_settings(checkpoint: Path) -> dict[str, Any]:
-    """The settings that a checkpoint was made with.
+def settings_of(checkpoint: Path, given: dict[str, Any]) -> Settings:
+    """The settings that a checkpoint was made with, but for those given now.
 
     Raises:
-        UserError: there is none.
+        UserError: there is no checkpoint of a head; or what is given makes another head than the one in it.
     """
     if not checkpoint.is_file():
         raise UserError(f"There is no checkpoint in {checkpoint.parent}. Start without --resume.")
-    found: dict[str, Any] = torch.load(checkpoint, map_location="cpu", weights_only=True)["settings"]
-    return found
+    saved: dict[str, Any] = torch.load(checkpoint, map_location="cpu", weights_only=True)["settings"]
+    if saved.keys() != asdict(Settings()).keys():
+        raise UserError(f"{checkpoint} is not of an EAGLE head. Give another folder with --work.")
+    changed = [name for name in FIXED if given.get(name, saved[name]) != saved[name]]
+    if changed:
+        options = " and ".join(f"--{name.replace('_', '-')}" for name in changed)
+        raise UserError(f"The checkpoint in {checkpoint.parent} was made with another {options}. Leave that out with --resume.")
+    return Settings(**saved | given)
 
 
 def train(options: argparse.Namespace, given: dict[str, Any]) -> None:
@@ -148,17 +159,20 @@ def train(options: argparse.Namespace, given: dict[str, Any]) -> None:
     Raises:
         UserError: what is wrong with the target, the text or the options.
     """
-    if options.text is None and options.target is not None:
-        raise UserError("A model of your own needs text to train on. Give --text FILES, such as its chats as JSON lines.")
+    if options.text is None and (options.target is not None or options.regenerate):
+        what = "A model of your own needs text to train on" if options.target else "--regenerate needs chats to answer"
+        raise UserError(f"{what}. Give --text FILES, such as chats as JSON lines.")
     if options.threads:
         torch.set_num_threads(options.threads)
     folder: Path = options.target or path()
     work: Path = options.work or (WORK / "eagle" if options.target is None else Path(f"{folder.resolve().name}-eagle"))
-    settings = Settings(**(saved_settings(work / "checkpoint.pt") if options.resume else {}) | given)
-    target = Target(folder, run.pick_device(options.device), DTYPES[settings.precision])
+    settings = settings_of(work / "checkpoint.pt", given) if options.resume else Settings(**given)
+    target = Target(folder, pick_device(options.device), DTYPES[settings.precision])
     source = None
     if options.text is not None:
         entries = text.read(options.text)
+        if not target.codec.has_template and not all(isinstance(entry, str) for entry in entries):
+            raise UserError(f"{folder} has no chat template, so it cannot be trained on chats. Give plain text.")
         if options.regenerate:
             answers = work / "answers.jsonl"
             text.regenerate(target, entries, answers, options.answer)
@@ -166,7 +180,12 @@ def train(options: argparse.Namespace, given: dict[str, Any]) -> None:
         source = text.Text(entries, target, settings.seed, settings.longest)
     training = EagleRun(settings, work, target, source, resumed=options.resume)
     if options.resume:
-        training.restore()
+        try:
+            training.restore()
+        except RuntimeError:
+            raise UserError(
+                f"The checkpoint in {work} is of a head for another target. Give another folder with --work."
+            ) from None
     print(
         f"Drafts from the inputs of layers {', '.join(map(str, training.taps))} of {folder}; checkpoints in {work}", flush=True
     )

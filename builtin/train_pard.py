@@ -13,9 +13,7 @@ import argparse
 import importlib.util
 import json
 import os
-import signal
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +23,7 @@ import torch
 from torch import nn
 from transformers import AttentionInterface, LlamaForCausalLM
 
-from .data import IGNORED
+from .data import IGNORED, Batch
 from .export import WEIGHTS, export
 from .gguf_export import TYPES
 from .gguf_export import export as export_gguf
@@ -131,9 +129,6 @@ class PardLoss(nn.Module):
         positions, keep: as `masked`.
     """
 
-    exits = ()
-    """None, as the loop asks."""
-
     def __init__(self, model: LlamaForCausalLM, positions: int, keep: float) -> None:
         super().__init__()
         self.model, self.positions, self.keep = model, positions, keep
@@ -157,9 +152,16 @@ class PardLoss(nn.Module):
 class PardRun(Run):
     """A training run of a PARD drafter."""
 
-    def __init__(self, settings: PardSettings, work: Path, device: torch.device, start: Path) -> None:
-        super().__init__(settings, work, device, start=start)
-        self.loss = PardLoss(self.worker, settings.positions, settings.keep)  # type: ignore[assignment]
+    settings: PardSettings
+
+    def objective(self) -> nn.Module:
+        """See `Run.objective`."""
+        return PardLoss(self.worker, self.settings.positions, self.settings.keep)
+
+    def losses(self, batch: Batch) -> tuple[torch.Tensor, list[float]]:
+        """The loss of all rows, which is minimized, and that of the text's own."""
+        loss, own = self.loss(batch.tokens.to(self.device), batch.labels.to(self.device))
+        return loss, [loss.item(), own.item()]
 
     def figures(self, means: Sequence[float]) -> tuple[dict[str, Any], str]:
         """The losses of all rows, and of the text's own."""
@@ -212,22 +214,14 @@ def main() -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     named = {name: value for name, value in vars(options).items() if hasattr(standard, name)}
-    run = PardRun(PardSettings(**named), options.work, pick_device(options.device), options.start)
+    run = PardRun(PardSettings(**named), options.work, pick_device(options.device), start=options.start)
     if options.resume:
         run.restore()
     else:
         run.inherit(options.start)
-    # A process started in the background ignores ctrl+c otherwise; `kill` should save as well.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    begun = time.monotonic()
-    try:
-        run.train(save_every=options.save_every)
-    except KeyboardInterrupt:
-        run.save()
-        sys.exit(f"Stopped. Go on with --resume; the checkpoint is {run.checkpoint}.")
-    write(run, options.out, options.type)
-    print(f"{options.out} is written, after {(time.monotonic() - begun) / 60:.0f} minutes")
+    if run.train_until_stopped(options.save_every):
+        write(run, options.out, options.type)
+        print(f"{options.out} is written, after {run.progress.seconds / 60:.0f} minutes of training")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from ..data import IGNORED
 
 
 class Anchors(NamedTuple):
-    """The positions of a batch whose token the assistant produced: where a target would have verified a draft."""
+    """The positions of a batch after which the assistant produces a token: where a draft begins."""
 
     places: torch.Tensor  # [chats, most] int64; rising within a chat, anything where `there` is False
     there: torch.Tensor  # [chats, most] bool
@@ -31,7 +31,7 @@ class Anchors(NamedTuple):
 
 
 def anchors(labels: torch.Tensor) -> Anchors:
-    """The anchors of labels [chats, length]: positions, from 1 on, whose next token the assistant produces."""
+    """The anchors of labels [chats, length]."""
     wanted = labels != IGNORED
     wanted[:, 0] = False  # no pair comes before it
     counts = wanted.sum(1)

@@ -19,7 +19,7 @@ from ..data import Batch
 
 
 @dataclass
-class Settings:
+class TrainingSettings:
     """What a run is made of; kept in the checkpoint."""
 
     seed: int = 1
@@ -45,7 +45,7 @@ class Progress:
     losses: list[float] = field(default_factory=list)
 
 
-def rate_factor(seen: float, settings: Settings) -> float:
+def rate_factor(seen: float, settings: TrainingSettings) -> float:
     """Share of the peak learning rate after `seen` tokens: linear warm-up, constant, linear decay to 2%."""
     falling = settings.tokens * settings.decay
     left = max(0.0, settings.tokens - seen)
@@ -57,7 +57,7 @@ def pick_device(name: str) -> torch.device:
     return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
 
 
-def optimizers(model: nn.Module, settings: Settings) -> list[torch.optim.Optimizer]:
+def optimizers(model: nn.Module, settings: TrainingSettings) -> list[torch.optim.Optimizer]:
     """AdamW, or Muon on the matrices inside the layers and AdamW on the rest."""
     matrices: list[nn.Parameter] = []
     rest: list[nn.Parameter] = []
@@ -91,10 +91,10 @@ def half(model: M) -> M:
     return worker
 
 
-S = TypeVar("S", bound=Settings)
+S = TypeVar("S", bound=TrainingSettings)
 
 
-class Run(ABC, Generic[S]):
+class TrainingRun(ABC, Generic[S]):
     """A training run: model, optimizers, position in the data.
 
     Args:

@@ -4,7 +4,8 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from contextlib import suppress
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def read(files: Sequence[Path]) -> list[str | list[Message]]:
         if file.suffix not in (".jsonl", ".ndjson"):
             found += [content] if content.strip() else []
             continue
-        for number, line in enumerate(content.splitlines(), 1):
+        for number, line in enumerate(content.split("\n"), 1):  # splitlines would part a string at U+2028
             if line.strip():
                 try:
                     found.append(_entry(json.loads(line)))
@@ -67,20 +68,22 @@ def encode(target: Target, entry: str | list[Message], longest: int) -> list[Enc
     """What to train on of a text or chat, in parts of at most `longest` tokens.
 
     Of a chat the answers are drafted, with the token that ends each. A turn that the chat template writes differently once
-    others follow it (models that think drop their thoughts) is left out.
+    others follow it (models that think drop their thoughts) is left out, and so is a chat that the template refuses.
     """
     codec = target.codec
     if isinstance(entry, str):
         ids = codec.encode(entry)
         return [(part, [True] * len(part)) for i in range(0, len(ids), longest) if len(part := ids[i : i + longest]) > 2]
-    whole = codec.encode_chat(entry)
+    answers = [number for number, message in enumerate(entry) if number and message["role"] == "assistant"]
+    try:
+        whole, *prompts = (codec.encode_chat(part) for part in [entry, *(entry[:number] for number in answers)])
+    except UserError:
+        return []
     produced = [False] * len(whole)
-    for number, message in enumerate(entry):
-        if message["role"] == "assistant" and number:
-            prompt = codec.encode_chat(entry[:number])
-            end = next((i for i in range(len(prompt), len(whole)) if whole[i] in target.ends), None)
-            if whole[: len(prompt)] == prompt and end is not None:
-                produced[len(prompt) : end + 1] = [True] * (end + 1 - len(prompt))
+    for prompt in prompts:
+        end = next((i for i in range(len(prompt), len(whole)) if whole[i] in target.ends), None)
+        if whole[: len(prompt)] == prompt and end is not None:
+            produced[len(prompt) : end + 1] = [True] * (end + 1 - len(prompt))
     end = min(longest, max((i + 1 for i, wanted in enumerate(produced) if wanted), default=0))
     return [(whole[:end], produced[:end])] if any(produced[2:end]) else []
 
@@ -100,9 +103,10 @@ class Text:
 
     def __init__(self, entries: Sequence[str | list[Message]], target: Target, seed: int, longest: int) -> None:
         self._entries, self._target, self._seed, self._longest = entries, target, seed, longest
-        if not any(encode(target, entry, longest) for entry in islice(entries, CHUNK)):
+        if not any(encode(target, entry, longest) for entry in entries):
             raise UserError(
-                "Nothing in this text can be trained on: chats need an answer by the assistant, and texts three tokens."
+                "Nothing in this text can be trained on: chats need an answer by the assistant and roles that the model's chat "
+                "template knows, and texts three tokens."
             )
 
     def _chunk(self, number: int, size: int) -> list[list[Encoded]]:
@@ -133,16 +137,18 @@ def frequent(batches: Iterator[Batch], count: int, sample: int = 200) -> torch.T
 
 
 def regenerate(target: Target, entries: Sequence[str | list[Message]], file: Path, limit: int, batch: int = 8) -> None:
-    """Let the target answer the chats itself, turn by turn, and write them as JSON lines; goes on where the file ends.
+    """Let the target answer the chats itself, turn by turn, and write them as JSON lines; goes on where the file ends, if what
+    is in it answers these chats.
 
     A chat ends before an answer that does not end within `limit` tokens; texts stay as they are.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    done = len(file.read_text(encoding="utf-8").splitlines()) // batch * batch if file.exists() else 0
-    if done:
-        kept = file.read_text(encoding="utf-8").splitlines(keepends=True)[:done]
-        file.write_text("".join(kept), encoding="utf-8")
-    with file.open("a", encoding="utf-8") as out:
+    # The last part was cut off, if it is not empty.
+    lines = file.read_text(encoding="utf-8").split("\n")[:-1] if file.exists() else []
+    same = takewhile(lambda pair: _opens(_entry(json.loads(pair[0])), pair[1]), zip(lines, entries, strict=False))
+    done = len(list(same)) // batch * batch
+    with file.open("a", encoding="utf-8", newline="\n") as out:
+        out.truncate(sum(len(line.encode()) + 1 for line in lines[:done]))
         for start in range(done, len(entries), batch):
             group = entries[start : start + batch]
             answered = _answered(target, [entry for entry in group if not isinstance(entry, str)], limit)
@@ -151,6 +157,11 @@ def regenerate(target: Target, entries: Sequence[str | list[Message]], file: Pat
                 out.write(json.dumps(line, ensure_ascii=False) + "\n")
             out.flush()
             print(f"{min(start + batch, len(entries)):,} of {len(entries):,} chats answered", flush=True)
+
+
+def _opens(answered: str | list[Message], entry: str | list[Message]) -> bool:
+    """Whether an answered chat begins as this one does; for texts, whether they are the same."""
+    return answered == entry if isinstance(answered, str) else answered[:1] == entry[:1]
 
 
 def _answered(target: Target, chats: Sequence[list[Message]], limit: int) -> Iterator[list[Message]]:
@@ -166,7 +177,10 @@ def _answered(target: Target, chats: Sequence[list[Message]], limit: int) -> Ite
                 asked.append(i)
             else:
                 histories[i].append(chats[i][turn])
-        prompts = {i: target.codec.encode_chat(histories[i]) for i in asked}
+        prompts = {}
+        for i in asked:
+            with suppress(UserError):  # the template refuses it
+                prompts[i] = target.codec.encode_chat(histories[i])
         prompts = {i: prompt for i, prompt in prompts.items() if len(prompt) + limit <= context}
         made = dict(zip(prompts, target.answers(list(prompts.values()), limit), strict=True)) if prompts else {}
         for i in asked:

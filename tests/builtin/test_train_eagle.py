@@ -218,8 +218,7 @@ def test_a_resumed_run_equals_an_unbroken_one(tmp_path: Path, target: Target, co
         first.step(batch)
     first.save()
     source = text.Text(text.read([conversations]), target, settings.seed, settings.longest)
-    saved = Settings(**train_eagle.saved_settings(first.checkpoint))
-    second = EagleRun(saved, tmp_path / "parts", target, source, resumed=True)
+    second = EagleRun(train_eagle.settings_of(first.checkpoint, {}), tmp_path / "parts", target, source, resumed=True)
     second.restore()
     assert second.train() == pytest.approx(losses[5:], abs=1e-4)
 
@@ -254,10 +253,10 @@ def test_drafts_stay_within_an_answer() -> None:
 
 def test_texts_of_several_kinds(tmp_path: Path, target: Target) -> None:
     (tmp_path / "a.txt").write_text("one two three " * 50)
-    said = {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}]}
-    (tmp_path / "b.jsonl").write_text(f"{json.dumps(said)}\n\n{json.dumps({'text': 'four five six'})}\n")
+    said = {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello.\u2028"}]}
+    (tmp_path / "b.jsonl").write_text(f"{json.dumps(said, ensure_ascii=False)}\n\n{json.dumps({'text': 'four five six'})}\n")
     entries = text.read([tmp_path / "a.txt", tmp_path / "b.jsonl"])
-    assert entries[1] == [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+    assert entries[1] == [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello.\u2028"}]
     assert entries[2] == "four five six"
     parts = text.encode(target, entries[0], 40)
     whole = target.codec.encode("one two three " * 50)
@@ -266,6 +265,8 @@ def test_texts_of_several_kinds(tmp_path: Path, target: Target) -> None:
     assert len(whole) - len(cut) <= 2  # what is too short to learn from
     assert max(len(ids) for ids, _ in parts) == 40
     assert text.encode(target, [{"role": "user", "content": "Hi"}], 40) == []
+    refused: list[Message] = [{"role": "function", "content": "Hi"}, {"role": "assistant", "content": "Hello, you."}]
+    assert text.encode(target, refused, 40) == []
 
 
 def test_the_target_answers_itself(tmp_path: Path) -> None:
@@ -280,9 +281,13 @@ def test_the_target_answers_itself(tmp_path: Path) -> None:
     assert found[2] == [question, {"role": "assistant", "content": "The red kite."}]
     assert found[1] == found[3]
     assert len(found[1]) == 4
-    (tmp_path / "work" / "answers.jsonl").write_text("".join(first.splitlines(keepends=True)[:3]))
-    text.regenerate(target, entries, tmp_path / "work" / "answers.jsonl", 24, batch=2)
-    assert (tmp_path / "work" / "answers.jsonl").read_text() == first
+    for left in (first[: first.index("\n", first.index("\n") + 1) + 9], first[:-9]):  # each stopped in the middle of a line
+        (tmp_path / "work" / "answers.jsonl").write_text(left)
+        text.regenerate(target, entries, tmp_path / "work" / "answers.jsonl", 24, batch=2)
+        assert (tmp_path / "work" / "answers.jsonl").read_text() == first
+    # Answers to other chats are no use.
+    text.regenerate(target, entries[2:], tmp_path / "work" / "answers.jsonl", 24, batch=2)
+    assert text.read([tmp_path / "work" / "answers.jsonl"]) == [found[2], found[3]]
 
 
 def _main(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
@@ -304,12 +309,22 @@ def test_the_command_trains_resumes_and_writes(
     assert all(torch.equal(before[name], again[name]) for name in before)
     _main(monkeypatch, *common, "--resume", "--tokens", 2000, "--layout", "speculators", "--out", "more")
     assert json.loads(Path("more/config.json").read_text())["draft_vocab_size"] == 64
+    with pytest.raises(SystemExit, match="made with another --inner and --vocabulary"):
+        _main(monkeypatch, *common, "--resume", "--vocabulary", 32, "--inner", 16, "--steps", 3)
+    with pytest.raises(SystemExit, match="for another target"):
+        _main(monkeypatch, "--resume", "--tokens", 0, "--work", "tiny-eagle", "--device", "cpu")
+    checkpoint = Path("tiny-eagle/checkpoint.pt")
+    torch.save(torch.load(checkpoint, weights_only=True) | {"settings": {"size": "target"}}, checkpoint)
+    with pytest.raises(SystemExit, match="not of an EAGLE head"):
+        _main(monkeypatch, *common, "--resume")
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["--target", "tiny"], "Give --text FILES"),
+        (["--regenerate"], "--regenerate needs chats to answer"),
+        (["--target", "speechless", "--text", "good.jsonl"], "no chat template"),
         (
             ["--target", "shallow", "--text", "good.jsonl"],
             "reads the inputs of different layers.*2, 3, 3.*has the layers 0 to 5",
@@ -331,6 +346,7 @@ def test_what_cannot_work_gets_a_sentence(
     Path("tiny").symlink_to(model)
     if "shallow" in arguments:
         _model(Path("shallow"), layers=6)
+    shutil.copytree(model, "speechless", ignore=shutil.ignore_patterns("chat_template.jinja"))
     good = json.dumps({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello, you."}]})
     Path("good.jsonl").write_text(good)
     Path("bad.jsonl").write_text(f"{good}\n[1]\n")

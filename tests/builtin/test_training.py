@@ -61,6 +61,24 @@ def test_the_loss_falls_and_a_resumed_run_equals_an_unbroken_one(tmp_path: Path,
     assert second.train() == pytest.approx(losses[9:], abs=1e-4)
 
 
+@pytest.mark.parametrize(("optimizer", "parameters"), [("adamw", [[14, 6]]), ("muon", [[14], [6]])])
+def test_a_checkpoint_has_the_form_that_earlier_versions_wrote(
+    tmp_path: Path, optimizer: str, parameters: list[list[int]]
+) -> None:
+    run = Run(_settings(1, optimizer), _work(tmp_path / "work"), CPU)
+    run.save()
+    state = torch.load(run.checkpoint, weights_only=True)
+    assert list(state) == ["settings", "progress", "model", "optimizers"]
+    assert set(state["settings"]) == {
+        "size", "seed", "tokens", "batch", "rate", "matrix_rate", "warmup", "decay", "weight_decay", "optimizer",
+        "ramp", "longest",
+    }  # fmt: skip
+    assert set(state["progress"]) == {"step", "tokens", "chunk", "position", "seconds", "losses"}
+    assert state["model"].keys() == build(SIZES["tiny"], 0).state_dict().keys()
+    # The matrices inside the layers, then embedding and norms.
+    assert [[len(group["params"]) for group in kept["param_groups"]] for kept in state["optimizers"]] == parameters
+
+
 def test_batches_go_on_where_a_checkpoint_left() -> None:
     tokenizer = tokens_of.load(WEIGHTS)
     stream = list(islice(batches(tokenizer, 3, 1024, Curriculum()), 12))
