@@ -195,8 +195,8 @@ def train(options: argparse.Namespace, given: dict[str, Any]) -> None:
         print(f"{out}: {(out / 'model.safetensors').stat().st_size / 1e6:.1f} MB")
 
 
-def main() -> None:
-    """Train an EAGLE-3 head; it goes to a folder, checkpoints and the loss curve to the work folder."""
+def command_line() -> argparse.ArgumentParser:
+    """The options of the command."""
     parser = argparse.ArgumentParser(prog="python -m specchat.builtin.train_eagle", description=main.__doc__)
     parser.add_argument("--target", type=Path, help="folder of the model to draft for (default: the built-in target)")
     parser.add_argument(
@@ -239,8 +239,13 @@ def main() -> None:
     setting("matrix_rate", "peak learning rate of Muon")
     setting("decay", "share of the run in which the rate falls")
     setting("precision", "of the passes", choices=["float32", "bfloat16"])
-    options = parser.parse_args()
-    given = {name: value for name, value in vars(options).items() if name in asdict(standard)}
+    return parser
+
+
+def main() -> None:
+    """Train an EAGLE-3 head; it goes to a folder, checkpoints and the loss curve to the work folder."""
+    options = command_line().parse_args()
+    given = {name: value for name, value in vars(options).items() if name in asdict(Settings())}
     if "taps" in given:
         given["taps"] = tuple(given["taps"])
     try:

@@ -14,6 +14,7 @@ import typer
 from specchat.app.cli.main import _words, app
 from specchat.app.settings.keymap import ALL, every_way
 from specchat.app.tui.actions.table import COMMANDS
+from specchat.builtin import train_eagle
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md")), ROOT / "benchmarks" / "RESULTS.md"]
@@ -22,7 +23,8 @@ ELSEWHERE = {
     *("--force-reinstall", "--no-deps", "--no-cache-dir"),  # pip
     *("--pairs", "--prompts", "--compare", "--gguf"),  # benchmarks
     *("--strict", "--unbuffered"),  # mypy, jq
-    *("--out", "--special-token-by-id"),  # the recipe, gguf-new-metadata
+    *("--out", "--special-token-by-id"),  # train_pard, gguf-new-metadata
+    *(option for action in train_eagle.command_line()._actions for option in action.option_strings),
 }
 """Options of other programs."""
 
