@@ -216,12 +216,16 @@ class Race:
         nothing to compare yet, or the race was slowed."""
         return 0.0 if self.slowed else speedup(self.racers[0], racer, self.unit, 0 if self.running else self.finish_line)
 
+    def _at_line(self, racer: Racer) -> float:
+        """Its clock at the finish line; in slow motion its passes, which are the same at any pace. 0 if it never got there."""
+        return racer.answer.figures.steps if self.slowed else racer.time(self.finish_line, self.unit)
+
     def _arrival(self, racer: Racer) -> float | None:
-        """Its clock at the finish line; None where it is not through, or wrote nothing."""
-        return racer.time(self.finish_line, self.unit) or None if racer.through else None
+        """The same; None where it is not through, or wrote nothing."""
+        return self._at_line(racer) or None if racer.through else None
 
     def ranking(self) -> list[Racer]:
-        """Those that are through, by their clocks at the finish line; then the others, by how far they got."""
+        """Those that are through, as they reached the finish line; then the others, by how far they got."""
         order = {racer.lane: n for n, racer in enumerate(self.racers)}
         arrivals = {racer.lane: self._arrival(racer) for racer in self.racers}
 
@@ -238,13 +242,13 @@ class Race:
         arrival = self._arrival(racer)
         if arrival is None:
             return None
-        place, line, unit = 1, self.finish_line, self.unit
+        place = 1
         for other in self.racers:
             # One that still writes may have been there already, whenever it will be done.
-            there = other.time(line, unit) if other.through or not other.done else 0.0
+            there = self._at_line(other) if other.through or not (other.done or self.slowed) else 0.0
             if there:
                 place += there < arrival
-            elif not other.done and other.seconds < arrival:
+            elif not other.done and (other.answer.figures.steps if self.slowed else other.seconds) < arrival:
                 return None
         return place
 

@@ -10,8 +10,8 @@ class SlowRace(Race):
     """A race whose lanes take one pass at a time, each when the race's clock has come to it.
 
     The lanes' own clocks count computing alone, but a pass after a rest takes longer than one of many in a row, and a method
-    with fewer passes loses less by that. Places are by these clocks; speeds are not told (`slowed`), tokens a pass are, which
-    are the same at any pace.
+    with fewer passes loses less by that. So places go by passes, which are the same at any pace, and no speeds are told
+    (`slowed`).
     """
 
     rate = 1.0

@@ -319,6 +319,8 @@ def in_runs(fast: str) -> str:
 def outcome(race: Race) -> str:
     """Who won a race, and by how much: in slow motion by passes, which are the same at any pace."""
     best, first = standings(race)[0], race.racers[0]
+    if best.number == 1 and race.slowed:
+        return f"No method needs fewer passes than {best.name} here."
     if best.number == 1:
         return f"{best.name} was fastest here: the guesses cost more than they saved."
     other = "plain decoding" if method_named(first.entry.method).plain else first.entry.name

@@ -181,6 +181,21 @@ def test_places_go_by_the_lanes_own_clocks(dialogue: Dialogue, engine: FakeEngin
     assert made.racers[1].seconds == pytest.approx(0.4)
 
 
+def test_places_in_slow_motion_go_by_passes(dialogue: Dialogue, engine: FakeEngine) -> None:
+    made = race(dialogue)
+    made.slowed = True
+    for i, size in enumerate((1, 4)):
+        begin(engine, i)
+        write(engine, i, records(made.racers[i].entry.method, range(8), size))
+    finish(engine, 0, 0.1)
+    dialogue.drain()
+    assert made.place(made.racers[0]) is None, "the other one has taken fewer passes so far"
+    finish(engine, 1, 9.0)
+    dialogue.drain()
+    assert [made.place(racer) for racer in made.racers] == [2, 1]
+    assert [racer.entry.method for racer in made.ranking()] == ["lookup", "greedy"]
+
+
 def test_the_clock_counts_the_prompt_as_it_is_read(dialogue: Dialogue, engine: FakeEngine) -> None:
     made = race(dialogue)
     id = begin(engine, 0)

@@ -518,6 +518,7 @@ def test_every_sentence_fits_60_columns(fast: str) -> None:
         ("early-exit was 12.3× faster than plain decoding, with the same text.", ""),
         ("early-exit wrote the same text in 1,024 passes, plain decoding in 8,192.", ""),
         ("greedy was fastest here: the guesses cost more than they saved.", ""),
+        ("No method needs fewer passes than greedy here.", ""),
         ("No method can guess ahead for this model. /model builtin loads one where several can.", ""),
         ("Your turn: enter sends this message.", "^n next method   F5 race   F1 all keys"),
     )
