@@ -10,7 +10,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import Cancelled, ContextFull, UserError, counted
@@ -310,6 +310,9 @@ with near ties checked, or but for near ties); *same distribution*: other tokens
 neither."""
 
 
+UNTRUE_STATES = "The hidden states of a token tree were not this model's own, so drafters trained on them cannot draft for it."
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a model can do here. Tested at load by evaluating it, never inferred from its name."""
@@ -321,7 +324,8 @@ class Capabilities:
     layers: bool = False
     """`evaluate(layers=N)` works: the first N layers can draft."""
     states: bool = False
-    """Sessions with taps work: `Session.states` gives the model's own hidden states."""
+    """Sessions with taps work: `Session.states` gives the model's own hidden states. Few ever ask, so only what rules it out is
+    known at load; the first session with taps tests it, and where it fails, the model's info says so from then on."""
     near_tie: float = 0.0
     """If the two best choices after a node are closer than this, in logits, a pass of many nodes may pick a different one than
     a pass of one node. 0 if it never does: the bits are the same, or the weights are float32."""
@@ -382,6 +386,7 @@ class Model(ABC):
     """Weights in memory with their tokenizer. Several sessions may share one model."""
 
     info: ModelInfo
+    _states_proven = False
 
     @abstractmethod
     def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> Session:
@@ -397,8 +402,12 @@ class Model(ABC):
                 hidden states, or has no such layer.
         """
 
+    def states_work(self) -> bool:
+        """Whether sessions with taps hand out the model's own hidden states: a few passes, made once."""
+        return False
+
     def tapped(self, taps: Sequence[int]) -> tuple[int, ...]:
-        """The taps of a session to open, checked.
+        """The taps of a session to open, checked. The first taps of all wait for the proof that they work.
 
         Raises:
             UserError: this model cannot hand out hidden states, or has no such layer.
@@ -411,6 +420,12 @@ class Model(ABC):
                 f"{info.name} has {counted(info.layers, 'layer')}, so hidden states can be read at 0 to {info.layers}, not at "
                 f"{', '.join(map(str, taps))}."
             )
+        if taps and not self._states_proven:
+            if not self.states_work():
+                reasons = {**info.capabilities.reasons, "states": UNTRUE_STATES}
+                self.info = replace(info, capabilities=replace(info.capabilities, states=False, reasons=reasons))
+                raise UserError(UNTRUE_STATES)
+            self._states_proven = True
         return tuple(taps)
 
     @abstractmethod

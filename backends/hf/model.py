@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from ..options import LoadOptions, StageProgress
 from .devices import choose_device, choose_dtype, free_memory, set_threads
 from .masks import native_plan
 from .plain import PlainSession
-from .proof import PASSES, prove, rounded
+from .proof import PASSES, Proven, attempt, prove, rounded
 from .session import Runner, TransformersSession, out_of_memory
 from .tokenizer import TextCodec
 
@@ -35,10 +36,11 @@ UNKNOWN_CONTEXT = 32_768
 class TransformersModel(Model):
     """A causal language model in memory (see `load_transformers`)."""
 
-    def __init__(self, runner: Runner, codec: TextCodec, info: ModelInfo, several: bool) -> None:
-        self._runner: Runner | None = runner
+    def __init__(self, proven: Proven, codec: TextCodec, info: ModelInfo) -> None:
+        self._runner: Runner | None = proven.runner
         self._codec = codec
-        self._several = several
+        self._several = proven.several
+        self._states_proof = proven.states
         self.info = info
 
     def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> Session:
@@ -52,6 +54,16 @@ class TransformersModel(Model):
         if self.info.capabilities.chain:
             return TransformersSession(self._runner, size, taps)
         return PlainSession(self._runner, size, self._several)
+
+    def states_work(self) -> bool:
+        """Whether hidden states are the model's own (see `Model.states_work`): two passes."""
+        runner, proof = self._runner, self._states_proof
+        assert runner is not None
+        assert proof is not None
+        with _quiet():
+            works = attempt(partial(proof.works, runner))
+        self._states_proof = None  # asked once
+        return works
 
     def encode(self, text: str) -> list[int]:
         """Token ids of plain text, with BOS if the model wants one (see `Model.encode`)."""
@@ -75,7 +87,7 @@ class TransformersModel(Model):
 
     def close(self) -> None:
         """Free the weights; sessions that are open keep them until they are closed and dropped."""
-        self._runner = None
+        self._runner = self._states_proof = None
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -163,8 +175,8 @@ def _proven(
 
     try:
         with _quiet():
-            runner, capabilities, several = prove(runner, config, embedding.shape[0], tick, options.exact)
-            runner, capabilities = rounded(runner, capabilities, embedding.shape[0], limit, tick)
+            proven = prove(runner, config, embedding.shape[0], tick, options.exact)
+            runner, capabilities = rounded(proven.runner, proven.capabilities, embedding.shape[0], limit, tick)
             capabilities = replace(capabilities, guard=options.guard == "on")
     except Exception as error:
         if not out_of_memory(error):
@@ -190,7 +202,7 @@ def _proven(
         load_seconds=time.perf_counter() - begun,
         notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what not in ("layers", "states"))),
     )
-    return TransformersModel(runner, codec, info, several)
+    return TransformersModel(proven._replace(runner=runner), codec, info)
 
 
 def _config(folder: Path) -> Any:

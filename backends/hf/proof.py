@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -48,7 +48,7 @@ SIDE_BITS = 3
 """In units of the largest logit's last place: how close two choices beside a tree's first path must be for the next pass to
 decide (seen at most: 0.7 such units in 1,676 nodes)."""
 
-PASSES = 12 + ROUNDING_PASSES
+PASSES = 11 + ROUNDING_PASSES
 """Forward passes of a proof that succeeds at once (what `progress` counts up to)."""
 
 Tick = Callable[[], None]
@@ -94,6 +94,14 @@ def overheard(module: Any, where: LayerList | None) -> Iterator[dict[int, Tensor
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def opened(runner: Runner, plan: MaskPlan, prefix: Sequence[int], taps: Sequence[int] = ()) -> TransformersSession:
+    """A session with narrow windows, with the prefix in it."""
+    reaches = {k: r if r.window is None else Reach(window=PROOF_WINDOW) for k, r in plan.reaches.items()}
+    session = TransformersSession(replace(runner, plan=replace(plan, reaches=reaches)), PREFIX + 16, taps)
+    session.prefill(prefix)
+    return session
 
 
 def proof_tokens(vocabulary: int) -> list[int]:
@@ -167,10 +175,8 @@ class Proof:
         self.specs = tuple(out)
         return any(out)
 
-    def _open(self, runner: Runner, plan: MaskPlan, taps: Sequence[int] = ()) -> TransformersSession:
-        reaches = {k: r if r.window is None else Reach(window=PROOF_WINDOW) for k, r in plan.reaches.items()}
-        session = TransformersSession(replace(runner, plan=replace(plan, reaches=reaches)), PREFIX + 16, taps)
-        session.prefill(self.prefix)
+    def _open(self, runner: Runner, plan: MaskPlan) -> TransformersSession:
+        session = opened(runner, plan, self.prefix)
         self.tick()
         return session
 
@@ -220,22 +226,6 @@ class Proof:
         stopped = not torch.equal(early[0], found[0])
         return stopped and not differs(found, self.rows(nodes), self.runner.dtype)
 
-    def states_work(self, runner: Runner, tree: bool) -> bool:
-        """Whether a session with every tap there is hands out the model's own hidden states, after a commit.
-
-        Args:
-            runner: as proven so far.
-            tree: through a branch of the tree; else a chain.
-        """
-        nodes, parents = ((0, 1, 2, 3, 4), PARENTS) if tree else (PATHS[1], (ROOT, 0, 1))
-        with narrowed(self.config):
-            session = self._open(runner, runner.plan, sorted(self.states))
-            session.evaluate([self.tree[node] for node in nodes], parents, ())
-            session.commit(PATHS[1] if tree else (0, 1, 2))
-            self.tick()
-        found = session.states(0, session.length).chunk(len(self.states), 1)
-        return not any(differs(rows, self.states[tap][1], runner.dtype) for tap, rows in enumerate(found))
-
     def works(self, runner: Runner, plan: MaskPlan) -> bool:
         """Whether trees and chains both do."""
         return self.tree_works(runner, plan) and self.chain_works(runner, plan)
@@ -248,6 +238,43 @@ class Proof:
         session.prefill(self.prefix[2:])
         found = session.evaluate([self.tree[node] for node in path], (ROOT, 0, 1)).logits
         return not differs(found, self.rows(path), self.runner.dtype)
+
+
+class StatesProof:
+    """The proof of hidden states, made when somebody first asks for them. It keeps what the linear pass of the load's proof
+    showed.
+
+    Args:
+        proof: that proof.
+        tree: whether trees work.
+    """
+
+    def __init__(self, proof: Proof, *, tree: bool) -> None:
+        self._config, self._prefix, self._nodes, self._tree = proof.config, proof.prefix, proof.tree, tree
+        self._wanted = [proof.states[tap][1].clone() for tap in sorted(proof.states)]
+
+    def works(self, runner: Runner) -> bool:
+        """Whether a session with every tap there is hands out the model's own hidden states, after a commit: through a branch
+        of the tree if trees work, else a chain."""
+        nodes, parents = ((0, 1, 2, 3, 4), PARENTS) if self._tree else (PATHS[1], (ROOT, 0, 1))
+        with narrowed(self._config):
+            session = opened(runner, runner.plan, self._prefix, range(len(self._wanted)))
+            session.evaluate([self._nodes[node] for node in nodes], parents, ())
+            session.commit(PATHS[1] if self._tree else (0, 1, 2))
+        found = session.states(0, session.length).chunk(len(self._wanted), 1)
+        return not any(differs(*pair, runner.dtype) for pair in zip(found, self._wanted, strict=True))
+
+
+class Proven(NamedTuple):
+    """What a proof found."""
+
+    runner: Runner
+    """What sessions are to be opened with."""
+    capabilities: Capabilities
+    several: bool
+    """Whether the model takes several tokens a pass."""
+    states: StatesProof | None = None
+    """None if hidden states cannot be read."""
 
 
 def attempt(check: Callable[[], bool]) -> bool:
@@ -293,7 +320,7 @@ def rounded(runner: Runner, found: Capabilities, vocabulary: int, limit: int, ti
     return runner, replace(found, exact=False, near_tie=moved.near_tie)
 
 
-def prove(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str = "auto") -> tuple[Runner, Capabilities, bool]:
+def prove(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str = "auto") -> Proven:
     """Find how this model takes trees.
 
     Args:
@@ -302,20 +329,17 @@ def prove(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str =
         vocabulary: how many token ids its embedding has.
         tick: told after each pass.
         exact: as `LoadOptions.exact`.
-
-    Returns:
-        the runner to open sessions with, what the model can do, and whether it takes several tokens a pass.
     """
     found = _proven(runner, config, vocabulary, tick, exact)
-    if found[1].chain or recurrent(runner.module, config):
+    if found.capabilities.chain or recurrent(runner.module, config):
         return found
     # The same passes over the same weights: a model that cannot will not now either, but a mishap does not come twice.
     logger.warning("proof: neither trees nor chains; trying once more")
     return _proven(runner, config, vocabulary, tick, exact)
 
 
-def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str) -> tuple[Runner, Capabilities, bool]:
-    """One attempt; arguments and results are `prove`'s."""
+def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str) -> Proven:
+    """One attempt; arguments and result are `prove`'s."""
     model: Any = runner.module
     proof = Proof(runner, config, vocabulary, tick)
     if recurrent(model, config):
@@ -334,19 +358,19 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str
                 for plan in plans_for(config):
                     for candidate in [*(replace(kind, padded=True) for kind in kinds if padded), *kinds]:
                         if attempt(partial(proof.works, candidate, plan)):
-                            return *able(replace(candidate, plan=plan), proof, Capabilities()), True
+                            return able(replace(candidate, plan=plan), proof, Capabilities())
             switched(model, own)
             plan = native_plan(config)
             if attempt(partial(proof.chain_works, runner, plan)):
                 why = "A branching tree did not give this model the same logits as its paths, so methods draft chains only."
-                return *able(replace(runner, plan=plan), proof, Capabilities(tree=False, reasons={"tree": why})), True
+                return able(replace(runner, plan=plan), proof, Capabilities(tree=False, reasons={"tree": why}))
         plainly = (
             "Neither trees nor chains gave this model the same logits as one token at a time, so it supports plain decoding "
             "only."
         )
     several = attempt(proof.plain_works)
     reasons = dict.fromkeys(("tree", "chain", "layers", "states"), plainly)
-    return replace(runner, layers=None), Capabilities(tree=False, chain=False, reasons=reasons), several
+    return Proven(replace(runner, layers=None), Capabilities(tree=False, chain=False, reasons=reasons), several)
 
 
 def leaner(runner: Runner, attention_name: str) -> list[Runner]:
@@ -357,8 +381,8 @@ def leaner(runner: Runner, attention_name: str) -> list[Runner]:
     return [] if found is None else [replace(runner, lean=found, layers=LayerList(("layers",), len(found.layers)))]
 
 
-def able(runner: Runner, proof: Proof, found: Capabilities) -> tuple[Runner, Capabilities]:
-    """What else a model can do whose passes are proven: stop early, and hand out hidden states.
+def able(runner: Runner, proof: Proof, found: Capabilities) -> Proven:
+    """What else a model can do whose passes are proven: stop early, and perhaps hand out hidden states.
 
     Args:
         runner: as proven.
@@ -367,12 +391,13 @@ def able(runner: Runner, proof: Proof, found: Capabilities) -> tuple[Runner, Cap
     """
     where = runner.layers
     runner, early, why = with_layers(runner, proof, tree=found.tree)
-    tapped = replace(runner, tapped=where)
-    states = where is not None and len(proof.states) == where.count + 1
-    states = states and attempt(partial(proof.states_work, tapped, found.tree))
-    if not states:
+    states = StatesProof(proof, tree=found.tree) if where is not None and len(proof.states) == where.count + 1 else None
+    if states is None:
         why["states"] = "specchat cannot read this model's hidden states, so drafters trained on them cannot draft for it."
-    return tapped if states else runner, replace(found, layers=early, states=states, reasons={**found.reasons, **why})
+    else:
+        runner = replace(runner, tapped=where)
+    found = replace(found, layers=early, states=states is not None, reasons={**found.reasons, **why})
+    return Proven(runner, found, True, states)
 
 
 def with_layers(runner: Runner, proof: Proof, *, tree: bool) -> tuple[Runner, bool, dict[str, str]]:

@@ -59,6 +59,14 @@ class LlamaModel(Model):
         run = open_context(self._weights, self._header, self._runtime, size, self.info.name, plain)
         return LlamaPlainSession(run, size) if plain else LlamaSession(run, size, self._alike, taps)
 
+    def states_work(self) -> bool:
+        """Whether hidden states are the model's own (see `Model.states_work`): three passes in a context of their own."""
+        weights = self._weights
+        assert weights is not None
+        context = open_context(weights, self._header, self._runtime, SIZE, self.info.name)
+        tapped = LlamaSession(context, SIZE, self._alike, range(weights.layers + 1))
+        return states_work(tapped, weights.vocabulary, weights.width, self.info.capabilities.tree)
+
     def encode(self, text: str) -> list[int]:
         """Token ids of plain text, with BOS if the model wants one (see `Model.encode`)."""
         return self._codec.encode(text)
@@ -233,12 +241,7 @@ def _capabilities(
             proven = rounded(session, proven, weights.vocabulary, tick, parameters=parameters, cpu=cpu, alike=alike)
         session.close()
         why = refusal(header.architecture) if proven.chain else proven.reasons["chain"]
-        if not why:
-            tapped = LlamaSession(context, SIZE, alike, range(weights.layers + 1))
-            if states_work(tapped, weights.vocabulary, weights.width, proven.tree, tick):
-                return replace(proven, states=True)
-            why = "The hidden states of a token tree were not those of its paths, so no drafter reads them here."
-        return replace(proven, reasons={**proven.reasons, "states": why})
+        return replace(proven, reasons={**proven.reasons, "states": why}) if why else replace(proven, states=True)
 
     if alike := exact_runtime(runtime, options, size):
         capabilities = found(alike, True)

@@ -27,7 +27,7 @@ TOLERANCE = 0.1
 """Greatest root-mean-square difference of logits, in units of their standard deviation. A wrong mask costs some 0.5; quantized
 weights differ by some 0.01 between passes of different sizes."""
 
-PASSES = 9 + ROUNDING_PASSES
+PASSES = 5 + ROUNDING_PASSES
 """Forward passes of the proof."""
 
 SIZE = TOKENS + 8
@@ -90,7 +90,7 @@ def prove(session: LlamaSession, vocabulary: int, tick: Callable[[], None]) -> C
     return Capabilities()
 
 
-def states_work(session: LlamaSession, vocabulary: int, width: int, tree: bool, tick: Callable[[], None]) -> bool:
+def states_work(session: LlamaSession, vocabulary: int, width: int, tree: bool) -> bool:
     """Whether the states of a path through the tree are those of the same tokens as a plain chain.
 
     Args:
@@ -98,28 +98,22 @@ def states_work(session: LlamaSession, vocabulary: int, width: int, tree: bool, 
         vocabulary: how many token ids there are.
         width: of a state.
         tree: with the branching tree; else with a chain behind a prefix.
-        tick: told after each pass; may raise Cancelled.
     """
     prefix, nodes = example(vocabulary)
     path = PATHS[1]
     text = prefix + [nodes[node] for node in path]
     try:
         session.prefill(text)
-        tick()
         wanted = session.states(0, len(text)).clone()
         session.rewind(0)
         session.prefill(prefix)
-        tick()
         if tree:
             session.evaluate(nodes, PARENTS, ())
         else:
             session.evaluate(text[PREFIX:], (ROOT, 0, 1), ())
         session.commit(path if tree else (0, 1, 2))
-        tick()
         found = session.states(0, len(text))
         count = found.shape[1] // width
-    except Cancelled:
-        raise
     except Exception:
         return False
     return not any(differs(*pair) for pair in zip(found.chunk(count, 1), wanted.chunk(count, 1), strict=True))

@@ -13,6 +13,7 @@ from specchat.backends.base import Block
 from specchat.backends.hf.model import load_transformers
 from specchat.backends.options import LoadOptions
 from specchat.backends.recorded import RecordedModel
+from specchat.backends.states import States
 
 from ...fakes.models.mirror import Mirror
 from ...fakes.models.tiny import TREES, VOCAB, reference, tiny_folder, tiny_model
@@ -195,13 +196,40 @@ def test_a_model_whose_states_are_not_what_they_seem_is_found_out(monkeypatch: p
     def crooked(self: Any, tap: int, start: int, rows: torch.Tensor) -> None:
         write(self, tap, start, rows.flip(0))
 
-    from specchat.backends.states import States
-
     write = States.write
     monkeypatch.setattr(States, "write", crooked)
     model = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
+    with pytest.raises(UserError, match="were not this model's own"):
+        model.open_session(taps=(0,))
     assert not model.info.capabilities.states
     assert model.info.capabilities.tree
-    with pytest.raises(UserError, match="hidden states"):
+    assert "were not this model's own" in model.info.capabilities.reasons["states"]
+    monkeypatch.undo()
+    with pytest.raises(UserError, match="were not this model's own"):  # it is not tried again
         model.open_session(taps=(0,))
+    model.open_session().prefill(some(3))
+    model.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_the_first_session_with_taps_proves_them(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tapped: list[int] = []
+
+    def noted(taps: Any, *args: Any) -> States:
+        tapped.append(len(taps))
+        return States(taps, *args)
+
+    monkeypatch.setattr("specchat.backends.hf.session.States", noted)
+    model = load_transformers(tiny_folder(kind), kind, LoadOptions(device="cpu"))
+    model.open_session().prefill(some(3))
+    assert not tapped
+    assert model.info.capabilities.states
+    with pytest.raises(UserError, match="3 layers"):
+        model.open_session(taps=(4,))
+    assert not tapped
+    for _ in range(2):
+        session = model.open_session(taps=TAPS)
+        session.prefill(some(30))
+        check(session, kind)
+    assert tapped == [4, len(TAPS), len(TAPS)]  # every tap there is, for the proof
     model.close()

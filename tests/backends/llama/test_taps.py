@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import torch
 from specchat.backends import ROOT, UserError
 from specchat.backends.llama import hidden_states
 from specchat.backends.llama.model import load_llama
+from specchat.backends.llama.session import LlamaSession
 from specchat.backends.loading import builtin_path
+from specchat.backends.states import States
 
 from ...fakes.models.llama_tiny import FLOAT32, VOCAB, gguf_of, needs_llama, reference, tiny_folder, tiny_llama
 from .test_session import LlamaMirror
@@ -122,6 +125,41 @@ def test_builds_and_architectures_that_cannot_say_so(monkeypatch: pytest.MonkeyP
     finally:
         monkeypatch.undo()
         hidden_states.layer_inputs.cache_clear()
+
+
+def test_states_that_are_not_what_they_seem_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crooked(self: Any, tap: int, start: int, rows: torch.Tensor) -> None:
+        write(self, tap, start, rows.flip(0))
+
+    write = States.write
+    monkeypatch.setattr(States, "write", crooked)
+    model = load_llama(gguf_of(tiny_folder()), "tiny", FLOAT32)
+    with pytest.raises(UserError, match="were not this model's own"):
+        model.open_session(64, (0,))
+    assert not model.info.capabilities.states
+    assert "were not this model's own" in model.info.capabilities.reasons["states"]
+    model.open_session(64).prefill([5, 6, 7])
+    model.close()
+
+
+def test_only_the_first_session_with_taps_proves_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    tapped: list[int] = []
+
+    def noted(self: LlamaSession, context: Any, size: int, alike: bool = False, taps: Sequence[int] = ()) -> None:
+        opened(self, context, size, alike, taps)
+        tapped.append(len(taps))
+
+    opened = LlamaSession.__init__
+    monkeypatch.setattr(LlamaSession, "__init__", noted)
+    model = load_llama(gguf_of(tiny_folder()), "tiny", FLOAT32)
+    model.open_session(64)
+    assert set(tapped) == {0}
+    assert model.info.capabilities.states
+    tapped.clear()
+    for _ in range(2):
+        model.open_session(64, TAPS)
+    assert tapped == [4, len(TAPS), len(TAPS)]  # every tap there is, for the proof
+    model.close()
 
 
 def refused(file: Path) -> str:
