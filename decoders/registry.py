@@ -21,6 +21,7 @@ BUILT_IN = {
     "beam": "beam:Beam",
     "lookup": "lookup:Lookup",
     "fusion": "fusion:Fusion",
+    "suffix": "suffix:Suffix",
     "ngram": "ngram:Ngram",
     "recycle": "recycle:Recycle",
     "lookahead": "lookahead:Lookahead",

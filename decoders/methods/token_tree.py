@@ -20,7 +20,7 @@ from ..parts.elsewhere import draft_chain, noted
 from ..parts.proposers import DraftModel, Guesses, Proposer, mismatch
 from ..tree import Draws, Tree
 
-MERGED = ("lookup", "ngram", "recycle", "fusion")
+MERGED = ("lookup", "ngram", "recycle", "suffix", "fusion")
 """Drafters that may be merged: they cost next to nothing."""
 
 

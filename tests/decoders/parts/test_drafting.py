@@ -1,4 +1,4 @@
-"""What holds of n-gram, recycling, Jacobi and lookahead drafts alike, on toy targets: the plain method's tokens, and limits."""
+"""What drafts by n-gram, suffix, recycling, Jacobi and lookahead have in common, on toys: the plain method's tokens, and limits."""
 
 from __future__ import annotations
 
@@ -19,14 +19,23 @@ from specchat.decoders.registry import get
 from ...cases import cases
 from ...fakes.models.toy import CONTEXT, ToyModel, drafting, plain, run
 
-METHODS = ["ngram", "recycle", "jacobi", "lookahead"]
-CHAINS = METHODS[:3]
+METHODS = ["ngram", "suffix", "recycle", "jacobi", "lookahead"]
+CHAINS = METHODS[:4]
 SETTINGS: dict[str, dict[str, tuple[object, ...]]] = {
     "ngram": {"n": (2, 3, 7), "key": (1, 2, 5), "completions": (1, 3), "nodes": (1, 2, 12), "fill": ("none", "random")},
+    "suffix": {
+        "factor": (0.5, 1.0, 4.0),
+        "floor": (0.0, 0.1, 0.5),
+        "tree": (True, False),
+        "depth": (4, 64),
+        "past": (0, 1, 100),
+    },
     "recycle": {"successors": (1, 2, 8), "nodes": (1, 2, 20), "shape": ("measured", "fixed"), "text": (True, False)},
     "jacobi": {"tokens": (1, 2, 7), "slide": (True, False), "start": ("text", "repeat"), "seed": (0, 1)},
     "lookahead": {"window": (1, 2, 6), "ngram": (2, 3, 5), "guesses": (1, 4), "text": (True, False), "seed": (0, 1)},
 }
+FLOORS = {"ngram": 2.0, "suffix": 2.0, "recycle": 1.5, "jacobi": 1.05, "lookahead": 1.5}
+"""Tokens per step on text that repeats itself."""
 SEEDS = st.integers(0, 10**6)
 SAMPLINGS = st.sampled_from([Sampling(), Sampling(temperature=0.8, seed=3)])
 
@@ -109,7 +118,7 @@ def test_the_context_may_fill_up(method: str, spare: int) -> None:
     assert generation.finish_reason == "context"
 
 
-@pytest.mark.parametrize(("method", "floor"), [("ngram", 2.0), ("recycle", 1.5), ("jacobi", 1.05), ("lookahead", 1.5)])
+@pytest.mark.parametrize(("method", "floor"), FLOORS.items())
 def test_repetitive_text_is_drafted(method: str, floor: float) -> None:
     rates = []
     for seed in range(8):

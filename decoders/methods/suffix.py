@@ -1,0 +1,275 @@
+"""Suffix decoding: what followed the text's last tokens most often is drafted, in this text and in past answers.
+
+Oliaro et al., "SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications" (2024), arXiv:2411.04975.
+
+The paper's suffix tree knows how often every sequence of tokens has occurred. Here it is a suffix automaton (Blumer et al.,
+https://doi.org/10.1016/0304-3975(85)90157-4), with the same counts in at most two states a token.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from heapq import heappop, heappush, nlargest
+from operator import itemgetter
+
+from ..base import Context, Drafter, Elsewhere, param
+from ..parts.drafting import node_budget
+from ..parts.elsewhere import LINE, ngram_tree, speculative
+from ..parts.ngram_index import TokenIndex
+from ..tree import Tree
+
+ROUNDING = 1e-6
+"""Added before a number of tokens is rounded down: 10 · 0.7 is 7."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuffixParams:
+    """Settings of suffix decoding; the defaults are those of its authors' code."""
+
+    factor: float = param(1.0, "Draft tokens for each token of the match", low=0, high=64)
+    offset: float = param(0.0, "Draft tokens beside those", low=-64, high=64)
+    floor: float = param(0.1, "Lowest probability of a draft token's path, by its frequency", low=0, high=1)
+    tree: bool = param(False, "Draft the most frequent continuations as a tree; off: only the most frequent one, as a chain")
+    nodes: int = param(64, "Most nodes in the tree, including the pending token", low=1, high=256, length=True)
+    depth: int = param(64, "Longest sequence counted: a match and its draft together", low=2, high=512)
+    past: int = param(100, "Past answers of this session to draft from, beside the text; 0 for none", low=0, high=10_000)
+
+
+@lru_cache(maxsize=8)
+def lengths(params: SuffixParams) -> Sequence[int]:
+    """Most draft tokens after a match of 0 … `depth` tokens."""
+    wanted = (int(params.factor * match + params.offset + ROUNDING) for match in range(params.depth + 1))
+    return [max(0, min(tokens, params.depth - match)) for match, tokens in enumerate(wanted)]
+
+
+class SuffixAutomaton(TokenIndex):
+    """How often each sequence of up to `depth` tokens occurs in some texts, and what followed it.
+
+    A state stands for all sequences that end at the same places in the texts. They are suffixes of one another: the longest has
+    `length` tokens, and the next shorter suffix belongs to the state `link`.
+    """
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.depth = depth
+        self.clear()
+
+    def clear(self) -> None:
+        self.tokens = array("i")
+        self.next: list[dict[int, int]] = [{}]
+        """By state: the token that follows → the state of the sequences with it at their end."""
+        self.link = array("i", [-1])
+        self.length = array("i", [0])
+        self.count = array("i", [0])
+        """By state: how often its sequences occur, where they have at most `depth` tokens."""
+        self.end_text()
+
+    def end_text(self) -> None:
+        """What is appended from now on is another text."""
+        self._whole = 0
+        self.end = 0, 0
+        """The text's last `depth` tokens: their state, and how many they are."""
+
+    def append(self, token: int) -> None:
+        self.tokens.append(token)
+        following, link, length, whole = self.next, self.link, self.length, self._whole
+        if token in following[whole]:  # another text began like this
+            self._whole = self._exactly(whole, token)
+        else:
+            new = self._whole = self._add({}, length[whole] + 1, 0)
+            while whole >= 0 and token not in following[whole]:
+                following[whole][token] = new
+                whole = link[whole]
+            link[new] = self._exactly(whole, token) if whole >= 0 else 0
+        self.end = self.step(self.end, token)
+        state, count = self.end[0], self.count
+        while state:
+            count[state] += 1
+            state = link[state]
+
+    def step(self, match: tuple[int, int], token: int) -> tuple[int, int]:
+        """The longest match of a text's last tokens, at most `depth`, when the text has grown by a token.
+
+        Args:
+            match: of the text before: (state, length); (0, 0) for none.
+            token: the new one.
+        """
+        state, matched = match
+        following, link = self.next, self.link
+        while state and token not in following[state]:
+            state = link[state]
+            matched = self.length[state]
+        if token in following[state]:
+            state = following[state][token]
+            matched = min(matched + 1, self.depth)
+            while self.length[link[state]] >= matched:
+                state = link[state]
+        return state, matched
+
+    def suffixes(self, match: tuple[int, int]) -> Iterator[tuple[int, int, int]]:
+        """Each state of a match's suffixes, the longest first, as (state, shortest, longest of its suffixes)."""
+        state, longest = match
+        while state:
+            shortest = self.length[self.link[state]] + 1
+            yield state, shortest, longest
+            state, longest = self.link[state], shortest - 1
+
+    def _add(self, following: dict[int, int], length: int, count: int) -> int:
+        self.next.append(following)
+        self.link.append(-1)
+        self.length.append(length)
+        self.count.append(count)
+        return len(self.next) - 1
+
+    def _exactly(self, state: int, token: int) -> int:
+        """The state that a token leads to, without the longer sequences that end at the same places up to now."""
+        following, link = self.next, self.link
+        target = following[state][token]
+        if self.length[target] == self.length[state] + 1:
+            return target
+        own = self._add(following[target].copy(), self.length[state] + 1, self.count[target])
+        link[own], link[target] = link[target], own
+        while state >= 0 and following[state].get(token) == target:
+            following[state][token] = own
+            state = link[state]
+        return own
+
+
+class Suffix(Drafter):
+    """Each suffix of the text, up to its longest match, proposes a draft: from there on the most frequent tokens.
+
+    P(t | s) = count of s and t / count of s; a path's probability is the product of its tokens'. The suffix of m tokens may
+    draft factor · m + offset tokens that are as probable as `floor`. The draft with most tokens expected to be accepted, the
+    sum of the probabilities, is taken.
+    """
+
+    name = "suffix"
+    group = "text"
+    reads_cache = False
+    summary = "Suffix decoding: drafts what followed the last tokens most often, in the text and in past answers."
+    pays = "When the same things are written again and again: agents, editing, code, questions like earlier ones."
+    explains = (
+        "It counts how often every sequence of tokens has occurred, in this text and in past answers. It guesses what followed "
+        "the last tokens most often: the longer the match, the more tokens, as long as the counts make them probable enough. "
+        "Every suffix of the text proposes such a draft; the one that promises the most tokens is checked in one pass."
+    )
+    paper = "SuffixDecoding: Extreme Speculative Decoding for Emerging AI Applications, Oliaro 2024, arXiv:2411.04975"
+    Params = SuffixParams
+    params: SuffixParams
+
+    @classmethod
+    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+        trees = ({"tree": "on", "factor": "4", "floor": "0", "nodes": nodes} for nodes in ("8", "16", "32", "64"))
+        return [{}, {"factor": "2"}, {"factor": "4"}, *trees]
+
+    @classmethod
+    def elsewhere(cls, params: SuffixParams, draft_model: str) -> Elsewhere:
+        chain = speculative(
+            "suffix",
+            num_speculative_tokens=params.nodes - 1,
+            suffix_decoding_max_tree_depth=params.depth,
+            suffix_decoding_max_spec_factor=params.factor,
+            suffix_decoding_min_token_prob=params.floor,
+            suffix_decoding_max_cached_requests=params.past,
+        )
+        return {
+            **ngram_tree(params.nodes),
+            "vLLM": (chain, LINE if params.tree else "There, past answers are those of all users."),
+        }
+
+    def __init__(self, params: SuffixParams | None = None) -> None:
+        super().__init__(params)
+        self._open()
+
+    def _open(self) -> None:
+        """Begin with empty automata."""
+        depth = self.params.depth
+        self._text, self._past = SuffixAutomaton(depth), SuffixAutomaton(depth)
+        self._answers: deque[array[int]] = deque()
+        """Past answers, the latest last; those in `_past` and no others."""
+        self._source: Sequence[int] = ()
+        self._begun = self._read = 0
+        self._match = 0, 0
+        """In the past answers, of the text's first `_read` tokens."""
+
+    def draft(self, context: Context) -> Tree:
+        params = self.params
+        if params.depth != self._text.depth:
+            self._open()
+        self._follow(context.tokens)
+        most, limits = node_budget(context, params.nodes) - 1, lengths(params)
+        found = [
+            (max(limits[shortest : longest + 1]), automaton, state)
+            for automaton, match in ((self._text, self._text.end), (self._past, self._match))
+            for state, shortest, longest in automaton.suffixes(match)
+        ]
+        found.sort(key=itemgetter(0), reverse=True)
+        best, expected = Tree.root(context.pending), 0.0
+        for limit, automaton, state in found:
+            limit = min(limit, most)
+            if limit <= expected:  # no token is more than certain
+                break
+            counts = [automaton.count[after] for after in automaton.next[state].values()]
+            if counts and limit * max(counts) > expected * automaton.count[state]:
+                tree, promised = self._grow(automaton, state, limit, context)
+                if promised > expected:
+                    best, expected = tree, promised
+        return best
+
+    def _follow(self, tokens: Sequence[int]) -> None:
+        """Catch up with the text; where another answer begins, the one before it is past."""
+        if tokens is not self._source:
+            if self._source:
+                self._keep(array("i", self._source[self._begun :]))
+            self._source, self._begun, self._read, self._match = tokens, len(tokens) - 1, len(tokens) - 1, (0, 0)
+            for token in tokens[-self.params.depth : -1]:
+                self._match = self._past.step(self._match, token)
+        self._text.follow(tokens)
+        for token in tokens[self._read :]:
+            self._match = self._past.step(self._match, token)
+        self._read = len(tokens)
+
+    def _keep(self, answer: array[int]) -> None:
+        """Add to the past answers. Twice as many as wanted are counted anew, for an automaton cannot forget."""
+        answers, new = self._answers, [answer]
+        answers.append(answer)
+        if len(answers) > 2 * self.params.past:
+            self._past.clear()
+            while len(answers) > self.params.past:
+                answers.popleft()
+            new = [*answers]
+        for tokens in new:
+            for token in tokens:
+                self._past.append(token)
+            self._past.end_text()
+
+    def _grow(self, automaton: SuffixAutomaton, state: int, limit: int, context: Context) -> tuple[Tree, float]:
+        """The tree of the `limit` most probable tokens after a state, and the sum of their probabilities."""
+        params, count, eos = self.params, automaton.count, context.eos_ids
+        branching = params.tree and context.branching
+        tree, expected = Tree.root(context.pending), 0.0
+        tokens, depths = tree.tokens, [0]
+        # (−probability, order, parent, token, state) of what may be added: the most probable first, of equals the oldest.
+        heap: list[tuple[float, int, int, int, int]] = []
+        node, reached, order = 0, 1.0, 0
+        while True:
+            if depths[node] < context.room and (node == 0 or tokens[node] not in eos):
+                wanted = limit + 1 - len(tokens) if branching else 1
+                children = nlargest(wanted, automaton.next[state].items(), key=lambda child: count[child[1]])
+                for token, after in children:
+                    probability = reached * count[after] / count[state]
+                    if probability < params.floor:
+                        break
+                    heappush(heap, (-probability, order, node, token, after))
+                    order += 1
+            if not heap or len(tokens) > limit:
+                return tree, expected
+            least, _, parent, token, state = heappop(heap)
+            reached = -least
+            expected += reached
+            node = tree.add(token, parent)
+            depths.append(depths[parent] + 1)
