@@ -18,7 +18,7 @@ from operator import itemgetter
 
 from ..base import Context, Drafter, Elsewhere, param
 from ..parts.drafting import node_budget
-from ..parts.elsewhere import LINE, ngram_tree, speculative
+from ..parts.elsewhere import ngram_tree, speculative
 from ..parts.ngram_index import TokenIndex
 from ..tree import Tree
 
@@ -176,10 +176,8 @@ class Suffix(Drafter):
             suffix_decoding_min_token_prob=params.floor,
             suffix_decoding_max_cached_requests=params.past,
         )
-        return {
-            **ngram_tree(params.nodes),
-            "vLLM": (chain, LINE if params.tree else "There, past answers are those of all users."),
-        }
+        note = "It needs the package arctic-inference, and counts the past answers of all users."
+        return {**ngram_tree(params.nodes), "vLLM": (chain, f"{note} It drafts a chain." if params.tree else note)}
 
     def __init__(self, params: SuffixParams | None = None) -> None:
         super().__init__(params)

@@ -1,4 +1,4 @@
-"""What drafts by n-gram, suffix, recycling, Jacobi and lookahead have in common, on toys: the plain method's tokens, and limits."""
+"""What drafts by n-gram, suffix, recycling, Jacobi and lookahead share: the plain method's tokens, on toys, and limits."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ async def test_the_cursor_passes_over_headings_and_keys_pick(make_chat: Make, en
         assert about(app.screen).startswith(known_methods()["lookup"].summary)
         await pilot.press("down", "up", "enter")
         assert app.dialogue.method == "lookup"
-        await pilot.press("f2", "a")
+        await pilot.press("f2", "b")
         assert app.dialogue.method == "draft"
 
 
@@ -82,9 +82,9 @@ async def test_what_cannot_run_says_why(make_chat: Make, engine: Any) -> None:
         assert app.dialogue.method == "lookup"
         await pilot.press("f2")
         assert "A smaller model  no draft model: ^o m finds one" in rows(app.screen)
-        await pilot.press("a", "enter")  # the menu stays open for the first
+        await pilot.press("b", "enter")  # the menu stays open for the first
         assert app.dialogue.method == "lookup"
-        await pilot.press("f2", *["down"] * 6)
+        await pilot.press("f2", *["down"] * 7)
         assert NEEDS in about(app.screen)
 
 
