@@ -129,9 +129,9 @@ def test_the_draft_promises_most_of_all_lengths_of_the_match(text: list[int], pa
 def test_the_most_frequent_successor_is_drafted_not_the_latest() -> None:
     text = [1, 2, 1, 2, 1, 3, 1]
     assert suffix().draft(drafting(text)) == Tree.chain(1, [2])
-    tree = suffix(tree=True, floor=0.0, factor=2.0).draft(drafting(text))
+    tree = suffix(tree=True, floor=0.0, factor=4.0).draft(drafting(text))
     assert [tree.tokens[node] for node in range(1, len(tree)) if tree.parents[node] == 0] == [2, 3]
-    chain = suffix(tree=True, floor=0.0, factor=2.0).draft(drafting(text, branching=False))
+    chain = suffix(tree=True, floor=0.0, factor=4.0).draft(drafting(text, branching=False))
     assert chain.parents == list(range(-1, len(chain) - 1))
 
 
@@ -151,7 +151,7 @@ def test_an_answer_that_is_tried_again_is_drafted_from_the_first_try() -> None:
     first = [*prompt]
     drafter.draft(drafting(first))
     first += LINE
-    assert drafter.draft(drafting([*prompt, 5])).tokens == [5, 6], "one token of match"
+    assert drafter.draft(drafting([*prompt, 5])).tokens == [5, 6, 7], "two tokens of match"
     assert drafter.draft(drafting([*prompt, 5, 6, 7])).tokens == [7, 8, 9]
 
 
