@@ -50,11 +50,11 @@ def test_every_sequence_is_counted(texts: list[list[int]], depth: int, other: li
     assert len(automaton.next) <= 2 * sum(map(len, texts)) + 1
     for text in (*texts, other):
         for start in range(len(text)):
-            state: int | None = 0
+            state = 0
             for end in range(start + 1, min(start + depth, len(text)) + 1):
-                state = automaton.next[state].get(text[end - 1])
-                assert (0 if state is None else automaton.count[state]) == occurrences(texts, text[start:end])
-                if state is None:
+                state = automaton.next[state].get(text[end - 1], -1)
+                assert (automaton.count[state] if state > 0 else 0) == occurrences(texts, text[start:end])
+                if state < 0:
                     break
 
 
