@@ -11,9 +11,11 @@ import json
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypedDict
 
-from .generators import copying, editing, formats, odd, poems, prose, pycode, questions, small_talk, spelling
+from .generators import passages, poems, stories
 from .generators.draw import Draw, Message, is_held_out
-from .generators.outside import outside
+from .generators.facts import questions
+from .generators.talk import odd, outside, small_talk
+from .generators.tasks import copying, editing, extracting, formats, lists, pycode, records, spelling, sums
 
 
 class Chat(TypedDict):
@@ -35,46 +37,48 @@ class Task(NamedTuple):
 
 
 TASKS: dict[str, Task] = {
-    "copy_sentences": Task("copy", copying.sentences, 10, practice=1.2),
+    "copy_sentences": Task("copy", copying.copy_sentences, 10),
     "copy_long": Task("copy", copying.long_text, 2.5),
-    "copy_words": Task("copy", copying.random_words, 4),
-    "copy_names": Task("copy", copying.names, 3),
-    "copy_list": Task("copy", copying.listing, 2.5),
+    "copy_words": Task("copy", copying.random_words, 5, practice=1.2),
+    "copy_names": Task("copy", copying.names, 4),
+    "copy_list": Task("copy", copying.listing, 3),
     "copy_figures": Task("copy", copying.figures, 3),
     "copy_code": Task("copy", copying.code, 1.5),
     "several_times": Task("copy", copying.several_times, 4),
-    "replace_word": Task("edit", editing.replace_word, 13, practice=1.2),
-    "change_case": Task("edit", editing.change_case, 22, practice=1.5),
-    "sort": Task("edit", editing.sort_items, 14, practice=2.0),
-    "reverse": Task("edit", editing.reverse_items, 6, practice=0.6),
-    "reformat": Task("edit", editing.reformat, 7, practice=0.7),
-    "record_json": Task("edit", editing.record_json, 2),
-    "table": Task("edit", editing.table, 5, practice=1.5),
+    "replace_word": Task("edit", editing.replace_word, 12, practice=1.2),
+    "change_case": Task("edit", editing.change_case, 14, practice=1.6),
+    "sort": Task("edit", lists.sort_items, 12, practice=2.0),
+    "reverse": Task("edit", lists.reverse_items, 6, practice=0.8),
+    "reformat": Task("edit", lists.reformat, 10),
+    "parts": Task("edit", lists.parts, 10, practice=1.2),
+    "change_items": Task("edit", lists.change_items, 7),
+    "record_json": Task("edit", records.record_json, 6),
+    "table": Task("edit", records.table, 5),
     "rename_variable": Task("edit", pycode.rename_variable, 2),
-    "docstring": Task("edit", pycode.docstring, 4),
-    "spelling": Task("edit", spelling.spelling, 4, practice=3.0),
-    "number_format": Task("edit", formats.number_format, 7, practice=1.6),
-    "markdown": Task("edit", formats.markdown, 5, practice=0.6),
+    "docstring": Task("edit", pycode.docstring, 3),
+    "spelling": Task("edit", spelling.spelling, 5, practice=2.5),
+    "number_format": Task("edit", formats.number_format, 5, practice=1.6),
+    "markdown": Task("edit", formats.markdown, 5, practice=0.8),
     "follow_up": Task("edit", editing.follow_up, 5),
-    "extract": Task("extract", editing.extract, 8, practice=0.6),
-    "list_people": Task("extract", prose.list_people, 4, practice=0.6),
-    "count_items": Task("count", editing.count_items, 4, practice=0.6),
-    "count_up": Task("count", editing.count_up, 2),
-    "arithmetic": Task("arithmetic", editing.arithmetic, 18, practice=1.2),
-    "fact": Task("fact", questions.fact, 13, practice=0.6),
-    "comparison": Task("fact", questions.comparison, 5, practice=0.6),
-    "small_talk": Task("talk", small_talk.small_talk, 12, splits=False, practice=2.5),
-    "feelings": Task("talk", odd.feelings, 1.5),
-    "outside": Task("outside", outside, 9, splits=False, practice=2.5),
-    "large_numbers": Task("outside", editing.large_numbers, 3),
-    "foreign": Task("odd", odd.foreign, 4, practice=1.2),
-    "noise": Task("odd", odd.noise, 4, practice=1.2),
-    "pasted": Task("odd", odd.pasted, 3),
-    "passage_question": Task("passage", prose.passage_question, 10),
-    "long_passage": Task("passage", prose.long_passage, 0.7),
-    "summarise": Task("passage", prose.summarise, 2.5),
-    "story": Task("story", prose.tell_story, 1.5, practice=3.0),
-    "poem": Task("story", poems.poem, 1.5, practice=3.0),
+    "extract": Task("extract", extracting.extract, 14),
+    "count_items": Task("count", lists.count_items, 7),
+    "count_up": Task("count", sums.count_up, 2),
+    "arithmetic": Task("arithmetic", sums.arithmetic, 16, practice=1.2),
+    "fact": Task("fact", questions.fact, 16),
+    "asked": Task("fact", questions.asked, 10, practice=1.2),
+    "how_to": Task("fact", questions.how_to, 9, practice=1.2),
+    "comparison": Task("fact", questions.comparison, 7),
+    "small_talk": Task("talk", small_talk.small_talk, 22, splits=False, practice=1.8),
+    "outside": Task("outside", outside.outside, 16, splits=False, practice=1.8),
+    "large_numbers": Task("outside", sums.large_numbers, 3),
+    "foreign": Task("odd", odd.foreign, 4),
+    "noise": Task("odd", odd.noise, 4),
+    "pasted": Task("odd", odd.pasted, 4),
+    "passage_question": Task("passage", passages.passage_question, 18),
+    "long_passage": Task("passage", passages.long_passage, 1.5),
+    "summarise": Task("passage", passages.summarise, 5),
+    "story": Task("story", stories.tell_story, 3, practice=2.5),
+    "poem": Task("story", poems.poem, 3, practice=2.0),
 }
 
 _NAMES = list(TASKS)

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator
 from ..backends import LoadOptions, Model, UserError, load_model
 from ..decoders import Conversation, Generation, encode_prompt
 from .generators import words
-from .generators.copying import code_text
 from .generators.draw import Draw
+from .generators.sentences import sentence
+from .generators.tasks.copying import code_text
 
 COUNT = 200
 LONG = 1500
@@ -110,17 +111,17 @@ def _noise(d: Draw) -> str:
 
 
 def _repeated(d: Draw) -> str:
-    return d.pick([d.pick(words.COMMON) + " ", d.pick("aeioxyz!?.0"), d.pick(EMOJI), d.sentence() + " "]) * d.number(5, 40)
+    return d.pick([d.pick(words.COMMON) + " ", d.pick("aeioxyz!?.0"), d.pick(EMOJI), sentence(d) + " "]) * d.number(5, 40)
 
 
 def _mixed(d: Draw) -> str:
-    return " ".join(d.pick([_emoji, _script("cjk"), _character, _control, Draw.sentence])(d) for _ in range(d.number(2, 5)))
+    return " ".join(d.pick([_emoji, _script("cjk"), _character, _control, sentence])(d) for _ in range(d.number(2, 5)))
 
 
 def _long(d: Draw) -> str:
     """Longer than any long prompt has to be; it is cut by tokens."""
     make: Callable[[], str] = d.pick(
-        [d.sentence, lambda: code_text(d), lambda: _noise(d), lambda: f"{d.noun()}: {d.number(1, 999)}", d.made_up]
+        [lambda: sentence(d), lambda: code_text(d), lambda: _noise(d), lambda: f"{d.noun()}: {d.number(1, 999)}", d.made_up]
     )
     return d.pick([" ", "\n", "\n\n"]).join(make() for _ in range(700))
 

@@ -4,6 +4,7 @@ import random
 import re
 import zlib
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TypedDict, TypeVar
 
 from . import words
@@ -12,6 +13,9 @@ _T = TypeVar("_T")
 
 HELD_OUT_SHARE = 16
 """One prompt in this many is held out: never trained on, and the only kind that evaluation sees."""
+
+Choice = list[list["str | Choice"]]
+"""A parsed pattern: alternatives, each a row of texts and further choices."""
 
 
 class Message(TypedDict):
@@ -29,6 +33,28 @@ def is_held_out(text: str) -> bool:
 def exchange(user: str, assistant: str) -> list[Message]:
     """A question and its answer."""
     return [{"role": "user", "content": user}, {"role": "assistant", "content": assistant}]
+
+
+@cache
+def parsed(pattern: str) -> Choice:
+    """A pattern as nested alternatives: `(a|b|)` stands for a, for b or for nothing; bars divide the whole as well."""
+    top: Choice = [[]]
+    stack = [top]
+    for piece in re.split(r"([()|])", " ".join(pattern.split())):
+        match piece:
+            case "(":
+                inner: Choice = [[]]
+                stack[-1][-1].append(inner)
+                stack.append(inner)
+            case ")":
+                stack.pop()
+            case "|":
+                stack[-1].append([])
+            case _:
+                stack[-1][-1].append(piece)
+    if len(stack) != 1:
+        raise ValueError(f"brackets do not match: {pattern}")
+    return top
 
 
 class Draw:
@@ -49,6 +75,10 @@ class Draw:
         """One element."""
         return pool[int(self.rng.random() * len(pool))]
 
+    def one_of(self, *makers: Callable[[], str]) -> str:
+        """What one of these makes."""
+        return self.pick(makers)()
+
     def some(self, pool: Sequence[str], count: int) -> list[str]:
         """Distinct elements in random order (fewer when the pool is smaller)."""
         distinct = list(dict.fromkeys(pool))
@@ -67,10 +97,18 @@ class Draw:
         """A length in low … high, where high shrinks with `reach`."""
         return self.rng.randint(low, max(low, round(low + (high - low) * self.reach)))
 
+    def say(self, pattern: str) -> str:
+        """One of the ways to word a pattern (see `parsed`); braces stay as they are."""
+        text = re.sub(" +", " ", self._expanded(parsed(pattern))).strip()
+        return articles(re.sub(r" (?=[,.?!:]|'d )", "", text))
+
+    def _expanded(self, choice: Choice) -> str:
+        return "".join(part if isinstance(part, str) else self._expanded(part) for part in self.pick(choice))
+
     def _known(self, pool: Sequence[str]) -> str:
         # Every eighth of a pool is kept for evaluation: names that the weights have never met must still be copied.
         # Training invents names beside the others, or it would learn the lists by heart and change what is not in them.
-        if not self.held_out and self.chance(0.4):
+        if not self.held_out and self.chance(0.45):
             return self._invented(pool)
         while True:
             word = self.pick(pool)
@@ -80,10 +118,14 @@ class Draw:
     def _invented(self, pool: Sequence[str]) -> str:
         """The beginning of one name and the end of another, or a made-up word with a capital."""
         while True:
-            if self.chance(0.3):
+            if self.chance(0.4):
                 word = self.made_up().capitalize()
             else:
                 word = self.pick(pool)[: self.number(2, 4)] + self.pick(pool)[-self.number(2, 4) :].lower()
+            if self.chance(0.06):
+                word = self.pick(["Mc", "O'", "De", "Le", "Van ", "El-", "Saint-", "Mac"]) + word
+            elif self.chance(0.05):
+                word = word[:-1] + self.pick("éöüñåøčłôíã")
             if word not in pool:
                 return word
 
@@ -95,18 +137,35 @@ class Draw:
         """First and last name."""
         return f"{self.first_name()} {self._known(words.LAST_NAMES)}"
 
+    def last_name(self) -> str:
+        """A last name."""
+        return self._known(words.LAST_NAMES)
+
     def city(self) -> str:
         """A city."""
         return self._known(words.CITIES)
 
     def made_up(self) -> str:
-        """A word that no list holds, so that copying cannot lean on the vocabulary."""
-        parts = [
-            self.pick("b c d f g h j k l m n p r s t v w z br cl dr fl gr pl st tr sh th".split())
-            + self.pick("a e i o u a e i o u ai ea ou oo".split())
-            for _ in range(self.number(1, 3))
-        ]
-        return "".join(parts) + self.pick(["", "n", "r", "s", "t", "l", "m", "x", "nd", "ck"])
+        """A word that no list holds, so that copying cannot lean on the vocabulary, nor on how it cuts words into tokens."""
+        kind = self.number(0, 11)
+        if kind < 5:
+            ends = ["", "n", "r", "s", "t", "l", "m", "x", "nd", "ck", "th", "zz", "ph", "que", "ght", "b", "g", "v", "rp"]
+            return "".join(self.pick(_ONSETS) + self.pick(_VOWELS) for _ in range(self.number(1, 3))) + self.pick(ends)
+        if kind < 8:
+            return "".join(self._cut(self.pick(words.COMMON)) for _ in range(self.number(2, 3)))
+        if kind < 11:
+            word = self.pick(words.COMMON if self.chance(0.6) else words.OBJECTS)
+            at = self.number(0, len(word) - 1)
+            return word[:at] + self.pick(_LETTERS) + word[at + self.number(0, 1) :]
+        return "".join(self.pick(_LETTERS) for _ in range(self.number(3, 9)))
+
+    def _cut(self, word: str) -> str:
+        start = self.number(0, max(0, len(word) - 2))
+        return word[start : start + self.number(2, 4)]
+
+    def word(self) -> str:
+        """Any word in small letters: common, a thing, a food, or one that nobody knows."""
+        return self.pick(self.pick([words.COMMON, words.COMMON, words.OBJECTS, words.FOODS, [self.made_up()]]))
 
     def noun(self) -> str:
         """A thing or an animal."""
@@ -120,74 +179,37 @@ class Draw:
         return f"{'an' if article == 'a' and head[0] in 'aeiou' else article} {head}"
 
     def date(self) -> str:
-        """A calendar date in one of four notations."""
+        """A calendar date in one of six notations."""
         day, month, year = self.number(1, 28), self.number(1, 12), self.number(1950, 2039)
         name = words.MONTHS[month - 1]
-        return self.pick([f"{day} {name} {year}", f"{name} {day}, {year}", f"{year}-{month:02d}-{day:02d}", f"{name} {day}"])
+        return self.pick(
+            [f"{day} {name} {year}", f"{name} {day}, {year}", f"{year}-{month:02d}-{day:02d}", f"{name} {day}", f"{day} {name}",
+             f"{day}.{month}.{year}"]
+        )  # fmt: skip
+
+    def time(self) -> str:
+        """A time of day."""
+        hour, minute = self.number(1, 12), self.number(0, 59)
+        clock = f"{hour}:{minute:02d}"
+        return self.pick([f"{self.number(0, 23):02d}:{minute:02d}", clock, f"{clock} pm", f"{hour} am"])
 
     def email(self) -> str:
         """An address that can not exist (RFC 2606 domains)."""
         domain = self.pick(["example.com", "example.org", "example.net", "mail.example", "post.example"])
-        return f"{self.first_name().lower()}{self.pick(['', '.', '_'])}{self.pick(words.OBJECTS)}@{domain}"
+        name = re.sub("[^a-z]", "", self.first_name().lower())
+        return f"{name}{self.pick(['', '.', '_'])}{self.pick(words.OBJECTS)}@{domain}"
 
     def price(self) -> str:
         """An amount of money."""
-        return f"${self.number(1, 400)}.{self.number(0, 99):02d}"
-
-    def sentence(self) -> str:
-        """One English sentence."""
-        return self.pick(_SENTENCES)(self)
-
-    def sentences(self, count: int) -> str:
-        """A paragraph of that many sentences."""
-        return " ".join(self.sentence() for _ in range(count))
+        amount = self.number(1, 400)
+        return self.pick([f"${amount}.{self.number(0, 99):02d}", f"${amount}.{self.number(0, 99):02d}", f"${amount}"])
 
 
-_CONTRACTED = {
-    "What is ": ["What's ", "Whats ", "what's ", "whats "], "Who is ": ["Who's ", "who's ", "whos "], "I am ": ["I'm ", "im "],
-    "How is ": ["How's "], "Where is ": ["Where's ", "wheres "], "Do you ": ["do u ", "d'you "], "Can you ": ["can u "],
-    "do not ": ["don't ", "dont "], "are you": ["are u", "r u"], "Please ": ["pls ", "Pls "], "cannot ": ["can't "],
-}  # fmt: skip
-
-
-def loosely(d: Draw, text: str, names: bool = False) -> str:
-    """The way people type: without capitals, without the mark at the end, with contractions, slips and a word of courtesy.
-
-    Args:
-        d: what to draw from.
-        text: what is asked, in full.
-        names: the answer depends on the capitals and letters of what is asked.
-    """
-    for whole, short in _CONTRACTED.items():
-        if whole in text and d.chance(0.3):
-            text = text.replace(whole, d.pick(short), 1)
-    if not names and d.chance(0.3):
-        text = text.lower()
-    elif d.chance(0.2):
-        text = text[:1].lower() + text[1:]
-    if d.chance(0.3):
-        text = text.rstrip(".?!")
-    elif d.chance(0.05):
-        text += d.pick(["?", "!", "??", "!!", "...", " ?"])
-    if not names and len(text) > 8 and d.chance(0.06):
-        text = _slip(d, text)
-    if d.chance(0.08):
-        text = d.pick(["Please: ", "Hey, ", "Hi, ", "hi ", "hey ", "A question: ", "So, ", "ok, ", "Hello. ", "please "]) + text
-    elif d.chance(0.06):
-        text = text.rstrip(".") + d.pick([" please", ", please", " Thanks!", " Thank you.", " pls", " thx", " now"])
-    return text
-
-
-def _slip(d: Draw, text: str) -> str:
-    """The text with a letter left out, doubled, or in its neighbour's place."""
-    at = d.number(1, len(text) - 2)
-    match d.number(0, 2):
-        case 0:
-            return text[:at] + text[at + 1 :]
-        case 1:
-            return text[:at] + text[at] + text[at:]
-        case _:
-            return text[:at] + text[at + 1] + text[at] + text[at + 2 :]
+_ONSETS = (
+    "b c d f g h j k l m n p r s t v w z br cl dr fl gr pl st tr sh th qu ch kn wr sk sm sn sp sw tw ph y x bh kh zh"
+).split()
+_VOWELS = "a e i o u a e i o u ai ea ou oo ie y ui oa eu ee au".split()
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 _FACES = [(0x1F300, 0x1F5FF), (0x1F600, 0x1F64F), (0x1F600, 0x1F64F), (0x1F680, 0x1F6C5), (0x1F900, 0x1F9FF), (0x2600, 0x26FF)]
@@ -209,102 +231,17 @@ def articles(text: str) -> str:
     return re.sub(r"\b([Aa]) (?=(?!uni|use)[aeiou]|honest|hour)", r"\1n ", text)
 
 
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
+_PLURALS = {"mouses": "mice", "gooses": "geese", "deers": "deer", "salmons": "salmon", "wolfs": "wolves", "knifes": "knives",
+            "shelfs": "shelves", "potatos": "potatoes", "tomatos": "tomatoes", "mangos": "mangoes"}  # fmt: skip
 
 
-def _action(d: Draw) -> str:
-    return _capital(
-        f"{d.first_name() if d.chance(0.6) else d.noun_phrase()} {d.pick(words.VERBS)} {d.noun_phrase()} "
-        f"in the {d.pick(words.PLACES)}."
-    )
+def plurals(text: str) -> str:
+    """The text with the plurals right that were made by an `s` alone."""
+    text = re.sub(r"\b([a-z]+[^aeiou\W])ys\b", r"\1ies", text)
+    text = re.sub(r"\b([a-z]+(?:x|z|ch|sh))s\b", r"\1es", text)
+    return re.sub(r"\b[a-z]+s\b", lambda found: _PLURALS.get(found[0], found[0]), text)
 
 
-def _timed(d: Draw) -> str:
-    return f"{_capital(d.pick(words.TIMES))}, {d.first_name()} {d.pick(words.VERBS)} {d.noun_phrase()}."
-
-
-def _place(d: Draw) -> str:
-    return f"{d.full_name()} lives in {d.city()} and works as {with_article(d.pick(words.JOBS))}."
-
-
-def _state(d: Draw) -> str:
-    adjectives = d.some(words.ADJECTIVES, 2)
-    return _capital(f"{d.noun_phrase()} was {adjectives[0]}, but {d.noun_phrase()} was {adjectives[1]}.")
-
-
-def _meeting(d: Draw) -> str:
-    return f"The meeting with {d.full_name()} is on {d.pick(words.DAYS)}, {d.date()}, at {d.number(1, 12)}:{d.number(0, 59):02d}."  # fmt: skip  # noqa: E501
-
-
-def _purchase(d: Draw) -> str:
-    return f"{d.first_name()} bought {d.number(2, 90)} {d.pick(words.FOODS)}s and {with_article(d.noun())} for {d.price()}."
-
-
-def _quote(d: Draw) -> str:
-    return f"\"{_capital(d.noun_phrase())} is {d.pick(words.ADJECTIVES)},\" said {d.first_name()} {d.pick(words.ADVERBS)}."  # fmt: skip  # noqa: E501
-
-
-def _question(d: Draw) -> str:
-    return f"Why did {d.first_name()} take {d.noun_phrase()} to the {d.pick(words.PLACES)}?"
-
-
-def _then(d: Draw) -> str:
-    return (
-        f"Then {d.first_name()} {d.pick(words.ADVERBS)} {d.pick(words.VERBS)} {d.noun_phrase()} "
-        f"and {d.pick(words.VERBS)} {d.noun_phrase()} {d.pick(words.TIMES)}."
-    )
-
-
-def _travel(d: Draw) -> str:
-    return f"The train from {d.city()} to {d.city()} leaves at {d.number(0, 23):02d}:{d.number(0, 59):02d} {d.pick(words.TIMES)}."  # fmt: skip  # noqa: E501
-
-
-def _loose(d: Draw) -> str:
-    """Common words in any order: grammar must not be what copying relies on."""
-    chosen = [d.pick(words.COMMON) for _ in range(d.number(5, 14))]
-    if d.chance(0.3):
-        chosen.insert(d.number(1, len(chosen)), d.made_up())
-    if d.chance(0.4):
-        position = d.number(1, len(chosen) - 1)
-        chosen[position - 1] += d.pick([",", ",", ";", ":", " -"])
-    return _capital(" ".join(chosen)) + d.pick([".", ".", ".", "!", "?"])
-
-
-def _subject(d: Draw) -> str:
-    return (
-        f"The {d.pick(words.COMMON)} of the {d.pick(words.COMMON)} {d.pick(['is', 'was', 'can be', 'should be'])} "
-        f"{d.pick(words.ADJECTIVES)} {d.pick(['because', 'when', 'if', 'although', 'so'])} "
-        f"{d.pick(['the', 'every', 'each', 'no', 'some'])} {d.pick(words.COMMON)} {d.pick(words.COMMON)} "
-        f"{d.pick(words.COMMON)} {d.pick(['it', 'them', 'us', 'you', 'him'])}."
-    )
-
-
-def _unusual(d: Draw) -> str:
-    return f"{_capital(d.made_up())} the {d.made_up()} {d.pick(words.VERBS)} {d.number(2, 9999)} {d.made_up()}s near {_capital(d.made_up())}."  # fmt: skip  # noqa: E501
-
-
-def _wild(d: Draw) -> str:
-    """What everyday text has beside words: contractions, brackets, percentages, hyphens, addresses, capitals."""
-    chosen = [d.pick(words.COMMON) for _ in range(d.number(5, 13))]
-    for _ in range(d.number(1, 3)):
-        odd = d.pick(
-            [d.pick(_CONTRACTIONS), d.pick(_CONTRACTIONS), f"({d.pick(words.COMMON)} {d.pick(words.COMMON)})",
-             f"{d.number(1, 99)}%", f"{d.pick(words.COMMON)}-{d.pick(words.COMMON)}", f"{d.number(0, 99)}.{d.number(0, 9)}",
-             d.pick(words.COMMON).upper(), f"'{d.pick(words.COMMON)}'", f"https://{d.made_up()}.example/{d.noun()}",
-             f"{d.first_name()}'s", f"{d.pick(words.COMMON)}/{d.pick(words.COMMON)}", d.city(), d.full_name(),
-             f"{d.number(1000, 99999):,}", f"{d.pick(words.COMMON)}...", "&", "e.g.", "--", f"#{d.number(1, 99)}"]
-        )  # fmt: skip
-        chosen.insert(d.number(0, len(chosen)), odd)
-    text = " ".join(chosen)
-    return (_capital(text) if d.chance(0.9) else text) + d.pick([".", ".", ".", "!", "?", ""])
-
-
-_CONTRACTIONS = """
-don't can't won't it's I'm you're they're we've I'll she'd isn't doesn't didn't wasn't couldn't that's there's let's I've
-""".split()
-
-_SENTENCES: list[Callable[[Draw], str]] = [
-    _action, _action, _timed, _place, _state, _meeting, _purchase, _quote, _question, _then, _travel, _loose, _loose,
-    _loose, _subject, _subject, _unusual, _wild, _wild,
-]  # fmt: skip
+def capital(text: str) -> str:
+    """The text with a capital at the start."""
+    return text[:1].upper() + text[1:]

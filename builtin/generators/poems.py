@@ -1,7 +1,8 @@
 """Small poems on request: rhymed couplets or three lines, on whatever the reader names."""
 
 from . import words
-from .draw import Draw, Message, exchange, loosely, with_article
+from .draw import Draw, Message, exchange, with_article
+from .wording import ask
 
 TOPICS = """
 autumn|winter|spring|summer|love|rain|snow|the sea|the moon|the sun|the stars|the wind|the night|the morning|music|silence|
@@ -48,29 +49,48 @@ def _in_line(topic: str) -> str:
     return f"the {rest}" if article in ("a", "an") and rest else topic
 
 
+_ABOUT = "(about|about|on|for|about|with) {topic}"
+_FREE = """
+(a|a|one|a short|a little|a nice|a small|another|a simple) (poem|poem|verse|rhyme|piece of poetry)|
+some (poetry|verses|rhymes)|poetry|a few (lines of poetry|rhymes|verses)|something that rhymes"""
+_LINES = """
+({n}|{n}|exactly {n}) lines (of poetry|of verse|that rhyme|)|a poem (of|with|in) {n} lines|a {n}-line poem|
+a (short|little) poem, {n} lines"""
+_HAIKU = "(a|a|one|another) (haiku|haiku|japanese poem)|three lines like a haiku"
+_VERBS = """
+(write|compose|make|make up|create|give me|tell me|recite|think of|write down|invent|do|come up with) ~|
+(write|make) (me|us) ~|=~|=(I want|I'd like|I need|how about|let me have|once more|now) ~|do you (know|have) ~?|
+(sing|say) me ~"""
+
+_COUNTS = {2: "two", 4: "four", 6: "six", 8: "eight"}
+
+
+def _topic(d: Draw) -> str:
+    """What a poem is to be about."""
+    return d.one_of(lambda: d.pick(TOPICS), lambda: d.pick(TOPICS), d.noun_phrase, lambda: with_article(d.noun()), d.made_up,
+         lambda: f"{d.pick(words.FOODS)}s", d.first_name, lambda: f"my {d.pick(words.ANIMALS)} {d.first_name()}",
+         lambda: f"the {d.noun()} in the {d.pick(words.PLACES)}", lambda: f"{d.pick(words.ADJECTIVES)} {d.noun()}s",
+         lambda: f"my {d.pick(words.RELATIVES)}")  # fmt: skip
+
+
 def poem(d: Draw) -> list[Message]:
-    """A poem or a haiku, about something if that is asked for."""
-    topic = d.pick(
-        [d.pick(TOPICS), d.pick(TOPICS), d.noun_phrase(), with_article(d.noun()), d.made_up(), f"{d.pick(words.FOODS)}s"]
-    )
-    short = d.chance(0.25)
-    what = d.pick(
-        ["a haiku", "a haiku", "one haiku"] if short else ["a poem", "a poem", "a short poem", "a little poem", "a verse"]
-    )
-    verb = d.pick(
-        ["Write", "Write", "Write me", "Please write", "Can you write", "Make", "Tell me", "Give me", "Compose", "I want"]
-    )
-    about = d.chance(0.7)
-    named = f" {d.pick(['about', 'about', 'on'])} {topic}" if about else ""
-    tail = "?" if verb.startswith("Can") else "."
-    question = loosely(d, f"{verb} {what}{named}{tail}", names=True)
-    if not about:
-        topic = d.pick(["the sea", "the moon", "the rain", "autumn", "the night"])
+    """A poem or a haiku, about something if that is asked for, in as many lines as are asked for."""
+    topic, named = d.pick(["the sea", "the moon", "the rain", "autumn", "the night"]), d.chance(0.75)
+    if named:
+        topic = _topic(d)
+    lines, what = 0, _FREE
+    kind = d.number(0, 9)
+    if kind < 2:
+        lines, what = 3, _HAIKU
+    elif kind < 5:
+        lines, what = d.pick([2, 4, 4, 4, 6, 8]), _LINES
+    n = d.pick([str(lines), _COUNTS.get(lines, "")])
+    pattern = _VERBS.replace("~", f"({what}) {_ABOUT if named else ''}")
+    question = ask(d, pattern, topic=topic, n=n)
     line = _in_line(topic)
-    if short:
+    if lines == 3:
         parts = [d.pick(_FIRST), d.pick(_SECOND), d.pick(_THIRD)]
-        text = ",\n".join(parts).format(t=line) + "."
-    else:
-        middle = sorted(d.rng.sample(range(len(_COUPLETS)), d.number(1, 2)))
-        text = "\n\n".join([*(_COUPLETS[number] for number in middle), d.pick(_ENDINGS)]).format(t=line)
-    return exchange(question, text)
+        return exchange(question, ",\n".join(parts).format(t=line) + ".")
+    middle = sorted(d.rng.sample(range(len(_COUPLETS)), lines // 2 - 1 if lines else d.number(1, 2)))
+    parts = [*(_COUPLETS[number] for number in middle), d.pick(_ENDINGS)]
+    return exchange(question, "\n\n".join(parts).format(t=line))

@@ -42,14 +42,20 @@ seal crab moth heron lynx pony hen goose raven hedgehog salmon spider bat lizard
 FOODS = """
 apple pear plum grape lemon lime cherry peach melon mango banana orange fig carrot onion potato tomato leek celery bean
 pea corn rice bread cheese butter milk honey sugar salt pepper tea coffee soup pasta cake pie egg yogurt olive garlic
-ginger mint basil flour oats walnut almond cocoa jam
+ginger mint basil flour oats walnut almond cocoa jam avocado cucumber zucchini spinach broccoli pumpkin radish beet
+apricot coconut kiwi papaya raspberry blueberry muffin waffle pancake pretzel biscuit cracker sausage burrito noodle pizza
+salad sandwich toast juice lemonade water vinegar mustard honeydew lentil chickpea tofu cinnamon vanilla
 """.split()
 
 OBJECTS = """
 book lamp chair table door window key clock map letter box bag cup plate spoon knife bottle basket rope ladder hammer
 nail wheel boat kite drum flute bell mirror candle blanket pillow coat hat shoe glove ring coin stone shell feather
-brush bucket pencil pen paper camera phone radio engine ladder lantern compass umbrella ticket suitcase bicycle notebook
-telescope violin carpet curtain fence gate bench statue shelf drawer ribbon button needle thread
+brush bucket pencil pen paper camera phone radio engine lantern compass umbrella ticket suitcase bicycle notebook
+telescope violin carpet curtain fence gate bench statue shelf drawer ribbon button needle thread sofa fridge oven kettle
+pan bowl fork towel soap tent jacket sweater scarf sock belt wallet backpack laptop tablet charger cable printer mouse
+battery helmet scooter bus train van tractor puzzle doll robot puppet poster painting photo postcard stamp envelope
+calendar diary magazine newspaper poem song trophy medal crown vase jar barrel crate cupboard stool desk mattress roof
+chimney window sign flag whistle trumpet guitar piano cello magnet wrench saw shovel rake hose plant
 """.split()
 
 PLACES = """
@@ -93,8 +99,25 @@ COLORS = "red blue green yellow white black brown gray orange purple pink silver
 
 JOBS = """
 teacher baker doctor farmer engineer painter sailor writer nurse pilot gardener carpenter driver cook singer librarian
-lawyer builder tailor student programmer scientist captain clerk manager
+lawyer builder tailor student programmer scientist captain clerk manager plumber electrician dentist surgeon judge
+barber waiter butcher florist potter painter actor dancer chemist geologist beekeeper locksmith translator editor reporter
+fisherman shepherd miner firefighter mechanic architect accountant cashier coach referee inventor poet
 """.split()
+
+RELATIVES = """
+mother father sister brother aunt uncle cousin grandmother grandfather neighbor friend daughter son niece nephew wife husband
+roommate colleague boss teacher landlord
+""".split()
+
+PAIRS = """
+buy/bought sell/sold find/found lose/lost paint/painted repair/repaired wash/washed borrow/borrowed carry/carried break/broke
+build/built draw/drew bring/brought take/took keep/kept hide/hid clean/cleaned order/ordered collect/collected open/opened
+drop/dropped fix/fixed make/made choose/chose steal/stole send/sent burn/burned bury/buried count/counted move/moved
+pack/packed see/saw want/wanted need/needed forget/forgot pick/picked test/tested move/moved wrap/wrapped measure/measured
+photograph/photographed rent/rented catch/caught cut/cut throw/threw hang/hung design/designed polish/polished sew/sewed
+win/won leave/left return/returned plant/planted decorate/decorated pull/pulled push/pushed hold/held describe/described
+""".split()
+"""Verbs that take a thing, in the present and in the past."""
 
 IDENTIFIERS = """
 count total index value result name items data size length key line text path score buffer token cache step limit offset

@@ -11,7 +11,7 @@ from specchat.builtin import evaluate as scoring
 from specchat.builtin import tokenizer as tokens_of
 from specchat.builtin.generators.draw import Message
 from specchat.builtin.generators.facts import FACTS
-from specchat.builtin.generators.outside import HONEST
+from specchat.builtin.generators.talk.outside import HONEST
 
 
 def test_the_folder_is_found_and_small() -> None:

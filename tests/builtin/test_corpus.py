@@ -11,7 +11,8 @@ import sys
 import pytest
 
 from specchat.builtin.corpus import TASKS, chat, chats, draw_task, prompt_text
-from specchat.builtin.generators.draw import Draw, is_held_out, loosely
+from specchat.builtin.generators import poems
+from specchat.builtin.generators.draw import Draw, is_held_out
 from specchat.builtin.generators.facts import FACTS
 
 
@@ -97,7 +98,9 @@ def test_every_fact_holds_its_key() -> None:
 def test_docstrings_leave_the_function_as_it_is() -> None:
     for i in range(50):
         user, assistant = draw_task("docstring", Draw(f"docstring/{i}"))
-        function = user["content"].split(":\n", 1)[1]
+        head, _, *body = assistant["content"].split("\n")
+        function = "\n".join([head, *body])
+        assert function in user["content"]
         documented = ast.parse(assistant["content"]).body[0]
         assert isinstance(documented, ast.FunctionDef)
         assert ast.get_docstring(documented)
@@ -108,25 +111,31 @@ def test_docstrings_leave_the_function_as_it_is() -> None:
 def test_notations_mean_the_same() -> None:
     for i in range(200):
         user, assistant = draw_task("number_format", Draw(f"notation/{i}"))
-        digits = re.sub(r"[^0-9]", "", user["content"].replace("YYYY-MM-DD", ""))
+        digits = re.sub(r"[^0-9]", "", user["content"])
         if "-" not in assistant["content"] and not re.search("[a-z]", assistant["content"]):
             assert assistant["content"].replace(",", "") == digits
 
 
 def test_long_passages_fit_the_context() -> None:
     sizes = [len(prompt_text(draw_task("long_passage", Draw(f"long/{i}")))) for i in range(60)]
-    assert max(sizes) > 3000
+    assert max(sizes) > 2500
     assert max(sizes) < 7000
 
 
-def test_poems_are_about_what_was_asked_for() -> None:
-    for i in range(60):
+def test_poems_are_about_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(poems, "_topic", lambda d: "a zebra")
+    counts = {"2": 2, "two": 2, "4": 4, "four": 4, "6": 6, "six": 6, "8": 8, "eight": 8}
+    asked = 0
+    for i in range(200):
         user, assistant = draw_task("poem", Draw(f"poem/{i}"))
-        topic = re.search(r"(?:about|on) (.+?)(?: please|,| Thanks| Thank| pls| thx| now|[ .?!]*$)", user["content"])
-        lines = assistant["content"].split("\n")
-        assert len(lines) >= 3
-        if topic:
-            assert re.sub("^an? ", "the ", topic[1]) in assistant["content"]
+        lines = [line for line in assistant["content"].split("\n") if line]
+        assert len(set(lines)) == len(lines) >= 2
+        assert ("the zebra" in assistant["content"]) == ("a zebra" in user["content"])
+        wanted = re.search(r"\b([2468]|two|four|six|eight)[ -]line", user["content"], re.IGNORECASE)
+        if wanted:
+            asked += 1
+            assert len(lines) == counts[wanted[1].lower()]
+    assert asked > 20
 
 
 def test_no_story_says_a_line_twice() -> None:
@@ -135,11 +144,3 @@ def test_no_story_says_a_line_twice() -> None:
         lines = re.split(r"(?<=[.?!]) |\n\n", assistant["content"])
         assert len(set(lines)) == len(lines) >= 5
         assert not re.search(r"\ba [aeio]", assistant["content"])
-
-
-def test_what_is_typed_loosely_keeps_the_letters_that_the_answer_needs() -> None:
-    d = Draw("loosely")
-    typed = {loosely(d, "Write a poem about Ulla.", names=True) for _ in range(300)}
-    assert len(typed) > 20
-    assert all("Ulla" in text for text in typed)
-    assert len({loosely(d, "What is the capital of France?").lower() for _ in range(300)}) > 30

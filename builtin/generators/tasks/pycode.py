@@ -1,7 +1,16 @@
 """Short Python functions: rename a variable, add a docstring."""
 
-from . import words
-from .draw import Draw, Message, exchange
+from .. import words
+from ..draw import Draw, Message, exchange
+from ..wording import ask
+
+_RENAME = """
+rename (the variable|the name|) {old} (to|into|as) {new}( in @code| everywhere||)|call {old} {new} instead( in @code|)|
+change (the name of|the variable|) {old} (to|into) {new}( in @code|)|(replace|swap) the variable {old} (by|with) {new}|
+use {new} (instead of|for) {old} in @code|=the variable {old} should be (called|named) {new}"""
+_DOCUMENT = """
+(add|write|put|insert) a docstring (to|for|into) @code|document (@code|this function)|(add|write) a docstring|
+give (this function|the function) a docstring|=@code needs a docstring, (add|write) one|explain @code in a docstring"""
 
 
 def rename_variable(d: Draw) -> list[Message]:
@@ -18,11 +27,8 @@ def rename_variable(d: Draw) -> list[Message]:
          "if {v} > {o}:\n    print({v})\nelse:\n    {v} = {o} + {n}",
          "{v} = [{n}, {n}]\n{o} = len({v})\nprint({v}, {o})"]
     )  # fmt: skip
-    ask = d.pick(
-        [f"Rename {old} to {new}", f"Rename the variable {old} to {new}", f"Call {old} {new} instead",
-         f"Rename {old} to {new} in this code", f"Change the name of {old} to {new}"]
-    )  # fmt: skip
-    return exchange(f"{ask}:\n{template.format(v=old, o=other, n=n)}", template.format(v=new, o=other, n=n))
+    given, wanted = (template.format(v=name, o=other, n=n) for name in (old, new))
+    return exchange(ask(d, _RENAME, given, old=old, new=new), wanted)
 
 
 _VERBS = {
@@ -54,8 +60,4 @@ def docstring(d: Draw) -> list[Message]:
             [f"return {first}", f"{thing} = {first}\n    return {thing}", f"{thing} = {first} + {n}\n    print({thing})"]
         )
     head = f"def {name}({', '.join(parameters)}):"
-    ask = d.pick(
-        ["Add a docstring", "Add a docstring to this function", "Write a docstring for this function", "Document this function",
-         "Please add a docstring", "Give this function a docstring"]
-    )  # fmt: skip
-    return exchange(f"{ask}:\n{head}\n    {body}", f'{head}\n    """{purpose}"""\n    {body}')
+    return exchange(ask(d, _DOCUMENT, f"{head}\n    {body}"), f'{head}\n    """{purpose}"""\n    {body}')

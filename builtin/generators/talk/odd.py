@@ -1,10 +1,12 @@
 """What is no request: other languages, emoji and noise, and texts that nobody says what to do with."""
 
-from . import words
-from .copying import code_text
-from .draw import Draw, Message, emoji, exchange, loosely
+from .. import words
+from ..draw import Draw, Message, emoji, exchange
+from ..passages import lines
+from ..sentences import sentence, sentences
+from ..stories import story
+from ..tasks.copying import code_text
 from .outside import STRANGE
-from .prose import story
 from .small_talk import SAID
 
 ENGLISH_ONLY = "I only know English. Ask me in English about decoding methods, or give me an English text to copy or edit."
@@ -131,9 +133,10 @@ def pasted(d: Draw) -> list[Message]:
     """A text, code, a list or a table, and not a word on what to do with it."""
     match d.number(0, 9):
         case 0 | 1:
-            text = d.sentences(d.span(2, 60))
+            count = d.span(2, 60)
+            text = sentences(d, count) if d.chance(0.5) else " ".join(each.text for each in lines(d, min(count, 8)))
         case 2:
-            text = "\n\n".join(d.sentences(d.number(2, 4)) for _ in range(d.span(2, 10)))
+            text = "\n\n".join(sentences(d, d.number(2, 4)) for _ in range(d.span(2, 10)))
         case 3:
             text = "\n".join(code_text(d) for _ in range(d.span(1, 8)))
         case 4:
@@ -146,37 +149,9 @@ def pasted(d: Draw) -> list[Message]:
         case 7:
             text = d.pick([" ", "\n", "\n\n"]).join(d.made_up() for _ in range(d.span(20, 250)))
         case 8:
-            unit = d.pick([d.sentence() + " ", d.noun() + " ", d.noun() + "\n", emoji(d) + " "])
+            unit = d.pick([sentence(d) + " ", d.noun() + " ", d.noun() + "\n", emoji(d) + " "])
             text = (unit * d.span(5, 60)).rstrip()
         case _:
             text = story(d)
     # A question at the end would want an answer.
     return pasted(d) if text.endswith("?") else exchange(text, PASTED)
-
-
-_BAD = """
-I am sad.|I am bored.|I am tired.|I am lonely.|I feel bad.|I feel sick.|I feel lonely.|I have a headache.|My head hurts.|
-I had a bad day.|I am angry.|I am afraid.|I cannot sleep.|I failed my exam.|I miss my {animal}.|My {animal} died.|
-Nobody likes me.|I am stressed.|I am so tired today.|It was a hard day.|I feel sad today.|Life is hard.|I am not well.
-""".replace("\n", "").split("|")
-_GOOD = """
-I am happy.|I feel great.|I feel good today.|I am fine.|I had a good day.|Today is my birthday.|I got a new {animal}.|
-I passed my exam.|Life is good.|I am in a good mood.|I am fine, thanks.|I am well.|I won!|What a beautiful day.|I am so happy.
-""".replace("\n", "").split("|")
-_NAMED = "My name is {}.|I am {}.|I'm {}|Hi, I am {}.|Hello, my name is {}|my name is {}|Call me {}.|Hi, my name is {}!".split(
-    "|"
-)
-
-
-def feelings(d: Draw) -> list[Message]:
-    """How somebody is, or who: a kind word."""
-    if d.chance(0.4):
-        name = d.first_name()
-        return exchange(d.pick(_NAMED).format(name), f"Nice to meet you, {name}! What would you like to try?")
-    said, answer = d.pick(
-        [
-            (_BAD, "I am sorry to hear that. I am only a small model, but I can tell you a story."),
-            (_GOOD, "I am glad to hear that. What would you like to try?"),
-        ]
-    )
-    return exchange(loosely(d, d.pick(said).format(animal=d.pick(words.ANIMALS))), answer)

@@ -1,0 +1,1 @@
+"""Tasks on a text, a list, code or numbers that the user gives."""
