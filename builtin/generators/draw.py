@@ -82,8 +82,7 @@ class Draw:
     def some(self, pool: Sequence[str], count: int) -> list[str]:
         """Distinct elements in random order (fewer when the pool is smaller)."""
         distinct = list(dict.fromkeys(pool))
-        self.rng.shuffle(distinct)
-        return distinct[:count]
+        return self.rng.sample(distinct, min(count, len(distinct)))
 
     def chance(self, probability: float) -> bool:
         """True with this probability."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import ModuleType
 
 import pytest
 
@@ -9,6 +10,7 @@ from specchat.builtin.corpus import TASKS, draw_task, prompt_text
 from specchat.builtin.generators.draw import Draw
 from specchat.builtin.generators.passages import lines
 from specchat.builtin.generators.sentences import plain_sentence
+from specchat.builtin.generators.tasks import editing, lists
 
 COUNT = 150
 
@@ -20,6 +22,18 @@ def drawn(name: str) -> list[tuple[str, str]]:
         user, assistant, *_ = draw_task(name, Draw(f"answers/{name}/{i}", held_out=i % 2 == 0))
         found.append((user["content"], assistant["content"]))
     return found
+
+
+def captured(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[tuple[str, str, dict[str, str]]]:
+    """The pattern, the text and the fields of each request that a module makes from now on."""
+    asked: list[tuple[str, str, dict[str, str]]] = []
+
+    def ask(d: Draw, pattern: str, text: str, **fields: str) -> str:
+        asked.append((pattern, text, fields))
+        return text
+
+    monkeypatch.setattr(module, "ask", ask)
+    return asked
 
 
 def entries(text: str) -> list[str]:
@@ -51,12 +65,32 @@ def test_reversed_lists_are_reversed() -> None:
         assert all(item in asked for item in entries(answer))
 
 
-def test_parts_are_parts() -> None:
-    shorter = 0
-    for asked, answer in drawn("parts"):
-        assert all(item in asked for item in entries(answer))
-        shorter += len(answer) < len(asked) - 10
-    assert shorter == COUNT
+def test_parts_are_those_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = captured(monkeypatch, lists)
+    ordinals = "first second third fourth fifth sixth seventh eighth".split()
+    counts = "one two three four five six seven eight".split()
+    for i in range(4 * COUNT):
+        *_, answer = lists.parts(Draw(f"parts/{i}"))
+        pattern, text, fields = asked[-1]
+        which = fields["which"]
+        unit = re.search(r"item|line|sentence|word", which)[0]  # type: ignore[index]
+        separators = {"item": r", | and |; |\n", "line": r"\n", "sentence": r"(?<=[.!?]) ", "word": " "}
+        units = re.split(separators[unit], text)
+        if unit == "item":
+            units = [re.sub(r"^(- |\d+\. )", "", each) for each in units]
+        words = which.replace("the ", "").split()
+        number = next((int(found) for word in words for found in re.findall(r"\d+", word)), 0)
+        number = number or next((counts.index(word) + 1 for word in words if word in counts), 0)
+        if which.endswith("s"):
+            picked = units[-number:] if "last" in words else units[:number]
+        elif "last" in words:
+            picked = units[-1:]
+        else:
+            at = number or next(ordinals.index(word) + 1 for word in words if word in ordinals)
+            picked = [units[at - 1]]
+        wanted = [each for each in units if each not in picked] if "without" in pattern else picked
+        found = re.split(separators[unit], answer["content"])
+        assert [re.sub(r"^(- |\d+\. )", "", each) if unit == "item" else each for each in found] == wanted
 
 
 def test_items_once_each() -> None:
@@ -93,15 +127,19 @@ def test_extracted_values_stand_in_the_text() -> None:
         assert all(value in asked for line in values.split("\n") for value in line.split(", "))
 
 
-def test_replaced_words_are_gone() -> None:
+def test_replaced_words_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = captured(monkeypatch, editing)
     checked = 0
-    for asked, answer in drawn("replace_word"):
-        text = next((part for part in re.split(r"(?<=[:\n])\s*", asked) if len(part) > 30), "")
-        words = [(a, b) for a, b in zip(text.split(), answer.split(), strict=False) if a != b]
-        if len(text.split()) == len(answer.split()) and words:
+    for i in range(COUNT):
+        *_, answer = editing.replace_word(Draw(f"replace/{i}"))
+        _, text, fields = asked[-1]
+        if "old" in fields:
+            old, new = (fields[name].strip("\"'") for name in ("old", "new"))
+            marks = ".,!?;:\"'()%"
+            words = [word if word.strip(marks) != old else word.replace(old, new) for word in re.split(r"(\s)", text)]
+            assert answer["content"] == "".join(words) != text
             checked += 1
-            assert len({a.strip(".,;:!?\"'") for a, _ in words}) == 1
-    assert checked > 20
+    assert checked > COUNT / 2
 
 
 def test_sums_are_right() -> None:
@@ -152,5 +190,5 @@ def test_texts_are_clean_and_fit(name: str) -> None:
         for message in messages:
             assert message["content"].strip()
             # Nothing of the patterns is left.
-            assert not re.search(r"\{[a-z]\w*\}|@(text|list|lines|numbers|code|table|words)\b|\(\w+\|", message["content"])
+            assert not re.search(r"\{[a-z]\w*\}|@(list|lines|numbers|code|table|words)\b|\(\w+\|", message["content"])
         assert all(message["content"] == message["content"].strip() for message in messages[1::2])

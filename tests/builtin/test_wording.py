@@ -60,7 +60,7 @@ def test_no_two_requests_begin_alike(name: str) -> None:
 def test_fields_keep_their_letters() -> None:
     d = Draw("fields")
     typed = {wording.ask(d, "write a poem about {topic}", topic="Ulla (7) {x}") for _ in range(300)}
-    assert len(typed) > 200
+    assert len(typed) > 150
     assert all("Ulla (7) {x}" in text for text in typed)
     assert len({wording.loosely(d, "What is the capital of France?").lower() for _ in range(300)}) > 20
 
