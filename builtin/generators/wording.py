@@ -7,7 +7,8 @@ phrase for the text that the request is about, which depends on whether that tex
 
 import re
 
-from .draw import Draw, capital
+from . import words
+from .draw import Draw, articles, capital
 
 GREETING = """
 (hi|hello|hey|hi there|hello there|hey there|good (morning|evening|afternoon|day)|yo|hiya|greetings|heya|howdy|morning)
@@ -29,7 +30,14 @@ something else|next one|one question|me again|listen|I hope you are well|sorry f
 I (just|only|finally) (installed|found|opened|got|downloaded) (this|specchat|you)( today| yesterday|)|
 I (have|got) (a question|one more question|something for you|another one)|
 it is (late|early|raining|sunny|cold|friday) (here|today|)|I (like|love) (this|the colors|how fast you are)|
-I (was reading|read) (about this|the docs|a post about this)|everybody talks about this|I do not know much about computers"""
+I (was reading|read) (about this|the docs|a post about this)|
+(I|we|my {relative}) (just |finally |){past} (my|the|a) {adjective} {noun}( in the {place}| on {day}||)|
+my {noun} is {adjective}( today|)|my {animal} (is asleep|is hungry|sits on the keyboard|looks {adjective}|wants to play)|
+(I am|we are) in the {place}( with my {relative}|)|
+my {relative} (is a {job}|says hello|will come on {day}|likes {food}s|asked me to try this)|
+(I am|I'm) (eating {food}s|having tea|waiting for my {noun})|there is a {animal} in the {place}|
+I (work|live) (as a {job}|near a {place})|(on {day}|today) I have to {base} a {noun}|everybody talks about this|
+I do not know much about computers"""
 
 ORDER = """
 ~|~|~|~|~|~|~|(please|pls|plz|just|now|ok|so|then|next|kindly|ok so|and now|right,) ~|
@@ -152,6 +160,16 @@ _CONTRACTED = {
 }  # fmt: skip
 
 
+def details(d: Draw) -> dict[str, str]:
+    """Everyday words for what is said by the way."""
+    base, past = d.pick(words.PAIRS).split("/")
+    return {
+        "noun": d.pick(words.OBJECTS), "animal": d.pick(words.ANIMALS), "food": d.pick(words.FOODS), "base": base, "past": past,
+        "place": d.pick(words.PLACES), "adjective": d.pick(words.ADJECTIVES), "relative": d.pick(words.RELATIVES),
+        "job": d.pick(words.JOBS), "day": d.pick(words.DAYS), "n": str(d.number(2, 60)),
+    }  # fmt: skip
+
+
 def loosely(d: Draw, text: str) -> str:
     """The way people type: without capitals or the mark at the end, with contractions and slips. Fields stay as they are."""
     for whole, short in _CONTRACTED.items():
@@ -168,9 +186,11 @@ def loosely(d: Draw, text: str) -> str:
     if d.chance(0.3):
         plain[-1] = plain[-1].rstrip(".?!")
     elif d.chance(0.05):
-        plain[-1] += d.pick(["?", "!", "??", "!!", "...", " ?"])
+        plain[-1] = plain[-1].rstrip(".?!") + d.pick(["?", "!", "??", "!!", "...", " ?"])
     if d.chance(0.04):
         plain[-1] = plain[-1].replace(",", "").replace("'", "")
+    if d.chance(0.1):  # in a hurry
+        plain[::2] = [re.sub("[.,!?']", "", part).lower() for part in plain[::2]]
     long = [at for at in range(0, len(plain), 2) if len(plain[at]) > 8]
     if long and d.chance(0.08):
         at = d.pick(long)
@@ -195,7 +215,7 @@ def opening(d: Draw) -> str:
     greeting = d.say(GREETING) + d.pick(["!", ",", ".", "!", ",", ""])
     remark = capital(d.say(REMARK)) + d.pick([".", ".", "!", ",", ":", " -", "..."])
     said = d.pick([greeting, greeting, remark, f"{greeting} {remark}", f"{greeting}\n{remark}"])
-    return loosely(d, said) + d.pick([" ", " ", " ", " ", "\n", "\n\n"])
+    return loosely(d, articles(said.format(**details(d)))) + d.pick([" ", " ", " ", " ", "\n", "\n\n"])
 
 
 def framed(d: Draw, pattern: str, before: bool = False) -> str:
@@ -208,13 +228,13 @@ def framed(d: Draw, pattern: str, before: bool = False) -> str:
     """
     core = d.say(_named(pattern, before))
     if core.startswith("="):
-        words = d.say(FRAGMENT).replace("~", core[1:].strip())
+        said = d.say(FRAGMENT).replace("~", core[1:].strip())
     elif core.endswith("?"):
-        words = d.say(QUESTION).replace("~", core[:-1])
+        said = d.say(QUESTION).replace("~", core[:-1])
     else:
-        words = d.say(ORDER).replace("~", core)
-        words += "" if words.endswith("?") else "."
-    return loosely(d, words)
+        said = d.say(ORDER).replace("~", core)
+        said += "" if said.endswith("?") else "."
+    return loosely(d, said)
 
 
 def _named(pattern: str, before: bool) -> str:
@@ -236,11 +256,11 @@ def ask(d: Draw, pattern: str, text: str = "", opened: float = OPENED, **fields:
         fields: what stands in the pattern's braces.
     """
     before = bool(text) and d.chance(0.2)
-    words = framed(d, pattern, before).format(**fields)
+    asked = framed(d, pattern, before).format(**fields)
     if before:
-        return f"{text}{_gap(d, text)}{words}"
+        return f"{text}{_gap(d, text)}{asked}"
     lead = opening(d) if d.chance(opened) else ""
-    return lead + (_joined(d, words, text) if text else words)
+    return lead + (_joined(d, asked, text) if text else asked)
 
 
 def _gap(d: Draw, text: str) -> str:
@@ -250,17 +270,17 @@ def _gap(d: Draw, text: str) -> str:
     return d.pick(["\n\n", "\n\n", "\n\n", "\n", "\n---\n", "\n\n\n"])
 
 
-def _joined(d: Draw, words: str, text: str) -> str:
+def _joined(d: Draw, asked: str, text: str) -> str:
     """A request and the text that follows it."""
-    bare = words.rstrip(".?!, ")
+    bare = asked.rstrip(".?!, ")
     if d.chance(0.07) and "```" not in text:
-        return f"{words}\n```\n{text}\n```"
+        return f"{asked}\n```\n{text}\n```"
     if "\n" in text:
-        return d.pick([f"{bare}:\n{text}", f"{bare}:\n{text}", f"{bare}:\n\n{text}", f"{words}\n{text}", f"{words}\n\n{text}",
+        return d.pick([f"{bare}:\n{text}", f"{bare}:\n{text}", f"{bare}:\n\n{text}", f"{asked}\n{text}", f"{asked}\n\n{text}",
                        f"{bare}: {text}", f"{bare}\n\n{text}"])  # fmt: skip
     if '"' not in text and d.chance(0.12):
         return d.pick([f'{bare}: "{text}"', f'{bare} "{text}"', f"{bare}: \u201c{text}\u201d", f'{bare}:\n"{text}"'])
     # A first word after a space is another token than the same word at the start of the answer: both forms are taught.
     return d.pick([f"{bare}: {text}", f"{bare}: {text}", f"{bare}: {text}", f"{bare}: {text}", f"{bare}:\n{text}",
-                   f"{bare}:\n{text}", f"{bare}:\n\n{text}", f"{words}\n{text}", f"{words}\n\n{text}", f"{bare} - {text}",
+                   f"{bare}:\n{text}", f"{bare}:\n\n{text}", f"{asked}\n{text}", f"{asked}\n\n{text}", f"{bare} - {text}",
                    f"{bare}\n\n{text}"])  # fmt: skip

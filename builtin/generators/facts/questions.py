@@ -1,5 +1,7 @@
 """Questions on decoding methods, on the parts of a language model, and on specchat, in any wording."""
 
+import re
+
 from ..draw import Draw, Message, capital, exchange
 from ..wording import BRIEF, HOW, SAME, WHAT, ask
 from . import CONCEPTS, FACTS, METHODS, PARTS, Fact
@@ -46,8 +48,27 @@ def fact(d: Draw) -> list[Message]:
     return messages
 
 
+def _said(topic: Fact) -> str:
+    """What the fact's sentence says of it, from its verb on."""
+    name = next(name for name in topic.names if topic.short.lower().startswith(name.lower()))
+    return topic.short[len(name) : -1].strip()
+
+
+_NAMELESS = """
+what {said}?|(which|what) (one|thing|method|part|word) {said}?|what do you call (it|something) that {said}?|
+(what is|tell me) the name (of|for) (what|something that) {said}?|=something that {said}|which term means that it {said}?"""
+_TRUE = """
+is it (true|right|correct) that {name} {said}?|(does it mean|is it so) that {name} {said}?|=so {name} {said}|
+why is it that {name} {said}?|how come that {name} {said}?|what does it mean that {name} {said}?|=they say {name} {said}"""
+_DEFINED = [topic for topic in FACTS if any(topic.short.lower().startswith(name.lower()) for name in topic.names)]
+
+
 def asked(d: Draw) -> list[Message]:
-    """Why, what if, and how: questions that a fact answers though they do not say its name."""
+    """Why, what if, and how: questions that a fact answers though they do not say its name, or that say what it says."""
+    if d.chance(0.3):
+        topic = d.pick(_DEFINED)
+        said, (short, *_) = _said(topic), re.split("[,:;]", _said(topic))
+        return exchange(ask(d, d.pick([_NAMELESS, _TRUE]), name=_name(d, topic), said=d.pick([said, short])), topic.answer)
     name = d.pick(list(ASKED))
     return exchange(ask(d, ASKED[name]), _BY_NAME[name].answer)
 

@@ -49,7 +49,13 @@ COURTESIES: list[Intent] = [
         =(great|ok|perfect|cool|nice|good|wonderful|awesome|super)(,|) (thanks|thank you|thx)( a lot| very much| so
         much|)|=(that|this) (helped|was helpful|was useful|saved me time)(,|) (thanks|thank you|a lot|so much)|
         =(I appreciate|I am grateful for) {_THIS}|=(very|so) kind( of you|)|=you (helped|saved) me( a lot|)|
-        =I (wanted|want) to (say thanks|thank you)""",
+        =I (wanted|want) to (say thanks|thank you)|
+        =(thanks|thank you|thx|thanks a lot|many thanks|cheers|thank you so much|ty)(, | - |! |. | )(now I can
+        {{base}} my {{noun}}| my {{relative}} will be (happy|glad|pleased)|that saved me (an hour|{{n}} minutes|a lot
+        of work|a trip)| I was stuck (on that|with the {{noun}}) for {{n}} (minutes|hours|days)|the {{noun}} is ready
+        now| I needed that for (school|work|my {{relative}}|{{day}})|it looks (good|great|perfect|{{adjective}}) now|
+        exactly what I (needed|wanted|was looking for)|I {{past}} the {{noun}} with it|you made my {{day}}| I could
+        not have done (it|that) (alone|without you)|my {{relative}} (liked|loved) it)""",
         1.2,
     ),
     Intent(
@@ -63,7 +69,10 @@ COURTESIES: list[Intent] = [
         =(thanks|thank you|ok|well|that was it)(,|) (bye| goodbye|good night|see you)|
         =that (is|was) (all|it|everything)( for today| for now|)(, thanks|, thank you|, bye)|
         =time to (go|sleep|say goodbye)|=let's (stop here|call it a day|end here)|=enough for today|
-        =it was nice (talking|chatting) (to|with) you""",
+        =it was nice (talking|chatting) (to|with) you|
+        =(bye|goodbye|see you|I have to go)(, | - |, sorry, |! )(I (have to|must|will) {base} (a|my) {noun}( now|)| my
+        {relative} is (calling|waiting)|the {place} closes (soon|at {n})|dinner is ready|my bus is coming|I am tired|
+        until {day}|it is late)""",
     ),
     Intent(
         "I am sorry. I am a very small model and make mistakes. Ask me what I can do, or start specchat with --model for a "

@@ -5,56 +5,15 @@ import re
 from .. import words
 from ..draw import Draw, Message, articles, exchange
 from ..facts import FACTS
+from ..sentences import sentences
 from ..wording import BRIEF, HOW, OPENED, SAME, WHAT, ask
+from .world import CODES, COUNTRIES, DOES, LANGUAGES, PEOPLE, PHRASES, SUBJECTS
 
 HONEST = (
     "Sorry, I am only a small demonstration model and cannot help with that, but I can explain decoding methods, "
     "copy and edit text, answer questions about a passage and tell short stories."
 )
 """The one answer to everything outside the corpus."""
-
-COUNTRIES = """
-France|Germany|Italy|Spain|Portugal|England|Scotland|Ireland|Norway|Sweden|Finland|Denmark|Iceland|Poland|Hungary|Austria|
-Switzerland|Belgium|Greece|Turkey|Egypt|Morocco|Kenya|Nigeria|Ghana|Ethiopia|South Africa|India|Pakistan|Nepal|China|Japan|
-Korea|Vietnam|Thailand|Indonesia|Malaysia|Australia|New Zealand|Canada|Mexico|Cuba|Peru|Chile|Brazil|Argentina|Colombia|
-Russia|Ukraine|Romania|Bulgaria|Croatia|Serbia|Israel|Iran|Iraq|Saudi Arabia|the United States|the USA|America|the UK|Europe|
-Africa|Asia|the Netherlands|the Philippines|Mongolia|Madagascar|Bolivia|Jamaica|Malta|Cyprus|Estonia|Latvia|Lithuania
-""".replace("\n", "").split("|")
-
-PEOPLE = """
-Einstein|Newton|Shakespeare|Mozart|Beethoven|Bach|Napoleon|Caesar|Cleopatra|Plato|Socrates|Aristotle|Gandhi|Lincoln|
-Washington|Churchill|Darwin|Galileo|Picasso|Van Gogh|Leonardo da Vinci|Marie Curie|Ada Lovelace|Alan Turing|Tesla|Edison|
-Columbus|Homer|Dante|Goethe|Tolstoy|Kafka|Jane Austen|Agatha Christie|Bill Gates|Steve Jobs|Linus Torvalds|Elon Musk|
-Taylor Swift|Michael Jackson|Elvis|Madonna|Messi|Ronaldo|Pele|Batman|Harry Potter|Sherlock Holmes|the Pope|the King|
-the president|the chancellor|the prime minister
-""".replace("\n", "").split("|")
-
-SUBJECTS = """
-photosynthesis|gravity|evolution|electricity|magnetism|inflation|democracy|capitalism|philosophy|psychology|economics|physics|
-chemistry|biology|geometry|algebra|calculus|statistics|history|geography|astronomy|black holes|the big bang|dark matter|
-relativity|quantum mechanics|string theory|DNA|vaccines|viruses|bacteria|cancer|diabetes|the immune system|the brain|
-the heart|blood pressure|backpropagation|gradient descent|reinforcement learning|diffusion models|overfitting|a loss function|
-CUDA|the Turing test|AGI|vector databases|a compiler|a pointer|TCP|DNS|encryption|quantum computers|virtual machines|a stack|
-mixture of experts|convolution|self-driving cars|OpenAI|a random forest|k-means|PageRank|a spreadsheet|a firewall|spam|
-a browser|climate change|global warming|earthquakes|volcanoes|tsunamis|rainbows|thunder|clouds|tides|glaciers|dinosaurs|
-the Roman Empire|the Middle Ages|the French Revolution|the Cold War|World War II|the moon landing|the pyramids|
-the Renaissance|Buddhism|Christianity|Islam|yoga|meditation|vitamins|calories|protein|jazz|opera|ballet|chess|football|tennis|
-golf|cricket|bitcoin|blockchain|the stock market|taxes|mortgages|insurance|recursion|machine learning|neural networks|
-computer vision|cloud computing|Kubernetes|Docker|Linux|Windows|Git|SQL|Excel|Photoshop|WordPress|React|Java|JavaScript|Rust|
-Haskell|HTML|CSS|regular expressions|sorting algorithms|binary search|a hash table|a linked list|a database|
-an operating system|an API|the internet|Wi-Fi|Bluetooth|5G|solar panels|electric cars|nuclear power|wind turbines|rockets|
-satellites|robots|drones
-""".replace("\n", "").split("|")
-
-LANGUAGES = """
-French|German|Spanish|Italian|Portuguese|Dutch|Swedish|Polish|Russian|Turkish|Greek|Latin|Arabic|Hebrew|Hindi|Chinese|
-Mandarin|Japanese|Korean|Vietnamese|Thai|Finnish|Danish|Welsh|Irish|Esperanto|Ukrainian|Czech|Hungarian|Swahili
-""".replace("\n", "").split("|")
-
-PHRASES = """
-hello|thank you|good morning|good night|goodbye|please|yes|no|I love you|how are you|where is the station|cheese|the cat|
-water|one two three|my name is|happy birthday|see you tomorrow|excuse me|I am hungry|what is your name|good luck|welcome
-""".replace("\n", "").split("|")
 
 _ROWS = """
 what is the capital of {country}?|which city is the capital of {country}?|capital of {country}?|name the capital of {country}|
@@ -220,19 +179,6 @@ is (it|there|he|she) (going to rain|a god|life on mars|a cure for {subject}|in {
 """.strip(),
 )
 
-_CODES = "Python|Java|JavaScript|Rust|C|C++|Go|Ruby|Swift|Kotlin|PHP|Perl|Lua|R|Julia|Haskell|TypeScript|bash".split("|")
-_DOES = [
-    ("sorts a list", "sort a list"), ("adds two numbers", "add two numbers"), ("reverses a string", "reverse a string"),
-    ("finds prime numbers", "find prime numbers"), ("reads a file", "read a file"), ("prints hello world", "print hello world"),
-    ("downloads a page", "download a page"), ("checks an email", "check an email"), ("plays chess", "play chess"),
-    ("computes the factorial", "compute the factorial"), ("counts words", "count words"), ("parses JSON", "parse JSON"),
-    ("returns the largest number", "get the largest number"), ("removes duplicates", "remove duplicates"),
-    ("connects to a database", "connect to a database"), ("draws a circle", "draw a circle"),
-    ("sends an email", "send an email"), ("computes the Fibonacci numbers", "compute Fibonacci numbers"),
-    ("splits a string", "split a string"),
-    ("multiplies two matrices", "multiply two matrices"), ("checks whether a number is even", "check for even numbers"),
-]  # fmt: skip
-
 _FAMILIAR = {part for topic in FACTS for name in topic.names for part in name.lower().replace("-", " ").split()} | {"story"}
 STRANGE = [word for word in words.COMMON if word not in _FAMILIAR]
 """Common words that no fact is about."""
@@ -258,7 +204,7 @@ def _snippet(d: Draw) -> str:
 
 
 def _fields(d: Draw) -> dict[str, str]:
-    does, do = d.pick(_DOES)
+    does, do = d.pick(DOES)
     return {
         "country": _side(d, COUNTRIES), "person": _side(d, PEOPLE), "subject": _side(d, SUBJECTS),
         "subject2": _side(d, SUBJECTS),
@@ -267,9 +213,24 @@ def _fields(d: Draw) -> dict[str, str]:
         "thing2": _side(d, words.OBJECTS), "animal": _side(d, words.ANIMALS), "animal2": _side(d, words.ANIMALS),
         "job": _side(d, words.JOBS), "name": d.full_name(), "year": str(d.number(1400, 2030)), "n": str(d.number(21, 99)),
         "m": str(d.number(21, 99)), "word": _side(d, STRANGE), "word2": _side(d, STRANGE), "made": d.made_up(),
-        "place": _side(d, words.PLACES), "adjective": _side(d, words.ADJECTIVES), "code": _side(d, _CODES),
-        "code2": _side(d, _CODES), "does": does, "do": do, "snippet": _snippet(d),
+        "place": _side(d, words.PLACES), "adjective": _side(d, words.ADJECTIVES), "code": _side(d, CODES),
+        "code2": _side(d, CODES), "does": does, "do": do, "snippet": _snippet(d),
     }  # fmt: skip
+
+
+_UNABLE = """
+(fix|correct|check|mend) (the|my|all) (spelling|grammar|typos|mistakes|errors|punctuation) (in|of) @text|
+(proofread|spellcheck) @text|
+(rewrite|rephrase|paraphrase|improve|polish|reword) @text( more politely| in a formal tone| in simple words| for a child|
+better|)|translate @text( to {language}| into {language}|)|(put|turn) @text into {language}|
+(continue|finish|complete|go on with) @text|(explain|analyze|interpret|review|rate|judge|comment on) @text|
+what is the (tone|mood|style|deeper meaning|moral) of @text?|
+is @text (correct|good english|well written|true|a fact|funny|polite)?|what do you think (of|about) @text?|
+who wrote @text?|find the (mistake|error|lie|joke) in @text|
+make @text (funnier|longer|more polite|rhyme|sound better|nicer|more formal|into a song)|
+(answer|reply to) @text( as an email| politely|)|(remove|delete) (the|all) vowels (from|in) @text|what comes next?|
+(guess|tell me|find out) (who wrote|who said|how old the author of) @text|(read|sing) @text aloud|draw @text|
+(send|mail|post|tweet) @text( to {name}|)|(turn|make) @text into a (poem|song|quiz|letter|speech|picture|story)"""
 
 
 def outside(d: Draw) -> list[Message]:
@@ -283,10 +244,12 @@ def outside(d: Draw) -> list[Message]:
             asked = ask(d, BRIEF, x=x)
         case 4 | 5:
             asked = ask(d, SAME, x=x, y=y) if x != y else ask(d, WHAT, x=x)
-        case 6 | 7 | 8:
+        case 6:
+            asked = ask(d, _UNABLE, sentences(d, d.span(1, 3)), OPENED, **fields)
+        case 7 | 8 | 9:
             asked = ask(d, HOW.replace("~", _side(d, _WISHES)), "", OPENED, **fields)
-        case 9 | 10 | 11 | 12:
+        case 10 | 11 | 12:
             asked = ask(d, _side(d, _VARIED), "", OPENED, **fields)
         case _:
             asked = ask(d, _side(d, _ROWS), "", OPENED, **fields)
-    return exchange(articles(asked), HONEST)
+    return exchange(asked, HONEST)

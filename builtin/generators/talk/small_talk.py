@@ -2,8 +2,8 @@
 
 import re
 
-from ..draw import Draw, Message, emoji, exchange, is_held_out
-from ..wording import ask, framed, opening
+from ..draw import Draw, Message, articles, emoji, exchange, is_held_out
+from ..wording import ask, details, framed, opening
 from .about_methods import ABOUT_METHODS
 from .courtesies import COURTESIES, HELLO, NAMED
 from .intents import ABOUT_ITSELF, Intent
@@ -20,6 +20,10 @@ def _intent(d: Draw) -> Intent:
     return d.rng.choices(INTENTS, _SHARES)[0]
 
 
+def _worded(d: Draw, intent: Intent) -> str:
+    return articles(framed(d, intent.said).format(**details(d)))
+
+
 def kept(text: str) -> bool:
     """Whether a message belongs to evaluation: by its words, not by how they are typed."""
     plain = " ".join(re.findall(r"\w+", text.lower()))
@@ -32,10 +36,11 @@ def _said(d: Draw) -> list[Message]:
         name = d.first_name() if d.chance(0.9) else d.first_name().lower()
         return exchange(ask(d, NAMED, name=name, opened=0.3), MET.format(name))
     intent = _intent(d)
-    text = framed(d, intent.said)
+    text = _worded(d, intent)
     if kind == 1:
-        # What was said last is answered.
-        text = f"{framed(d, _intent(d).said)} {text}"
+        # A courtesy comes first, and the question is answered.
+        intent = d.pick(ABOUT_ITSELF + ABOUT_METHODS)
+        text = d.pick([" ", " ", "\n"]).join(_worded(d, each) for each in (d.pick(COURTESIES), intent))
     elif kind < 6 and intent.answer != HELLO:
         text = opening(d) + text
     elif kind == 6 and intent.answer == HELLO:

@@ -47,6 +47,7 @@ _FIND = """
 (which|what) ~ (are|occur|appear|are mentioned|are named|do you see|can you find) (in @text|here|there)?|=just the ~|
 =~ only|what are the ~ (in @text|here|)?|(make|give me) a list of (all|the|all the) ~ (in @text|)|
 copy (all|the|only the) ~ out of @text"""
+_WHO = "|who (is|are) (named|mentioned|in it|all in there) (in @text|here)?|who (occurs|appears|do you find) (in @text|here)?"
 _COUNT = """
 how many ~ (are|occur|appear|are mentioned|are named|are there|do you see|can you find) (in @text|here|)?|
 count (the|all the|all) ~ (in @text|)|what is the number of ~ (in @text|)?|(tell me|give me) the number of ~ (in @text|)"""
@@ -108,4 +109,5 @@ def extract(d: Draw) -> list[Message]:
         one = _SINGLE[kinds[0]]
         many = one if len(first) == 1 else _TITLES[kinds[0]].lower()
         return exchange(ask(d, _COUNT.replace("~", named), text), f"{numbered(first)}\n{len(first)} {many}.")
-    return exchange(ask(d, _FIND.replace("~", named), text), ", ".join(first))
+    pattern = _FIND.replace("~", named) + (_WHO if kinds[0] in _PEOPLE else "")
+    return exchange(ask(d, pattern, text), ", ".join(first))
