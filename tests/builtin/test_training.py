@@ -79,7 +79,8 @@ def test_a_checkpoint_has_the_form_that_earlier_versions_wrote(
     assert [[len(group["params"]) for group in kept["param_groups"]] for kept in state["optimizers"]] == parameters
 
 
-def test_batches_go_on_where_a_checkpoint_left() -> None:
+def test_batches_go_on_where_a_checkpoint_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "CHUNK", 256)  # more than six batches
     tokenizer = tokens_of.load(WEIGHTS)
     stream = list(islice(batches(tokenizer, 3, 1024, Curriculum()), 12))
     later = list(islice(batches(tokenizer, 3, 1024, Curriculum(), stream[4].chunk, stream[4].position), 7))
