@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 from . import words
-from .draw import Draw, capital, with_article
+from .draw import Draw, capital, plurals, with_article
 
 
 def sentence(d: Draw) -> str:
@@ -50,7 +50,8 @@ def _meeting(d: Draw) -> str:
 
 
 def _purchase(d: Draw) -> str:
-    return f"{d.first_name()} bought {d.number(2, 90)} {d.pick(words.FOODS)}s and {with_article(d.noun())} for {d.price()}."
+    foods = plurals(f"{d.pick(words.FOODS)}s")
+    return f"{d.first_name()} bought {d.number(2, 90)} {foods} and {with_article(d.noun())} for {d.price()}."
 
 
 def _quote(d: Draw) -> str:

@@ -161,7 +161,7 @@ ASKED: dict[str, str] = {
         is the text (really|exactly) the same?|what does ≡ mean?""",
     "a language model": """
         how do(es|) (you|chatbots|a model|an llm) (write|work|make) (text|answers|it)?|
-        how does a model write (whole |)answers?|what (do you|does a model) (predict|do)?""",
+        how does a model write (whole |)answers?|what does a model (predict|do)?|what do you predict?""",
     "a parameter": "what does training (change|adjust)?|what are (the|your) (weights|numbers)?",
     "training": """
         how does a model learn?|how do(es|) (you|a model) (learn|get its weights)?|what happens (in|during) training?""",

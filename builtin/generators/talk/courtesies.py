@@ -16,7 +16,7 @@ COURTESIES: list[Intent] = [
         =(hello|hi|hey|good morning|good evening|good afternoon|good day|greetings|yo|hiya|howdy|heya|hi hi|hello
         hello|sup|morning|evening) ( there| specchat| bot| computer| friend| again| world| model| dear model|
         everyone| my friend| little one|||||)|=(hello|hi|hey)|what's up?|
-        is (anybody|anyone|somebody|someone) (there|here|home|listening)?|are you (there|awake|here|ready|online|on)?|
+        is (anybody|anyone|somebody|someone) (there|here|home|listening)?|are you (there|awake|here|ready|on)?|
         can you (hear|read|see) me?|=(nice|good|pleased) to meet you|=I'm (back|here|new here)|=it's me( again|)|
         =here I am|=knock knock|=(hi|hello), (can we talk|shall we start|let's begin|let's chat)|
         =just (wanted to say hi|saying hello|dropping by)|=long time no see|=welcome|=we meet at last|

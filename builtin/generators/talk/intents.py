@@ -145,7 +145,7 @@ ABOUT_ITSELF: list[Intent] = [
         do you (make|ever make) (mistakes|errors)( often| too|)?|
         is {_THIS} (correct|true|right|certain|a fact|reliable|real)?|
         do you (lie|hallucinate|make things up|invent things|tell the truth)?|how do you know (that|this|it)?|
-        how (sure|reliable|accurate|good| correct) (are you|is that|are your answers)?|=(really|sure|seriously|is it)|
+        how (sure|reliable|accurate|good| correct) (are you|is that|are your answers)?|=(really|seriously|is it)|
         how often are you (wrong|right)?|what (is|are) your (error rate| sources|source)?|
         where (did you get|do you have) (that|this) from?|who says (so|that)?|
         =(I do not|I don't) (think so|believe that|trust you)|should I (check|verify) what you say?""",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 from .. import words
-from ..draw import Draw, Message, exchange
+from ..draw import Draw, Message, exchange, plurals
 from ..wording import ask
 from .lists import numbered
 
@@ -77,6 +77,7 @@ def _text(d: Draw, count: int) -> tuple[str, list[tuple[str, str]]]:
     for _ in range(count):
         line = d.say(_LINES if d.chance(0.8) else _PLAIN)
         line = line.format(thing=d.pick(words.OBJECTS), place=d.pick(words.PLACES), adjective=d.pick(words.ADJECTIVES))
+        line = plurals(line)
         lines.append(re.sub("<([a-z]+)>", value, line))
     return d.pick([" ", " ", " ", "\n"]).join(lines), found
 
