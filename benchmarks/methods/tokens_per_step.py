@@ -1,6 +1,6 @@
 """Tokens per step of every identical method on the built-in model's evaluation prompts, as a Markdown table.
 
-    python -m benchmarks.methods.tokens_per_step [--prompts 8] [--nodes 16] > tokens_per_step.md
+    python -m benchmarks.methods.tokens_per_step [--prompts 8] [--nodes 16] [--pard FOLDER] > tokens_per_step.md
 
 Greedy, float32. Counts do not depend on the machine, its load or its speed (but for `auto` and the schedules that measure time,
 which are left out). A family's figure is tokens / steps over all its answers.
@@ -39,6 +39,7 @@ def rows(nodes: int) -> list[tuple[str, str, dict[str, Any]]]:
         ("draft, K = 4", "draft", {"tokens": 4, "schedule": "constant"}),
         (f"tree, depth 4, {nodes} nodes", "tree", {"depth": 4, "nodes": nodes}),
         (f"tree with lookup and recycle, {nodes} nodes", "tree", {"depth": 4, "nodes": nodes, "merge": "lookup,recycle"}),
+        (f"pard, K = 8, {nodes} nodes", "pard", {"tokens": 8, "nodes": nodes, "floor": 0.0}),
     ]
 
 
@@ -49,11 +50,17 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=16, help="most nodes of a tree")
     parser.add_argument("--tokens", type=int, default=160, help="most tokens of an answer")
     parser.add_argument("--draft", default="builtin-draft", help="draft model; '' leaves its methods out")
+    parser.add_argument(
+        "--pard", default="", help="PARD draft model, as `specchat.builtin.train_pard` makes one; '' leaves it out"
+    )
     parser.add_argument("--only", action="append", help="only this method (may be repeated)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     target = load_model("builtin", LoadOptions(device="cpu", dtype="float32"))
-    draft = load_model(options.draft, LoadOptions(device="cpu", dtype="float32")) if options.draft else None
+    draft, pard = (
+        load_model(name, LoadOptions(device="cpu", dtype="float32")) if name else None for name in (options.draft, options.pard)
+    )
+    drafts = {"draft": draft, "tree": draft, "pard": pard}
     prompts: dict[str, list[list[int]]] = defaultdict(list)
     for name, messages in examples(options.prompts * 20):
         family = TASKS[name].family
@@ -64,14 +71,14 @@ def main() -> None:
     print(f"| | {' | '.join(FAMILIES)} | all |\n|---|{'---|' * (len(FAMILIES) + 1)}")
     plain: dict[tuple[str, int], list[int]] = {}
     for shown, method, settings in rows(options.nodes):
-        if (method in ("draft", "tree") and draft is None) or (options.only and method not in options.only):
+        if (method in drafts and drafts[method] is None) or (options.only and method not in options.only):
             continue
         begun = time.monotonic()
         cells, all_tokens, all_steps = [], 0, 0
         for family in FAMILIES:
             tokens = steps = 0
             for i, prompt in enumerate(prompts[family]):
-                conversation = Conversation(target, draft_model=draft)
+                conversation = Conversation(target, draft_model=drafts.get(method))
                 generation = Generation(conversation, prompt, method, settings=settings, max_tokens=options.tokens)
                 for _ in generation:
                     pass

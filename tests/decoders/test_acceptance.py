@@ -15,6 +15,8 @@ from specchat.backends.base import ROOT, Sampling
 from specchat.backends.scores import TorchScores
 from specchat.decoders import acceptance as module
 from specchat.decoders.acceptance import Acceptance, accept, passes
+from specchat.decoders.base import Context
+from specchat.decoders.parts.position_tree import position_tree
 from specchat.decoders.tree import Draws, Tree
 
 from ..cases import FULL
@@ -26,6 +28,8 @@ Q = np.array([0.1, 0.4, 0.3, 0.15, 0.05])
 AFTER = np.array([[0.3, 0.3, 0.2, 0.1, 0.1], [0.1, 0.1, 0.1, 0.1, 0.6], [0.2] * 5, [0.7, 0.1, 0.1, 0.05, 0.05], [0.05, 0.05, 0.3, 0.3, 0.3]])  # fmt: skip  # noqa: E501
 Q_AFTER = AFTER[::-1].copy()
 """The target's and the draft's probabilities of the second token, by the first one."""
+Q_BLIND = np.array([0.3, 0.1, 0.05, 0.35, 0.2])
+"""The draft's probabilities of the second token where it does not know the first one."""
 
 
 class Table(TorchScores):
@@ -79,6 +83,13 @@ def branching(rng: np.random.Generator) -> Tree:
     return tree
 
 
+def blind(rng: np.random.Generator) -> Tree:
+    """Three children drawn without replacement, and below the likely ones children that are drawn once for all of them."""
+    context = Context([0], None, Sampling(temperature=1.0), 99, frozenset(), acceptance=Acceptance("rejection"))  # type: ignore[arg-type]
+    guesses = [[(token, float(q[token])) for token in drawn(q, rng, 3)] for q in (Q, Q_BLIND)]
+    return position_tree(context, guesses, 8, 0.0, lambda position: (Q, Q_BLIND)[position])
+
+
 def certain(rng: np.random.Generator) -> Tree:
     """Children that no distribution proposed."""
     return Tree([0, 1, 2], [ROOT, 0, 0])
@@ -103,11 +114,12 @@ def test_rejection_with_certain_children_leaves_the_targets_distribution() -> No
     assert p_value(certain, Acceptance("rejection"), SMALL) > 1e-3
 
 
-def test_two_tokens_of_a_tree_have_their_joint_distribution() -> None:
+@pytest.mark.parametrize("make", [branching, blind])
+def test_two_tokens_of_a_tree_have_their_joint_distribution(make: Callable[[np.random.Generator], Tree]) -> None:
     rng = np.random.default_rng(11)
     counts = np.zeros((5, 5))
     for seed in range(SMALL):
-        tokens = step(branching(rng), seed, Acceptance("rejection"))
+        tokens = step(make(rng), seed, Acceptance("rejection"))
         if len(tokens) < 2:  # the second one is the next step's, drawn plainly
             tokens.append(int(rng.choice(5, p=AFTER[tokens[0]])))
         counts[tokens[0], tokens[1]] += 1
