@@ -58,6 +58,11 @@ def test_sorted_lists_are_sorted() -> None:
     assert 10 < down < COUNT / 2
 
 
+def test_a_list_may_be_longer_than_a_pool_of_names() -> None:
+    found = [lists.items(Draw(f"list/{i}", held_out=True), 10, 10) for i in range(100)]
+    assert {len(set(each)) for each in found} == {10}
+
+
 def test_reversed_lists_are_reversed() -> None:
     for asked, answer in drawn("reverse"):
         places = [asked.rindex(item) for item in entries(answer)]

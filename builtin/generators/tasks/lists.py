@@ -54,8 +54,10 @@ def items(d: Draw, most: int = 8, least: int = 2, single: bool = False) -> list[
         ]  # fmt: skip
     make = d.pick(kinds)
     count, found = d.span(least, most), dict[str, None]()
+    tried = 0
     while len(found) < count:
-        found[make()] = None
+        found[make() if tried < 200 else d.made_up()] = None  # few cities are kept for evaluation
+        tried += 1
     return list(found)
 
 
