@@ -12,6 +12,7 @@ from pathlib import Path
 from ..errors import UserError
 from ..plain_file import user_path
 from .base import Model
+from .heads.formats import Format, read_format, refuse_pickles
 from .options import BACKENDS, BUILTIN, BUILTIN_DRAFT, LoadOptions, StageProgress
 
 GGUF_ON_HUB = re.compile(r"[\w.-]+/[\w.-]+:[\w.-]+", re.ASCII)
@@ -26,6 +27,8 @@ class Loader:
     """Its folder or GGUF file; None for a model without weights."""
     options: LoadOptions
     load: Callable[[LoadOptions], Model]
+    head: Format | None = None
+    """A trained drafter, which is no model of its own: `heads.load` loads it beside its target."""
 
     def __call__(self, later: LoadOptions | None = None) -> Model:
         """Load it; errors as `load_model`."""
@@ -139,7 +142,11 @@ def find_model(
             f"This installation does not have {spec} ({builtin_path(spec)} is missing). Run `specchat doctor` for details."
         )
     folder = builtin_path(spec) if shipped else locate(spec, first, progress=progress, cancelled=cancelled)
-    check_folder(folder)
+    if folder.is_dir():
+        refuse_pickles(folder)
+    head = read_format(folder, check_folder(folder))
+    if head is not None:
+        return Loader(folder, first, lambda _: _alone(spec, head), head)
 
     def load(chosen: LoadOptions) -> Model:
         from .hf.model import load_transformers
@@ -147,6 +154,18 @@ def find_model(
         return load_transformers(folder, spec, chosen, progress=progress, cancelled=cancelled)
 
     return Loader(folder, first, load)
+
+
+def _alone(spec: str, head: Format) -> Model:
+    """Refuse a trained drafter as a model.
+
+    Raises:
+        UserError: always.
+    """
+    raise UserError(
+        f"{spec} is a trained drafter ({head.title}), not a model of its own. Load the model that it was made for, and give "
+        "this one as --draft-model."
+    )
 
 
 def _find_gguf(

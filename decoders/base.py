@@ -10,6 +10,7 @@ from math import isfinite
 from typing import Any, ClassVar, Literal
 
 from ..backends.base import Capabilities, Label, Model, Sampling, Scores, Session
+from ..backends.heads.base import Head
 from ..errors import UserError, did_you_mean
 from .acceptance import EXACT, Acceptance
 from .tree import Tree
@@ -37,6 +38,8 @@ class Context:
     acceptance: Acceptance = EXACT
     """The acceptance rule in force. Under `exact`, a drafter that samples should share the target's noise (the same Sampling
     and position give the same pick); under the other rules its draws must be independent of it."""
+    head: Head | None = None
+    """The trained drafter loaded with the target, if any."""
     drafter: Callable[[str], Drafter] | None = None
     """Returns the conversation's drafter with that name, including what it has learned: for methods that build on others."""
 
@@ -144,6 +147,8 @@ class Drafter(ABC):
     """It drafts with a second, smaller model."""
     needs_pard: ClassVar[bool] = False
     """That model is a PARD one (`ModelInfo.pard_token`)."""
+    needs_head: ClassVar[str] = ""
+    """The kind of trained drafter that it drafts with, if any (see `HeadInfo.kind`)."""
     needs_layers: ClassVar[bool] = False
     """It drafts with the target's first layers."""
     reads_cache: ClassVar[bool] = True

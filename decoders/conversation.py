@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..backends.base import Model
+from ..backends.heads.base import Head
 from ..errors import UserError
 from . import registry
 from .base import Drafter, parse_params
@@ -16,18 +17,25 @@ class Conversation:
     method switches."""
 
     def __init__(
-        self, model: Model, *, draft_model: Model | Callable[[], Model | None] | None = None, context: int | None = None
+        self,
+        model: Model,
+        *,
+        draft_model: Model | Callable[[], Model | None] | None = None,
+        head: Head | None = None,
+        context: int | None = None,
     ) -> None:
         """Open the target's session.
 
         Args:
             model: the target.
             draft_model: for the methods that draft with one; or a function that loads it when such a method is first chosen.
+            head: a trained drafter, for the methods that draft with one; the session then hands out the states that it reads.
             context: the most tokens in the conversation.
         """
         self.model = model
         self._draft_model = draft_model
-        self.session = model.open_session(context)
+        self.head = head
+        self.session = model.open_session(context, head.info.taps) if head is not None else model.open_session(context)
         self._drafters: dict[str, Drafter] = {}
 
     @property
@@ -50,7 +58,10 @@ class Conversation:
             self._draft_model = self._draft_model()
         pard = self.draft_model is not None and self.draft_model.info.pard_token is not None
         reason = registry.unavailable(
-            method, self.model.info.capabilities, draft_model=self._draft_model is not None, pard=pard
+            *(method, self.model.info.capabilities),
+            draft_model=self._draft_model is not None,
+            pard=pard,
+            head=self.head.info if self.head is not None else None,
         )
         if reason:
             raise UserError(f"The method {name} is not available here: {reason}")

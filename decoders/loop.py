@@ -286,6 +286,7 @@ class Generation(Iterator[Step]):
             conversation.draft_model,
             conversation.model,
             self.acceptance,
+            conversation.head,
             conversation.helper,
         )
 

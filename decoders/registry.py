@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from typing import Any, get_args
 
 from ..backends.base import Capabilities
+from ..backends.heads.base import HeadInfo
 from ..errors import UserError, did_you_mean
 from .base import KINDS, Drafter, Group, describe_params, parse_params, setting_type
 
@@ -29,6 +30,7 @@ BUILT_IN = {
     "draft": "draft:Draft",
     "tree": "token_tree:TokenTree",
     "early-exit": "early_exit:EarlyExit",
+    "eagle": "eagle:Eagle",
     "pard": "pard:Pard",
     "auto": "auto.auto:Auto",
 }
@@ -101,12 +103,24 @@ def get(name: str) -> type[Drafter]:
     raise UserError(f"There is no method {name!r}: {did_you_mean(name, known)}")
 
 
-def unavailable(method: type[Drafter], capabilities: Capabilities, *, draft_model: bool = True, pard: bool = True) -> str:
+TRAINED = {"eagle": "an EAGLE head trained for this model"}
+"""Kinds of trained drafters, as a sentence names them."""
+
+
+def unavailable(
+    method: type[Drafter],
+    capabilities: Capabilities,
+    *,
+    draft_model: bool = True,
+    pard: bool = True,
+    head: HeadInfo | None = None,
+) -> str:
     """The reason why a model with these capabilities cannot run `method`; empty if it can.
 
     Args:
         draft_model: whether there is a draft model.
         pard: whether it is a PARD model.
+        head: the trained drafter, if there is one.
     """
     if not method.drafts:
         return ""
@@ -116,6 +130,11 @@ def unavailable(method: type[Drafter], capabilities: Capabilities, *, draft_mode
         return capabilities.reasons.get("tree", "This model cannot verify branching trees.")
     if method.needs_layers and not capabilities.layers and "layers" in capabilities.reasons:
         return capabilities.reasons["layers"]
+    if method.needs_head and (head is None or head.kind != method.needs_head):
+        found = f", and {head.name} ({head.title}) is loaded" if head is not None else ""
+        return f"it needs {TRAINED[method.needs_head]}{found}. Load one with --draft-model."
+    if method.needs_draft_model and not draft_model and head is not None:
+        return f"it needs a draft model, and {head.name} is a trained drafter ({head.title}). Use the method {head.kind}."
     if method.needs_draft_model and not draft_model:
         return "it needs a draft model. Load one with --draft-model."
     if method.needs_pard and not pard:

@@ -37,7 +37,7 @@ def why_not(method: type[Drafter], *, over_model: bool = False) -> str:
     Args:
         over_model: a model runs the passes (`replay(over=…)`), and its choices are there where the record has none.
     """
-    if method.needs_draft_model or method.needs_layers:
+    if method.needs_draft_model or method.needs_layers or method.needs_head:
         return "drafts with a model"
     if method.own_loop:
         return "does not draft and verify"

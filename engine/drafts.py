@@ -1,4 +1,5 @@
-"""The draft model beside a target: the one that was asked for, or the built-in target's own, loaded when it is first needed."""
+"""What drafts beside a target: the draft model or trained drafter that was asked for, or the built-in target's own draft model,
+loaded when it is first needed."""
 
 from __future__ import annotations
 
@@ -7,9 +8,11 @@ from dataclasses import fields, replace
 
 from ..backends.base import Model
 from ..backends.files.checkpoint import read_json
+from ..backends.heads.base import Head
 from ..backends.loading import Loader, builtin_path, find_model
 from ..backends.options import BUILTIN, BUILTIN_DRAFT, LoadOptions, StageProgress
 from ..decoders import registry
+from ..decoders.conversation import Conversation
 from ..errors import UserError
 from .messages import Load
 
@@ -20,7 +23,7 @@ def options_of(command: Load) -> LoadOptions:
 
 
 class Drafts:
-    """The draft model of one load, for all its lanes.
+    """The draft model or trained drafter of one load, for all its lanes.
 
     One that was asked for is found before the target is loaded, so that a wrong name costs nothing, and loaded after it.
 
@@ -36,7 +39,8 @@ class Drafts:
     def __init__(
         self, command: Load, progress: StageProgress | None = None, cancelled: Callable[[], bool] | None = None
     ) -> None:
-        target = options_of(command)
+        target = self.target_options = options_of(command)
+        """How to load the target."""
         # The draft model runs here, whoever shares the target's layers; a revision is one of the target's repository.
         self._options = replace(
             target, context=None, revision=None, rpc="", backend="auto", gpu_layers=0 if target.gpu_layers == 0 else None
@@ -45,18 +49,23 @@ class Drafts:
         self._target: Model | None = None
         self._found: Loader | None = None
         self.model: Model | None = None
-        """Once it is loaded."""
+        """The draft model, once it is loaded."""
+        self.head: Head | None = None
+        """The trained drafter, once it is loaded."""
         if command.draft_model:
             try:
                 self._found = find_model(self._spec, self._options, progress=progress, cancelled=cancelled)
             except UserError as error:
                 raise _naming(self._spec, error) from None
+            if self._found.head is not None and command.model == BUILTIN and target.backend == "auto":
+                # A trained drafter drafts for models on transformers only.
+                self.target_options = replace(target, backend="transformers")
         elif self._spec and not any(builtin_path(self._spec).glob("*.safetensors")):
             self._spec = ""
 
     def __bool__(self) -> bool:
-        """Whether there is one, loaded or not."""
-        return bool(self._spec)
+        """Whether there is a draft model, loaded or not."""
+        return bool(self._spec) and (self._found is None or self._found.head is None)
 
     @property
     def pard(self) -> bool:
@@ -67,14 +76,22 @@ class Drafts:
         return bool(self) and "pard_token" in read_json(builtin_path(self._spec) / "config.json")
 
     def join(self, target: Model) -> None:
-        """The target is loaded: load the draft model now, if it was asked for.
+        """The target is loaded: load what was asked for to draft for it.
 
         Raises:
             UserError: it cannot be loaded; says why.
             Cancelled: the load was cancelled.
         """
         self._target = target
-        if self._found is not None:
+        if self._found is not None and self._found.head is not None:
+            # It imports torch: not for those who never load one.
+            from ..backends.heads.load import load_head
+
+            try:
+                self.head = load_head(self._found.head, self._spec, target)
+            except UserError as error:
+                raise _naming(self._spec, error) from None
+        elif self._found is not None:
             self.get()
 
     def get(self) -> Model | None:
@@ -94,16 +111,35 @@ class Drafts:
 
     def close(self) -> None:
         """Free it."""
-        model, self.model, self._spec = self.model, None, ""
-        if model is not None:
-            model.close()
+        for part in (self.model, self.head):
+            if part is not None:
+                part.close()
+        self.model = self.head = None
+        self._spec = ""
+
+
+def conversation_of(model: Model, drafts: Drafts | None, context: int | None = None) -> Conversation:
+    """An empty conversation with a target, and with what drafts for it.
+
+    Args:
+        context: the most tokens in it.
+
+    Raises:
+        UserError: there is not enough memory.
+    """
+    head = drafts.head if drafts is not None else None
+    return Conversation(model, draft_model=drafts.get if drafts else None, head=head, context=context)
 
 
 def refusals(model: Model, drafts: Drafts | None) -> dict[str, str]:
     """Methods that a target cannot run, each with the reason."""
+    head = drafts.head.info if drafts is not None and drafts.head is not None else None
     found = {
         name: registry.unavailable(
-            method, model.info.capabilities, draft_model=bool(drafts), pard=drafts is not None and drafts.pard
+            *(method, model.info.capabilities),
+            draft_model=bool(drafts),
+            pard=drafts is not None and drafts.pard,
+            head=head,
         )
         for name, method in registry.methods().items()
     }

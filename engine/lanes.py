@@ -14,6 +14,7 @@ from ..decoders.conversation import Conversation
 from ..decoders.loop import Generation, Step
 from ..decoders.tree import Tree
 from ..errors import UserError, counted
+from .drafts import Drafts, conversation_of
 from .failures import failure
 from .messages import (
     Advance,
@@ -52,15 +53,14 @@ FAR = PREFILL_CHUNK
 """Most tokens that such a look may make the cache lose and read, together."""
 
 Post = Callable[[Event], None]
-DraftModel = Model | Callable[[], Model | None] | None
 
 
 class Lane:
     """One conversation's KV cache and drafters, and the answer that runs in it."""
 
-    def __init__(self, name: str, model: Model, draft_model: DraftModel = None) -> None:
+    def __init__(self, name: str, model: Model, drafts: Drafts | None = None) -> None:
         self.name = name
-        self.conversation = Conversation(model, draft_model=draft_model)
+        self.conversation = conversation_of(model, drafts)
         self.id = 0
         """Of the answer that runs."""
         self.generation: Generation | None = None
@@ -115,7 +115,7 @@ class Lanes:
         self,
         model: Model | None,
         request: Generate,
-        draft_model: DraftModel = None,
+        drafts: Drafts | None = None,
         cancelled: Callable[[], bool] | None = None,
     ) -> None:
         """Begin an answer; the lane's cache keeps what it shares with the prompt.
@@ -123,7 +123,7 @@ class Lanes:
         Args:
             model: the target.
             request: what to answer.
-            draft_model: of a new lane; or what loads it when the first method needs one.
+            drafts: what drafts in a new lane.
             cancelled: polled while the model's chat template runs.
         """
         lane = self._lanes.get(request.lane)
@@ -140,7 +140,7 @@ class Lanes:
             gap = gap_of(model, request)
             prompt = gap.ids if gap else prompt_of(model, request, cancelled)
             if lane is None:
-                lane = self._lanes[request.lane] = Lane(request.lane, model, draft_model)
+                lane = self._lanes[request.lane] = Lane(request.lane, model, drafts)
             elif request.fresh:
                 lane.conversation.forget_drafters()
             generation = Generation(

@@ -245,12 +245,14 @@ class Loading:
 @dataclass(slots=True)
 class Loaded:
     """A model is ready. `info` is ModelInfo as plain data; `unavailable` maps a method to the reason why it cannot run; `draft`
-    is the draft model's ModelInfo, empty where there is none or none is loaded yet."""
+    is the draft model's ModelInfo, `head` the trained drafter's HeadInfo, each empty where there is none or none is loaded
+    yet."""
 
     id: int
     info: dict[str, Any]
     unavailable: dict[str, str] = field(default_factory=dict)
     draft: dict[str, Any] = field(default_factory=dict)
+    head: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

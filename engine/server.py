@@ -156,7 +156,7 @@ class Server:
                 self._outbox.post(Failed(command.id, "user", sentence))
                 return
             model, drafts = guest.model, guest.drafts
-        lanes.start(model, command, drafts.get if drafts else None, lambda: command.id in self._cancelled)
+        lanes.start(model, command, drafts, lambda: command.id in self._cancelled)
 
     def _work(self, command: Work, lanes: Lanes) -> None:
         from .tasks.work import run
@@ -167,7 +167,7 @@ class Server:
 
     def _load(self, command: Load, lanes: Lanes) -> None:
         from ..backends.loading import load_model
-        from .drafts import Drafts, options_of, refusals
+        from .drafts import Drafts, refusals
         from .failures import failure
 
         redirect(log_path())  # a long-lived engine's log is moved aside here too, once it is full
@@ -192,7 +192,7 @@ class Server:
         model = None
         try:
             drafts = Drafts(command, draft_progress, cancelled)
-            model = load_model(command.model, options_of(command), progress=progress, cancelled=cancelled)
+            model = load_model(command.model, drafts.target_options, progress=progress, cancelled=cancelled)
             self._free(0, lanes)
             drafts.join(model)
         except BaseException as error:  # see `failure`
@@ -210,7 +210,9 @@ class Server:
         info = asdict(model.info)
         info["load_seconds"] = info["load_seconds"] or time.perf_counter() - start
         draft = asdict(drafts.model.info) if drafts.model else {}
-        self._outbox.post(Loaded(command.id, info, refusals(model, drafts), draft))
+        head = asdict(drafts.head.info) if drafts.head else {}
+        info["notes"] = [*info["notes"], *head.get("notes", ())]
+        self._outbox.post(Loaded(command.id, info, refusals(model, drafts), draft, head))
 
     def _free(self, id: int, lanes: Lanes, always: bool = False) -> None:
         """Free the loaded model and its lanes, and say so; nothing to do (or say, unless `always`) without one."""

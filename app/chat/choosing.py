@@ -45,8 +45,8 @@ def shortlist(methods: Mapping[str, Method], unavailable: Collection[str], model
 def first_method(methods: Mapping[str, Method], unavailable: Collection[str], model: str, draft_model: str | None) -> str:
     """The method that a chat starts with where nobody has chosen one.
 
-    With a draft model it is `draft`, which gives several tokens a pass on any text. Else it is `lookup`: it needs no trial, and
-    a draft that turns out wrong costs it next to nothing.
+    With a draft model it is `draft`, and with a trained drafter its method: they give several tokens a pass on any text. Else
+    it is `lookup`: it needs no trial, and a draft that turns out wrong costs it next to nothing.
 
     Args:
         methods: every method by name.
@@ -54,7 +54,9 @@ def first_method(methods: Mapping[str, Method], unavailable: Collection[str], mo
         model: as the user names it.
         draft_model: the one that was asked for; the built-in model brings its own.
     """
-    wanted = ("draft", "lookup", PLAIN) if draft_model or model == BUILTIN else ("lookup", PLAIN)
+    # `draft` first: until the model is loaded, nobody knows what a draft model is.
+    drafting = ("draft", *(name for name, method in methods.items() if method.group == "trained"))
+    wanted = (*drafting, "lookup", PLAIN) if draft_model or model == BUILTIN else ("lookup", PLAIN)
     return next((name for name in (*wanted, *methods) if name in methods and name not in unavailable), PLAIN)
 
 

@@ -77,6 +77,8 @@ class Report:
     settings: str = ""
     """ok, no file (the defaults hold), or the sentence that says what is wrong."""
     builtin_model: bool = False
+    draft_model: str = ""
+    """The one that the settings name, and what it is; empty where they name none."""
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -91,6 +93,7 @@ def examine() -> Report:
     report.paths = {name: str(path) for name, path in locations.everything().items()}
     report.settings = _settings(report.problems)
     report.builtin_model = _builtin(report.problems)
+    report.draft_model = _draft_model(report.problems)
     _writable(report.problems)
     return report
 
@@ -135,6 +138,8 @@ def _lines(report: Report) -> Iterator[str]:
     yield "State"
     yield f"  {'settings file':18} {report.settings}"
     yield f"  {'built-in model':18} {'present' if report.builtin_model else 'missing'}"
+    if report.draft_model:
+        yield f"  {'draft model':18} {report.draft_model}"
     yield ""
     if not report.problems:
         yield "Everything is in order."
@@ -305,6 +310,25 @@ def _builtin(problems: list[Problem]) -> bool:
             fix = f"git -C {quote(str(clone))} checkout -- builtin"
         problems.append(Problem(f"The built-in model is missing from {folder}.", fix))
     return here
+
+
+def _draft_model(problems: list[Problem]) -> str:
+    """Whether the draft model or trained drafter that the settings name can draft for their model, as far as both are here."""
+    from ..models.library import Library
+    from ..models.pairing import pair
+
+    settings, _ = load_settings()
+    name, library = settings.draft_model, Library()
+    if name is None:
+        return ""
+    draft, target = (library.named(spec, settings.model_folders) for spec in (name, settings.model))
+    if draft is None:
+        return f"{name} (not on this machine)"
+    head = draft.card.head
+    if target is not None and not (found := pair(library, target, draft)).able:
+        what = f"{name} cannot draft for {settings.model}: {found.reason}"
+        problems.append(Problem(what, f"specchat models --drafts-for {quote(settings.model)}", serious=False))
+    return f"{name} ({f'trained drafter, {head.title}' if head is not None else 'draft model'})"
 
 
 def _writable(problems: list[Problem]) -> None:

@@ -101,6 +101,10 @@ def _print_drafts(target: str, text: str, settings: Settings, as_json: bool) -> 
     chosen = next((each for each in found if target in (each.spot.spec, each.spot.title, str(each.spot.path))), None)
     if chosen is None:
         raise UserError(f"There is no model {target}. `specchat models` lists the models on this machine.")
+    if chosen.card.head is not None:
+        raise UserError(
+            f"{target} is a trained drafter itself ({chosen.card.head.title}). Name the model that it was made for."
+        )
     found = [each for each in found if matches(each, text)]
     pairings: dict[object, Pairing] = {each.key: pair(library, chosen, each) for each in found}
     if as_json:
@@ -172,6 +176,7 @@ def _told(found: Found) -> dict[str, Any]:
         "runtime": card.backend,
         "revision": spot.revision,
         "architecture": card.architecture,
+        "drafter": card.head.title if card.head is not None else "",
         "parameters": card.parameters,
         "quantization": card.quantization,
         "size": card.size,

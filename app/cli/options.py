@@ -63,7 +63,7 @@ _MODEL_HELP = (
     "file there), or ollama:NAME:TAG."
 )
 Model = Annotated[str | None, option("--model", _MODEL_HELP, "MODEL")]
-DraftModel = Annotated[str | None, option("--draft-model", "Draft model, given like --model.", "MODEL")]
+DraftModel = Annotated[str | None, option("--draft-model", "Draft model or trained drafter, given like --model.", "MODEL")]
 Device = Annotated[str | None, option("--device", "Device: auto, cpu, cuda, cuda:N or mps.", "DEVICE")]
 Dtype = Annotated[str | None, option("--dtype", f"Number type of the weights: {_or(DTYPES)}.", "DTYPE")]
 ContextSize = Annotated[int | None, option("--context", "Context in tokens; by default the model's own limit.", "N")]

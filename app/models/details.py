@@ -26,7 +26,7 @@ def of_model(found: Found, room: Room | None, options: Mapping[str, Any]) -> lis
     """A model here: what it is, whether it fits, where it lies."""
     out: list[Sentence] = [(about(found.card), "$foreground", 1)]
     if found.problem:
-        out.append((one_line(found.problem), "$warning", 3))
+        out.append((one_line(found.problem), "$quiet" if found.card.head is not None else "$warning", 3))
     else:
         out += _fit(fit_of(found, room, options))
     return [*out, (short_path(found.spot.path), "$quiet", 1)]
@@ -36,7 +36,8 @@ def of_draft(target: Found, found: Found, pairing: Pairing | None) -> list[Sente
     """A model that might draft for a target."""
     out: list[Sentence] = [(about(found.card), "$foreground", 1)]
     if pairing is not None:
-        told = one_line(pairing.reason) or f"Can draft for {title_of(target)}: the vocabulary is the same."
+        why = "its sizes fit" if found.card.head is not None else "the vocabulary is the same"
+        told = one_line(pairing.reason) or f"Can draft for {title_of(target)}: {why}."
         out.append((told, "$success" if pairing.able and not pairing.reason else "$warning", 3))
     return [*out, (short_path(found.spot.path), "$quiet", 1)]
 

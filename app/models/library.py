@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -15,8 +16,9 @@ from pathlib import Path
 from ...backends.files.gguf_file import read_layout
 from ...backends.files.model_card import Card, read_card
 from ...backends.files.vocabulary import folder_source, folder_vocabulary, gguf_source, gguf_vocabulary
-from ...backends.options import pip_command
+from ...backends.options import BUILTIN, BUILTIN_DRAFT, pip_command
 from ...errors import UserError
+from ...plain_file import user_path
 from .places import PLACES, Spot, spots
 
 
@@ -40,6 +42,10 @@ class Found:
         if self.card.problem:
             what = "This file" if self.card.backend == "llama.cpp" else "This folder"
             return self.card.problem.replace(str(self.spot.path), what)
+        if self.card.head is not None:
+            return (
+                f"It is a trained drafter ({self.card.head.title}). Choose it as the draft model of the model it was made for."
+            )
         if self.card.backend == "llama.cpp" and not _llama_here():
             return f"It runs on llama.cpp, which is not installed. Run: {pip_command()}"
         return ""
@@ -78,6 +84,18 @@ class Library:
             if stopped():
                 return
             yield Found(spot, Card(spot.path, "llama.cpp") if spot.remark else self.card(spot.path))
+
+    def named(self, spec: str, folders: Sequence[str] = ()) -> Found | None:
+        """The model on this machine that a name loads; None if it is not here.
+
+        Args:
+            folders: from the settings.
+        """
+        path = user_path(spec)
+        if spec not in (BUILTIN, BUILTIN_DRAFT) and os.path.exists(path):
+            return Found(Spot(PLACES[2], spec, path, path.name), self.card(path))
+        spot = next((spot for spot in spots(named=folders) if spot.spec == spec), None)
+        return Found(spot, self.card(spot.path)) if spot is not None else None
 
     def card(self, path: Path) -> Card:
         """The card of a folder or file, read anew where it has changed."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...backends.files.vocabulary import difference
+from ...backends.heads.formats import Format, Target, fitting
+from ...backends.loading import builtin_path
 from ...backends.options import BUILTIN
 from ...errors import UserError
 from ..text.cells import fit, one_line
@@ -25,6 +27,8 @@ class Pairing:
 
 def pair(library: Library, target: Found, draft: Found) -> Pairing:
     """Whether a model can draft for a target. Reads both vocabularies, so it blocks."""
+    if draft.card.head is not None:
+        return _fits(library, target, draft, draft.card.head)
     if draft.problem:
         return Pairing(False, draft.problem)
     if same(target, draft):
@@ -43,6 +47,25 @@ def pair(library: Library, target: Found, draft: Found) -> Pairing:
     sizes = f" ({len(left):,} tokens against {len(right):,})" if len(left) != len(right) else ""
     ours_is, theirs_is = _shown(left.text(i)), _shown(right.text(i))
     return Pairing(False, f"Its vocabulary is different{sizes}: token {i} is {ours_is} for the target, {theirs_is} for it.")
+
+
+def _fits(library: Library, target: Found, draft: Found, head: Format) -> Pairing:
+    """Whether a trained drafter fits a target, by the shapes of its tensors."""
+    # The built-in model is loaded on the runtime that its drafter needs.
+    card = library.card(builtin_path()) if target.spot.spec == BUILTIN else target.card
+    name = one_line(draft.spot.title)
+    if card.backend == "llama.cpp":
+        return Pairing(False, f"It is an {head.title} head, which drafts for models on transformers only.")
+    if not (card.width and card.layers and card.vocabulary):
+        return Pairing(True, "Only loading it will show whether it fits.")
+    try:
+        fitting(head, name, Target(one_line(target.spot.title), card.width, card.layers, card.vocabulary))
+    except UserError as error:
+        return Pairing(False, str(error))
+    made_for = one_line(head.trained_for)
+    if made_for and made_for.rpartition("/")[2].lower() != target.spot.title.rpartition("/")[2].lower():
+        return Pairing(True, f"It fits, but was made for {made_for}.")
+    return Pairing(True)
 
 
 def same(one: Found, other: Found) -> bool:

@@ -38,6 +38,9 @@ VERDICTS = {
 }
 """What is judged → sign, word, style."""
 
+DRAFTER = ("◇", "drafter", "$accent")
+"""In place of a verdict, for a trained drafter."""
+
 
 def needs_of_offer(repository: Repository, offer: Offer) -> Needs:
     """Of one on the Hub."""
@@ -78,6 +81,7 @@ def model_row(found: Found, fit: Fit, mark: tuple[str, str] = ("", "")) -> Row:
     """A model among all."""
     card = found.card
     problem = bool(found.problem)
+    verdict = ("✗", "unusable", "$error") if problem else VERDICTS[fit.verdict]
     return Row(
         found.key,
         title_of(found),
@@ -86,8 +90,8 @@ def model_row(found: Found, fit: Fit, mark: tuple[str, str] = ("", "")) -> Row:
         count_of(card.parameters),
         one_line(card.quantization),
         size_of(card.size) if card.size else "",
-        ("✗", "unusable", "$error") if problem else VERDICTS[fit.verdict],
-        faint=problem,
+        DRAFTER if card.head is not None else verdict,
+        faint=problem and card.head is None,
     )
 
 
@@ -163,9 +167,9 @@ def draft_rows(
 def _draft_row(found: Found, pairing: Pairing | None, marks: Mapping[object, tuple[str, str]]) -> Row:
     card = found.card
     if pairing is None:
-        note, style = "checking its vocabulary …", "$quiet"
+        note, style = "checking …", "$quiet"
     elif pairing.able:
-        note = one_line(pairing.reason) or "same vocabulary"
+        note = one_line(pairing.reason) or (f"{card.head.title} head that fits" if card.head else "same vocabulary")
         style = "$warning" if pairing.reason else "$success"
     else:
         note, style = one_line(pairing.reason), "$quiet"

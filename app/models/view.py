@@ -121,7 +121,8 @@ class View:
         if isinstance(row.key, tuple) and row.key[0] == "look":
             return "ask"
         found = self.found(row)
-        return "" if row.faint or (found is not None and found.problem) else "load"
+        useless = found is not None and found.problem and self.look == EVERYTHING  # a trained drafter is of use elsewhere
+        return "" if row.faint or useless else "load"
 
     def about(self, row: Row | None) -> list[telling.Sentence]:
         """What is told about a row."""

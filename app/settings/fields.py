@@ -16,7 +16,7 @@ class Settings:
     model: str = "builtin"
     """Model: `builtin`, a folder with safetensors weights, FILE.gguf, `owner/name` or `owner/name:Q4_K_M` on the Hub."""
     draft_model: str | None = None
-    """Draft model, given in the same way; the built-in model has its own."""
+    """Draft model or trained drafter, given in the same way; the built-in model has its own."""
     device: str = "auto"
     """Device that the model runs on: auto, cpu, cuda, cuda:N or mps."""
     dtype: str = "auto"

@@ -13,6 +13,7 @@ from pathlib import Path
 from ...errors import UserError
 from ...plain_file import user_path
 from ..options import BUILTIN, LoadOptions, StageProgress
+from .checkpoint import PICKLES
 from .hub_client import Session, one_line
 from .hub_contents import Contents, File, complete, contents, fit, matches
 from .hub_transfer import Missing, missing, repository_folder, transfer
@@ -103,7 +104,10 @@ def fetch(
                 if known is not None and _whole(known, allow, ignore):
                     return known
                 raise
-            files = {name: complete(session, there, name) for name in there.chosen(allow, ignore)}
+            names = there.chosen(allow, ignore)
+            if allow is WANTED and not any(name.endswith(".safetensors") for name in names):
+                _refuse_pickles(there)
+            files = {name: complete(session, there, name) for name in names}
             needed = missing(there, files)
             if planned is not None:
                 planned(needed)
@@ -111,6 +115,20 @@ def fetch(
             return place(there, files, revision)
     except OSError as error:
         raise UserError(f"Could not download {spec} ({one_line(error)}). Check the free disk space and HF_HUB_CACHE.") from None
+
+
+def _refuse_pickles(there: Contents) -> None:
+    """Refuse a repository that has only pickled weights.
+
+    Raises:
+        UserError: it is one.
+    """
+    if any(matches(name, PICKLES) for name in there.files):
+        raise UserError(
+            f"{there.name} has only pickled weights, which can run code when opened, so specchat does not open them. Look for "
+            f"a safetensors version, or run `hf download {there.name} --local-dir FOLDER` and load FOLDER: specchat then says "
+            "how to convert them."
+        )
 
 
 def place(there: Contents, files: Mapping[str, File], revision: str | None = None) -> Path:

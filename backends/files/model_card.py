@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...errors import UserError
+from ..heads.formats import Format, read_format
 from .checkpoint import ITEM_BYTES, check_folder, header, read_json
 from .checkpoint import MOST_CONFIG as MOST_CONFIG
 from .gguf_file import Header, Tensor, checked, read_layout
@@ -54,6 +55,12 @@ class Card:
     """Tokens that it was made for; 0 where it does not say."""
     cache_numbers: int = 0
     """Numbers in its KV cache for each token, about."""
+    width: int = 0
+    """Of its hidden states; 0 where it does not say, like the next two."""
+    layers: int = 0
+    vocabulary: int = 0
+    head: Format | None = None
+    """What it is if it is a trained drafter, no model of its own."""
     problem: str = ""
     """Why it cannot be loaded, as a sentence; empty if nothing is known to be in the way."""
 
@@ -140,6 +147,7 @@ def quantization_in(name: str) -> str:
 def _folder_card(folder: Path) -> Card:
     files = check_folder(folder)
     config = read_json(folder / "config.json")
+    text = _text_config(config)
     kinds: Counter[str] = Counter()
     size = floats = float_bytes = parameters = 0
     for file in files:
@@ -152,6 +160,11 @@ def _folder_card(folder: Path) -> Card:
             if kind in FLOATS:
                 floats += count
                 float_bytes += end - begin
+    head = read_format(folder, files)
+    if head is not None:
+        return Card(
+            folder, "transformers", head.title, floats, kinds.most_common(1)[0][0], size, floats, float_bytes, head=head
+        )
     quantized = config.get("quantization_config")
     method = str(quantized.get("quant_method", "")) if isinstance(quantized, Mapping) else ""
     return Card(
@@ -165,7 +178,10 @@ def _folder_card(folder: Path) -> Card:
         float_bytes,
         config_context(config),
         config_cache_numbers(config),
-        _problem(config, folder),
+        _number(text, "hidden_size", "n_embd"),
+        _number(text, "num_hidden_layers", "n_layer"),
+        _number(text, "vocab_size"),
+        problem=_problem(config, folder),
     )
 
 

@@ -83,6 +83,11 @@ def norm(module: Any) -> Any:
     return normed if weight.dtype == torch.float32 else half
 
 
+def _unchanged(hidden: Tensor) -> Tensor:
+    """In place of a norm that a layer does not have."""
+    return hidden
+
+
 class Rotations:
     """Cosines and sines of the positions, the model's own: from a table, unless they depend on the length of the text.
 
@@ -149,7 +154,7 @@ class LeanLayer:
         self._gate_up = product(*fused((mlp.gate_proj, mlp.up_proj)))
         self._activation = F.silu if type(mlp.act_fn).__name__ in SILU else mlp.act_fn
         self._down = product(mlp.down_proj.weight.detach(), mlp.down_proj.bias)
-        self._before, self._after = norm(layer.input_layernorm), norm(layer.post_attention_layernorm)
+        self._before, self._after = norm(layer.input_layernorm) or _unchanged, norm(layer.post_attention_layernorm)
 
     def __call__(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
         """The layer's output; the arguments are `attend`'s."""
@@ -183,14 +188,19 @@ class LeanLayer:
             kept: indices of the nodes whose states are wanted [rows]; None for all.
         """
         rows = hidden[0]
+        return self.seen(rows, cos, sin, mask, cache, kept).add_(rows if kept is None else rows[kept])[None]
+
+    def seen(self, rows: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any, kept: Tensor | None = None) -> Tensor:
+        """What the attention block adds [n or rows, hidden width]; the arguments are `attend`'s, `rows` what it reads [n, width
+        of its input]."""
         queries, keys, values = self._read(rows, cos, sin, cache)
         if isinstance(mask, dict):
             mask = mask[self._kind]
         if kept is not None:
             mask = narrowed(mask, kept, len(rows), keys)
-            rows, queries = rows[kept], queries.index_select(2, kept)
+            queries = queries.index_select(2, kept)
         seen, _ = tree_attention(self._attention, queries, keys, values, mask, scaling=self._scaling)
-        return self._out(seen.view(len(rows), -1)).add_(rows)[None]
+        return self._out(seen.view(queries.shape[2], -1))
 
     def _read(self, rows: Tensor, cos: Tensor, sin: Tensor, cache: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of the nodes [1, heads, n, width of a head], and the keys and values in view; the nodes' own are written."""

@@ -43,6 +43,17 @@ class TransformersModel(Model):
         self._states_proof = proven.states
         self.info = info
 
+    @property
+    def module(self) -> Any:
+        """transformers' own module, whose embeddings and LM head trained drafters share.
+
+        Raises:
+            UserError: the model has been closed.
+        """
+        if self._runner is None:
+            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
+        return self._runner.module
+
     def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> Session:
         """A new, empty KV cache; memory is taken as it fills (see `Model.open_session`)."""
         if self._runner is None:

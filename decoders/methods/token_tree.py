@@ -2,26 +2,19 @@
 
 Miao et al., "SpecInfer: Accelerating Large Language Model Serving with Tree-based Speculative Inference and Verification"
 (2023), arXiv:2305.09781: an expansion ⟨k₁ … kₘ⟩ gives each node at depth i the draft model's kᵢ best successors. The shape
-`best` follows the draft model's own confidence instead, as Li et al., "EAGLE-2: Faster Inference of Language Models with
-Dynamic Draft Trees" (2024), arXiv:2406.16858, do.
+`best` follows the draft model's own confidence instead (growth.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from heapq import nlargest
 
-from ...backends.base import ROOT
 from ...errors import UserError
-from ..base import Context, Drafter, Elsewhere, Verified, param
-from ..parts.drafting import COUPLED, node_budget
+from ..base import Context, Elsewhere, param
 from ..parts.elsewhere import draft_chain, noted
-from ..parts.proposers import DraftModel, Guesses, Proposer, mismatch
-from ..tree import Draws, Tree
-
-MERGED = ("lookup", "ngram", "recycle", "suffix", "fusion")
-"""Drafters that may be merged: they cost next to nothing."""
+from ..parts.growth import MERGED, Grower
+from ..parts.proposers import DraftModel, Proposer, mismatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +33,11 @@ class TreeParams:
     merge: str = param("", f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}")
 
 
-@dataclass(slots=True)
-class Growth:
-    """The tree under construction: its nodes in the order in which the draft model evaluates them."""
-
-    tree: Tree
-    reached: list[float]
-    """By node: the probability of its path, as the draft sees it [n]."""
-    depths: list[int]
-    evaluated: dict[int, int]
-    """Tree node → the draft's own number of it."""
-
-
-class TokenTree(Drafter):
-    """A draft model's most probable tree.
-
-    Under an acceptance rule that samples, children are drawn without replacement from the draft's distribution, which travels
-    with the tree; merged drafters' nodes count as certain.
-    """
+class TokenTree(Grower):
+    """A draft model's most probable tree (see `Grower`)."""
 
     name = "tree"
     group = "draft model"
-    reads_cache = False
     summary = (
         "Token trees: a draft model guesses several continuations, other drafters may join in, and one pass verifies them all."
     )
@@ -87,39 +63,13 @@ class TokenTree(Drafter):
 
     def __init__(self, params: TreeParams | None = None) -> None:
         super().__init__(params)
-        self._proposer: Proposer | None = None
         self._source: object = None
-        self._growth: Growth | None = None
-        self._merged: list[Drafter] = []
 
     def prepare(self, context: Context) -> None:
         if context.draft_model is not None:
             self._open(context)
 
-    def draft(self, context: Context) -> Tree:
-        params = self.params
-        self._merged = self._others(context)
-        budget = node_budget(context, params.nodes)
-        self._growth = None
-        if context.room < 1 or budget < 2:
-            return Tree.root(context.pending)
-        proposer = self._open(context)
-        tree = Tree.root(context.pending)
-        if proposer is not None:
-            self._growth = Growth(tree, [1.0], [0], {})
-            # Half of the nodes are for the others, if there are any.
-            share = budget if not self._merged else 1 + budget // 2
-            self._grow(proposer, context, self._growth, share)
-        for drafter in self._merged:
-            _graft(tree, drafter.draft(context), budget)
-        return tree
-
     def _open(self, context: Context) -> Proposer | None:
-        """The draft model; None if there is none but other drafters.
-
-        Raises:
-            UserError: there is neither, or the draft model has other tokens.
-        """
         model = context.draft_model
         if model is None:
             if self._merged:
@@ -136,110 +86,15 @@ class TokenTree(Drafter):
             self._proposer, self._source = DraftModel(model, context.session.context), model
         return self._proposer
 
-    def _others(self, context: Context) -> list[Drafter]:
-        """The drafters to merge.
-
-        Raises:
-            UserError: one that cannot be.
-        """
-        names = [name for name in self.params.merge.replace(" ", "").split(",") if name]
-        for name in names:
-            if name not in MERGED:
-                raise UserError(f"tree.merge takes {', '.join(MERGED)}, not {name!r}.")
-        if not names or context.drafter is None:
-            return []
-        return [context.drafter(name) for name in dict.fromkeys(names)]
-
-    def _grow(self, proposer: Proposer, context: Context, growth: Growth, budget: int) -> None:
-        """Level by level: guesses for some nodes of a level become the next one."""
-        params, tree = self.params, growth.tree
-        widths = _expansion(params.expansion) if params.expansion else [params.width] * params.depth
-        sampled = not context.sampling.greedy and context.acceptance.rule in ("rejection", "soft")
-        prune = not params.expansion and not sampled
-        level = [0]
-        for width in widths[: context.room]:
-            room = (1 << 30) if prune else budget - len(tree)
-            if not level or room < 1:
-                break
-            if not params.expansion:
-                # The chain of first guesses always goes on, so that it is never better than the tree.
-                first = level[0]
-                level = nlargest(params.grow, level, key=lambda node: growth.reached[node])
-                level = [first, *(node for node in level if node != first)][: params.grow]
-            guesses = self._guess(proposer, context, growth, level, width)
-            level = self._hang(context, growth, guesses, room, sampled, proposer)
-        if prune:
-            _prune(growth, budget)
-
-    def _guess(
-        self, proposer: Proposer, context: Context, growth: Growth, level: Sequence[int], width: int
-    ) -> list[tuple[int, Guesses]]:
-        """(node, guesses) for the nodes of a level that could be evaluated."""
-        tree, evaluated = growth.tree, growth.evaluated
-        if level[0] == 0:
-            guesses = proposer.begin(context, width)
-        else:
-            guesses = proposer.grow(
-                [tree.tokens[node] for node in level], [evaluated[tree.parents[node]] for node in level], width
-            )
-        for node, found in zip(level, guesses, strict=True):
-            if found:
-                evaluated[node] = len(evaluated)
-        return [(node, found) for node, found in zip(level, guesses, strict=True) if found]
-
-    def _hang(
-        self,
-        context: Context,
-        growth: Growth,
-        guesses: Sequence[tuple[int, Guesses]],
-        room: int,
-        sampled: bool,
-        proposer: Proposer,
-    ) -> list[int]:
-        """Add the guesses to the tree as far as there is room; return the nodes that may be expanded next."""
-        tree, greedy = growth.tree, context.sampling.greedy
-        # (rank, order, probability of the path, node, token); the first one is the first guess of the first node.
-        wishes = []
-        for order, (node, found) in enumerate(guesses):
-            for rank, (token, probability) in enumerate(found):
-                # Where the noise is shared, the order of drawing says more than the probabilities.
-                likely = probability if greedy or sampled else COUPLED[min(rank, len(COUPLED) - 1)]
-                wishes.append((rank, order, growth.reached[node] * likely, node, token))
-        if len(wishes) > room:
-            # What is left out must not depend on what was drawn: the last ones of every node, not the least likely ones.
-            wishes = sorted(wishes)[:room]
-        children: dict[int, list[int]] = {}
-        out = []
-        for _, _, reached, parent, token in wishes:
-            node = tree.add(token, parent)
-            growth.reached.append(reached)
-            growth.depths.append(growth.depths[parent] + 1)
-            children.setdefault(parent, []).append(node)
-            if token not in context.eos_ids:
-                out.append(node)
-        if sampled:
-            drawn = {
-                parent: Draws(proposer.distribution(growth.evaluated[parent]), tuple(nodes))
-                for parent, nodes in children.items()
-            }
-            tree.probs = (tree.probs or {}) | drawn
-        return out
-
-    def learn(self, verified: Verified) -> None:
-        growth = self._growth
-        if growth is not None and self._proposer is not None and growth.tree is verified.tree:
-            path = [growth.evaluated[node] for node in verified.path if node in growth.evaluated]
-            self._proposer.settle(path)
-        for drafter in self._merged:
-            drafter.learn(verified)
+    def _expansion(self) -> list[int]:
+        return _numbers(self.params.expansion) if self.params.expansion else []
 
     def close(self) -> None:
-        if self._proposer is not None:
-            self._proposer.close()
-        self._proposer = self._source = self._growth = None
+        super().close()
+        self._source = None
 
 
-def _expansion(text: str) -> list[int]:
+def _numbers(text: str) -> list[int]:
     """The numbers of an expansion such as 1,1,3,1.
 
     Raises:
@@ -249,41 +104,3 @@ def _expansion(text: str) -> list[int]:
     if not all(part.isdigit() and 1 <= int(part) <= 64 for part in parts):
         raise UserError(f"tree.expansion is a list of numbers from 1 to 64 such as 1,1,3,1, not {text!r}.")
     return [int(part) for part in parts]
-
-
-def _prune(growth: Growth, budget: int) -> None:
-    """Leave the most probable nodes, `budget` of them, and the chain of first guesses among them."""
-    tree, reached = growth.tree, growth.reached
-    if len(tree) <= budget:
-        return
-    first = {0}
-    for node, parent in enumerate(tree.parents[1:], 1):
-        # Of each node's children the first comes first.
-        if parent in first and not any(tree.parents[other] == parent for other in first):
-            first.add(node)
-    # A path is never more probable than its start, and of equals the earlier stays: no node loses its parent.
-    ranked = sorted(range(len(tree)), key=lambda node: (node not in first, -reached[node], node))
-    kept = sorted(ranked[:budget])
-    place = {node: i for i, node in enumerate(kept)}
-    tree.tokens[:] = [tree.tokens[node] for node in kept]
-    tree.parents[:] = [place.get(tree.parents[node], ROOT) for node in kept]
-    growth.reached = [reached[node] for node in kept]
-    growth.depths = [growth.depths[node] for node in kept]
-    growth.evaluated = {place[node]: number for node, number in growth.evaluated.items() if node in place}
-
-
-def _graft(tree: Tree, other: Tree, budget: int) -> None:
-    """Merge another tree of the same pending token into `tree`: what both have is one node (a trie)."""
-    children = {(parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))}
-    place = {0: 0}
-    for node in range(1, len(other)):
-        parent = place.get(other.parents[node])
-        if parent is None or node in other.window:
-            continue
-        key = (parent, other.tokens[node])
-        known = children.get(key)
-        if known is None:
-            if len(tree) >= budget:
-                continue
-            known = children[key] = tree.add(other.tokens[node], parent)
-        place[node] = known

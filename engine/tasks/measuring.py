@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from ...backends.base import Model
 from ...decoders.conversation import Conversation
 from ...decoders.loop import Generation
+from ..drafts import conversation_of
 from ..messages import Generate
 from ..requests import prompt_of
 from .work import Job
@@ -38,9 +39,8 @@ def _conversation(job: Job, size: int) -> Conversation:
         conversation.close()
         del _open[model]
     # Twice what is needed: the next prompt may be a little longer.
-    drafts = job.drafts
     room = min(model.info.context, 2 * wanted)
-    conversation = Conversation(model, draft_model=drafts.get if drafts else None, context=room)
+    conversation = conversation_of(model, job.drafts, room)
     _open[model] = conversation
     return conversation
 

@@ -82,10 +82,14 @@ def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]
         found, words = copied(entries[last].text, before)
         if words:
             hints["text"] = f"{found} of the last answer's {counted(words, 'word')}"
+    draft = short_name(dialogue.load.get("draft_model") or (BUILTIN_DRAFT if dialogue.model == BUILTIN else ""))
+    trained = [name for name, method in dialogue.methods.items() if method.group == "trained"]
     if dialogue.info and "draft" in dialogue.unavailable:
         hints["draft model"] = f"no draft model: {shown_keys('models', keymap)} finds one"
-    elif draft := dialogue.load.get("draft_model") or (BUILTIN_DRAFT if dialogue.model == BUILTIN else ""):
-        hints["draft model"] = short_name(draft)
+    elif draft:
+        hints["draft model"] = draft
+    if dialogue.load.get("draft_model") and not all(name in dialogue.unavailable for name in trained):
+        hints["trained"] = draft
     hints["own layers"] = "this model was trained for it" if exits_early(dialogue.model) else "for models trained for it"
     return {GROUPS[group]: hint for group, hint in hints.items()}
 

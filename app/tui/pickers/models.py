@@ -236,7 +236,7 @@ class ModelsScreen(SearchScreen[None, Row]):
             return
         pairing = self.looking.pairings(target).get(found.key)
         if pairing is None:
-            self.say("Checking its vocabulary. One moment.")
+            self.say("Still checking it. One moment.")
         elif not pairing.able:
             self.say(one_line(pairing.reason), wrong=True)
         else:
@@ -255,7 +255,8 @@ class ModelsScreen(SearchScreen[None, Row]):
 
     def _load(self, target: Found, draft: Found | None) -> None:
         spot = target.spot
-        backend = spot.backend if spot.place == "Built in" else "auto"
+        head = draft is not None and draft.card.head is not None
+        backend = spot.backend if spot.place == "Built in" and not head else "auto"
         name = draft.spot.spec if draft is not None else None
         self._attempt(lambda: self._load_model(spot.spec, backend=backend, revision=spot.revision, draft=name))
 

@@ -26,6 +26,7 @@ from ...parts.elsewhere import ngram_tree
 from ...parts.proposers import mismatch
 from ...tree import Tree
 from ..draft import Draft
+from ..eagle import Eagle
 from ..early_exit import EarlyExit
 from .experience import CAUGHT_UP, EXPLORING, REST, WARM_UP, Experience, Rival, experience
 from .text_drafters import MARGIN, Readers
@@ -78,7 +79,7 @@ class AutoParams:
     """Settings of auto."""
 
     nodes: int = param(24, "Most nodes in a tree, including the pending token", low=1, high=256, length=True)
-    rivals: bool = param(True, "Also try the draft model and early exit, if available")
+    rivals: bool = param(True, "Also try the draft model or trained head, and early exit, if available")
 
 
 class Auto(Drafter):
@@ -96,8 +97,8 @@ class Auto(Drafter):
     pays = "When you do not want to choose. It stops drafting where that would only cost time."
     explains = (
         "Before each pass it estimates how many tokens per second every way of drafting would give: fusion's trees of every "
-        "size, a draft model, early exit, or no draft at all. It takes the best and keeps measuring, so it falls back to "
-        "plain decoding where nothing pays. The note above the tree shows when it changes its mind."
+        "size, a draft model or a trained head, early exit, or no draft at all. It takes the best and keeps measuring, so it "
+        "falls back to plain decoding where nothing pays. The note above the tree shows when it changes its mind."
     )
     Params = AutoParams
     params: AutoParams
@@ -258,9 +259,11 @@ class Auto(Drafter):
         if not self.params.rivals or context.model is None:
             return []
         names = ["draft"] if context.draft_model is not None and not mismatch_of(context) else []
-        # The first pass of an answer takes what is left of the prompt along; the first layers could not draft before it.
-        read = context.session.length >= len(context.tokens) - 1
-        return [*names, "early-exit"] if context.model.info.capabilities.layers and read else names
+        # The first pass of an answer takes what is left of the prompt along; what reads the target could not draft before it.
+        if context.session.length >= len(context.tokens) - 1:
+            names += [context.head.info.kind] if context.head is not None else []
+            names += ["early-exit"] if context.model.info.capabilities.layers else []
+        return names
 
     def _ask(self, name: str, context: Context) -> Tree:
         """A rival's draft, or prompt lookup's where that expects more."""
@@ -271,7 +274,7 @@ class Auto(Drafter):
             return tree
         drafter = self._models.get(name)
         if drafter is None:
-            drafter = self._models[name] = _make(name)
+            drafter = self._models[name] = RIVALS[name]()
         self._unread = self._missing(name, context)
         self._cold = self._via != name and self._via != self._readers.reader.name
         tree = drafter.draft(context)
@@ -329,11 +332,8 @@ class Auto(Drafter):
         self._models.clear()
 
 
-def _make(name: str) -> Drafter:
-    """A rival. A draft's length follows its confidence: it changes from word to word, more than averages tell."""
-    if name == "draft":
-        return Draft()
-    return EarlyExit()
+RIVALS: dict[str, type[Drafter]] = {"draft": Draft, "early-exit": EarlyExit, "eagle": Eagle}
+"""A draft's length follows its confidence: it changes from word to word, more than averages tell."""
 
 
 _mismatches: WeakKeyDictionary[Any, dict[int, str]] = WeakKeyDictionary()

@@ -10,8 +10,8 @@ from specchat.app.chat.choosing import FEWEST_TOKENS, PROMISING, Speeds, copied,
 from specchat.app.chat.methods import GROUPS, known_methods
 
 METHODS = known_methods()
-NO_DRAFT = dict.fromkeys(("draft", "tree", "pard"), "it needs a draft model.")
-NOT_TRAINED = {"pard": "it needs a PARD draft model."}
+NOT_TRAINED = {name: "it needs a trained drafter." for name, method in METHODS.items() if method.group == "trained"}
+NO_DRAFT = {"draft": "it needs a draft model.", "tree": "it needs a draft model.", **NOT_TRAINED}
 
 
 def test_every_method_stands_with_its_group() -> None:
@@ -38,16 +38,18 @@ def test_the_short_list_has_nothing_lossy_slow_or_twice(model: str) -> None:
 
 
 def test_a_trained_drafter_promises_most() -> None:
-    trained = replace(METHODS["draft"], name="eagle", group="trained")
-    lossy = replace(trained, name="medusa", label="lossy")
-    names = shortlist({**METHODS, "eagle": trained, "medusa": lossy}, NOT_TRAINED, "builtin")
-    assert names == ["greedy", "eagle", *PROMISING]
+    lossy = replace(METHODS["eagle"], name="worse", label="lossy")
+    names = shortlist({**METHODS, "worse": lossy}, (), "builtin")
+    assert names == ["greedy", *NOT_TRAINED, *PROMISING]
 
 
 def test_the_first_method() -> None:
     assert first_method(METHODS, (), "builtin", None) == "draft"
     assert first_method(METHODS, NO_DRAFT, "builtin", None) == "lookup"
     assert first_method(METHODS, (), "big.gguf", "small.gguf") == "draft"
+    # A trained drafter is loaded as a draft model is, and then nothing is there for `draft`.
+    without = {"draft": "a head is loaded.", "tree": "a head is loaded."}
+    assert first_method(METHODS, without, "big", "head") == next(iter(NOT_TRAINED))
     assert first_method(METHODS, (), "big.gguf", None) == "lookup"
     assert first_method(METHODS, {*NO_DRAFT, "lookup"}, "builtin", None) == "greedy"
     assert first_method({"soft": METHODS["lookup"]}, (), "builtin", None) == "soft"

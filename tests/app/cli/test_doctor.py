@@ -14,6 +14,8 @@ import pytest
 
 from specchat.app.cli import doctor
 
+from ...fakes.models.heads import target_folder, write_head
+
 
 @pytest.fixture
 def probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
@@ -39,7 +41,8 @@ def test_a_healthy_machine(probe: SimpleNamespace) -> None:
     assert "cpu only" in text
     data = json.loads(doctor.as_json(report))
     assert set(data) == {
-        *("versions", "machine", "devices", "llama_cpp", "terminal", "paths", "settings", "builtin_model", "problems"),
+        *("versions", "machine", "devices", "llama_cpp", "terminal", "paths", "settings", "builtin_model", "draft_model"),
+        "problems",
     }
     assert data["versions"]["torch"]
     assert data["machine"]["threads"] >= 1
@@ -100,6 +103,21 @@ def test_the_build_of_llama_cpp_is_told(probe: SimpleNamespace, monkeypatch: pyt
     report = doctor.examine()
     assert report.problems == []
     assert "built for" not in doctor.as_text(report)
+
+
+def test_the_draft_model_of_the_settings_is_judged(probe: SimpleNamespace, tmp_path: Path) -> None:
+    assert doctor.examine().draft_model == ""
+    head, settings = write_head(tmp_path / "head"), tmp_path / "settings.toml"
+    settings.write_text(f"model = '{target_folder()}'\ndraft_model = '{head}'")
+    report = doctor.examine()
+    assert report.problems == []
+    assert f"draft model        {head} (trained drafter, EAGLE-3)" in doctor.as_text(report)
+    settings.write_text(f"draft_model = '{head}'")
+    (problem,) = doctor.examine().problems
+    assert problem.what.startswith(f"{head} cannot draft for builtin: head drafts from a vocabulary of 256 tokens")
+    assert (problem.fix, problem.serious) == ("specchat models --drafts-for builtin", False)
+    settings.write_text("draft_model = 'nobody/nothing'")
+    assert doctor.examine().draft_model == "nobody/nothing (not on this machine)"
 
 
 def test_the_real_thing() -> None:

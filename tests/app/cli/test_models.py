@@ -14,6 +14,7 @@ from specchat.app.cli.main import app
 from specchat.app.models.memory import Room
 from specchat.errors import UserError
 
+from ...fakes.models.heads import write_head
 from ...fakes.models.hub_server import Hub, serving
 from ...fakes.models.model_folders import make_home
 
@@ -79,6 +80,16 @@ def test_draft_models_with_every_reason(home: Path) -> None:
     told = {each["model"]: each for each in table("--drafts-for", "lantern/Lighthouse-Instruct")["models"]}
     assert told["builtin-draft"]["able"]
     assert "vocabulary" in told["ollama:pilot:3b"]["reason"]
+
+
+def test_trained_drafters_stand_among_them(home: Path) -> None:
+    head = write_head(home / "here" / "head")
+    told = {each["model"]: each for each in table()["models"]}
+    assert (told[str(head)]["drafter"], told["builtin"]["drafter"]) == ("EAGLE-3", "")
+    unable = run("--drafts-for", "lantern/Lighthouse-Instruct").split("Cannot draft for it")[1]
+    assert "head: head drafts from a vocabulary of 256 tokens, and lantern/Lighthouse-Instruct has 2,048." in unable
+    with pytest.raises(UserError, match=r"is a trained drafter itself \(EAGLE-3\)"):
+        run("--drafts-for", str(head))
 
 
 def test_an_unknown_target_is_a_sentence(home: Path) -> None:

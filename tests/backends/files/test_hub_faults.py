@@ -330,6 +330,12 @@ def test_a_repository_without_weights_says_so(hub: Hub, files: dict[str, bytes],
     assert remark in found.remark
 
 
+def test_pickles_are_not_fetched(hub: Hub) -> None:
+    hub.repositories["me/tiny"] = {"config.json": b"{}", "pytorch_model.bin": b"x"}
+    assert "hf download me/tiny --local-dir FOLDER" in failing()
+    assert hub.bodies(".bin") == []
+
+
 @pytest.mark.parametrize(
     ("refusal", "sentence"),
     [((404, "RepoNotFound"), "There is no model me/tiny"), ((401, "GatedRepo"), "licence"), ((500, ""), "answered 500")],

@@ -16,6 +16,7 @@ from specchat.decoders import Conversation, Generation
 from specchat.decoders.base import Drafter, parse_params
 from specchat.decoders.registry import methods
 
+from ...fakes.models.heads import tiny_head
 from ...fakes.models.tiny import CONTEXT, VOCAB, smaller_model, tiny_model
 from ...fakes.models.toy import ToyModel
 
@@ -56,7 +57,8 @@ def answer(
 ) -> list[int]:
     """An answer of at most TOKENS tokens."""
     model = model or tiny_model("llama")
-    conversation = Conversation(model, draft_model=smaller_model("llama"), context=options.pop("context", None))
+    head = tiny_head() if methods()[name].needs_head and model is tiny_model("llama") else None
+    conversation = Conversation(model, draft_model=smaller_model("llama"), head=head, context=options.pop("context", None))
     generation = Generation(conversation, prompt, name, settings=settings, **{"max_tokens": TOKENS, **options})
     for step in generation:
         assert step.nodes >= 0
@@ -224,12 +226,12 @@ def test_models_that_only_do_chains(name: str) -> None:
             answer(name, {}, prompt, model)
         is_a_sentence(caught.value)
         return
-    if method.needs_draft_model:
+    if method.needs_draft_model or method.needs_head:
         return
     assert answer(name, {}, prompt, model) == answer("greedy", {}, prompt, model)
 
 
-@pytest.mark.parametrize("name", [name for name, method in methods().items() if method.needs_draft_model])
+@pytest.mark.parametrize("name", [name for name, method in methods().items() if method.needs_draft_model or method.needs_head])
 def test_without_a_draft_model_it_says_how_to_get_one(name: str) -> None:
     with pytest.raises(UserError, match="--draft-model") as caught:
         Generation(Conversation(tiny_model("llama")), PROMPT, name)

@@ -25,6 +25,7 @@ from specchat.decoders.parts.proposers import DraftModel, Reencoded
 from specchat.decoders.parts.schedules import SCHEDULES
 
 from ...cases import FULL
+from ...fakes.models import heads
 from ...fakes.models.tiny import tiny_folder, tiny_model
 from ...fakes.models.toy import ToyModel
 from ...fakes.prompts import TEXTS
@@ -375,14 +376,21 @@ def test_merged_drafters_need_no_draft_model() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "settings"), [("draft", {"tokens": 2, "schedule": "constant"}), ("tree", {"nodes": 8, "depth": 2})]
+    ("method", "settings"),
+    [
+        ("draft", {"tokens": 2, "schedule": "constant"}),
+        ("tree", {"nodes": 8, "depth": 2}),
+        ("eagle", {"nodes": 8, "depth": 2}),
+    ],
 )
 def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: str, settings: dict[str, Any]) -> None:
     """Through the whole loop, on a model whose five likeliest tokens have most of the probability."""
-    target, draft = tiny_model("llama"), tiny_model("qwen3")
+    eagle = method == "eagle"
+    target, draft = heads.unsure_target() if eagle else tiny_model("llama"), None if eagle else tiny_model("qwen3")
     filters = {"temperature": 1.0, "top_k": 3}
     prompt = [0, 2, 70, 71, 3]
-    conversation, draws = Conversation(target, draft_model=draft), 3000 if FULL else 750
+    head, draws = heads.unsure_head() if eagle else None, 3000 if FULL else 750
+    conversation = Conversation(target, draft_model=draft, head=head)
     seen: dict[tuple[int, ...], int] = {}
     accepted = 0
     for seed in range(draws):

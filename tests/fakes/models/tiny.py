@@ -104,13 +104,16 @@ def write_tokenizer(folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def write_model(kind: str, folder: Path, *, std: float = 0.4, seed: int = 0) -> Path:
-    """Write a tiny model of this kind with its tokenizer. A large spread of weights keeps greedy answers from looping."""
+def write_model(kind: str, folder: Path, *, std: float = 0.4, seed: int = 0, **sizes: int) -> Path:
+    """Write a tiny model of this kind with its tokenizer, or one of other sizes. A large spread of weights keeps greedy answers
+    from looping."""
     from transformers import AutoModelForCausalLM
 
     torch.manual_seed(seed)
     auto: Any = AutoModelForCausalLM
-    model = auto.from_config(_config(kind))
+    config = _config(kind)
+    config.update(sizes)
+    model = auto.from_config(config)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if weight.ndim > 1 and not name.endswith(("A_log", "conv1d.weight")):

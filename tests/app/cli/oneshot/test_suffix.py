@@ -72,7 +72,7 @@ def test_every_method_fills_in_the_same(folder: Path) -> None:
     gap = model.encode_gap(BEFORE * 2, AFTER)
     found = {}
     for method in methods().values():
-        if method.label == "identical" and not method.needs_draft_model:
+        if method.label == "identical" and not method.needs_draft_model and not method.needs_head:
             generation = Generation(Conversation(model), gap.ids, method.name, max_tokens=10, ends=gap.ends, anchor=gap.anchor)
             found[method.name] = ("".join(step.text for step in generation) + generation.flush(), generation.answer)
     assert len(found) >= 5

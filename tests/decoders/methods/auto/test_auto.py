@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from specchat.backends import Model, Sampling
+from specchat.backends.heads.base import Head
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.acceptance import walk
 from specchat.decoders.base import Context, Verified
@@ -17,6 +18,7 @@ from specchat.decoders.methods.auto.experience import Experience, Rival
 from specchat.decoders.methods.auto.text_drafters import LONGEST_NAP
 from specchat.decoders.parts.learned import Calibration
 
+from ....fakes.models.heads import cyclic_target, random_head, right_head, target
 from ....fakes.models.toy import ToyModel, plain
 from ....fakes.prompts import TEXTS
 
@@ -30,6 +32,7 @@ def drive(
     cost: Callable[[int], float],
     *,
     draft_model: Model | None = None,
+    head: Head | None = None,
     draft_cost: float = 0.0,
     tokens: int = TOKENS,
 ) -> tuple[list[int], Counter[str], list[str]]:
@@ -38,14 +41,14 @@ def drive(
     Returns:
         the answer, how many steps each drafter took, and the notes.
     """
-    session = model.open_session()
+    session = model.open_session(taps=head.info.taps if head is not None else ())
     session.prefill(prompt[:-1])
     text = list(prompt)
     taken: Counter[str] = Counter()
     notes: list[str] = []
     while len(text) < len(prompt) + tokens:
         room = len(prompt) + tokens - len(text) - 1
-        tree = auto.draft(Context(text, session, Sampling(), room, frozenset(), True, draft_model, model))
+        tree = auto.draft(Context(text, session, Sampling(), room, frozenset(), True, draft_model, model, head=head))
         taken[tree.via] += 1
         if auto.note:
             notes.append(auto.note)
@@ -57,7 +60,7 @@ def drive(
         path = walk(tree, chosen)
         session.commit(path)
         text += [*(tree.tokens[node] for node in path[1:]), chosen[path[-1]]]
-        drafted = draft_cost * (len(tree) - 1) if tree.via in ("draft", "early-exit") else 0.0
+        drafted = draft_cost * (len(tree) - 1) if tree.via in ("draft", "early-exit", "eagle") else 0.0
         auto.learn(Verified(tree, chosen, path, scores, drafted, cost(len(tree))))
     auto.close()
     return text[len(prompt) :], taken, notes
@@ -128,6 +131,24 @@ def test_a_quick_draft_model_takes_over_and_a_slow_one_does_not(
     # What the text itself tells (it ends in a loop) is no rival's to take.
     share = (taken["draft"] + taken["early-exit"]) / (sum(taken.values()) - taken["fusion"] - taken["lookup"])
     assert low <= share <= high
+
+
+def test_a_trained_head_takes_over_where_it_is_right(auto: Auto) -> None:
+    def cost(nodes: int) -> float:
+        return 1 + 0.02 * nodes
+
+    answer, taken, notes = drive(auto, cyclic_target(), [0, 2, 20], cost, head=right_head(), draft_cost=0.02, tokens=200)
+    assert answer[:200] == list(range(21, 221))
+    assert taken["eagle"] > 0.6 * sum(taken.values())
+    assert any(note.startswith("eagle: on trial") for note in notes)
+
+
+def test_a_trained_head_that_is_wrong_leaves_greedys_tokens() -> None:
+    prompt = [0, 2, *range(40, 52)]
+    expected = [t for s in Generation(Conversation(target()), prompt, max_tokens=80) for t in s.tokens]
+    generation = Generation(Conversation(target(), head=random_head()), prompt, "auto", max_tokens=80)
+    assert "eagle" in {step.tree.via for step in generation}
+    assert generation.answer == expected
 
 
 def test_of_two_rivals_the_quicker_leads_though_the_other_met_easier_text() -> None:

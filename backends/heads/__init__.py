@@ -1,0 +1,1 @@
+"""Trained drafters: small networks that draft for one target out of its hidden states."""

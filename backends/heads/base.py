@@ -1,0 +1,110 @@
+"""The contract between trained drafters and the methods that draft with them: Head, HeadSession. Imports no runtime."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ..base import Scores
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Kind = Literal["eagle", "medusa"]
+"""How a trained drafter drafts, so which method it is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadInfo:
+    """What the interface shows about a trained drafter. Plain data, like `ModelInfo`."""
+
+    name: str
+    """As the user named it."""
+    kind: Kind
+    title: str
+    """What people call this kind, such as EAGLE-3."""
+    parameters: int
+    """Its own; what it shares with the target is not counted."""
+    dtype: str
+    taps: tuple[int, ...]
+    """Where it reads the target's hidden states (see `Model.open_session`)."""
+    path: str
+    notes: tuple[str, ...] = ()
+    """Sentences worth showing: a reading of its configuration that was measured."""
+
+
+class Head(ABC):
+    """A trained drafter's weights, beside the target that it was trained for. Several sessions may share them."""
+
+    info: HeadInfo
+
+    @abstractmethod
+    def open(self, context: int) -> HeadSession:
+        """A new, empty cache for a conversation of at most `context` tokens.
+
+        Raises:
+            UserError: there is not enough memory.
+        """
+
+    def close(self) -> None:  # noqa: B027
+        """Free the weights."""
+
+
+class HeadSession(ABC):
+    """What a drafter that writes token by token remembers of one conversation. Not thread-safe.
+
+    It takes in *pairs*: pair i is the token at position i + 1 with the target's hidden states at position i, and predicts the
+    token at position i + 2. Below the last pair hang *nodes*: drafted tokens, each with its parent's output in place of the
+    target's states. So what is remembered for good comes from true states only.
+    """
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """How many pairs it has taken in."""
+
+    @property
+    @abstractmethod
+    def context(self) -> int:
+        """The most pairs and nodes together."""
+
+    @abstractmethod
+    def extend(self, tokens: Sequence[int], states: Tensor) -> Scores:
+        """Take in the next pairs, at least one; frees every node.
+
+        Args:
+            tokens: `tokens[i]` is the token at position `length` + 1 + i [n].
+            states: the target's states at the positions `length` + i [n, taps × width].
+
+        Returns:
+            scores after the last pair, one row.
+
+        Raises:
+            UserError: there is not enough memory; nothing has been taken in.
+        """
+
+    @abstractmethod
+    def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores:
+        """Add nodes in one pass, and score each.
+
+        Args:
+            tokens: token id of each new node [n].
+            parents: for each a node of an earlier call, counted from 0 in the order of adding, or ROOT: the last pair [n].
+
+        Raises:
+            UserError: there is not enough memory; nothing has been added.
+        """
+
+    @abstractmethod
+    def drop(self, first: int) -> None:
+        """Free the nodes from number `first` on."""
+
+    @abstractmethod
+    def rewind(self, length: int) -> None:
+        """Forget every node, and all pairs after the first `length`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free the cache."""

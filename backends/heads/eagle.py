@@ -1,0 +1,331 @@
+"""EAGLE heads: one decoder layer, or a few, that continue the target's own hidden states.
+
+Li et al., "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty" (2024), arXiv:2401.15077; "EAGLE-3: Scaling up
+Inference Acceleration of Large Language Models via Training-Time Test" (2025), arXiv:2503.01840. EAGLE-2 has EAGLE-1's
+weights.
+
+Pair i of a conversation, the token at position i + 1 and the target's states at i, stands in slot i and has rotary position i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...errors import ContextFull, UserError
+from ..base import PREFILL_CHUNK, ROOT
+from ..hf.lean import LeanLayer, Rotations, norm, product
+from ..hf.masks import FULL, Reach, tree_mask
+from ..hf.session import out_of_memory
+from ..hf.slot_cache import KVSpec, SlotCache
+from ..scores import TorchScores
+from .base import Head, HeadInfo, HeadSession
+from .formats import Format
+
+T = TypeVar("T")
+
+
+class EagleNetwork:
+    """The forward pass.
+
+    Args:
+        found: the drafter's format.
+        weights: its tensors, on one device and of one type.
+        config: its layers' configuration, as transformers reads it.
+        embeddings: the table to look tokens up in [vocab, width].
+        lm_head: its own or the target's.
+        vocabulary: the target's token ids.
+    """
+
+    def __init__(
+        self,
+        found: Format,
+        weights: Mapping[str, Tensor],
+        config: Any,
+        embeddings: Tensor,
+        lm_head: Callable[[Tensor], Tensor],
+        vocabulary: int,
+    ) -> None:
+        from transformers.models.llama.modeling_llama import LlamaRMSNorm, LlamaRotaryEmbedding
+
+        def normed(name: str) -> Any:
+            if name not in weights:
+                return None
+            module: Any = LlamaRMSNorm(len(weights[name]), config.rms_norm_eps)
+            module.weight = nn.Parameter(weights[name], requires_grad=False)
+            return module
+
+        def linear(name: str) -> nn.Linear:
+            weight, bias = weights[f"{name}.weight"], weights.get(f"{name}.bias")
+            module = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, device="meta")
+            module.weight = nn.Parameter(weight, requires_grad=False)
+            if bias is not None:
+                module.bias = nn.Parameter(bias, requires_grad=False)
+            return module
+
+        def layer(at: str, *, first: bool) -> Any:
+            attention = SimpleNamespace(
+                **{f"{name}_proj": linear(f"{at}.self_attn.{name}_proj") for name in "qkvo"},
+                **{f"{name}_norm": normed(f"{at}.self_attn.{name}_norm.weight") for name in "qk"},
+                head_dim=config.head_dim,
+                scaling=config.head_dim**-0.5,
+            )
+            mlp = SimpleNamespace(
+                **{f"{name}_proj": linear(f"{at}.mlp.{name}_proj") for name in ("gate", "up", "down")},
+                act_fn=_activation(config),
+            )
+            return SimpleNamespace(
+                self_attn=attention,
+                mlp=mlp,
+                # The first layer's reads the embedding alone (EAGLE-3), or is not there (EAGLE-1).
+                input_layernorm=None if first else normed(f"{at}.input_layernorm.weight"),
+                post_attention_layernorm=normed(f"{at}.post_attention_layernorm.weight"),
+            )
+
+        self.third = found.third
+        self.device, self.dtype = embeddings.device, embeddings.dtype
+        self.layers = [LeanLayer(layer(f"layers.{i}", first=i == 0), i, FULL) for i in range(found.layers)]
+        shape = (config.num_key_value_heads, config.head_dim)
+        self.spec = KVSpec(shape, shape, self.dtype, self.device)
+        self.rotations = Rotations(LlamaRotaryEmbedding(config).to(self.device))
+        self.residual_normed = False
+        """`norm_before_residual`, as it is read (see `Reading`)."""
+        self._embeddings, self._lm_head, self._vocabulary = embeddings, lm_head, vocabulary
+        self._fc = product(weights["fc.weight"], weights.get("fc.bias"))
+        self._scale, self._output_normed = found.logit_scale, found.norm_output
+        self._token_norm, self._feature_norm = (
+            norm(normed(f"layers.0.{n}.weight")) for n in ("input_layernorm", "hidden_norm")
+        )
+        self._norm = norm(normed("norm.weight"))
+        self._input_norm = norm(normed("input_norm.weight")) if found.norm_before_fc else None
+        taps = weights["fc.weight"].shape[1] // len(weights["fc_norm.0.weight"]) if found.fc_norm else 0
+        self._tap_norms = [norm(normed(f"fc_norm.{i}.weight")) for i in range(taps)]
+        self._ids = None
+        if "d2t" in weights:
+            self._ids = weights["d2t"] + torch.arange(len(weights["d2t"]), device=self.device)
+
+    def features(self, states: Tensor) -> Tensor:
+        """What the layers read of the target's states [n, taps × width]: [n, hidden]."""
+        if not self.third:
+            return states
+        if self._input_norm is not None:
+            states = self._input_norm(states)
+        if self._tap_norms:
+            parts = states.chunk(len(self._tap_norms), -1)
+            states = torch.cat([normed(part) for normed, part in zip(self._tap_norms, parts, strict=True)], -1)
+        return self._fc(states)
+
+    def __call__(
+        self, tokens: Tensor, features: Tensor, positions: Tensor, mask: Any, cache: SlotCache, kept: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """One pass.
+
+        Args:
+            tokens: [n].
+            features: of true states, or the parents' outputs [n, hidden].
+            positions: [1, n].
+            mask: [1, 1, n, m]; None as `tree_attention` takes it.
+            cache: takes K and V.
+            kept: indices of the rows that are wanted; None for all.
+
+        Returns:
+            what a child reads in place of true states [rows, hidden], and logits over the target's vocabulary [rows, vocab].
+        """
+        embedded = F.embedding(tokens, self._embeddings)
+        cos, sin = self.rotations(embedded, positions, cache.capacity)
+        around = (cos, sin, mask, cache)
+        first, *others = self.layers
+        wanted = kept if not others else None
+        if self.third:
+            read = self._feature_norm(features)
+            base = read if self.residual_normed else features
+            seen = first.seen(torch.cat((self._token_norm(embedded), read), -1), *around, wanted)
+            hidden = first.feed(seen.add_(base if wanted is None else base[wanted])[None])
+        else:
+            hidden = self._fc(torch.cat((embedded, features), -1))[None]
+            hidden = first.only(wanted, hidden, *around) if wanted is not None else first(hidden, *around)
+        for layer in others:
+            last = layer is others[-1]
+            hidden = layer.only(kept, hidden, *around) if kept is not None and last else layer(hidden, *around)
+        out = hidden[0]
+        shown = self._norm(out) if self.third else out
+        logits = self._lm_head(shown)
+        if self._scale != 1:
+            logits = logits * self._scale
+        if self._ids is not None:
+            every = torch.full((len(logits), self._vocabulary), -torch.inf, dtype=logits.dtype, device=logits.device)
+            logits = every.index_copy_(1, self._ids, logits)
+        return shown if self._output_normed else out, logits
+
+
+class EagleHead(Head):
+    """A loaded EAGLE head (see load.py)."""
+
+    def __init__(self, network: EagleNetwork, info: HeadInfo) -> None:
+        self._network: EagleNetwork | None = network
+        self.info = info
+
+    def open(self, context: int) -> EagleSession:
+        """A new, empty cache."""
+        if self._network is None:
+            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
+        return EagleSession(self._network, context)
+
+    def close(self) -> None:
+        """Free the weights."""
+        self._network = None
+
+
+class EagleSession(HeadSession):
+    """One conversation's cache: pairs in the slots of their numbers, nodes behind."""
+
+    def __init__(self, network: EagleNetwork, context: int) -> None:
+        self._network = network
+        self._context = context
+        self._length = 0
+        self._depths: list[int] = []
+        """Of each node, 1 for a child of the last pair."""
+        self._bits: list[int] = []
+        """Its ancestors and itself, bit i for node i."""
+        self._outputs = torch.empty(0)
+        """Of the last pair and of each node [1 + nodes, hidden]."""
+        self._cache = self._guarded(lambda: SlotCache([network.spec] * len(network.layers), context))
+
+    @property
+    def length(self) -> int:
+        """Pairs taken in."""
+        return self._length
+
+    @property
+    def context(self) -> int:
+        """Most pairs and nodes together."""
+        return self._context
+
+    def extend(self, tokens: Sequence[int], states: Tensor) -> TorchScores:
+        """Take in the next pairs (see `HeadSession.extend`)."""
+        if not len(tokens) == len(states) > 0:
+            raise ValueError(f"{len(tokens)} tokens with {len(states)} states")
+        if self._length + len(tokens) > self._context:
+            raise ContextFull(f"{self._length + len(tokens):,} tokens do not fit in a context of {self._context:,}.")
+        self.drop(0)
+        begun = self._length
+
+        def take() -> Tensor:
+            for start in range(0, len(tokens), PREFILL_CHUNK):
+                part = tokens[start : start + PREFILL_CHUNK]
+                self._outputs, logits = self._take(part, states[start : start + len(part)], every=False)
+                self._length += len(part)
+            return logits
+
+        try:
+            logits = self._guarded(take)
+        except UserError:
+            self._length = begun
+            raise
+        return TorchScores(logits, (0,), (self._length + 1,))
+
+    def every(self, tokens: Sequence[int], states: Tensor) -> Tensor:
+        """Logits after each of the first pairs [n, vocab], for a look at how well the drafter knows its target. They are not
+        kept."""
+        self.rewind(0)
+        return self._guarded(lambda: self._take(tokens, states, every=True)[1])
+
+    def _take(self, tokens: Sequence[int], states: Tensor, *, every: bool) -> tuple[Tensor, Tensor]:
+        """A pass over the next pairs: outputs and logits of all, or of the last one."""
+        network, cache, n, start = self._network, self._cache, len(tokens), self._length
+        cache.reserve(start + n, used=start)
+        cache.begin(start, n)
+        mask = None
+        if start and n > 1 and (every or len(network.layers) > 1):
+            mask = self._mask([(2 << i) - 1 for i in range(n)], start)
+        positions = torch.arange(start, start + n, device=network.device)[None]
+        kept = None if every or n == 1 else torch.tensor([n - 1], device=network.device)
+        features = network.features(states.to(network.device, network.dtype))
+        return network(self._ids(tokens), features, positions, mask, cache, kept)
+
+    def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
+        """Add nodes (see `HeadSession.grow`)."""
+        living, n, start = len(self._depths), len(tokens), self._length + len(self._depths)
+        if any(not ROOT <= parent < living for parent in parents) or not self._length:
+            raise ValueError(f"parents {list(parents)} are not all among {living} nodes")
+        if start + n > self._context:
+            raise ContextFull(f"{start + n:,} tokens do not fit in a context of {self._context:,}.")
+        depths = [1 + (self._depths[parent] if parent != ROOT else 0) for parent in parents]
+        above = [self._bits[parent] if parent != ROOT else 0 for parent in parents]
+        bits = [seen | 1 << (living + i) for i, seen in enumerate(above)]
+
+        def run() -> tuple[Tensor, Tensor]:
+            network, cache = self._network, self._cache
+            cache.reserve(start + n, used=start)
+            cache.begin(start, n)
+            # One node below all the others sees everything.
+            mask = None if n == 1 and bits[0] + 1 == 2 << living else self._mask(bits, self._length)
+            features = self._outputs[[parent + 1 for parent in parents]]
+            positions = torch.tensor([[self._length - 1 + depth for depth in depths]], device=network.device)
+            return network(self._ids(tokens), features, positions, mask, cache)
+
+        outputs, logits = self._guarded(run)
+        self._outputs = torch.cat((self._outputs, outputs))
+        self._depths += depths
+        self._bits += bits
+        return TorchScores(logits, tuple(range(living, living + n)), tuple(self._length + 1 + depth for depth in depths))
+
+    def _ids(self, tokens: Sequence[int]) -> Tensor:
+        return torch.tensor(tokens, device=self._network.device)
+
+    def _mask(self, bits: list[int], length: int) -> Tensor:
+        """The mask of rows that see the first `length` slots and, of those behind, what their bits say."""
+        network, behind = self._network, max(bits).bit_length()
+        places = [0] * behind  # layers that see everything do not ask
+        return tree_mask(bits, places[: len(bits)], places, length, Reach(), 0, network.dtype, network.device)
+
+    def _guarded(self, run: Callable[[], T]) -> T:
+        """A pass without gradients, and a sentence where the memory does not suffice."""
+        with torch.inference_mode():
+            try:
+                return run()
+            except Exception as error:
+                if not out_of_memory(error):
+                    raise
+                raise UserError(
+                    f"There is not enough memory on {self._network.device} for the drafter. Use a smaller context or another "
+                    "method."
+                ) from None
+
+    def drop(self, first: int) -> None:
+        """Free the nodes from number `first` on."""
+        del self._depths[first:], self._bits[first:]
+        self._outputs = self._outputs[: 1 + first]
+
+    def rewind(self, length: int) -> None:
+        """Forget every node, and all pairs after the first `length`."""
+        if not 0 <= length <= self._length:
+            raise ValueError(f"cannot rewind to {length} of {self._length} pairs")
+        self.drop(0)
+        self._length = length
+
+    def close(self) -> None:
+        """Free the cache."""
+        self.rewind(0)
+        self._cache = SlotCache((), 0)
+
+
+def _activation(config: Any) -> Any:
+    """The MLP's activation.
+
+    Raises:
+        UserError: transformers has none of this name.
+    """
+    from transformers.activations import ACT2FN
+
+    try:
+        return ACT2FN[config.hidden_act]
+    except KeyError:
+        raise UserError(
+            f"transformers does not know the drafter's activation {config.hidden_act!r}. Correct hidden_act in its config.json."
+        ) from None

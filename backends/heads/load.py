@@ -1,0 +1,170 @@
+"""Loads a trained drafter beside its target, and measures how to read its configuration where engines disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import UserError
+from ..base import ROOT, Model, Sampling
+from ..hf.lean import product
+from ..hf.model import TransformersModel
+from .base import HeadInfo
+from .eagle import EagleHead, EagleNetwork, EagleSession
+from .formats import IGNORED, Format, Reading, Target, figure, fitting
+
+TEXT = (
+    "The lighthouse stood at the end of a long stone pier. Every evening, the keeper climbed the stairs, lit the lamp and "
+    "wrote the weather into a book: the wind, the clouds, the height of the waves. In winter, ships passed only rarely, and he "
+    "read or repaired his nets. When the fog came in, he rang the bell once a minute until the morning."
+)
+"""What readings are tried on."""
+
+LONGEST = 128
+"""Tokens of it, at most."""
+
+LLAMA = (
+    *("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps", "hidden_act"),
+    *("max_position_embeddings", "rope_theta", "rope_scaling", "rope_parameters"),
+)
+"""Keys of a drafter's configuration that its layers go by."""
+
+
+def load_head(found: Format, name: str, target: Model) -> EagleHead:
+    """Load a drafter.
+
+    Args:
+        found: its folder, as `read_format` reads it.
+        name: as the user named it.
+        target: the loaded model that it drafts for; it shares the embeddings and LM head that the drafter does not have.
+
+    Raises:
+        UserError: it cannot draft for this target; says why and what to do.
+    """
+    if not isinstance(target, TransformersModel):
+        raise UserError(
+            f"{name} is an {found.title} drafter in safetensors, which drafts for models on transformers only. Load the target "
+            "with --backend transformers, or from a folder with safetensors."
+        )
+    if not target.info.capabilities.states:
+        raise UserError(target.info.capabilities.reasons.get("states", f"{target.info.name} has no hidden states to read."))
+    module: Any = target.module
+    of, width = target.info, int(module.config.get_text_config(decoder=True).hidden_size)
+    readings = fitting(found, name, Target(of.name, width, of.layers, of.vocabulary))
+    embeddings, lm_head = module.get_input_embeddings(), module.get_output_embeddings()
+    weights = _read(found, name, embeddings.weight.device, module.dtype)
+    if "d2t" in weights:
+        _check_ids(weights["d2t"], name, target)
+    if "embed_tokens.weight" in weights and torch.equal(weights["embed_tokens.weight"], embeddings.weight):
+        del weights["embed_tokens.weight"]  # many are copies
+    table = weights.get("embed_tokens.weight", embeddings.weight.detach())
+    head: Callable[[Tensor], Tensor] = lm_head
+    if "lm_head.weight" in weights:
+        head = product(weights["lm_head.weight"], None)
+    network = EagleNetwork(found, weights, _config(found), table, head, target.info.vocabulary)
+    reading, note = _measured(network, target, readings)
+    network.residual_normed = reading.norm_before_residual
+    info = HeadInfo(
+        name=name,
+        kind=found.kind,
+        title=found.title,
+        parameters=sum(tensor.numel() for tensor in weights.values() if tensor.is_floating_point()),
+        dtype=str(module.dtype).removeprefix("torch."),
+        taps=reading.taps,
+        path=str(found.folder),
+        notes=(note,) if note else (),
+    )
+    return EagleHead(network, info)
+
+
+def _config(found: Format) -> Any:
+    """The layers' configuration.
+
+    Raises:
+        UserError: transformers cannot make sense of it.
+    """
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    known = {key: found.layer[key] for key in LLAMA if found.layer.get(key) is not None}
+    known["hidden_size"] = found.shapes["fc.weight"][0]
+    known["max_position_embeddings"] = figure(found.folder, known, "max_position_embeddings", 2048)
+    try:
+        config = LlamaConfig(**known)
+        LlamaRotaryEmbedding(config)  # the scaling of its angles may be of a kind that nobody knows
+        return config
+    except Exception as error:  # whatever transformers' checks raise
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UserError(f"Cannot read {found.folder / 'config.json'}: {line.rstrip('.')}.") from None
+
+
+def _read(found: Format, name: str, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
+    """The tensors that drafting needs, in the target's type.
+
+    Raises:
+        UserError: one is of no use.
+    """
+    from safetensors import safe_open
+
+    out: dict[str, Tensor] = {}
+    with ExitStack() as stack:
+        files: dict[Any, Any] = {}
+        for ours, (file, theirs) in found.names.items():
+            if ours in IGNORED or "rotary_emb" in ours:
+                continue
+            if file not in files:
+                files[file] = stack.enter_context(safe_open(str(file), framework="pt", device="cpu"))
+            tensor = files[file].get_tensor(theirs)
+            if (ours == "d2t") == tensor.is_floating_point():
+                kind = str(tensor.dtype).removeprefix("torch.")
+                raise UserError(f"{name} has {ours} in {kind}, which specchat cannot use. Use a drafter that is not quantized.")
+            if ours != "d2t" and not bool(torch.isfinite(tensor.float()).all()):
+                raise UserError(f"{name} is damaged: {ours} holds numbers that are none (NaN or infinite). Download it again.")
+            out[ours] = tensor.to(device, torch.int64 if ours == "d2t" else dtype)
+    return out
+
+
+def _check_ids(offsets: Tensor, name: str, target: Model) -> None:
+    """Refuse a table of draft ids that leads out of the vocabulary, or twice to one id."""
+    ids = offsets + torch.arange(len(offsets), device=offsets.device)
+    if bool((ids < 0).any()) or bool((ids >= target.info.vocabulary).any()) or len(set(ids.tolist())) < len(ids):
+        raise UserError(
+            f"{name} is damaged: its table d2t does not lead to tokens of {target.info.name}, each once. Download it again."
+        )
+
+
+def _measured(network: EagleNetwork, target: TransformersModel, readings: list[Reading]) -> tuple[Reading, str]:
+    """The reading under which the drafter agrees most with its target (the first of equals), and a note on it."""
+    if len(readings) == 1:
+        return readings[0], ""
+    tokens = target.encode(TEXT)[: min(LONGEST, target.info.context)]
+    if len(tokens) < 3:
+        return readings[0], ""
+    taps = sorted({tap for reading in readings for tap in reading.taps})
+    session = target.open_session(len(tokens), taps)
+    agreed = []
+    try:
+        picks = session.evaluate(tokens, range(ROOT, len(tokens) - 1)).choose(Sampling())
+        session.commit(range(len(tokens)))
+        # Pair i predicts what the target picks after token i + 1.
+        states, wanted = session.states(0, len(tokens) - 1), torch.tensor(picks[1:])
+        width = states.shape[1] // len(taps)
+        for reading in readings:
+            columns = [states[:, taps.index(tap) * width :][:, :width] for tap in reading.taps]
+            network.residual_normed = reading.norm_before_residual
+            found = EagleSession(network, len(tokens)).every(tokens[1:], torch.cat(columns, -1)).argmax(-1).cpu()
+            agreed.append(int((found == wanted).sum()))
+    finally:
+        session.close()
+    best = agreed.index(max(agreed))
+    if not best:
+        return readings[0], ""
+    share = [f"{count / len(wanted):.0%}" for count in (agreed[best], agreed[0])]
+    return readings[best], (
+        f"Engines read this drafter's config.json differently; with {readings[best].note} it agrees with the target on "
+        f"{share[0]} of a short text's tokens, and on {share[1]} otherwise."
+    )

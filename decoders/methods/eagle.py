@@ -1,0 +1,133 @@
+"""EAGLE: a head trained for the target continues the target's own hidden states, and drafts a dynamic tree.
+
+Li et al., "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty" (2024), arXiv:2401.15077; "EAGLE-2: Faster
+Inference of Language Models with Dynamic Draft Trees" (2024), arXiv:2406.16858; "EAGLE-3: Scaling up Inference Acceleration of
+Large Language Models via Training-Time Test" (2025), arXiv:2503.01840.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...backends.base import PREFILL_CHUNK, ROOT, Scores
+from ...backends.heads.base import Head, HeadSession
+from ...errors import UserError
+from ..base import Context, Elsewhere, param
+from ..parts.elsewhere import noted, speculative
+from ..parts.growth import MERGED, Grower
+from ..parts.proposers import Proposer
+
+
+@dataclass(frozen=True, slots=True)
+class EagleParams:
+    """Settings of EAGLE's trees. A `width` of 1 drafts a chain."""
+
+    nodes: int = param(24, "Most nodes in the tree, including the pending token", low=1, high=256, length=True)
+    depth: int = param(6, "Most draft tokens on a path", low=1, high=32)
+    width: int = param(4, "Successors of each expanded node; 1 for a chain", low=1, high=16)
+    grow: int = param(4, "Nodes expanded at each depth", low=1, high=32)
+    merge: str = param("", f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}")
+
+
+class HeadProposer(Proposer):
+    """A trained head in a session of its own, which follows the target's text and hidden states.
+
+    Node 0, the pending token, is the head's last pair; the others are the head's nodes.
+    """
+
+    def __init__(self, head: Head, context: int) -> None:
+        super().__init__()
+        self.session: HeadSession = head.open(context)
+        self._text: Sequence[int] = ()
+        """What the pairs are from."""
+
+    def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
+        """Take in the text's end with the target's states. The pending token's pair is the last: nothing is taken to follow."""
+        assert not line, "a head does not draft behind a line"
+        tokens, session, last = context.tokens, self.session, context.session.length
+        if not last == len(tokens) - 1 > 0 or last > session.context:
+            return None
+        begin = self._shared(tokens)
+        session.rewind(begin)
+        return session.extend(tokens[begin + 1 :], context.session.states(begin, last))
+
+    def _shared(self, tokens: Sequence[int]) -> int:
+        """How many pairs stay; never the last one, whose scores are wanted."""
+        most, before = min(self.session.length, len(tokens) - 2), self._text
+        # Each answer has a list of its own; within one it only grows, so that the full comparison is made once.
+        if before is not tokens:
+            self._text = tokens
+            same = next((i for i, (old, new) in enumerate(zip(before, tokens, strict=False)) if old != new), len(before))
+            most = min(most, same - 1)
+        return max(0, most)
+
+    def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
+        session = self.session
+        if session.length + self.evaluated - 1 + len(tokens) > session.context or len(tokens) > PREFILL_CHUNK:
+            return None
+        return session.grow(tokens, [parent - 1 if parent else ROOT for parent in parents])
+
+    def _drop(self, first: int) -> None:
+        self.session.drop(first - 1)
+
+    def settle(self, path: Sequence[int]) -> None:
+        """Nothing stays of the draft: what was accepted comes again with the target's own states."""
+
+    def close(self) -> None:
+        self.session.close()
+
+
+class Eagle(Grower):
+    """The most probable tree of an EAGLE head (see `Grower`)."""
+
+    name = "eagle"
+    group = "trained"
+    reads_cache = True
+    summary = "A small head trained for this model continues its hidden states and drafts a tree; the model verifies it."
+    pays = "Nearly always, if there is a head for your model: it guesses better than other drafters of its size."
+    explains = (
+        "The head is a single layer that reads what the large model was thinking: its hidden states at the last token. From "
+        "these it guesses the next token, then goes on from its own output. Where it is unsure the draft branches, and of all "
+        "branches the most probable are kept. After each pass it starts again from the large model's true states."
+    )
+    paper = "EAGLE-3: Scaling up Inference Acceleration via Training-Time Test, Li 2025, arXiv:2503.01840"
+    needs_head = "eagle"
+    Params = EagleParams
+    params: EagleParams
+
+    @classmethod
+    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+        chain = {"width": "1", "depth": "4"}
+        return [chain, *({"nodes": nodes, "depth": depth} for nodes in ("12", "24", "48") for depth in ("4", "6"))]
+
+    @classmethod
+    def elsewhere(cls, params: EagleParams, draft_model: str) -> Elsewhere:
+        found = {
+            "llama-server": (
+                f"--spec-type draft-eagle3 --spec-draft-model {draft_model} --spec-draft-n-max {params.depth}",
+                "",
+            ),
+            "vLLM": (speculative("eagle3", model=draft_model, num_speculative_tokens=params.depth), ""),
+        }
+        return found if params.width == 1 else noted(found, "It drafts a chain, not a tree.")
+
+    def __init__(self, params: EagleParams | None = None) -> None:
+        super().__init__(params)
+        self._head: Head | None = None
+
+    def prepare(self, context: Context) -> None:
+        self._open(context)
+
+    def _open(self, context: Context) -> Proposer:
+        head = context.head
+        if head is None or head.info.kind != self.needs_head:
+            raise UserError("The method eagle needs an EAGLE head trained for this model. Load one with --draft-model.")
+        if self._proposer is None or head is not self._head:
+            self.close()
+            self._proposer, self._head = HeadProposer(head, context.session.context), head
+        return self._proposer
+
+    def close(self) -> None:
+        super().close()
+        self._head = None

@@ -1,0 +1,90 @@
+"""Trained drafters in the list of models: told by their files, judged as drafters for each model, with the reason why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from specchat.app.models.library import Found, Library
+from specchat.app.models.pairing import Pairing, pair
+from specchat.app.models.places import Spot
+from specchat.app.models.rows import all_rows, draft_rows, drawn
+from specchat.backends.files.model_card import read_card
+from specchat.backends.loading import builtin_gguf, builtin_path
+
+from ...fakes.models.heads import target_folder, write_head
+from ...fakes.models.tiny import tiny_folder
+
+MADE_FOR = "It fits, but was made for owner/verifier."
+
+
+def found_at(path: Path, spec: str = "") -> Found:
+    return Found(Spot("This folder", spec or str(path), path, path.name), read_card(path))
+
+
+def judged(head: Path, target: Path | None = None) -> Pairing:
+    return pair(Library(), found_at(target or target_folder()), found_at(head))
+
+
+def test_its_card_says_what_it_is(tmp_path: Path) -> None:
+    found = found_at(write_head(tmp_path / "head", drafted=100, dtype=torch.bfloat16))
+    assert found.card.head is not None
+    assert (found.card.architecture, found.card.quantization, found.card.problem) == ("EAGLE-3", "BF16", "")
+    assert "trained drafter (EAGLE-3)" in found.problem
+    assert read_card(tiny_folder("llama")).head is None
+
+
+def test_it_drafts_for_what_it_fits(tmp_path: Path) -> None:
+    assert judged(write_head(tmp_path / "one", drafted=100)) == Pairing(True)
+    assert judged(write_head(tmp_path / "two", "eagle1")) == Pairing(True)
+    assert judged(write_head(tmp_path / "three", "speculators")) == Pairing(True, MADE_FOR)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"vocab_size": 300}, "head drafts from a vocabulary of 300 tokens, and heads-target has 256."),
+        ({"target_hidden_size": 64}, "head reads hidden states 64 numbers wide, and those of heads-target have 32."),
+        ({"taps": (1, 2, 9)}, "head reads layers that heads-target does not have: it has 6 layers."),
+        ({"changes": {"midlayer.mlp.up_proj.weight": None}}, "head is missing 1 tensor"),
+    ],
+)
+def test_what_does_not_fit_says_why(options: dict[str, object], reason: str, tmp_path: Path) -> None:
+    told = judged(write_head(tmp_path / "head", **options))  # type: ignore[arg-type]
+    assert not told.able
+    assert told.reason.startswith(reason)
+
+
+def test_a_kind_that_cannot_be_used_yet_says_so(tmp_path: Path) -> None:
+    folder = write_head(tmp_path / "head", dflash_config={"mask_token_id": 3})
+    told = judged(folder)
+    assert not told.able
+    assert told.reason == "This folder holds DFlash, which specchat cannot draft with yet. Use an EAGLE head."
+
+
+def test_only_targets_on_transformers_and_the_built_in_model_goes_there(tmp_path: Path) -> None:
+    head = found_at(write_head(tmp_path / "head"))
+    gguf = found_at(builtin_gguf())
+    assert pair(Library(), gguf, head).reason == "It is an EAGLE-3 head, which drafts for models on transformers only."
+    # Judged by its layers and vocabulary, whichever of the two the row is of.
+    own = [Found(Spot("Built in", "builtin", path, "builtin"), read_card(path)) for path in (builtin_gguf(), builtin_path())]
+    one, other = (pair(Library(), each, head) for each in own)
+    assert one == other
+    assert "vocabulary of 256 tokens, and builtin has 2,048" in one.reason
+
+
+def test_rows(tmp_path: Path) -> None:
+    target, head = found_at(target_folder()), found_at(write_head(tmp_path / "head"))
+    wrong = found_at(write_head(tmp_path / "wrong", vocab_size=300))
+    rows = all_rows([head], None, {}, {})
+    text = "".join(text for text, _ in drawn(rows[1], 100))
+    assert text.split()[:2] == ["head", "EAGLE-3"]
+    assert text.split()[-2:] == ["◇", "drafter"]
+    assert not rows[1].faint
+    pairings: dict[object, Pairing] = {each.key: pair(Library(), target, each) for each in (head, wrong)}
+    rows = draft_rows(target, [head, wrong], pairings, {})
+    notes = {row.title: (row.note, row.faint) for row in rows}
+    assert notes["head"] == ("EAGLE-3 head that fits", False)
+    assert notes["wrong"][1]

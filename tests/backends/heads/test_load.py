@@ -1,0 +1,181 @@
+"""What a folder is told to be, which drafters are refused and why, and readings that are measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from specchat.backends import LoadOptions, Model, UserError, load_model
+from specchat.backends.files.checkpoint import check_folder
+from specchat.backends.heads.formats import read_format
+from specchat.backends.loading import find_model
+
+from ...fakes.models.heads import LAYERS, Style, load, load_weights, target, write_head
+from ...fakes.models.tiny import tiny_folder
+from ...fakes.models.toy import ToyModel
+
+
+def test_a_head_is_told_by_its_tensors_and_a_model_is_none(tmp_path: Path) -> None:
+    titles: dict[Style, str] = {"eagle1": "EAGLE-1", "eagle3": "EAGLE-3", "speculators": "EAGLE-3", "deepspec": "EAGLE-3"}
+    for style, title in titles.items():
+        folder = write_head(tmp_path / "a-model-of-no-kind" / style, style, taps=(1, 2, 3) if style == "deepspec" else None)
+        found = read_format(folder, check_folder(folder))
+        assert found is not None
+        assert found.title == title
+    # What the configuration alone might tell is not asked.
+    two = write_head(tmp_path / "two", "eagle3", taps=(1, 3), architectures=["LlamaForCausalLM"])
+    assert load(two).info.title == "EAGLE-3"
+    assert read_format(tiny_folder("llama"), check_folder(tiny_folder("llama"))) is None
+
+
+def test_its_facts(tmp_path: Path) -> None:
+    folder = write_head(tmp_path / "head", "speculators", drafted=100, dtype=torch.bfloat16)
+    info = load(folder).info
+    weights = load_weights(folder)
+    assert (info.kind, info.taps, info.dtype, info.path) == ("eagle", (2, 3, 3), "float32", str(folder))
+    assert info.parameters == sum(t.numel() for name, t in weights.items() if name not in ("d2t", "t2d"))
+    assert not info.notes
+
+
+def test_a_copy_of_the_targets_embeddings_is_not_kept(tmp_path: Path) -> None:
+    table = target().module.get_input_embeddings().weight.clone()
+    with_copy = write_head(tmp_path / "copy", changes={"embed_tokens.weight": table})
+    assert load(with_copy).info.parameters == load(write_head(tmp_path / "without")).info.parameters
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "missing": ({"changes": {"midlayer.mlp.up_proj.weight": None}}, "missing 1 tensor .* such as layers.0.mlp.up_proj.weight"),
+    "missing norm": ({"norm_before_fc": True, "changes": {"input_norm.weight": None}}, "such as input_norm.weight"),
+    "shape": ({"changes": {"norm.weight": torch.ones(31)}}, r"norm.weight has the shape \[31\] instead of \[32\]"),
+    "unknown": ({"changes": {"midlayer.gate.weight": torch.ones(3)}}, "does not know, such as layers.0.gate.weight"),
+    "vocabulary": ({"vocab_size": 300}, "a vocabulary of 300 tokens, and target has 256"),
+    "width": ({"target_hidden_size": 64}, "hidden states 64 numbers wide, and those of target have 32"),
+    "eagle1 width": ({"style": "eagle1", "hidden": 48}, "hidden states 48 numbers wide"),
+    "taps": ({"eagle_aux_hidden_state_layer_ids": [1, 2]}, r"reads 3 layers of the target \(fc.weight\), .* names 2"),
+    "no such layer": ({"taps": (1, 2, 9)}, "layers that target does not have: it has 6 layers"),
+    "nan": ({"changes": {"fc.weight": torch.full((32, 96), torch.nan)}}, r"fc.weight holds numbers that are none \(NaN"),
+    "no d2t": ({"drafted": 100, "changes": {"d2t": None}}, "such as d2t"),
+    "d2t": ({"drafted": 100, "changes": {"d2t": torch.full((100,), 200)}}, "d2t does not lead to tokens of target"),
+    "d2t twice": ({"drafted": 100, "changes": {"d2t": -torch.arange(100)}}, "each once"),
+    "quantized": ({"changes": {"fc.weight": torch.ones((32, 96), dtype=torch.int8)}}, "fc.weight in int8"),
+    "activation": ({"hidden_act": "magic"}, "activation 'magic'"),
+    "heads": ({"num_attention_heads": 0}, "num_attention_heads"),
+    "no heads": ({"num_attention_heads": "absent"}, "num_attention_heads, a whole number"),
+    "odd heads": ({"head_dim": 7}, "4 attention heads of 7 for 2 key heads"),
+    "rope": ({"rope_scaling": {"rope_type": "magic", "factor": 2.0}}, "config.json"),
+    "layer list": ({"eagle_aux_hidden_state_layer_ids": "all"}, "does not list the target's layers"),
+    "logit_scale": ({"logit_scale": "big"}, "logit_scale is big"),
+}
+
+
+@pytest.mark.parametrize("case", list(WRONG))
+def test_a_wrong_head_is_refused_in_one_sentence(case: str, tmp_path: Path) -> None:
+    options, words = WRONG[case]
+    folder = write_head(tmp_path / "head", **options)
+    with pytest.raises(UserError, match=words) as caught:
+        load(folder)
+    assert "\n" not in str(caught.value)
+
+
+OTHERS = {
+    "DFlash": {"dflash_config": {"mask_token_id": 3}},
+    "DSpark": {"markov_rank": 256},
+    "P-EAGLE": {"changes": {"mask_hidden": torch.ones((1, 96))}},
+    "an MLP speculator": {"speculators_model_type": "mlp"},
+}
+
+
+@pytest.mark.parametrize("title", list(OTHERS))
+def test_kinds_that_are_known_but_not_loaded_yet_are_named(title: str, tmp_path: Path) -> None:
+    folder = write_head(tmp_path / "head", **OTHERS[title])  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=f"holds {title}, which specchat cannot draft with yet"):
+        find_model(str(folder))
+
+
+def test_a_pickle_is_refused_with_a_command_that_converts_it(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    folder = write_head(tmp_path / "a head's folder")
+    weights = load_weights(folder)
+    torch.save(weights, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="only pickled weights") as caught:
+        find_model(str(folder))
+    command = str(caught.value).partition("once: python ")[2]
+    subprocess.run(f"{sys.executable} {command}", shell=True, check=True)
+    found = load_weights(folder)
+    assert found.keys() == weights.keys()
+    assert load(folder).info.title == "EAGLE-3"
+
+
+def test_a_head_alone_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"is a trained drafter \(EAGLE-3\), not a model of its own"):
+        load_model(str(write_head(tmp_path / "head")), LoadOptions(device="cpu"))
+
+
+def test_another_runtimes_model_is_refused(tmp_path: Path) -> None:
+    folder = write_head(tmp_path / "head")
+    found = read_format(folder, check_folder(folder))
+    assert found is not None
+    from specchat.backends.heads.load import load_head
+
+    other: Model = ToyModel(3)
+    with pytest.raises(UserError, match="on transformers only"):
+        load_head(found, "head", other)
+
+
+def test_a_closed_head_opens_no_more(tmp_path: Path) -> None:
+    head = load(write_head(tmp_path / "head"))
+    head.close()
+    with pytest.raises(UserError, match="no longer loaded"):
+        head.open(16)
+
+
+def agreeing(taps: tuple[int, ...]) -> dict[str, torch.Tensor]:
+    """The tensors of a head that agrees with the target where its one tap is the last state: its LM head is the target's, its
+    layer adds nothing, and its norm changes nothing."""
+    zero = torch.zeros
+    fc = torch.cat([torch.eye(32) if tap == LAYERS else zero(32, 32) for tap in taps], 1)
+    return {
+        "fc.weight": fc,
+        "midlayer.self_attn.o_proj.weight": zero(32, 32),
+        "midlayer.mlp.down_proj.weight": zero(32, 48),
+        "norm.weight": torch.ones(32),
+    }
+
+
+def test_layers_counted_otherwise_are_found_by_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head predicts the token after the next one, from its own states; here that is asked of the very next one, which only
+    the right states tell."""
+    import specchat.backends.heads.load as loading
+
+    # Of a text of one token over and over, every next choice is much the same.
+    monkeypatch.setattr(loading, "TEXT", "a" * 60)
+    by_outputs = write_head(tmp_path / "outputs", taps=(0, 2, LAYERS - 1), own_head=False, changes=agreeing((0, 2, LAYERS)))
+    info = load(by_outputs).info
+    assert info.taps == (1, 3, LAYERS)
+    (note,) = info.notes
+    assert "with layers 0, 2, 5 taken for outputs it agrees" in note
+    by_inputs = write_head(tmp_path / "inputs", taps=(0, 2, LAYERS), own_head=False, changes=agreeing((0, 2, LAYERS)))
+    info = load(by_inputs).info
+    assert info.taps == (0, 2, LAYERS)
+    assert not info.notes
+
+
+def test_an_absent_norm_before_residual_is_measured_in_the_speculators_layout(tmp_path: Path) -> None:
+    folder = write_head(tmp_path / "head", "speculators")
+    config = json.loads((folder / "config.json").read_text())
+    del config["norm_before_residual"]
+    (folder / "config.json").write_text(json.dumps(config))
+    found = read_format(folder, check_folder(folder))
+    assert found is not None
+    assert [reading.norm_before_residual for reading in found.readings] == [True, False]
+    weights = load_weights(folder)
+    save_file(weights, folder / "model.safetensors")
+    assert load(folder).info.title == "EAGLE-3"

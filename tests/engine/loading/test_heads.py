@@ -1,0 +1,74 @@
+"""A trained drafter as the draft model of a load: what it is told to be, what it refuses, and answers drafted with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specchat.backends import UserError
+from specchat.engine.drafts import Drafts, conversation_of, refusals
+from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded
+
+from ...fakes.engines import BareEngine, steps_of
+from ...fakes.models.heads import target, target_folder, write_head
+from ...fakes.models.tiny import tiny_model
+
+
+def test_it_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) -> None:
+    head = write_head(tmp_path / "head", taps=(1, 3, 5), drafted=100)
+    drafts = Drafts(Load(1, "target", str(head), device="cpu"))
+    drafts.join(target())
+    assert not drafts
+    assert drafts.head is not None
+    assert drafts.head.info.title == "EAGLE-3"
+    found = refusals(target(), drafts)
+    assert set(found) == {"draft", "tree", "pard"}
+    assert all(f"{head} is a trained drafter (EAGLE-3). Use the method eagle." in reason for reason in found.values())
+    assert "needs an EAGLE head" in refusals(target(), None)["eagle"]
+    conversation = conversation_of(target(), drafts)
+    assert conversation.head is drafts.head
+    assert conversation.draft_model is None
+    conversation.close()
+    drafts.close()
+    assert drafts.head is None
+
+
+def test_a_head_of_another_model_says_which_of_the_two_it_is_about(tmp_path: Path) -> None:
+    head = write_head(tmp_path / "head", vocab_size=300)
+    drafts = Drafts(Load(1, "target", str(head), device="cpu"))
+    with pytest.raises(UserError, match=f"The draft model {head} cannot be used: {head} drafts from a vocabulary of 300"):
+        drafts.join(tiny_model("llama"))
+
+
+def test_the_built_in_model_is_loaded_where_its_head_can_draft(tmp_path: Path) -> None:
+    head = str(write_head(tmp_path / "head"))
+    assert Drafts(Load(1, "builtin", head)).target_options.backend == "transformers"
+    assert Drafts(Load(1, "builtin", head, backend="llama.cpp")).target_options.backend == "llama.cpp"
+    assert Drafts(Load(1, "owner/model", head)).target_options.backend == "auto"
+    assert Drafts(Load(1, "builtin")).target_options.backend == "auto"
+
+
+def test_an_engine_drafts_with_it(log: Path, tmp_path: Path) -> None:
+    head = write_head(tmp_path / "head", "speculators", drafted=100)
+    engine = BareEngine(log)
+    try:
+        engine.send(Load(1, str(target_folder()), draft_model=str(head), device="cpu", threads=1))
+        loaded = engine.until(1, Loaded, Failed)[-1]
+        assert isinstance(loaded, Loaded), loaded
+        assert not loaded.draft
+        assert {key: loaded.head[key] for key in ("kind", "title", "taps")} == {
+            "kind": "eagle", "title": "EAGLE-3", "taps": [2, 3, 3]
+        }  # fmt: skip
+        assert "eagle" not in loaded.unavailable
+        answers = []
+        for id, method in enumerate(("greedy", "eagle"), 2):
+            engine.send(Generate(id, prompt="one two three one two", raw=True, method=method, max_tokens=24))
+            events = engine.until(id, Finished, Failed)
+            assert isinstance(events[-1], Finished), events[-1]
+            steps = steps_of(events, id)
+            answers.append([token for step in steps for token in step.tokens])
+        assert answers[0] == answers[1]
+        assert any(step.drafted for step in steps)
+    finally:
+        engine.close()

@@ -1,0 +1,250 @@
+"""Trained drafters with random weights, in exactly the layouts that others publish; and one that is always right."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from specchat.backends.files.checkpoint import check_folder
+from specchat.backends.heads.eagle import EagleHead
+from specchat.backends.heads.formats import read_format
+from specchat.backends.heads.load import load_head
+from specchat.backends.hf.model import TransformersModel, load_transformers
+from specchat.backends.options import LoadOptions
+
+from .tiny import VOCAB, _room, tiny_model, write_model
+
+WIDTH, LAYERS = 32, 6
+"""Of the target's hidden states, and how many layers it has."""
+
+Style = Literal["eagle1", "eagle3", "speculators", "deepspec"]
+
+TensorChanges = Mapping[str, Tensor | None]
+
+
+@functools.cache
+def target() -> TransformersModel:
+    """A tiny model deep enough to have the usual three taps: 2, 3 and 3 of six layers."""
+    return load_transformers(target_folder(), "target", LoadOptions(device="cpu"))
+
+
+@functools.cache
+def target_folder() -> Path:
+    """Its folder."""
+    return write_model("llama", Path(_room().name) / "heads-target", num_hidden_layers=LAYERS)
+
+
+@functools.cache
+def reference() -> Any:
+    """The weights of `target` as transformers loads them."""
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(target_folder(), dtype=torch.float32)
+    return model.eval()
+
+
+def write_head(
+    folder: Path,
+    style: Style = "eagle3",
+    *,
+    seed: int = 0,
+    hidden: int = WIDTH,
+    layers: int = 1,
+    taps: tuple[int, ...] | None = None,
+    drafted: int = VOCAB,
+    own_head: bool = True,
+    own_embeddings: bool = False,
+    bias: bool = False,
+    dtype: torch.dtype = torch.float32,
+    changes: TensorChanges | None = None,
+    **config: Any,
+) -> Path:
+    """Write a head for a target with tiny.py's vocabulary and WIDTH.
+
+    Args:
+        folder: to be made.
+        style: whose layout.
+        seed: of the weights.
+        hidden: the head's own width.
+        layers: its own.
+        taps: named in the configuration as that layout names them; None for none.
+        drafted: how many tokens it can draft.
+        own_head: whether it has an LM head.
+        own_embeddings: whether it has a table of them.
+        bias: of EAGLE-1's fc, or of attention.
+        dtype: of the file.
+        changes: tensors to replace or (None) to leave out.
+        config: more keys of config.json.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def weight(*shape: int, around: float = 0.0) -> Tensor:
+        return around + torch.randn(*shape, generator=generator) * (0.1 if around else 0.3)
+
+    heads, keys, inner = 4, 2, 48
+    width = hidden // heads
+    count = len(taps) if taps else 3
+    out: dict[str, Tensor] = {}
+    for i in range(layers):
+        at = "midlayer." if style == "eagle3" and layers == 1 else f"layers.{i}."
+        reads = 2 * hidden if i == 0 and style != "eagle1" else hidden
+        for name, rows in (("q", heads), ("k", keys), ("v", keys)):
+            out[f"{at}self_attn.{name}_proj.weight"] = weight(rows * width, reads)
+            if bias and style != "eagle1":
+                out[f"{at}self_attn.{name}_proj.bias"] = weight(rows * width)
+        out[f"{at}self_attn.o_proj.weight"] = weight(hidden, heads * width)
+        out[f"{at}mlp.gate_proj.weight"], out[f"{at}mlp.up_proj.weight"] = weight(inner, hidden), weight(inner, hidden)
+        out[f"{at}mlp.down_proj.weight"] = weight(hidden, inner)
+        out[f"{at}post_attention_layernorm.weight"] = weight(hidden, around=1.0)
+        if i or style != "eagle1":
+            out[f"{at}input_layernorm.weight"] = weight(hidden, around=1.0)
+        if i == 0 and style != "eagle1":
+            out[f"{at}hidden_norm.weight"] = weight(hidden, around=1.0)
+        if style == "deepspec":
+            out |= {f"{at}self_attn.{name}_norm.weight": weight(width, around=1.0) for name in "qk"}
+    out["fc.weight"] = weight(hidden, 2 * hidden if style == "eagle1" else count * WIDTH)
+    if style == "eagle1" and bias:
+        out["fc.bias"] = weight(hidden)
+    if style != "eagle1":
+        out["norm.weight"] = weight(hidden, around=1.0)
+        if own_head:
+            out["lm_head.weight"] = weight(drafted, hidden)
+    if config.get("norm_before_fc"):
+        out["input_norm.weight"] = weight(count * WIDTH, around=1.0)
+    if config.get("fc_norm"):
+        out |= {f"fc_norm.{i}.weight": weight(WIDTH, around=1.0) for i in range(count)}
+    if own_embeddings:
+        out["embed_tokens.weight"] = weight(VOCAB, hidden)
+    out = {name: tensor.to(dtype) for name, tensor in out.items()}
+    if drafted != VOCAB:
+        kept = torch.randperm(VOCAB, generator=generator)[:drafted].sort().values
+        out["d2t"] = kept - torch.arange(drafted)
+        out["t2d"] = torch.zeros(VOCAB, dtype=torch.bool).index_fill_(0, kept, True)
+    for name, tensor in (changes or {}).items():
+        out.pop(name, None)
+        if tensor is not None:
+            out[name] = tensor
+    figures: dict[str, Any] = {
+        "model_type": "llama",
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_attention_heads": heads,
+        "num_key_value_heads": keys,
+        "num_hidden_layers": layers,
+        "rms_norm_eps": 1e-5,
+        "hidden_act": "silu",
+        "max_position_embeddings": 256,
+        "vocab_size": VOCAB,
+    }
+    key = "eagle_aux_hidden_state_layer_ids"
+    match style:
+        case "eagle1":
+            made = {**figures, "architectures": ["LlamaForCausalLM"], "bias": bias}
+        case "eagle3":
+            made = {**figures, "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": drafted}
+            if taps:
+                made["eagle_config"] = {key: list(taps), "use_aux_hidden_state": True}
+        case "deepspec":
+            made = {**figures, "architectures": ["Qwen3Eagle3Model"], "ttt_length": 7, "target_layer_ids": list(taps or ())}
+        case "speculators":
+            made = {
+                "architectures": ["Eagle3Speculator"],
+                "speculators_model_type": "eagle3",
+                "draft_vocab_size": drafted,
+                "norm_before_residual": True,
+                key: list(taps) if taps else None,
+                "transformer_layer_config": figures,
+                "speculators_config": {"algorithm": "eagle3", "verifier": {"name_or_path": "owner/verifier"}},
+            }
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({name: tensor.contiguous() for name, tensor in out.items()}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({k: v for k, v in (made | config).items() if v != "absent"}))
+    return folder
+
+
+def load(folder: Path, model: TransformersModel | None = None) -> EagleHead:
+    """The head in a folder, beside its target."""
+    found = read_format(folder, check_folder(folder))
+    assert found is not None
+    return load_head(found, folder.name, model or target())
+
+
+@functools.cache
+def random_head(style: Style = "eagle3") -> EagleHead:
+    """A head that knows nothing, for `target`."""
+    return load(write_head(Path(_room().name) / f"random-{style}", style))
+
+
+@functools.cache
+def tiny_head() -> EagleHead:
+    """A head that knows nothing, for tiny.py's Llama."""
+    return load(write_head(Path(_room().name) / "tiny-head"), tiny_model("llama"))
+
+
+def _cyclic(name: str, lm_head: Tensor) -> TransformersModel:
+    """A model that knows its last token alone: each token stands for itself in the residual stream, and the layers add nothing.
+
+    Args:
+        lm_head: what follows a token; the final norm makes it VOCAB**0.5 large.
+    """
+    folder = Path(_room().name) / name
+    write_model("llama", folder, num_hidden_layers=LAYERS, hidden_size=VOCAB, num_attention_heads=4, head_dim=8)
+    weights = load_weights(folder)
+    for tensor_name, tensor in weights.items():
+        if tensor_name.endswith(("o_proj.weight", "down_proj.weight")):
+            tensor.zero_()
+    weights["model.embed_tokens.weight"] = torch.eye(VOCAB)
+    weights["lm_head.weight"] = lm_head.index_fill(0, torch.tensor([1]), 0.0)  # no end
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return load_transformers(folder, name, LoadOptions(device="cpu"))
+
+
+@functools.cache
+def cyclic_target() -> TransformersModel:
+    """A model whose next token is the one after the last, whatever came before."""
+    return _cyclic("cyclic", 2 * torch.eye(VOCAB).roll(1, 0))
+
+
+@functools.cache
+def unsure_target() -> TransformersModel:
+    """A model that is not sure which of the three tokens after the last comes next."""
+    logits = [logit * torch.eye(VOCAB).roll(ahead, 0) for ahead, logit in ((1, 2.0), (2, 1.4), (3, 1.0))]
+    return _cyclic("unsure", torch.stack(logits).sum(0) / VOCAB**0.5)
+
+
+def load_weights(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a folder with one file."""
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
+def _handing_on(name: str, target: TransformersModel, scale: float) -> EagleHead:
+    """A head that hands the token's embedding on to the target's LM head, so large."""
+    folder = write_head(Path(_room().name) / name, "eagle1", hidden=VOCAB)
+    weights = load_weights(folder)
+    for tensor_name, tensor in weights.items():
+        if tensor_name.endswith(("o_proj.weight", "down_proj.weight")):
+            tensor.zero_()
+    weights["fc.weight"] = torch.cat((scale * torch.eye(VOCAB), torch.zeros(VOCAB, VOCAB)), 1)
+    save_file(weights, folder / "model.safetensors")
+    return load(folder, target)
+
+
+@functools.cache
+def right_head() -> EagleHead:
+    """The head that always drafts what `cyclic_target` chooses, and is as sure of it."""
+    return _handing_on("right", cyclic_target(), VOCAB**0.5)
+
+
+@functools.cache
+def unsure_head() -> EagleHead:
+    """A head that drafts the tokens of `unsure_target`, but prefers none as much: its distribution is another one."""
+    return _handing_on("unsure-head", unsure_target(), 0.2 * VOCAB**0.5)
