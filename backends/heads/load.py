@@ -50,11 +50,10 @@ def load_head(found: Format, name: str, target: Model) -> EagleHead:
             f"{name} is an {found.title} drafter in safetensors, which drafts for models on transformers only. Load the target "
             "with --backend transformers, or from a folder with safetensors."
         )
-    if not target.info.capabilities.states:
-        raise UserError(target.info.capabilities.reasons.get("states", f"{target.info.name} has no hidden states to read."))
     module: Any = target.module
     of, width = target.info, int(module.config.get_text_config(decoder=True).hidden_size)
     readings = fitting(found, name, Target(of.name, width, of.layers, of.vocabulary))
+    target.tapped(readings[0].taps)  # which proves that its states can be read, now rather than in the first answer
     embeddings, lm_head = module.get_input_embeddings(), module.get_output_embeddings()
     weights = _read(found, name, embeddings.weight.device, module.dtype)
     if "d2t" in weights:
