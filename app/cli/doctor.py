@@ -328,7 +328,8 @@ def _draft_model(problems: list[Problem]) -> str:
     if target is not None and not (found := pair(library, target, draft)).able:
         what = f"{name} cannot draft for {settings.model}: {found.reason}"
         problems.append(Problem(what, f"specchat models --drafts-for {quote(settings.model)}", serious=False))
-    return f"{name} ({f'trained drafter, {head.title}' if head is not None else 'draft model'})"
+    kind = "PARD draft model" if draft.card.pard else "draft model"
+    return f"{name} ({f'trained drafter, {head.title}' if head is not None else kind})"
 
 
 def _writable(problems: list[Problem]) -> None:

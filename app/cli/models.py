@@ -176,7 +176,7 @@ def _told(found: Found) -> dict[str, Any]:
         "runtime": card.backend,
         "revision": spot.revision,
         "architecture": card.architecture,
-        "drafter": card.head.title if card.head is not None else "",
+        "drafter": card.head.title if card.head is not None else "PARD" if card.pard else "",
         "parameters": card.parameters,
         "quantization": card.quantization,
         "size": card.size,

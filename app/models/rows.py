@@ -169,7 +169,8 @@ def _draft_row(found: Found, pairing: Pairing | None, marks: Mapping[object, tup
     if pairing is None:
         note, style = "checking …", "$quiet"
     elif pairing.able:
-        note = one_line(pairing.reason) or (f"{card.head.title} head that fits" if card.head else "same vocabulary")
+        fits = f"{card.head.title} head that fits" if card.head else f"same vocabulary{' · PARD' if card.pard else ''}"
+        note = one_line(pairing.reason) or fits
         style = "$warning" if pairing.reason else "$success"
     else:
         note, style = one_line(pairing.reason), "$quiet"
@@ -224,6 +225,7 @@ def about(card: Card) -> str:
         one_line(card.architecture),
         f"{count_of(card.parameters)} parameters" if card.parameters else "",
         one_line(card.quantization),
+        "PARD draft model" if card.pard else "",
         "GGUF on llama.cpp" if card.backend == "llama.cpp" else "safetensors on transformers",
         f"{card.context:,} tokens of context" if card.context else "",
     ]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...errors import UserError
+from ..base import token_id
 from ..heads.formats import Format, read_format
 from .checkpoint import ITEM_BYTES, check_folder, header, read_json
 from .checkpoint import MOST_CONFIG as MOST_CONFIG
@@ -32,6 +33,10 @@ FILE_TYPES = {
 
 WRITES = re.compile(r"CausalLM|LMHead|ForConditionalGeneration")
 """In the name of an architecture that writes text."""
+
+
+MOST_TOKENS = 1 << 31
+"""An id above is none; how many tokens there are, a GGUF file tells only in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,8 @@ class Card:
     """Of its hidden states; 0 where it does not say, like the next two."""
     layers: int = 0
     vocabulary: int = 0
+    pard: bool = False
+    """Whether it is a PARD draft model (`ModelInfo.pard_token`)."""
     head: Format | None = None
     """What it is if it is a trained drafter, no model of its own."""
     problem: str = ""
@@ -114,6 +121,7 @@ def _gguf_card(file: Path) -> Card:
         weights,
         context=first.number("context_length"),
         cache_numbers=keys + values,
+        pard=token_id(first.metadata.get("tokenizer.ggml.mask_token_id"), MOST_TOKENS) is not None,
         problem=problem,
     )
 
@@ -181,6 +189,7 @@ def _folder_card(folder: Path) -> Card:
         _number(text, "hidden_size", "n_embd"),
         _number(text, "num_hidden_layers", "n_layer"),
         _number(text, "vocab_size"),
+        token_id(config.get("pard_token"), _number(text, "vocab_size")) is not None,
         problem=_problem(config, folder),
     )
 

@@ -28,6 +28,7 @@ from ...tree import Tree
 from ..draft import Draft
 from ..eagle import Eagle
 from ..early_exit import EarlyExit
+from ..pard import Pard
 from .experience import CAUGHT_UP, EXPLORING, REST, WARM_UP, Experience, Rival, experience
 from .text_drafters import MARGIN, Readers
 
@@ -258,7 +259,10 @@ class Auto(Drafter):
         """Rivals that this model can run."""
         if not self.params.rivals or context.model is None:
             return []
-        names = ["draft"] if context.draft_model is not None and not mismatch_of(context) else []
+        names = []
+        if context.draft_model is not None and not mismatch_of(context):
+            # A PARD model can draft as any draft model does, but takes one pass for a draft where that takes several.
+            names.append("draft" if context.draft_model.info.pard_token is None else "pard")
         # The first pass of an answer takes what is left of the prompt along; what reads the target could not draft before it.
         if context.session.length >= len(context.tokens) - 1:
             names += [context.head.info.kind] if context.head is not None else []
@@ -332,7 +336,7 @@ class Auto(Drafter):
         self._models.clear()
 
 
-RIVALS: dict[str, type[Drafter]] = {"draft": Draft, "early-exit": EarlyExit, "eagle": Eagle}
+RIVALS: dict[str, type[Drafter]] = {"draft": Draft, "pard": Pard, "early-exit": EarlyExit, "eagle": Eagle}
 """A draft's length follows its confidence: it changes from word to word, more than averages tell."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,11 +12,13 @@ import torch
 from specchat.app.models.library import Found, Library
 from specchat.app.models.pairing import Pairing, pair
 from specchat.app.models.places import Spot
-from specchat.app.models.rows import all_rows, draft_rows, drawn
+from specchat.app.models.rows import about, all_rows, draft_rows, drawn
 from specchat.backends.files.model_card import read_card
 from specchat.backends.loading import builtin_gguf, builtin_path
 
 from ...fakes.models.heads import target_folder, write_head
+from ...fakes.models.llama_tiny import gguf_of, needs_llama
+from ...fakes.models.pard_tiny import pard_folder
 from ...fakes.models.tiny import tiny_folder
 
 MADE_FOR = "It fits, but was made for owner/verifier."
@@ -73,6 +77,27 @@ def test_only_targets_on_transformers_and_the_built_in_model_goes_there(tmp_path
     one, other = (pair(Library(), each, head) for each in own)
     assert one == other
     assert "vocabulary of 256 tokens, and builtin has 2,048" in one.reason
+
+
+def test_a_pard_model_is_marked(tmp_path: Path) -> None:
+    folder = tmp_path / "parallel"
+    shutil.copytree(tiny_folder("llama"), folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"pard_token": 5}))
+    target, drafter, other = found_at(tiny_folder("llama")), found_at(folder), found_at(tiny_folder("qwen3"))
+    assert (drafter.card.pard, target.card.pard) == (True, False)
+    pairings: dict[object, Pairing] = {each.key: Pairing(True) for each in (drafter, other)}
+    notes = {row.title: row.note for row in draft_rows(target, [drafter, other], pairings, {})}
+    assert (notes["parallel"], notes["qwen3"]) == ("same vocabulary · PARD", "same vocabulary")
+    assert "PARD draft model" in about(drafter.card)
+    (folder / "config.json").write_text(json.dumps(config | {"pard_token": "5"}))
+    assert not found_at(folder).card.pard
+
+
+@needs_llama
+def test_a_pard_model_is_marked_as_a_gguf_file_too() -> None:
+    assert read_card(gguf_of(pard_folder())).pard
+    assert not read_card(builtin_gguf()).pard
 
 
 def test_rows(tmp_path: Path) -> None:

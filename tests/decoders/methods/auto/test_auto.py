@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +20,7 @@ from specchat.decoders.methods.auto.text_drafters import LONGEST_NAP
 from specchat.decoders.parts.learned import Calibration
 
 from ....fakes.models.heads import cyclic_target, random_head, right_head, target
+from ....fakes.models.pard_tiny import chat, pard_model
 from ....fakes.models.toy import ToyModel, plain
 from ....fakes.prompts import TEXTS
 
@@ -60,10 +62,17 @@ def drive(
         path = walk(tree, chosen)
         session.commit(path)
         text += [*(tree.tokens[node] for node in path[1:]), chosen[path[-1]]]
-        drafted = draft_cost * (len(tree) - 1) if tree.via in ("draft", "early-exit", "eagle") else 0.0
+        drafted = draft_cost * (len(tree) - 1) if tree.via in ("draft", "pard", "early-exit", "eagle") else 0.0
         auto.learn(Verified(tree, chosen, path, scores, drafted, cost(len(tree))))
     auto.close()
     return text[len(prompt) :], taken, notes
+
+
+@pytest.fixture
+def draft_model(draft_model: Model, monkeypatch: pytest.MonkeyPatch) -> Model:
+    """An ordinary one, which does not pass for a PARD model."""
+    monkeypatch.setattr(draft_model, "info", replace(draft_model.info, pard_token=None))
+    return draft_model
 
 
 @pytest.fixture
@@ -131,6 +140,17 @@ def test_a_quick_draft_model_takes_over_and_a_slow_one_does_not(
     # What the text itself tells (it ends in a loop) is no rival's to take.
     share = (taken["draft"] + taken["early-exit"]) / (sum(taken.values()) - taken["fusion"] - taken["lookup"])
     assert low <= share <= high
+
+
+def test_a_pard_draft_model_drafts_in_one_pass(auto: Auto) -> None:
+    model, (prompt, expected) = pard_model("transformers"), chat()
+    answer, taken, notes = drive(
+        auto, model, prompt, lambda nodes: 1 + 0.02 * nodes, draft_model=model, draft_cost=0.02, tokens=len(expected)
+    )
+    assert answer[: len(expected)] == expected
+    assert taken["pard"] >= 2
+    assert "draft" not in taken
+    assert any(note.startswith("pard: on trial") for note in notes)
 
 
 def test_a_trained_head_takes_over_where_it_is_right(auto: Auto) -> None:
