@@ -3,7 +3,7 @@
     python -m specchat.builtin.release                 # go on training both models, write all files, measure
     python -m specchat.builtin.release --only files    # the files of the checkpoints that are there
 
-The target goes on from the weights that ship, at half the rates that made them, on the corpus as its generators write it
+The target goes on from the weights that ship, at a fifth of the rates that made them, on the corpus as its generators write it
 now; then the draft model does, so that it drafts what the target says. A stopped run goes on where it was. What a person has to
 do is printed at the end.
 """
@@ -18,11 +18,11 @@ from .handwritten import PROMPTS
 from .train import WORK
 
 TRAIN = {
-    "target": ["--tokens", "10e6", "--rate", "1e-3", "--matrix-rate", "0.01", "--decay", "0.6", "--longest", "1536"],
-    "draft": ["--tokens", "3e6", "--rate", "8e-4", "--matrix-rate", "0.008", "--decay", "0.7", "--batch", "1536"],
+    "target": ["--tokens", "10e6", "--rate", "4e-4", "--matrix-rate", "0.004", "--decay", "0.7", "--longest", "1536"],
+    "draft": ["--tokens", "3e6", "--rate", "4e-4", "--matrix-rate", "0.004", "--decay", "0.7", "--batch", "1536"],
 }
 """Of each model."""
-SHARED = ["--optimizer", "muon", "--ramp", "0", "--seed", "3"]
+SHARED = ["--optimizer", "muon", "--ramp", "0", "--seed", "2"]
 """Texts are of full length from the start, and others than those that the weights have seen."""
 
 BY_HAND = """
