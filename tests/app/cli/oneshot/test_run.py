@@ -88,7 +88,9 @@ def test_piped_is_the_text_and_nothing_else(call: Any, model: str) -> None:
 
 def test_the_method_is_the_one_that_a_chat_starts_with() -> None:
     assert Request("x", Settings()).method() == "draft"
-    assert Request("x", Settings()).method({"draft": "it needs a draft model."}) == "lookup"
+    without = dict.fromkeys(("draft", "pard", "eagle"), "it needs a draft model.")
+    assert Request("x", Settings()).method(without) == "lookup"
+    assert Request("x", Settings()).method({name: without[name] for name in without if name != "eagle"}) == "eagle"
     assert Request("x", Settings(model="big.gguf")).method() == "lookup"
     assert Request("x", Settings(model="big.gguf", draft_model="small.gguf")).method() == "draft"
     assert Request("x", Settings(method="fusion")).method({"fusion": "No trees."}) == "fusion"
