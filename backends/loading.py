@@ -12,7 +12,8 @@ from pathlib import Path
 from ..errors import UserError
 from ..plain_file import user_path
 from .base import Model
-from .heads.formats import Format, read_format, refuse_pickles
+from .heads.folders import read_format, refuse_pickles
+from .heads.formats import Format
 from .options import BACKENDS, BUILTIN, BUILTIN_DRAFT, LoadOptions, StageProgress
 
 GGUF_ON_HUB = re.compile(r"[\w.-]+/[\w.-]+:[\w.-]+", re.ASCII)

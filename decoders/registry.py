@@ -30,8 +30,9 @@ BUILT_IN = {
     "draft": "draft:Draft",
     "tree": "token_tree:TokenTree",
     "early-exit": "early_exit:EarlyExit",
-    "eagle": "eagle:Eagle",
-    "pard": "pard:Pard",
+    "eagle": "trained.eagle:Eagle",
+    "medusa": "trained.medusa:Medusa",
+    "pard": "trained.pard:Pard",
     "auto": "auto.auto:Auto",
 }
 """Method name → module in `methods` and class, in the order in which the interface shows them: by group, the most useful first
@@ -103,7 +104,7 @@ def get(name: str) -> type[Drafter]:
     raise UserError(f"There is no method {name!r}: {did_you_mean(name, known)}")
 
 
-TRAINED = {"eagle": "an EAGLE head trained for this model"}
+TRAINED = {"eagle": "an EAGLE head trained for this model", "medusa": "Medusa heads trained for this model"}
 """Kinds of trained drafters, as a sentence names them."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...backends.files.vocabulary import difference
-from ...backends.heads.formats import Format, Target, fitting
+from ...backends.heads.formats import Format, Target
 from ...backends.loading import builtin_path
 from ...backends.options import BUILTIN
 from ...errors import UserError
@@ -55,11 +55,11 @@ def _fits(library: Library, target: Found, draft: Found, head: Format) -> Pairin
     card = library.card(builtin_path()) if target.spot.spec == BUILTIN else target.card
     name = one_line(draft.spot.title)
     if card.backend == "llama.cpp":
-        return Pairing(False, f"It is an {head.title} head, which drafts for models on transformers only.")
+        return Pairing(False, f"It is a trained drafter ({head.title}), which drafts for models on transformers only.")
     if not (card.width and card.layers and card.vocabulary):
         return Pairing(True, "Only loading it will show whether it fits.")
     try:
-        fitting(head, name, Target(one_line(target.spot.title), card.width, card.layers, card.vocabulary))
+        head.fitting(name, Target(one_line(target.spot.title), card.width, card.layers, card.vocabulary))
     except UserError as error:
         return Pairing(False, str(error))
     made_for = one_line(head.trained_for)

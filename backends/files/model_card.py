@@ -16,7 +16,8 @@ from typing import Any, Literal
 
 from ...errors import UserError
 from ..base import token_id
-from ..heads.formats import Format, read_format
+from ..heads.folders import read_format
+from ..heads.formats import Format
 from .checkpoint import ITEM_BYTES, check_folder, header, read_json
 from .checkpoint import MOST_CONFIG as MOST_CONFIG
 from .gguf_file import Header, Tensor, checked, read_layout

@@ -36,9 +36,17 @@ class HeadInfo:
 
 
 class Head(ABC):
-    """A trained drafter's weights, beside the target that it was trained for. Several sessions may share them."""
+    """A trained drafter's weights, beside the target that it was trained for. Several conversations may share them."""
 
     info: HeadInfo
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free the weights."""
+
+
+class PathHead(Head):
+    """One that drafts token by token, each from the one before."""
 
     @abstractmethod
     def open(self, context: int) -> HeadSession:
@@ -48,8 +56,25 @@ class Head(ABC):
             UserError: there is not enough memory.
         """
 
-    def close(self) -> None:  # noqa: B027
-        """Free the weights."""
+
+class PositionHead(Head):
+    """One that guesses several positions at once, none knowing the others' tokens. It remembers nothing."""
+
+    positions: int
+    """The most that it guesses."""
+
+    @abstractmethod
+    def guess(self, state: Tensor, position: int, count: int) -> Scores:
+        """Guess what follows the pending token.
+
+        Args:
+            state: the target's at the last evaluated token, which chose the pending one [1, taps × width].
+            position: of the first token to guess.
+            count: how many positions to guess.
+
+        Returns:
+            scores of these positions, a row each.
+        """
 
 
 class HeadSession(ABC):

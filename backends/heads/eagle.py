@@ -24,10 +24,24 @@ from ..hf.masks import FULL, Reach, tree_mask
 from ..hf.session import out_of_memory
 from ..hf.slot_cache import KVSpec, SlotCache
 from ..scores import TorchScores
-from .base import Head, HeadInfo, HeadSession
-from .formats import Format
+from .base import HeadInfo, HeadSession, PathHead
+from .eagle_format import EagleFormat
 
 T = TypeVar("T")
+
+
+def scattered(logits: Tensor, ids: Tensor | None, vocabulary: int) -> Tensor:
+    """Logits over the target's vocabulary: those that are not drafted get none of the probability.
+
+    Args:
+        logits: [n, drafted].
+        ids: the target's id of each [drafted]; None where they are the same.
+        vocabulary: the target's token ids.
+    """
+    if ids is None:
+        return logits
+    every = torch.full((len(logits), vocabulary), -torch.inf, dtype=logits.dtype, device=logits.device)
+    return every.index_copy_(1, ids, logits)
 
 
 class EagleNetwork:
@@ -39,16 +53,18 @@ class EagleNetwork:
         config: its layers' configuration, as transformers reads it.
         embeddings: the table to look tokens up in [vocab, width].
         lm_head: its own or the target's.
+        ids: the target's id of each token that it drafts; None where it drafts all.
         vocabulary: the target's token ids.
     """
 
     def __init__(
         self,
-        found: Format,
+        found: EagleFormat,
         weights: Mapping[str, Tensor],
         config: Any,
         embeddings: Tensor,
         lm_head: Callable[[Tensor], Tensor],
+        ids: Tensor | None,
         vocabulary: int,
     ) -> None:
         from transformers.models.llama.modeling_llama import LlamaRMSNorm, LlamaRotaryEmbedding
@@ -95,7 +111,7 @@ class EagleNetwork:
         self.rotations = Rotations(LlamaRotaryEmbedding(config).to(self.device))
         self.residual_normed = False
         """`norm_before_residual`, as it is read (see `Reading`)."""
-        self._embeddings, self._lm_head, self._vocabulary = embeddings, lm_head, vocabulary
+        self._embeddings, self._lm_head, self._drafted, self._vocabulary = embeddings, lm_head, ids, vocabulary
         self._fc = product(weights["fc.weight"], weights.get("fc.bias"))
         self._scale, self._output_normed = found.logit_scale, found.norm_output
         self._token_norm, self._feature_norm = (
@@ -105,9 +121,6 @@ class EagleNetwork:
         self._input_norm = norm(normed("input_norm.weight")) if found.norm_before_fc else None
         taps = weights["fc.weight"].shape[1] // len(weights["fc_norm.0.weight"]) if found.fc_norm else 0
         self._tap_norms = [norm(normed(f"fc_norm.{i}.weight")) for i in range(taps)]
-        self._ids = None
-        if "d2t" in weights:
-            self._ids = weights["d2t"] + torch.arange(len(weights["d2t"]), device=self.device)
 
     def features(self, states: Tensor) -> Tensor:
         """What the layers read of the target's states [n, taps × width]: [n, hidden]."""
@@ -157,13 +170,10 @@ class EagleNetwork:
         logits = self._lm_head(shown)
         if self._scale != 1:
             logits = logits * self._scale
-        if self._ids is not None:
-            every = torch.full((len(logits), self._vocabulary), -torch.inf, dtype=logits.dtype, device=logits.device)
-            logits = every.index_copy_(1, self._ids, logits)
-        return shown if self._output_normed else out, logits
+        return shown if self._output_normed else out, scattered(logits, self._drafted, self._vocabulary)
 
 
-class EagleHead(Head):
+class EagleHead(PathHead):
     """A loaded EAGLE head (see load.py)."""
 
     def __init__(self, network: EagleNetwork, info: HeadInfo) -> None:

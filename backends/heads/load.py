@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -13,9 +12,12 @@ from ...errors import UserError
 from ..base import ROOT, Model, Sampling
 from ..hf.lean import product
 from ..hf.model import TransformersModel
-from .base import HeadInfo
+from .base import Head, HeadInfo
 from .eagle import EagleHead, EagleNetwork, EagleSession
-from .formats import IGNORED, Format, Reading, Target, figure, fitting
+from .eagle_format import EagleFormat
+from .formats import IGNORED, Format, Reading, Target, figure
+from .medusa import MedusaHead
+from .medusa_format import MedusaFormat
 
 TEXT = (
     "The lighthouse stood at the end of a long stone pier. Every evening, the keeper climbed the stairs, lit the lamp and "
@@ -27,6 +29,9 @@ TEXT = (
 LONGEST = 128
 """Tokens of it, at most."""
 
+TABLES = ("d2t", "token_map")
+"""Of a reduced vocabulary: offsets from the draft's ids to the target's, or the target's ids."""
+
 LLAMA = (
     *("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps", "hidden_act"),
     *("max_position_embeddings", "rope_theta", "rope_scaling", "rope_parameters"),
@@ -34,7 +39,7 @@ LLAMA = (
 """Keys of a drafter's configuration that its layers go by."""
 
 
-def load_head(found: Format, name: str, target: Model) -> EagleHead:
+def load_head(found: Format, name: str, target: Model) -> Head:
     """Load a drafter.
 
     Args:
@@ -47,40 +52,49 @@ def load_head(found: Format, name: str, target: Model) -> EagleHead:
     """
     if not isinstance(target, TransformersModel):
         raise UserError(
-            f"{name} is an {found.title} drafter in safetensors, which drafts for models on transformers only. Load the target "
-            "with --backend transformers, or from a folder with safetensors."
+            f"{name} is a trained drafter ({found.title}) in safetensors, which drafts for models on transformers only. Load "
+            "the target with --backend transformers, or from a folder with safetensors."
         )
-    module: Any = target.module
-    of, width = target.info, int(module.config.get_text_config(decoder=True).hidden_size)
-    readings = fitting(found, name, Target(of.name, width, of.layers, of.vocabulary))
+    of, module = target.info, target.module
+    width = int(module.config.get_text_config(decoder=True).hidden_size)
+    readings = found.fitting(name, Target(of.name, width, of.layers, of.vocabulary))
     target.tapped(readings[0].taps)  # which proves that its states can be read, now rather than in the first answer
-    embeddings, lm_head = module.get_input_embeddings(), module.get_output_embeddings()
-    weights = _read(found, name, embeddings.weight.device, module.dtype)
-    if "d2t" in weights:
-        _check_ids(weights["d2t"], name, target)
-    if "embed_tokens.weight" in weights and torch.equal(weights["embed_tokens.weight"], embeddings.weight):
-        del weights["embed_tokens.weight"]  # many are copies
-    table = weights.get("embed_tokens.weight", embeddings.weight.detach())
-    head: Callable[[Tensor], Tensor] = lm_head
-    if "lm_head.weight" in weights:
-        head = product(weights["lm_head.weight"], None)
-    network = EagleNetwork(found, weights, _config(found), table, head, target.info.vocabulary)
-    reading, note = _measured(network, target, readings)
-    network.residual_normed = reading.norm_before_residual
+    weights = _read(found, name, module.get_input_embeddings().weight.device, module.dtype)
+    ids = _ids(weights, name, target)
+    network, reading, note = None, readings[0], ""
+    if isinstance(found, EagleFormat):
+        network = _network(found, weights, ids, module, of.vocabulary)
+        reading, note = _measured(network, target, readings)
+        network.residual_normed = reading.norm_before_residual
     info = HeadInfo(
         name=name,
         kind=found.kind,
         title=found.title,
-        parameters=sum(tensor.numel() for tensor in weights.values() if tensor.is_floating_point()),
+        parameters=sum(tensor.numel() for tensor in weights.values()),
         dtype=str(module.dtype).removeprefix("torch."),
         taps=reading.taps,
         path=str(found.folder),
         notes=(note,) if note else (),
     )
-    return EagleHead(network, info)
+    if network is not None:
+        return EagleHead(network, info)
+    assert isinstance(found, MedusaFormat)
+    return MedusaHead(found, weights, ids, of.vocabulary, info)
 
 
-def _config(found: Format) -> Any:
+def _network(found: EagleFormat, weights: dict[str, Tensor], ids: Tensor | None, module: Any, vocabulary: int) -> EagleNetwork:
+    """An EAGLE head's forward pass, with the target's embeddings and LM head where it has none of its own."""
+    embeddings, lm_head = module.get_input_embeddings().weight.detach(), module.get_output_embeddings()
+    if "embed_tokens.weight" in weights and torch.equal(weights["embed_tokens.weight"], embeddings):
+        del weights["embed_tokens.weight"]  # many are copies
+    if "lm_head.weight" in weights:
+        lm_head = product(weights["lm_head.weight"], None)
+    return EagleNetwork(
+        found, weights, _config(found), weights.get("embed_tokens.weight", embeddings), lm_head, ids, vocabulary
+    )
+
+
+def _config(found: EagleFormat) -> Any:
     """The layers' configuration.
 
     Raises:
@@ -118,22 +132,32 @@ def _read(found: Format, name: str, device: torch.device, dtype: torch.dtype) ->
             if file not in files:
                 files[file] = stack.enter_context(safe_open(str(file), framework="pt", device="cpu"))
             tensor = files[file].get_tensor(theirs)
-            if (ours == "d2t") == tensor.is_floating_point():
+            if (ours in TABLES) == tensor.is_floating_point():
                 kind = str(tensor.dtype).removeprefix("torch.")
                 raise UserError(f"{name} has {ours} in {kind}, which specchat cannot use. Use a drafter that is not quantized.")
-            if ours != "d2t" and not bool(torch.isfinite(tensor.float()).all()):
+            if ours not in TABLES and not bool(torch.isfinite(tensor.float()).all()):
                 raise UserError(f"{name} is damaged: {ours} holds numbers that are none (NaN or infinite). Download it again.")
-            out[ours] = tensor.to(device, torch.int64 if ours == "d2t" else dtype)
+            out[ours] = tensor.to(device, torch.int64 if ours in TABLES else dtype)
     return out
 
 
-def _check_ids(offsets: Tensor, name: str, target: Model) -> None:
-    """Refuse a table of draft ids that leads out of the vocabulary, or twice to one id."""
-    ids = offsets + torch.arange(len(offsets), device=offsets.device)
+def _ids(weights: dict[str, Tensor], name: str, target: Model) -> Tensor | None:
+    """The target's ids of the tokens that are drafted, taken out of the tensors; None where all are.
+
+    Raises:
+        UserError: the table leads out of the vocabulary, or twice to one id.
+    """
+    table = next((table for table in TABLES if table in weights), None)
+    if table is None:
+        return None
+    ids = weights.pop(table)
+    if table == "d2t":  # of offsets
+        ids = ids + torch.arange(len(ids), device=ids.device)
     if bool((ids < 0).any()) or bool((ids >= target.info.vocabulary).any()) or len(set(ids.tolist())) < len(ids):
         raise UserError(
-            f"{name} is damaged: its table d2t does not lead to tokens of {target.info.name}, each once. Download it again."
+            f"{name} is damaged: its table {table} does not lead to tokens of {target.info.name}, each once. Download it again."
         )
+    return ids
 
 
 def _measured(network: EagleNetwork, target: TransformersModel, readings: list[Reading]) -> tuple[Reading, str]:

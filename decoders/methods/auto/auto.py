@@ -26,9 +26,10 @@ from ...parts.elsewhere import ngram_tree
 from ...parts.proposers import mismatch
 from ...tree import Tree
 from ..draft import Draft
-from ..eagle import Eagle
 from ..early_exit import EarlyExit
-from ..pard import Pard
+from ..trained.eagle import Eagle
+from ..trained.medusa import Medusa
+from ..trained.pard import Pard
 from .experience import CAUGHT_UP, EXPLORING, REST, WARM_UP, Experience, Rival, experience
 from .text_drafters import MARGIN, Readers
 
@@ -336,7 +337,9 @@ class Auto(Drafter):
         self._models.clear()
 
 
-RIVALS: dict[str, type[Drafter]] = {"draft": Draft, "pard": Pard, "early-exit": EarlyExit, "eagle": Eagle}
+RIVALS: dict[str, type[Drafter]] = {
+    "draft": Draft, "pard": Pard, "early-exit": EarlyExit, "eagle": Eagle, "medusa": Medusa
+}  # fmt: skip
 """A draft's length follows its confidence: it changes from word to word, more than averages tell."""
 
 

@@ -65,13 +65,15 @@ def test_a_kind_that_cannot_be_used_yet_says_so(tmp_path: Path) -> None:
     folder = write_head(tmp_path / "head", dflash_config={"mask_token_id": 3})
     told = judged(folder)
     assert not told.able
-    assert told.reason == "This folder holds DFlash, which specchat cannot draft with yet. Use an EAGLE head."
+    assert told.reason == "This folder holds DFlash, which specchat cannot draft with yet. Use an EAGLE or Medusa head."
 
 
 def test_only_targets_on_transformers_and_the_built_in_model_goes_there(tmp_path: Path) -> None:
     head = found_at(write_head(tmp_path / "head"))
     gguf = found_at(builtin_gguf())
-    assert pair(Library(), gguf, head).reason == "It is an EAGLE-3 head, which drafts for models on transformers only."
+    assert (
+        pair(Library(), gguf, head).reason == "It is a trained drafter (EAGLE-3), which drafts for models on transformers only."
+    )
     # Judged by its layers and vocabulary, whichever of the two the row is of.
     own = [Found(Spot("Built in", "builtin", path, "builtin"), read_card(path)) for path in (builtin_gguf(), builtin_path())]
     one, other = (pair(Library(), each, head) for each in own)

@@ -17,7 +17,7 @@ from specchat.backends.base import ROOT
 from specchat.backends.heads.base import HeadSession
 
 from ...cases import FULL
-from ...fakes.models.heads import LAYERS, load, load_weights, reference, target, write_head
+from ...fakes.models.heads import LAYERS, load_eagle, load_weights, reference, target, write_head
 
 THIRD = (2, LAYERS // 2, LAYERS - 3)
 
@@ -158,7 +158,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_chains_over_a_text_are_those_of_plain_torch(folder: Path) -> None:
-    head, plain = load(folder), Reference(folder)
+    head, plain = load_eagle(folder), Reference(folder)
     assert list(head.info.taps) == list(plain.taps)
     rng = random.Random(4)
     text = [rng.randrange(256) for _ in range(60 if FULL else 30)]
@@ -174,7 +174,7 @@ def test_chains_over_a_text_are_those_of_plain_torch(folder: Path) -> None:
 
 
 def test_nodes_of_a_tree_equal_their_paths(folder: Path) -> None:
-    head, plain = load(folder), Reference(folder)
+    head, plain = load_eagle(folder), Reference(folder)
     rng = random.Random(7)
     text = [rng.randrange(256) for _ in range(24)]
     states = states_of(text, plain.taps)
@@ -199,7 +199,7 @@ def test_nodes_of_a_tree_equal_their_paths(folder: Path) -> None:
 
 
 def test_a_long_text_comes_in_by_chunks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    head = load(folder)
+    head = load_eagle(folder)
     text = [3 + i % 200 for i in range(120)]
     states = states_of(text, head.info.taps)
     whole: Any = head.open(256).extend(text[1:], states)

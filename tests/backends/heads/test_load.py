@@ -12,10 +12,11 @@ from safetensors.torch import save_file
 
 from specchat.backends import LoadOptions, Model, UserError, load_model
 from specchat.backends.files.checkpoint import check_folder
-from specchat.backends.heads.formats import read_format
+from specchat.backends.heads.eagle_format import EagleFormat
+from specchat.backends.heads.folders import read_format
 from specchat.backends.loading import find_model
 
-from ...fakes.models.heads import LAYERS, Style, load, load_weights, target, write_head
+from ...fakes.models.heads import LAYERS, Style, load, load_eagle, load_weights, target, write_head
 from ...fakes.models.tiny import tiny_folder
 from ...fakes.models.toy import ToyModel
 
@@ -131,7 +132,7 @@ def test_another_runtimes_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_closed_head_opens_no_more(tmp_path: Path) -> None:
-    head = load(write_head(tmp_path / "head"))
+    head = load_eagle(write_head(tmp_path / "head"))
     head.close()
     with pytest.raises(UserError, match="no longer loaded"):
         head.open(16)
@@ -174,7 +175,7 @@ def test_an_absent_norm_before_residual_is_measured_in_the_speculators_layout(tm
     del config["norm_before_residual"]
     (folder / "config.json").write_text(json.dumps(config))
     found = read_format(folder, check_folder(folder))
-    assert found is not None
+    assert isinstance(found, EagleFormat)
     assert [reading.norm_before_residual for reading in found.readings] == [True, False]
     weights = load_weights(folder)
     save_file(weights, folder / "model.safetensors")

@@ -57,7 +57,8 @@ def answer(
 ) -> list[int]:
     """An answer of at most TOKENS tokens."""
     model = model or tiny_model("llama")
-    head = tiny_head() if methods()[name].needs_head and model is tiny_model("llama") else None
+    kind: Any = methods()[name].needs_head
+    head = tiny_head(kind) if kind and model is tiny_model("llama") else None
     conversation = Conversation(model, draft_model=smaller_model("llama"), head=head, context=options.pop("context", None))
     generation = Generation(conversation, prompt, name, settings=settings, **{"max_tokens": TOKENS, **options})
     for step in generation:

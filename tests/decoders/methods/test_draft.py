@@ -23,6 +23,7 @@ from specchat.decoders.loop import Step
 from specchat.decoders.methods.early_exit import EarlyExit
 from specchat.decoders.parts.proposers import DraftModel, Reencoded
 from specchat.decoders.parts.schedules import SCHEDULES
+from specchat.decoders.registry import methods
 
 from ...cases import FULL
 from ...fakes.models import heads
@@ -381,15 +382,17 @@ def test_merged_drafters_need_no_draft_model() -> None:
         ("draft", {"tokens": 2, "schedule": "constant"}),
         ("tree", {"nodes": 8, "depth": 2}),
         ("eagle", {"nodes": 8, "depth": 2}),
+        ("medusa", {"nodes": 8, "floor": 0}),
     ],
 )
 def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: str, settings: dict[str, Any]) -> None:
     """Through the whole loop, on a model whose five likeliest tokens have most of the probability."""
-    eagle = method == "eagle"
-    target, draft = heads.unsure_target() if eagle else tiny_model("llama"), None if eagle else tiny_model("qwen3")
+    kind = methods()[method].needs_head
+    target, draft = heads.unsure_target() if kind else tiny_model("llama"), None if kind else tiny_model("qwen3")
     filters = {"temperature": 1.0, "top_k": 3}
-    prompt = [0, 2, 70, 71, 3]
-    head, draws = heads.unsure_head() if eagle else None, 3000 if FULL else 750
+    prompt = [0, 2, 70, 71, 72 if kind else 3]
+    head = {"eagle": heads.unsure_head, "medusa": heads.unsure_medusa}[kind]() if kind else None
+    draws = 3000 if FULL else 750
     conversation = Conversation(target, draft_model=draft, head=head)
     seen: dict[tuple[int, ...], int] = {}
     accepted = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,9 +13,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from specchat.backends.files.checkpoint import check_folder
+from specchat.backends.heads.base import Head, Kind
 from specchat.backends.heads.eagle import EagleHead
-from specchat.backends.heads.formats import read_format
+from specchat.backends.heads.folders import read_format
 from specchat.backends.heads.load import load_head
+from specchat.backends.heads.medusa import MedusaHead
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.options import LoadOptions
 
@@ -169,23 +171,119 @@ def write_head(
     return folder
 
 
-def load(folder: Path, model: TransformersModel | None = None) -> EagleHead:
+def write_medusa(
+    folder: Path,
+    *,
+    named: Literal["old", "prefixed", "new"] = "old",
+    heads: int = 3,
+    blocks: int = 1,
+    bias: bool = True,
+    drafted: int = VOCAB,
+    shared: bool = False,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+    changes: TensorChanges | None = None,
+    **config: Any,
+) -> Path:
+    """Write Medusa heads for a target with tiny.py's vocabulary and WIDTH.
+
+    Args:
+        named: how their tensors are: as FasterDecoding's training names them, with its prefix, or as vLLM does.
+        heads, blocks: how many, and residual blocks of each.
+        bias: whether the blocks have one.
+        drafted: how many tokens they can draft.
+        shared: whether all have one LM head.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def weight(*shape: int) -> Tensor:
+        return (torch.randn(*shape, generator=generator) * 0.3).to(dtype)
+
+    out: dict[str, Tensor] = {}
+    for head in range(heads):
+        for block in range(blocks):
+            at = f"blocks.{head}.layers.{block}" if named == "new" else f"{head}.{block}.linear"
+            out[f"{at}.weight"] = weight(WIDTH, WIDTH)
+            if bias:
+                out[f"{at}.bias"] = weight(WIDTH)
+        if not shared:
+            out[f"lm_heads.{head}.weight" if named == "new" else f"{head}.{blocks}.weight"] = weight(drafted, WIDTH)
+    if shared:
+        out["lm_head.weight"] = weight(drafted, WIDTH)
+    if named == "prefixed":
+        out = {f"medusa_heads.{name}": tensor for name, tensor in out.items()}
+    if drafted != VOCAB:
+        out["token_map"] = torch.randperm(VOCAB, generator=generator)[:drafted].sort().values
+    for name, tensor in (changes or {}).items():
+        out.pop(name, None)
+        if tensor is not None:
+            out[name] = tensor
+    told: dict[str, Any] = {"medusa_num_heads": 2, "medusa_num_layers": blocks, "base_model_name_or_path": "owner/base"}
+    if named == "new":
+        told = {"model_type": "medusa", "num_heads": heads, "num_hidden_layers": blocks, "hidden_size": WIDTH}
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(out, folder / "medusa_lm_head.safetensors")
+    (folder / "config.json").write_text(json.dumps(told | config))
+    return folder
+
+
+def load(folder: Path, model: TransformersModel | None = None) -> Head:
     """The head in a folder, beside its target."""
     found = read_format(folder, check_folder(folder))
     assert found is not None
     return load_head(found, folder.name, model or target())
 
 
+def load_eagle(folder: Path, model: TransformersModel | None = None) -> EagleHead:
+    """The EAGLE head in a folder."""
+    head = load(folder, model)
+    assert isinstance(head, EagleHead)
+    return head
+
+
+def load_medusa(folder: Path, model: TransformersModel | None = None) -> MedusaHead:
+    """The Medusa heads in a folder."""
+    head = load(folder, model)
+    assert isinstance(head, MedusaHead)
+    return head
+
+
+@functools.cache
+def random_medusa() -> MedusaHead:
+    """Heads that know nothing, for `target`."""
+    return load_medusa(write_medusa(Path(_room().name) / "random-medusa"))
+
+
+def _reading_on(name: str, target: TransformersModel, outputs: Sequence[Tensor]) -> MedusaHead:
+    """Heads that are nothing but an LM head each [vocab, vocab]."""
+    changes = {f"{head}.0.weight": output for head, output in enumerate(outputs)}
+    folder = write_medusa(Path(_room().name) / name, heads=len(outputs), blocks=0, changes=changes)
+    return load_medusa(folder, target)
+
+
+@functools.cache
+def right_medusa() -> MedusaHead:
+    """Heads that always draft what `cyclic_target` chooses."""
+    return _reading_on("right-medusa", cyclic_target(), [2 * torch.eye(VOCAB).roll(ahead, 0) for ahead in (2, 3, 4)])
+
+
+@functools.cache
+def unsure_medusa() -> MedusaHead:
+    """Heads that draft tokens of `unsure_target`, with other probabilities."""
+    return _reading_on("unsure-medusa", unsure_target(), [_following(ahead, (1.0, 1.6, 1.2)) for ahead in (2, 4)])
+
+
 @functools.cache
 def random_head(style: Style = "eagle3") -> EagleHead:
     """A head that knows nothing, for `target`."""
-    return load(write_head(Path(_room().name) / f"random-{style}", style))
+    return load_eagle(write_head(Path(_room().name) / f"random-{style}", style))
 
 
 @functools.cache
-def tiny_head() -> EagleHead:
-    """A head that knows nothing, for tiny.py's Llama."""
-    return load(write_head(Path(_room().name) / "tiny-head"), tiny_model("llama"))
+def tiny_head(kind: Kind) -> Head:
+    """A head of a kind that knows nothing, for tiny.py's Llama."""
+    folder = Path(_room().name) / f"tiny-{kind}"
+    return load(write_medusa(folder) if kind == "medusa" else write_head(folder), tiny_model("llama"))
 
 
 def _cyclic(name: str, lm_head: Tensor) -> TransformersModel:
@@ -206,6 +304,14 @@ def _cyclic(name: str, lm_head: Tensor) -> TransformersModel:
     return load_transformers(folder, name, LoadOptions(device="cpu"))
 
 
+def _following(first: int, logits: Sequence[float]) -> Tensor:
+    """An LM head that gives these logits to the tokens from the `first` after the last on [vocab, vocab]."""
+    out = torch.zeros(VOCAB, VOCAB)
+    for ahead, logit in enumerate(logits, first):
+        out += logit * torch.eye(VOCAB).roll(ahead, 0) / VOCAB**0.5
+    return out
+
+
 @functools.cache
 def cyclic_target() -> TransformersModel:
     """A model whose next token is the one after the last, whatever came before."""
@@ -215,15 +321,14 @@ def cyclic_target() -> TransformersModel:
 @functools.cache
 def unsure_target() -> TransformersModel:
     """A model that is not sure which of the three tokens after the last comes next."""
-    logits = [logit * torch.eye(VOCAB).roll(ahead, 0) for ahead, logit in ((1, 2.0), (2, 1.4), (3, 1.0))]
-    return _cyclic("unsure", torch.stack(logits).sum(0) / VOCAB**0.5)
+    return _cyclic("unsure", _following(1, (2.0, 1.4, 1.0)))
 
 
-def load_weights(folder: Path) -> dict[str, Tensor]:
+def load_weights(folder: Path, file: str = "model") -> dict[str, Tensor]:
     """The tensors of a folder with one file."""
     from safetensors.torch import load_file
 
-    return load_file(folder / "model.safetensors")
+    return load_file(folder / f"{file}.safetensors")
 
 
 def _handing_on(name: str, target: TransformersModel, scale: float) -> EagleHead:
@@ -235,7 +340,7 @@ def _handing_on(name: str, target: TransformersModel, scale: float) -> EagleHead
             tensor.zero_()
     weights["fc.weight"] = torch.cat((scale * torch.eye(VOCAB), torch.zeros(VOCAB, VOCAB)), 1)
     save_file(weights, folder / "model.safetensors")
-    return load(folder, target)
+    return load_eagle(folder, target)
 
 
 @functools.cache

@@ -19,8 +19,8 @@ from specchat.decoders.loop import Step
 from specchat.engine.drafts import Drafts, refusals
 from specchat.engine.messages import Load
 
-from ...fakes.models.llama_tiny import gguf_of, needs_llama
-from ...fakes.models.pard_tiny import POSITIONS, chat, pard_folder, pard_model
+from ....fakes.models.llama_tiny import gguf_of, needs_llama
+from ....fakes.models.pard_tiny import POSITIONS, chat, pard_folder, pard_model
 
 RUNTIMES = ["transformers", pytest.param("llama.cpp", marks=needs_llama)]
 SETTINGS: list[dict[str, Any]] = [{"width": 1}, {}, {"nodes": 40, "width": 8, "floor": 0.0}]

@@ -15,8 +15,8 @@ from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
 
-from ...cases import FULL
-from ...fakes.models.heads import cyclic_target, random_head, right_head, target
+from ....cases import FULL
+from ....fakes.models.heads import cyclic_target, random_head, right_head, target
 
 TREE: dict[str, Any] = {"nodes": 16, "depth": 4, "width": 3, "grow": 3}
 CHAIN: dict[str, Any] = {"width": 1, "depth": 5}

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...backends.base import PREFILL_CHUNK, ROOT, Scores
-from ...backends.heads.base import Head, HeadSession
-from ...errors import UserError
-from ..base import Context, Elsewhere, param
-from ..parts.elsewhere import noted, speculative
-from ..parts.growth import MERGED, Grower
-from ..parts.proposers import Proposer
+from ....backends.base import PREFILL_CHUNK, ROOT, Scores
+from ....backends.heads.base import Head, HeadSession, PathHead
+from ....errors import UserError
+from ...base import Context, Elsewhere, param
+from ...parts.elsewhere import noted, speculative
+from ...parts.growth import MERGED, Grower
+from ...parts.proposers import Proposer
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class HeadProposer(Proposer):
     Node 0, the pending token, is the head's last pair; the others are the head's nodes.
     """
 
-    def __init__(self, head: Head, context: int) -> None:
+    def __init__(self, head: PathHead, context: int) -> None:
         super().__init__()
         self.session: HeadSession = head.open(context)
         self._text: Sequence[int] = ()
@@ -121,7 +121,7 @@ class Eagle(Grower):
 
     def _open(self, context: Context) -> Proposer:
         head = context.head
-        if head is None or head.info.kind != self.needs_head:
+        if not isinstance(head, PathHead) or head.info.kind != self.needs_head:
             raise UserError("The method eagle needs an EAGLE head trained for this model. Load one with --draft-model.")
         if self._proposer is None or head is not self._head:
             self.close()

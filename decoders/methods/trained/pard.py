@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...backends.base import Model
-from ...errors import UserError
-from ..base import Context, Drafter, Elsewhere, param
-from ..parts.drafting import node_budget, worthwhile
-from ..parts.elsewhere import speculative
-from ..parts.position_tree import position_tree
-from ..parts.proposers import DraftModel, mismatch, need_draft_model
-from ..tree import Tree
+from ....backends.base import Model
+from ....errors import UserError
+from ...base import Context, Drafter, Elsewhere, param
+from ...parts.drafting import node_budget, worthwhile
+from ...parts.elsewhere import speculative
+from ...parts.position_tree import position_tree
+from ...parts.proposers import DraftModel, mismatch, need_draft_model
+from ...tree import Tree
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,87 @@
+"""Which trained drafter a folder holds, told by its configuration and its tensors' names and shapes, never by its name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...errors import UserError
+from ..files.checkpoint import PICKLES, header, read_json
+from .eagle_format import eagle_format
+from .formats import Format
+from .medusa_format import medusa_format, medusa_name
+
+UNSUPPORTED = {
+    "dflash": "DFlash",
+    "dflash2": "DFlash",
+    "dspark": "DSpark",
+    "peagle": "P-EAGLE",
+    "mlp": "an MLP speculator",
+    "eagle": "EAGLE in the speculators layout",
+}
+"""`speculators_model_type`, or what tells the same, of drafters that are known but not for use here yet."""
+
+UNPICKLE = (
+    "import torch, safetensors.torch as s; s.save_file({{k: v.clone().contiguous() for k, v in torch.load({file}, "
+    "map_location='cpu', weights_only=True).items()}}, {out})"
+)
+"""Python that turns pickled tensors into safetensors. With `weights_only` torch runs no code of the file."""
+
+
+def read_format(folder: Path, files: list[Path]) -> Format | None:
+    """The trained drafter in a folder whose files have been checked; None for anything else.
+
+    Raises:
+        UserError: it is one that cannot be used here; says why.
+    """
+    config = read_json(folder / "config.json")
+    names: dict[str, tuple[Path, str]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in files:
+        for name, tensor in header(file).items():
+            ours = medusa_name(name.removeprefix("model.").replace("midlayer.", "layers.0.", 1))
+            names[ours], shapes[ours] = (file, name), tuple(tensor["shape"])
+    other = _unsupported(config, shapes)
+    if other:
+        raise UserError(
+            f"{folder} holds {UNSUPPORTED[other]}, which specchat cannot draft with yet. Use an EAGLE or Medusa head."
+        )
+    if "medusa_num_heads" in config or config.get("model_type") == "medusa" or "0.lm_head.weight" in shapes:
+        return medusa_format(folder, config, names, shapes)
+    if "fc.weight" in shapes and "layers.0.self_attn.q_proj.weight" in shapes:
+        return eagle_format(folder, config, names, shapes)
+    return None
+
+
+def refuse_pickles(folder: Path) -> None:
+    """Refuse a drafter that comes as a pickle only, with the command that converts it.
+
+    Raises:
+        UserError: it is one.
+    """
+    pickles = sorted(file for pattern in PICKLES for file in folder.glob(pattern))
+    if not pickles or next(folder.glob("*.safetensors"), None) or not (folder / "config.json").is_file():
+        return
+    config = read_json(folder / "config.json")
+    # No whole model has one layer; a head's configuration says little more.
+    told = ("draft_vocab_size", "medusa_num_heads")
+    if config.get("num_hidden_layers") == 1 or config.get("model_type") == "medusa" or any(key in config for key in told):
+        code = UNPICKLE.format(file=repr(str(pickles[0])), out=repr(str(folder / "model.safetensors")))
+        raise UserError(
+            f"{folder} has only pickled weights, which can run code when opened, so specchat does not open them. Convert them "
+            f"once: python -c {json.dumps(code)}"
+        )
+
+
+def _unsupported(config: Mapping[str, Any], shapes: Mapping[str, Any]) -> str:
+    """The entry of UNSUPPORTED that a folder is; empty if none."""
+    kind = config.get("speculators_model_type")
+    if isinstance(kind, str) and kind != "eagle3":
+        return kind if kind in UNSUPPORTED else "mlp"
+    if "markov_rank" in config or any(name.startswith("markov_head.") for name in shapes):
+        return "dspark"
+    if "dflash_config" in config:
+        return "dflash"
+    return "peagle" if "mask_hidden" in shapes else ""

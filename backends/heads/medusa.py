@@ -1,0 +1,58 @@
+"""Medusa heads: each guesses the token of one position ahead from the target's last hidden state, knowing no other's guess.
+
+Cai et al., "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads" (2024), arXiv:2401.10774.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...errors import UserError
+from ..scores import TorchScores
+from .base import HeadInfo, PositionHead
+from .eagle import scattered
+from .medusa_format import MedusaFormat
+
+
+class MedusaHead(PositionHead):
+    """Loaded Medusa heads (see load.py).
+
+    Args:
+        found: their format.
+        weights: their tensors, on one device and of one type.
+        ids: the target's id of each token that they draft; None where they draft all.
+        vocabulary: the target's token ids.
+        info: what the interface shows.
+    """
+
+    def __init__(
+        self, found: MedusaFormat, weights: Mapping[str, Tensor], ids: Tensor | None, vocabulary: int, info: HeadInfo
+    ) -> None:
+        self._weights: Mapping[str, Tensor] | None = weights
+        self._blocks, self._ids, self._vocabulary = found.blocks, ids, vocabulary
+        self.info, self.positions = info, found.heads
+
+    def guess(self, state: Tensor, position: int, count: int) -> TorchScores:
+        """Scores of the next positions (see `PositionHead.guess`)."""
+        weights = self._weights
+        if weights is None:
+            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
+        with torch.inference_mode():
+            some = next(iter(weights.values()))
+            state, rows = state.to(some.device, some.dtype), []
+            for head in range(count):
+                hidden = state
+                for at in (f"{head}.{block}" for block in range(self._blocks)):
+                    hidden = hidden + F.silu(F.linear(hidden, weights[f"{at}.weight"], weights.get(f"{at}.bias")))
+                own = f"{head}.lm_head.weight"
+                rows.append(F.linear(hidden, weights[own if own in weights else "lm_head.weight"]))
+            logits = scattered(torch.cat(rows), self._ids, self._vocabulary)
+        return TorchScores(logits, tuple(range(count)), tuple(range(position, position + count)))
+
+    def close(self) -> None:
+        """Free the weights."""
+        self._weights = None

@@ -1,0 +1,1 @@
+"""Methods that draft with something trained for the target."""

@@ -1,0 +1,93 @@
+"""Medusa: heads trained for the target guess the positions ahead from its last hidden state, all at once.
+
+Cai et al., "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads" (2024), arXiv:2401.10774.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ....backends.base import Scores
+from ....backends.heads.base import PositionHead
+from ....errors import UserError
+from ...base import Context, Drafter, Elsewhere, param
+from ...parts.drafting import node_budget, worthwhile
+from ...parts.elsewhere import speculative
+from ...parts.position_tree import position_tree
+from ...parts.proposers import Proposer
+from ...tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class MedusaParams:
+    """Settings of Medusa."""
+
+    nodes: int = param(24, "Most nodes in the tree, including the pending token", low=1, high=256, length=True)
+    width: int = param(4, "Most tokens considered for a position; 1 drafts a chain", low=1, high=32)
+    floor: float = param(-1.0, "Least probability of a path; -1 is what suits the device", low=-1, high=1)
+
+
+class HeadPositions(Proposer):
+    """Guesses of heads that know the target's last state alone: node 0 is the pending token, the others are positions."""
+
+    def __init__(self, head: PositionHead) -> None:
+        super().__init__()
+        self._head = head
+
+    def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
+        session, last = context.session, context.session.length
+        if not last == len(context.tokens) - 1 > 0:
+            return None
+        return self._head.guess(session.states(last - 1, last), last + 1, 1 + len(line))
+
+    def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
+        """No node is evaluated here."""
+        return None
+
+    def _drop(self, first: int) -> None:
+        """Nothing is held."""
+
+    def settle(self, path: Sequence[int]) -> None:
+        """Nothing is held."""
+
+
+class Medusa(Drafter):
+    """The heads' likeliest tokens, as a tree of the most probable paths."""
+
+    name = "medusa"
+    group = "trained"
+    reads_cache = True
+    summary = "Heads trained for this model each guess one position ahead, all at once; the model verifies a tree of them."
+    pays = "If there are Medusa heads for your model: a draft takes next to no time."
+    explains = (
+        "A model has one head, which turns its last hidden state into the next token. Medusa adds more heads: one for the "
+        "token after that, one for the token after it, and so on. All guess at once, none knowing what the others guessed, so "
+        "the likeliest combinations become a tree, and one pass checks them all. Farther heads are right less often."
+    )
+    paper = "Medusa: Simple LLM Inference Acceleration with Multiple Decoding Heads, Cai 2024, arXiv:2401.10774"
+    needs_head = "medusa"
+    Params = MedusaParams
+    params: MedusaParams
+
+    @classmethod
+    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+        return [{"width": "1"}, *({"nodes": nodes} for nodes in ("12", "24", "48"))]
+
+    @classmethod
+    def elsewhere(cls, params: MedusaParams, draft_model: str) -> Elsewhere:
+        setting = speculative("medusa", model=draft_model, num_speculative_tokens=4)
+        return {"vLLM": (setting, "" if params.width == 1 else "It drafts a chain, not a tree.")}
+
+    def draft(self, context: Context) -> Tree:
+        params, head = self.params, context.head
+        if not isinstance(head, PositionHead) or head.info.kind != self.needs_head:
+            raise UserError("The method medusa needs Medusa heads trained for this model. Load them with --draft-model.")
+        positions, budget = min(head.positions, context.room), node_budget(context, params.nodes)
+        if positions < 1 or budget < 2:
+            return Tree.root(context.pending)
+        proposer = HeadPositions(head)
+        # What will stand at a position is not known: the pending token stands in, which penalties count anyway.
+        line = [context.pending] * (positions - 1)
+        guesses = proposer.begin(context, params.width if context.branching else 1, line)
+        return position_tree(context, guesses, budget, worthwhile(context, params.floor), proposer.distribution)
