@@ -280,6 +280,8 @@ class Tour:
         seconds = monotonic() - begun
         while not (self._screen.is_active or (self._racing.screen is not None and self._racing.screen.is_active)):
             await asyncio.sleep(TICK)
+        if not self._screen.app.is_running:  # the whole chat ends, and the widgets go one by one
+            raise Over
         self._clock += seconds
         dialogue, answer = self.dialogue, self._answer
         typed, switched = self.host.box.text != self._text, (dialogue.switching or dialogue.method) != self._method
@@ -301,7 +303,7 @@ class Tour:
     def _end(self) -> None:
         """Leave the chat as the person would have it."""
         dialogue = self.dialogue
-        if not self._screen.app.is_running:  # the whole chat ends, and the widgets go one by one
+        if not self._screen.app.is_running:
             return
         self._caption.display = False
         self._screen.remove_class("-tour")
