@@ -204,7 +204,6 @@ def test_every_step_learns_what_the_target_says(tmp_path: Path, target: Target, 
     before = run.losses(batch)[1]
     run.train(log_every=10)
     last = json.loads((tmp_path / "work" / "loss.jsonl").read_text().splitlines()[-1])
-    print(before[4:10], last)
     assert all(hits / rows < 0.2 for hits, rows in zip(before[4:7], before[7:10], strict=True))
     assert min(last["accuracy"]) > 0.6
     assert last["tokens_per_step"] > 2.2
