@@ -10,38 +10,23 @@ Pair i of a conversation, the token at position i + 1 and the target's states at
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...errors import ContextFull, UserError
 from ..base import PREFILL_CHUNK, ROOT
 from ..hf.lean import LeanLayer, Rotations, norm, product
 from ..hf.masks import FULL, Reach, tree_mask
-from ..hf.session import out_of_memory
 from ..hf.slot_cache import KVSpec, SlotCache
 from ..scores import TorchScores
 from .base import HeadInfo, HeadSession, PathHead
 from .eagle_format import EagleFormat
+from .layers import Modules, guarded, scattered
 
 T = TypeVar("T")
-
-
-def scattered(logits: Tensor, ids: Tensor | None, vocabulary: int) -> Tensor:
-    """Logits over the target's vocabulary: those that are not drafted get none of the probability.
-
-    Args:
-        logits: [n, drafted].
-        ids: the target's id of each [drafted]; None where they are the same.
-        vocabulary: the target's token ids.
-    """
-    if ids is None:
-        return logits
-    every = torch.full((len(logits), vocabulary), -torch.inf, dtype=logits.dtype, device=logits.device)
-    return every.index_copy_(1, ids, logits)
 
 
 class EagleNetwork:
@@ -67,45 +52,13 @@ class EagleNetwork:
         ids: Tensor | None,
         vocabulary: int,
     ) -> None:
-        from transformers.models.llama.modeling_llama import LlamaRMSNorm, LlamaRotaryEmbedding
+        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-        def normed(name: str) -> Any:
-            if name not in weights:
-                return None
-            module: Any = LlamaRMSNorm(len(weights[name]), config.rms_norm_eps)
-            module.weight = nn.Parameter(weights[name], requires_grad=False)
-            return module
-
-        def linear(name: str) -> nn.Linear:
-            weight, bias = weights[f"{name}.weight"], weights.get(f"{name}.bias")
-            module = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, device="meta")
-            module.weight = nn.Parameter(weight, requires_grad=False)
-            if bias is not None:
-                module.bias = nn.Parameter(bias, requires_grad=False)
-            return module
-
-        def layer(at: str, *, first: bool) -> Any:
-            attention = SimpleNamespace(
-                **{f"{name}_proj": linear(f"{at}.self_attn.{name}_proj") for name in "qkvo"},
-                **{f"{name}_norm": normed(f"{at}.self_attn.{name}_norm.weight") for name in "qk"},
-                head_dim=config.head_dim,
-                scaling=config.head_dim**-0.5,
-            )
-            mlp = SimpleNamespace(
-                **{f"{name}_proj": linear(f"{at}.mlp.{name}_proj") for name in ("gate", "up", "down")},
-                act_fn=_activation(config),
-            )
-            return SimpleNamespace(
-                self_attn=attention,
-                mlp=mlp,
-                # The first layer's reads the embedding alone (EAGLE-3), or is not there (EAGLE-1).
-                input_layernorm=None if first else normed(f"{at}.input_layernorm.weight"),
-                post_attention_layernorm=normed(f"{at}.post_attention_layernorm.weight"),
-            )
-
+        modules = Modules(weights, config)
         self.third = found.third
         self.device, self.dtype = embeddings.device, embeddings.dtype
-        self.layers = [LeanLayer(layer(f"layers.{i}", first=i == 0), i, FULL) for i in range(found.layers)]
+        # The first layer's norm reads the embedding alone (EAGLE-3), or is not there (EAGLE-1).
+        self.layers = [LeanLayer(modules.layer(f"layers.{i}", norm_first=i > 0), i, FULL) for i in range(found.layers)]
         shape = (config.num_key_value_heads, config.head_dim)
         self.spec = KVSpec(shape, shape, self.dtype, self.device)
         self.rotations = Rotations(LlamaRotaryEmbedding(config).to(self.device))
@@ -115,12 +68,12 @@ class EagleNetwork:
         self._fc = product(weights["fc.weight"], weights.get("fc.bias"))
         self._scale, self._output_normed = found.logit_scale, found.norm_output
         self._token_norm, self._feature_norm = (
-            norm(normed(f"layers.0.{n}.weight")) for n in ("input_layernorm", "hidden_norm")
+            norm(modules.norm(f"layers.0.{n}.weight")) for n in ("input_layernorm", "hidden_norm")
         )
-        self._norm = norm(normed("norm.weight"))
-        self._input_norm = norm(normed("input_norm.weight")) if found.norm_before_fc else None
+        self._norm = norm(modules.norm("norm.weight"))
+        self._input_norm = norm(modules.norm("input_norm.weight")) if found.norm_before_fc else None
         taps = weights["fc.weight"].shape[1] // len(weights["fc_norm.0.weight"]) if found.fc_norm else 0
-        self._tap_norms = [norm(normed(f"fc_norm.{i}.weight")) for i in range(taps)]
+        self._tap_norms = [norm(modules.norm(f"fc_norm.{i}.weight")) for i in range(taps)]
 
     def features(self, states: Tensor) -> Tensor:
         """What the layers read of the target's states [n, taps × width]: [n, hidden]."""
@@ -295,17 +248,7 @@ class EagleSession(HeadSession):
         return tree_mask(bits, places[: len(bits)], places, length, Reach(), 0, network.dtype, network.device)
 
     def _guarded(self, run: Callable[[], T]) -> T:
-        """A pass without gradients, and a sentence where the memory does not suffice."""
-        with torch.inference_mode():
-            try:
-                return run()
-            except Exception as error:
-                if not out_of_memory(error):
-                    raise
-                raise UserError(
-                    f"There is not enough memory on {self._network.device} for the drafter. Use a smaller context or another "
-                    "method."
-                ) from None
+        return guarded(run, self._network.device)
 
     def drop(self, first: int) -> None:
         """Free the nodes from number `first` on."""
@@ -323,19 +266,3 @@ class EagleSession(HeadSession):
         """Free the cache."""
         self.rewind(0)
         self._cache = SlotCache((), 0)
-
-
-def _activation(config: Any) -> Any:
-    """The MLP's activation.
-
-    Raises:
-        UserError: transformers has none of this name.
-    """
-    from transformers.activations import ACT2FN
-
-    try:
-        return ACT2FN[config.hidden_act]
-    except KeyError:
-        raise UserError(
-            f"transformers does not know the drafter's activation {config.hidden_act!r}. Correct hidden_act in its config.json."
-        ) from None

@@ -14,7 +14,7 @@ from torch import Tensor
 from ...errors import UserError
 from ..scores import TorchScores
 from .base import HeadInfo, PositionHead
-from .eagle import scattered
+from .layers import scattered
 from .medusa_format import MedusaFormat
 
 

@@ -15,6 +15,7 @@ from ....backends.heads.base import Head, HeadSession, PathHead
 from ....errors import UserError
 from ...base import Context, Elsewhere, param
 from ...parts.elsewhere import noted, speculative
+from ...parts.following import Following
 from ...parts.growth import MERGED, Grower
 from ...parts.proposers import Proposer
 
@@ -39,7 +40,7 @@ class HeadProposer(Proposer):
     def __init__(self, head: PathHead, context: int) -> None:
         super().__init__()
         self.session: HeadSession = head.open(context)
-        self._text: Sequence[int] = ()
+        self._text = Following()
         """What the pairs are from."""
 
     def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
@@ -48,19 +49,10 @@ class HeadProposer(Proposer):
         tokens, session, last = context.tokens, self.session, context.session.length
         if not last == len(tokens) - 1 > 0 or last > session.context:
             return None
-        begin = self._shared(tokens)
+        # Of a pair the next token is a part. The last pair comes anew: its scores are wanted.
+        begin = max(0, min(session.length, len(tokens) - 2, self._text.same(tokens) - 1))
         session.rewind(begin)
         return session.extend(tokens[begin + 1 :], context.session.states(begin, last))
-
-    def _shared(self, tokens: Sequence[int]) -> int:
-        """How many pairs stay; never the last one, whose scores are wanted."""
-        most, before = min(self.session.length, len(tokens) - 2), self._text
-        # Each answer has a list of its own; within one it only grows, so that the full comparison is made once.
-        if before is not tokens:
-            self._text = tokens
-            same = next((i for i, (old, new) in enumerate(zip(before, tokens, strict=False)) if old != new), len(before))
-            most = min(most, same - 1)
-        return max(0, most)
 
     def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
         session = self.session

@@ -1,0 +1,115 @@
+"""What the networks of trained drafters have in common: decoder layers made of their tensors, reduced vocabularies, and a
+sentence where the memory does not suffice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import UserError
+from ..hf.session import out_of_memory
+
+T = TypeVar("T")
+
+
+class Modules:
+    """transformers' modules around a drafter's tensors.
+
+    Args:
+        weights: the tensors, on one device and of one type.
+        config: its layers' configuration, as transformers reads it.
+    """
+
+    def __init__(self, weights: Mapping[str, Tensor], config: Any) -> None:
+        self._weights, self._config = weights, config
+
+    def norm(self, name: str) -> Any:
+        """The root-mean-square norm with this weight; None if the drafter has none."""
+        from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+        if name not in self._weights:
+            return None
+        module: Any = LlamaRMSNorm(len(self._weights[name]), self._config.rms_norm_eps)
+        module.weight = nn.Parameter(self._weights[name], requires_grad=False)
+        return module
+
+    def linear(self, name: str) -> nn.Linear:
+        """The linear layer of this name."""
+        weight, bias = self._weights[f"{name}.weight"], self._weights.get(f"{name}.bias")
+        module = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, device="meta")
+        module.weight = nn.Parameter(weight, requires_grad=False)
+        if bias is not None:
+            module.bias = nn.Parameter(bias, requires_grad=False)
+        return module
+
+    def layer(self, at: str, *, norm_first: bool = True) -> Any:
+        """The decoder layer whose tensors begin with `at`, for `LeanLayer`; without `norm_first` attention reads its input
+        as it is."""
+        config = self._config
+        attention = SimpleNamespace(
+            **{f"{name}_proj": self.linear(f"{at}.self_attn.{name}_proj") for name in "qkvo"},
+            **{f"{name}_norm": self.norm(f"{at}.self_attn.{name}_norm.weight") for name in "qk"},
+            head_dim=config.head_dim,
+            scaling=config.head_dim**-0.5,
+        )
+        mlp = SimpleNamespace(
+            **{f"{name}_proj": self.linear(f"{at}.mlp.{name}_proj") for name in ("gate", "up", "down")},
+            act_fn=_activation(config),
+        )
+        return SimpleNamespace(
+            self_attn=attention,
+            mlp=mlp,
+            input_layernorm=self.norm(f"{at}.input_layernorm.weight") if norm_first else None,
+            post_attention_layernorm=self.norm(f"{at}.post_attention_layernorm.weight"),
+        )
+
+
+def scattered(logits: Tensor, ids: Tensor | None, vocabulary: int) -> Tensor:
+    """Logits over the target's vocabulary: those that are not drafted get none of the probability.
+
+    Args:
+        logits: [n, drafted].
+        ids: the target's id of each [drafted]; None where they are the same.
+        vocabulary: the target's token ids.
+    """
+    if ids is None:
+        return logits
+    every = torch.full((len(logits), vocabulary), -torch.inf, dtype=logits.dtype, device=logits.device)
+    return every.index_copy_(1, ids, logits)
+
+
+def guarded(run: Callable[[], T], device: torch.device) -> T:
+    """A pass without gradients.
+
+    Raises:
+        UserError: the memory does not suffice.
+    """
+    with torch.inference_mode():
+        try:
+            return run()
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            raise UserError(
+                f"There is not enough memory on {device} for the drafter. Use a smaller context or another method."
+            ) from None
+
+
+def _activation(config: Any) -> Any:
+    """The MLP's activation.
+
+    Raises:
+        UserError: transformers has none of this name.
+    """
+    from transformers.activations import ACT2FN
+
+    try:
+        return ACT2FN[config.hidden_act]
+    except KeyError:
+        raise UserError(
+            f"transformers does not know the drafter's activation {config.hidden_act!r}. Correct hidden_act in its config.json."
+        ) from None
