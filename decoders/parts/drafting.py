@@ -1,5 +1,5 @@
-"""What several drafters share: a tree without equal siblings, the nodes there is room for, and tokens to guess for want of
-better ones."""
+"""What several drafters share: a tree without equal siblings, the nodes there is room for, tokens to guess for want of better
+ones, and how much of a text still holds."""
 
 from __future__ import annotations
 
@@ -90,3 +90,19 @@ class Trie:
             path.append(node)
             parent = node
         return path
+
+
+class Following:
+    """Compares the text that a drafter follows with what it was the last time."""
+
+    def __init__(self) -> None:
+        self._text: Sequence[int] = ()
+
+    def same(self, tokens: Sequence[int]) -> int:
+        """How many tokens at the beginning are those of the last call. Each answer has a list of its own; within one it only
+        grows, so that the full comparison is made once."""
+        before, self._text = self._text, tokens
+        if before is tokens:
+            return len(tokens)
+        pairs = enumerate(zip(before, tokens, strict=False))
+        return next((i for i, (old, new) in pairs if old != new), min(len(before), len(tokens)))

@@ -14,8 +14,8 @@ from ....backends.base import PREFILL_CHUNK, ROOT, Scores
 from ....backends.heads.base import Head, HeadSession, PathHead
 from ....errors import UserError
 from ...base import Context, Elsewhere, param
+from ...parts.drafting import Following
 from ...parts.elsewhere import noted, speculative
-from ...parts.following import Following
 from ...parts.growth import MERGED, Grower
 from ...parts.proposers import Proposer
 
