@@ -12,8 +12,10 @@ from pathlib import Path
 from ..errors import UserError
 from ..plain_file import user_path
 from .base import Model
+from .heads.base import Head
 from .heads.folders import read_format, refuse_pickles
 from .heads.formats import Format
+from .heads.gguf_format import DRAFTERS, GgufFormat, read_gguf_format
 from .options import BACKENDS, BUILTIN, BUILTIN_DRAFT, LoadOptions, StageProgress
 
 GGUF_ON_HUB = re.compile(r"[\w.-]+/[\w.-]+:[\w.-]+", re.ASCII)
@@ -29,11 +31,30 @@ class Loader:
     options: LoadOptions
     load: Callable[[LoadOptions], Model]
     head: Format | None = None
-    """A trained drafter, which is no model of its own: `heads.load` loads it beside its target."""
+    """A trained drafter, which is no model of its own: `beside` loads it."""
 
     def __call__(self, later: LoadOptions | None = None) -> Model:
         """Load it; errors as `load_model`."""
         return self.load(later or self.options)
+
+    def beside(self, name: str, target: Model) -> Head:
+        """Load the trained drafter for a target.
+
+        Args:
+            name: as the user named it.
+
+        Raises:
+            UserError: it cannot draft for this target; says why.
+        """
+        assert self.head is not None
+        # Both import torch: not for those who never load one.
+        if isinstance(self.head, GgufFormat):
+            from .llama.drafters.load import load_gguf_head
+
+            return load_gguf_head(self.head, name, target)
+        from .heads.load import load_head
+
+        return load_head(self.head, name, target)
 
 
 def builtin_path(name: str = BUILTIN) -> Path:
@@ -173,11 +194,14 @@ def _find_gguf(
     file: Path, spec: str, options: LoadOptions, progress: StageProgress | None, cancelled: Callable[[], bool] | None
 ) -> Loader:
     """The loader of a GGUF file. A damaged file or a missing runtime is reported before torch is imported."""
-    from .files.gguf_file import read_header
+    from .files.gguf_file import read_header, read_layout
     from .llama.library import library
 
     header = read_header(file)
+    head = read_gguf_format(read_layout(file)) if header.architecture in DRAFTERS else None
     library()
+    if head is not None:
+        return Loader(file, options, lambda _: _alone(spec, head), head)
 
     def load(chosen: LoadOptions) -> Model:
         from .llama.model import load_llama

@@ -11,7 +11,8 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,28 +61,58 @@ def export(folder: Path, file: Path, kind: str = "Q8_0", name: str = "") -> int:
     Raises:
         ValueError: something in the folder that this exporter cannot express in GGUF.
     """
-    gguf: Any = importlib.import_module("gguf")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    with new_file(file, "llama", kind, name or folder.name) as (writer, add):
+        _architecture(writer, config)
+        add_tokenizer(writer, folder, config)
+        for tensor_name, tensor in _tensors(folder, config):
+            add(tensor_name, tensor)
+    return file.stat().st_size
+
+
+@contextmanager
+def new_file(file: Path, architecture: str, kind: str, name: str) -> Iterator[tuple[Any, Callable[[str, NDArray[Any]], None]]]:
+    """A GGUF file to fill; readers see the old one or, once the block has ended well, the new one.
+
+    Args:
+        file: where it goes.
+        architecture: in llama.cpp's words.
+        kind: one of TYPES.
+        name: of the model.
+
+    Returns:
+        gguf's writer, and a function that adds a tensor by its name: whole numbers as they are, matrices in the type asked for
+        (in F16 where their rows do not divide into its blocks), norms in float32, in which llama.cpp multiplies them.
+    """
+    gguf: Any = importlib.import_module("gguf")
+    types = gguf.GGMLQuantizationType
+    file.parent.mkdir(parents=True, exist_ok=True)
     new = file.with_name(f".new-{file.name}")
-    writer = gguf.GGUFWriter(new, "llama")
-    quantization = gguf.GGMLQuantizationType[kind]
-    writer.add_name(name or folder.name)
+    writer = gguf.GGUFWriter(new, architecture)
+    writer.add_name(name)
     writer.add_file_type(gguf.LlamaFileType["ALL_F32" if kind == "F32" else f"MOSTLY_{kind}"])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
-    _architecture(writer, config)
-    _tokenizer(writer, folder, config)
-    for tensor_name, tensor in _tensors(folder, config):
-        # One-dimensional tensors are norms: tiny, and llama.cpp multiplies them in float32.
-        wanted = quantization if tensor.ndim > 1 else gguf.GGMLQuantizationType.F32
-        data = gguf.quants.quantize(tensor, wanted)
-        writer.add_tensor(tensor_name, data, raw_dtype=wanted)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
+
+    def add(tensor_name: str, tensor: NDArray[Any]) -> None:
+        if tensor.dtype == np.int64:
+            writer.add_tensor(tensor_name, tensor, raw_dtype=types.I64)
+            return
+        wanted = types[kind] if tensor.ndim > 1 else types.F32
+        if tensor.shape[-1] % gguf.GGML_QUANT_SIZES[wanted][0]:
+            wanted = types.F16
+        writer.add_tensor(tensor_name, gguf.quants.quantize(tensor, wanted), raw_dtype=wanted)
+
+    try:
+        yield writer, add
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+    except BaseException:
+        writer.close()
+        new.unlink(missing_ok=True)
+        raise
     writer.close()
     os.replace(new, file)
-    return file.stat().st_size
 
 
 def _architecture(writer: Any, config: dict[str, Any]) -> None:
@@ -107,8 +138,17 @@ def _architecture(writer: Any, config: dict[str, Any]) -> None:
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
 
 
-def _tokenizer(writer: Any, folder: Path, config: dict[str, Any]) -> None:
-    """Tokens, merges, special tokens and the chat template."""
+def add_tokenizer(writer: Any, folder: Path, config: dict[str, Any]) -> None:
+    """Tokens, merges, special tokens and the chat template.
+
+    Args:
+        writer: gguf's.
+        folder: with the tokenizer's files.
+        config: of its model.
+
+    Raises:
+        ValueError: it cannot be expressed in GGUF.
+    """
     data = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     vocab: dict[str, int] = data["model"]["vocab"]
@@ -117,7 +157,7 @@ def _tokenizer(writer: Any, folder: Path, config: dict[str, Any]) -> None:
     tokens = [by_id[i] for i in range(config["vocab_size"])]
     types = [(CONTROL if added[t]["special"] else USER_DEFINED) if t in added else NORMAL for t in tokens]
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(_pre_tokenizer(data))
+    writer.add_tokenizer_pre(pre_tokenizer(data))
     writer.add_token_list(tokens)
     writer.add_token_types(types)
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in data["model"]["merges"]]
@@ -135,8 +175,15 @@ def _tokenizer(writer: Any, folder: Path, config: dict[str, Any]) -> None:
         writer.add_chat_template(template.read_text(encoding="utf-8"))
 
 
-def _pre_tokenizer(data: dict[str, Any]) -> str:
-    """llama.cpp's name of how words are split."""
+def pre_tokenizer(data: dict[str, Any]) -> str:
+    """llama.cpp's name of how words are split.
+
+    Args:
+        data: a tokenizer.json.
+
+    Raises:
+        ValueError: it knows none.
+    """
     if data["model"].get("type") != "BPE" or data.get("normalizer"):
         raise ValueError("only byte-level BPE without a normalizer can be exported")
     steps = data["pre_tokenizer"].get("pretokenizers", [data["pre_tokenizer"]])
@@ -160,9 +207,9 @@ def _tensors(folder: Path, config: dict[str, Any]) -> Iterator[tuple[str, NDArra
         for theirs, ours in LAYER.items():
             value = weights[f"layers.{layer}.{theirs}.weight"]
             if ours == "attn_q":
-                value = _interleaved(value, config["num_attention_heads"])
+                value = interleaved(value, config["num_attention_heads"])
             elif ours == "attn_k":
-                value = _interleaved(value, config["num_key_value_heads"])
+                value = interleaved(value, config["num_key_value_heads"])
             yield f"blk.{layer}.{ours}.weight", value
     yield "output_norm.weight", weights["norm.weight"]
     # Without an output tensor llama.cpp uses the embedding.
@@ -170,7 +217,7 @@ def _tensors(folder: Path, config: dict[str, Any]) -> Iterator[tuple[str, NDArra
         yield "output.weight", weights["lm_head.weight"]
 
 
-def _interleaved(weight: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
+def interleaved(weight: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
     """Rows of a query or key projection [heads · dim, width] in llama.cpp's order: it rotates neighbours (2i, 2i + 1), where
     transformers rotates (i, i + dim / 2)."""
     rows, width = weight.shape

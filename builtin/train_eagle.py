@@ -6,7 +6,8 @@
 
 The target runs frozen; its states and its distribution come from one pass, and nothing is stored. The head drafts several
 steps on its own outputs, as in use (`training/eagle.py`), and is written in a layout that specchat, vLLM, SGLang and
-llama.cpp's converter read (`training/layouts.py`). `--resume --tokens 0` writes the head of a checkpoint as it is.
+llama.cpp's converter read (`training/layouts.py`), with `--gguf` for llama.cpp itself too (`training/gguf_head.py`).
+`--resume --tokens 0` writes the head of a checkpoint as it is.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from .data import Batch, Curriculum, batches
 from .train import WORK
 from .training import text
 from .training.eagle import EagleHead, unrolled_loss
+from .training.gguf_head import TYPES, check_target, export_head
 from .training.layouts import DTYPES, LAYOUTS, export_eagle
 from .training.run import TrainingRun, TrainingSettings, half, pick_device
 from .training.target import Target
@@ -179,6 +181,8 @@ def train(options: argparse.Namespace, given: dict[str, Any]) -> None:
             entries = text.read([answers])
         source = text.Text(entries, target, settings.seed, settings.longest)
     training = EagleRun(settings, work, target, source, resumed=options.resume)
+    if options.gguf:
+        check_target(folder, training.taps)
     if options.resume:
         try:
             training.restore()
@@ -193,6 +197,9 @@ def train(options: argparse.Namespace, given: dict[str, Any]) -> None:
         out: Path = options.out or work / "head"
         training.export(out, options.layout, options.dtype)
         print(f"{out}: {(out / 'model.safetensors').stat().st_size / 1e6:.1f} MB")
+        for kind in options.gguf:
+            file = out.with_name(f"{out.name}-{kind}.gguf")
+            print(f"{file}: {export_head(out, folder, file, kind) / 1e6:.1f} MB")
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -207,6 +214,9 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, help="folder for the head (default: WORK/head)")
     parser.add_argument("--layout", choices=LAYOUTS, default=LAYOUTS[0])
     parser.add_argument("--dtype", choices=list(DTYPES), default="float16", help="of the weights in the file")
+    parser.add_argument(
+        "--gguf", choices=TYPES, nargs="+", default=[], help="types to write the head in for llama.cpp too: OUT-TYPE.gguf"
+    )
     parser.add_argument("--work", type=Path, help="folder for checkpoints (default: builtin/work/eagle, or ./NAME-eagle)")
     parser.add_argument(
         "--resume", action="store_true", help="go on from the checkpoint, with its settings where none are given"

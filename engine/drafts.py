@@ -57,9 +57,9 @@ class Drafts:
                 self._found = find_model(self._spec, self._options, progress=progress, cancelled=cancelled)
             except UserError as error:
                 raise _naming(self._spec, error) from None
-            if self._found.head is not None and command.model == BUILTIN and target.backend == "auto":
-                # A trained drafter drafts for models on transformers only.
-                self.target_options = replace(target, backend="transformers")
+            head = self._found.head
+            if head is not None and command.model == BUILTIN and target.backend == "auto":
+                self.target_options = replace(target, backend=head.runtime)
         elif self._spec and not any(builtin_path(self._spec).glob("*.safetensors")):
             self._spec = ""
 
@@ -84,11 +84,8 @@ class Drafts:
         """
         self._target = target
         if self._found is not None and self._found.head is not None:
-            # It imports torch: not for those who never load one.
-            from ..backends.heads.load import load_head
-
             try:
-                self.head = load_head(self._found.head, self._spec, target)
+                self.head = self._found.beside(self._spec, target)
             except UserError as error:
                 raise _naming(self._spec, error) from None
         elif self._found is not None:

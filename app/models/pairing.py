@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from ...backends.files.vocabulary import difference
 from ...backends.heads.formats import Format, Target
-from ...backends.loading import builtin_path
+from ...backends.llama.hidden_states import untold
+from ...backends.loading import builtin_gguf, builtin_path
 from ...backends.options import BUILTIN
 from ...errors import UserError
 from ..text.cells import fit, one_line
@@ -52,10 +53,14 @@ def pair(library: Library, target: Found, draft: Found) -> Pairing:
 def _fits(library: Library, target: Found, draft: Found, head: Format) -> Pairing:
     """Whether a trained drafter fits a target, by the shapes of its tensors."""
     # The built-in model is loaded on the runtime that its drafter needs.
-    card = library.card(builtin_path()) if target.spot.spec == BUILTIN else target.card
+    llama = head.runtime == "llama.cpp"
+    card = library.card(builtin_gguf() if llama else builtin_path()) if target.spot.spec == BUILTIN else target.card
     name = one_line(draft.spot.title)
-    if card.backend == "llama.cpp":
-        return Pairing(False, f"It is a trained drafter ({head.title}), which drafts for models on transformers only.")
+    if card.backend != head.runtime:
+        what = f"It is a trained drafter ({head.title}){' in GGUF' if llama else ''}"
+        return Pairing(False, f"{what}, which drafts for models on {head.runtime} only.")
+    if llama and (untold_states := untold(card.architecture)):
+        return Pairing(False, untold_states)
     if not (card.width and card.layers and card.vocabulary):
         return Pairing(True, "Only loading it will show whether it fits.")
     try:

@@ -76,6 +76,12 @@ class Header:
         value = self.metadata.get(f"{self.architecture}.{key}", default)
         return int(value) if isinstance(value, int | float) else default
 
+    @property
+    def vocabulary(self) -> int:
+        """Tokens that the file names; 0 without a tokenizer."""
+        tokens = self.metadata.get("tokenizer.ggml.tokens", ())
+        return tokens.length if isinstance(tokens, Long) else len(tokens) if isinstance(tokens, list) else 0
+
     def per_layer(self, key: str, layers: int, default: int = 0) -> list[int]:
         """A hyperparameter that may differ from layer to layer."""
         value = self.metadata.get(f"{self.architecture}.{key}", default)
@@ -107,6 +113,19 @@ class Tensor:
     """Of its data, in bytes from the start of the file."""
     length: int
     """Bytes; 0 for a type that is not known here."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As in torch: the length of a row comes last."""
+        (name,) = struct.unpack_from("<Q", self.entry)
+        (dimensions,) = struct.unpack_from("<I", self.entry, 8 + name)
+        return struct.unpack_from(f"<{dimensions}Q", self.entry, 12 + name)[::-1]
+
+    @property
+    def kind(self) -> int:
+        """Its ggml_type."""
+        (kind,) = struct.unpack_from("<I", self.entry, len(self.entry) - 4)
+        return int(kind)
 
 
 @dataclass(frozen=True, slots=True)

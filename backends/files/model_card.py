@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from ...errors import UserError
 from ..base import token_id
 from ..heads.folders import read_format
 from ..heads.formats import Format
+from ..heads.gguf_format import read_gguf_format
 from .checkpoint import ITEM_BYTES, check_folder, header, read_json
 from .checkpoint import MOST_CONFIG as MOST_CONFIG
 from .gguf_file import Header, Tensor, checked, read_layout
@@ -113,15 +114,20 @@ def _gguf_card(file: Path) -> Card:
         checked(file, Header(first.metadata, len(tensors), weights))
     except UserError as error:
         problem = str(error)
+    head = read_gguf_format(layouts) if not problem else None
     return Card(
         file,
         "llama.cpp",
-        first.architecture,
+        head.title if head is not None else first.architecture,
         sum(elements(tensor) for tensor in tensors),
         _file_type(first, file),
         weights,
         context=first.number("context_length"),
         cache_numbers=keys + values,
+        width=first.number("embedding_length"),
+        layers=max(0, first.number("block_count") - first.number("nextn_predict_layers")),
+        vocabulary=first.vocabulary,
+        head=head,
         pard=token_id(first.metadata.get("tokenizer.ggml.mask_token_id"), MOST_TOKENS) is not None,
         problem=problem,
     )
@@ -129,13 +135,7 @@ def _gguf_card(file: Path) -> Card:
 
 def elements(tensor: Tensor) -> int:
     """Numbers in a tensor of a GGUF file."""
-    entry = tensor.entry
-    (name,) = struct.unpack_from("<Q", entry)
-    (dimensions,) = struct.unpack_from("<I", entry, 8 + name)
-    count = 1
-    for size in struct.unpack_from(f"<{dimensions}Q", entry, 12 + name):
-        count *= size
-    return count
+    return prod(tensor.shape)
 
 
 def _file_type(header: Header, file: Path) -> str:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from ...errors import UserError, counted
 from .base import Kind
@@ -39,9 +39,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Format(ABC):
-    """A trained drafter's folder."""
+    """A trained drafter's folder, or its GGUF file."""
 
     kind: ClassVar[Kind]
+    runtime: ClassVar[Literal["transformers", "llama.cpp"]] = "transformers"
+    """Where it runs."""
     folder: Path
     title: str
     names: Mapping[str, tuple[Path, str]]
@@ -90,7 +92,7 @@ class Format(ABC):
         missing = [tensor for tensor in wanted if tensor not in self.shapes]
         if missing:
             raise UserError(
-                f"{name} is missing {counted(len(missing), 'tensor')} that its config.json asks for, such as {missing[0]}. "
+                f"{name} is missing {counted(len(missing), 'tensor')} that it needs, such as {missing[0]}. "
                 "Download it again, or ask whoever trained it."
             )
         for tensor, shape in wanted.items():

@@ -50,19 +50,21 @@ class Weights:
         file: a whole GGUF file.
         runtime: how to load it.
         tick: told the share that is loaded, 0 to 1; False stops.
+        checked: refuse numbers that are none.
 
     Raises:
         InterruptedError: `tick` answered False.
         UserError: llama.cpp cannot load it; in its own words.
     """
 
-    def __init__(self, file: Path, runtime: Runtime, tick: Callable[[float], bool]) -> None:
+    def __init__(self, file: Path, runtime: Runtime, tick: Callable[[float], bool], *, checked: bool = False) -> None:
         self.handle: int | None = None
         lib = self.lib = library()
         params = lib.llama_model_default_params()
         params.n_gpu_layers = runtime.gpu_layers
         params.split_mode = runtime.split_mode
         params.main_gpu = runtime.main_gpu
+        params.check_tensors = checked
         # Ends with a null; must live until the model is loaded.
         chosen = (ctypes.c_void_p * (len(runtime.devices) + 1))(*(device.handle for device in runtime.devices))
         if runtime.devices:
@@ -141,18 +143,29 @@ class Context:
         runtime: as the weights.
         size: most tokens in the cache.
         sequences: most sequence ids; also most rows of logits in one pass, so that their buffer never moves.
+        batch: most tokens in a pass.
+        other: a context of the model whose embeddings and LM head these weights use, if they have none of their own.
 
     Raises:
         UserError: there is not enough memory; in llama.cpp's words.
     """
 
-    def __init__(self, weights: Weights, runtime: Runtime, size: int, sequences: int) -> None:
+    def __init__(
+        self,
+        weights: Weights,
+        runtime: Runtime,
+        size: int,
+        sequences: int,
+        *,
+        batch: int = PREFILL_CHUNK,
+        other: Context | None = None,
+    ) -> None:
         lib = self.lib = weights.lib
         self.weights = weights
         self.rows = sequences
         params = lib.llama_context_default_params()
         params.n_ctx = -(-size // PAD) * PAD
-        params.n_batch = params.n_ubatch = PREFILL_CHUNK
+        params.n_batch = params.n_ubatch = batch
         params.n_seq_max = params.n_outputs_max = params.n_outputs_max_per_seq = sequences
         params.n_threads = params.n_threads_batch = runtime.threads
         params.flash_attn_type = runtime.flash_attention
@@ -161,6 +174,9 @@ class Context:
         params.kv_unified = True
         # Windowed layers keep all tokens too: otherwise nothing could be rewound, and shared cells would never be free again.
         params.swa_full = True
+        if other is not None:
+            params.ctx_other = other.handle
+            self._other = other  # which must outlive this
         errors.clear()
         self.handle: int | None = lib.llama_init_from_model(weights.handle, params)
         if not self.handle:
@@ -174,7 +190,7 @@ class Context:
         self._seen: int | None = None
         """Address of what `_logits` views."""
         self._views: dict[int, Tensor] = {}
-        n = PREFILL_CHUNK
+        n = batch
         # Ours instead of llama_batch_init's: nodes with the same ids share one array of them.
         self._tokens, self._positions, self._counts = (np.zeros(n, np.int32) for _ in range(3))
         self._ids = np.zeros(n, np.uintp)

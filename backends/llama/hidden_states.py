@@ -26,26 +26,51 @@ GET_NAMES = (
 )
 """In C, and as C++ compilers on Linux and macOS, and on Windows, name them."""
 
+SET_NEXT_NAMES = (
+    "llama_set_embeddings_nextn",
+    "_Z26llama_set_embeddings_nextnP13llama_contextbb",
+    "?llama_set_embeddings_nextn@@YAXPEAUllama_context@@_N1@Z",
+)
+GET_NEXT_NAMES = (
+    "llama_get_embeddings_nextn",
+    "_Z26llama_get_embeddings_nextnP13llama_context",
+    "?llama_get_embeddings_nextn@@YAPEAMPEAUllama_context@@@Z",
+)
+"""The same for what a drafter hands on."""
+
 ARCHITECTURES = ("llama", "qwen3", "qwen3moe", "gemma4", "gpt-oss", "minimax-m2", "mimo2", "deepseek4")
 """Whose graphs note what each layer is given, in llama.cpp 0c1e57098. With any other the process ends in the next pass, so this
 cannot be found out by trying."""
+
+
+def exported(names: tuple[str, ...], answer: Any, *arguments: Any) -> Any:
+    """A function of the library by the first of its names that it has; None if this build has none of them.
+
+    Args:
+        names: what it may be called.
+        answer, arguments: their types, as ctypes has them.
+    """
+    raw = library()._lib
+    name = next((name for name in names if hasattr(raw, name)), None)
+    return None if name is None else ctypes.CFUNCTYPE(answer, *arguments)((name, raw))
 
 
 @cache
 def layer_inputs() -> tuple[Callable[..., None], Callable[..., int | None]] | None:
     """The functions that switch a layer's input on (context, layer, whether), and that say where it is (context, layer); None
     if this build does not have them."""
-    raw = library()._lib
-    found: list[Any] = []
-    for names, answer, arguments in (
-        (SET_NAMES, None, (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_bool)),
-        (GET_NAMES, ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_uint32)),
-    ):
-        name = next((name for name in names if hasattr(raw, name)), None)
-        if name is None:
-            return None
-        found.append(ctypes.CFUNCTYPE(answer, *arguments)((name, raw)))
-    return found[0], found[1]
+    switch = exported(SET_NAMES, None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_bool)
+    where = exported(GET_NAMES, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
+    return None if switch is None or where is None else (switch, where)
+
+
+@cache
+def next_states() -> tuple[Callable[..., None], Callable[..., int | None]] | None:
+    """The functions that switch on what a drafter hands on (context, whether, whether only of rows that are scored), and that
+    say where it is (context); None if this build does not have them."""
+    switch = exported(SET_NEXT_NAMES, None, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool)
+    where = exported(GET_NEXT_NAMES, ctypes.c_void_p, ctypes.c_void_p)
+    return None if switch is None or where is None else (switch, where)
 
 
 def refusal(architecture: str) -> str:
@@ -55,9 +80,14 @@ def refusal(architecture: str) -> str:
             "This build of llama.cpp does not hand out hidden states, so drafters trained on them cannot draft here. Run: "
             f"{pip_command()} --upgrade"
         )
-    if architecture not in ARCHITECTURES:
-        return (
-            f"llama.cpp does not hand out the hidden states of {architecture} models, so drafters trained on them cannot draft "
-            "for this one."
-        )
-    return ""
+    return untold(architecture)
+
+
+def untold(architecture: str) -> str:
+    """The same, whatever build is installed."""
+    if architecture in ARCHITECTURES:
+        return ""
+    return (
+        f"llama.cpp does not hand out the hidden states of {architecture} models, so drafters trained on them cannot draft "
+        "for this one."
+    )

@@ -45,10 +45,30 @@ class LlamaModel(Model):
         self._alike = info.capabilities.exact and runtime.flash_attention == FLASH["on"]
         self.info = info
 
-    def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> Session:
-        """A new, empty KV cache; all its memory is taken at once (see `Model.open_session`)."""
+    @property
+    def weights(self) -> Weights:
+        """What is loaded, for drafters that use parts of it.
+
+        Raises:
+            UserError: it is no longer.
+        """
         if self._weights is None:
             raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
+        return self._weights
+
+    @property
+    def runtime(self) -> Runtime:
+        """How its contexts are set up."""
+        return self._runtime
+
+    @property
+    def architecture(self) -> str:
+        """In llama.cpp's words."""
+        return self._header.architecture
+
+    def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> Session:
+        """A new, empty KV cache; all its memory is taken at once (see `Model.open_session`)."""
+        weights = self.weights
         size = self.info.context if context is None else min(context, self.info.context)
         if size < 1:
             raise UserError("context must be 1 or more.")
@@ -56,13 +76,12 @@ class LlamaModel(Model):
         plain = not self.info.capabilities.chain
         if not plain:
             check_memory(self.info.name, self._header, self._runtime, size)
-        run = open_context(self._weights, self._header, self._runtime, size, self.info.name, plain)
+        run = open_context(weights, self._header, self._runtime, size, self.info.name, plain)
         return LlamaPlainSession(run, size) if plain else LlamaSession(run, size, self._alike, taps)
 
     def states_work(self) -> bool:
         """Whether hidden states are the model's own (see `Model.states_work`): three passes in a context of their own."""
-        weights = self._weights
-        assert weights is not None
+        weights = self.weights
         context = open_context(weights, self._header, self._runtime, SIZE, self.info.name)
         tapped = LlamaSession(context, SIZE, self._alike, range(weights.layers + 1))
         return states_work(tapped, weights.vocabulary, weights.width, self.info.capabilities.tree)
@@ -189,7 +208,7 @@ def load_llama(
         name=name,
         backend="llama.cpp",
         device=_device_name(runtime),
-        dtype=_file_type(weights),
+        dtype=file_type(weights),
         architecture=header.architecture,
         parameters=int(lib.llama_model_n_params(handle)),
         layers=int(lib.llama_model_n_layer(handle)),
@@ -237,7 +256,7 @@ def _capabilities(
         context = open_context(weights, header, runtime, SIZE, name)
         session = LlamaSession(context, SIZE, alike)
         proven = prove(session, weights.vocabulary, tick)
-        if not (runtime.type_k == runtime.type_v == CACHE_TYPES["f32"] and _file_type(weights) == "all F32"):
+        if not (runtime.type_k == runtime.type_v == CACHE_TYPES["f32"] and file_type(weights) == "all F32"):
             proven = rounded(session, proven, weights.vocabulary, tick, parameters=parameters, cpu=cpu, alike=alike)
         session.close()
         why = refusal(header.architecture) if proven.chain else proven.reasons["chain"]
@@ -275,7 +294,7 @@ def _device_name(runtime: Runtime) -> str:
     return ", ".join(gpus) or "cpu"
 
 
-def _file_type(weights: Weights) -> str:
+def file_type(weights: Weights) -> str:
     """Q8_0, Q4_K - Medium, all F32 …"""
     name = weights.lib.llama_ftype_name(weights.lib.llama_model_ftype(weights.handle))
     return str(name.decode("utf-8", "replace")) if name else "unknown"

@@ -43,7 +43,7 @@ class LlamaSession(Session):
         self._alike = alike
         self._tokens: list[int] = []
         self._next = 0
-        memory: Memory = _Cells(context)
+        memory: Memory = Cells(context)
         self._sequences = Sequences(memory, context.rows)
         self._last_tapped = context.weights.layers in taps
         if taps:
@@ -254,10 +254,10 @@ class LlamaSession(Session):
             self.rewind(0)
             # The memory of the sequences refers to it as well.
             self._run = self._states = None
-            self._sequences = Sequences(_Nothing(), 1)
+            self._sequences = Sequences(Nothing(), 1)
 
 
-class _Cells:
+class Cells:
     """A cache from which anything can be removed."""
 
     def __init__(self, context: Context) -> None:
@@ -269,7 +269,7 @@ class _Cells:
             raise UserError("This model's cache cannot rewind. Load it again for plain decoding.")
 
 
-class _Nothing:
+class Nothing:
     """The cache of a closed session."""
 
     def remove(self, sequence: int, begin: int, end: int) -> None:

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from specchat.backends import Message
+from specchat.backends.files.gguf_file import read_layout
 from specchat.builtin import path, train_eagle
 from specchat.builtin import tokenizer as tokens_of
 from specchat.builtin.corpus import chats
@@ -308,7 +309,14 @@ def test_the_command_trains_resumes_and_writes(
     again = load_file("again/model.safetensors")
     assert before.keys() == again.keys()
     assert all(torch.equal(before[name], again[name]) for name in before)
-    _main(monkeypatch, *common, "--resume", "--tokens", 2000, "--layout", "speculators", "--out", "more")
+    _main(
+        monkeypatch, *common, "--resume", "--tokens", 2000, "--layout", "speculators", "--out", "more", "--gguf", "Q8_0", "F16"
+    )
+    for kind in ("Q8_0", "F16"):
+        (layout,) = read_layout(Path(f"more-{kind}.gguf"))
+        assert layout.header.metadata["eagle3.target_layers"] == [2, 4, 5]
+        assert layout.header.vocabulary == VOCABULARY
+        assert {t.name: t.shape for t in layout.tensors}["d2t"] == (64,)
     assert json.loads(Path("more/config.json").read_text())["draft_vocab_size"] == 64
     with pytest.raises(SystemExit, match="made with another --inner and --vocabulary"):
         _main(monkeypatch, *common, "--resume", "--vocabulary", 32, "--inner", 16, "--steps", 3)
@@ -338,6 +346,11 @@ def test_the_command_trains_resumes_and_writes(
         (["--target", "tiny", "--text", "asked.jsonl"], "chats need an answer by the assistant"),
         (["--target", "tiny", "--text", "good.jsonl", "--vocabulary", "5000"], "vocabulary has 2,048 tokens"),
         (["--target", "tiny", "--text", "good.jsonl", "--resume"], "no checkpoint in tiny-eagle"),
+        (
+            ["--target", "tiny", "--text", "good.jsonl", "--taps", "1", "2", "--gguf", "F16"],
+            "read 3 layers of the target, not 2",
+        ),
+        (["--target", "split", "--text", "good.jsonl", "--gguf", "F16"], "convert_hf_to_gguf.py HEAD --target-model-dir split"),
     ],
 )
 def test_what_cannot_work_gets_a_sentence(
@@ -348,6 +361,10 @@ def test_what_cannot_work_gets_a_sentence(
     if "shallow" in arguments:
         _model(Path("shallow"), layers=6)
     shutil.copytree(model, "speechless", ignore=shutil.ignore_patterns("chat_template.jinja"))
+    shutil.copytree(model, "split")
+    tokenizer = json.loads(Path("split/tokenizer.json").read_text())
+    tokenizer["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "."
+    Path("split/tokenizer.json").write_text(json.dumps(tokenizer))
     good = json.dumps({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello, you."}]})
     Path("good.jsonl").write_text(good)
     Path("bad.jsonl").write_text(f"{good}\n[1]\n")

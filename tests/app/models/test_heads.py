@@ -16,6 +16,8 @@ from specchat.app.models.rows import about, all_rows, draft_rows, drawn
 from specchat.backends.files.model_card import read_card
 from specchat.backends.loading import builtin_gguf, builtin_path
 
+from ...fakes.models import gguf_heads
+from ...fakes.models.gguf_changes import changed
 from ...fakes.models.heads import target_folder, write_head
 from ...fakes.models.llama_tiny import gguf_of, needs_llama
 from ...fakes.models.pard_tiny import pard_folder
@@ -94,6 +96,30 @@ def test_a_pard_model_is_marked(tmp_path: Path) -> None:
     assert "PARD draft model" in about(drafter.card)
     (folder / "config.json").write_text(json.dumps(config | {"pard_token": "5"}))
     assert not found_at(folder).card.pard
+
+
+@needs_llama
+def test_a_gguf_drafter_is_listed_with_whom_it_drafts_for(tmp_path: Path) -> None:
+    file = gguf_heads.eagle_file(tmp_path / "head", "Q8_0")
+    head, target = found_at(file), found_at(gguf_of(gguf_heads.target_folder()))
+    card = head.card
+    assert card.head is not None
+    assert (card.backend, card.architecture, card.quantization, card.problem) == ("llama.cpp", "EAGLE-3", "Q8_0", "")
+    assert "trained drafter (EAGLE-3)" in head.problem
+    rows = all_rows([head], None, {}, {})
+    text = "".join(text for text, _ in drawn(rows[1], 100))
+    assert text.split()[:2] == ["head-Q8_0.gguf", "EAGLE-3"]
+    assert text.split()[-2:] == ["◇", "drafter"]
+    library = Library()
+    assert pair(library, target, head) == Pairing(True)
+    on_torch = pair(library, found_at(gguf_heads.target_folder()), head).reason
+    assert on_torch == "It is a trained drafter (EAGLE-3) in GGUF, which drafts for models on llama.cpp only."
+    own = Found(Spot("Built in", "builtin", builtin_path(), "builtin"), read_card(builtin_path()))
+    assert "hidden states 64 numbers wide, and those of builtin have 256" in pair(library, own, head).reason
+    other = changed(gguf_of(gguf_heads.target_folder()), tmp_path / "other.gguf", {"general.architecture": "qwen2"})
+    assert pair(library, found_at(other), head).reason.startswith("llama.cpp does not hand out the hidden states of qwen2")
+    damaged = changed(file, tmp_path / "damaged.gguf", {"eagle3.target_layers": [1, 2]})
+    assert "have one layer and read 3 of the target's" in pair(library, target, found_at(damaged)).reason
 
 
 @needs_llama

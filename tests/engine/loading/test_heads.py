@@ -11,7 +11,10 @@ from specchat.engine.drafts import Drafts, conversation_of, refusals
 from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded
 
 from ...fakes.engines import BareEngine, steps_of
+from ...fakes.models.gguf_heads import eagle_file
+from ...fakes.models.gguf_heads import target_folder as gguf_target_folder
 from ...fakes.models.heads import target, target_folder, write_head
+from ...fakes.models.llama_tiny import gguf_of, needs_llama
 from ...fakes.models.tiny import tiny_model
 
 
@@ -48,6 +51,33 @@ def test_the_built_in_model_is_loaded_where_its_head_can_draft(tmp_path: Path) -
     assert Drafts(Load(1, "builtin", head, backend="llama.cpp")).target_options.backend == "llama.cpp"
     assert Drafts(Load(1, "owner/model", head)).target_options.backend == "auto"
     assert Drafts(Load(1, "builtin")).target_options.backend == "auto"
+
+
+@needs_llama
+def test_an_engine_drafts_with_a_gguf_head(log: Path, tmp_path: Path) -> None:
+    head = eagle_file(tmp_path / "head", drafted=512)
+    assert Drafts(Load(1, "builtin", str(head))).target_options.backend == "llama.cpp"
+    engine = BareEngine(log)
+    try:
+        target = str(gguf_of(gguf_target_folder()))
+        engine.send(Load(1, target, draft_model=str(head), device="cpu", dtype="float32", threads=1))
+        loaded = engine.until(1, Loaded, Failed)[-1]
+        assert isinstance(loaded, Loaded), loaded
+        assert {key: loaded.head[key] for key in ("kind", "title", "dtype", "taps")} == {
+            "kind": "eagle", "title": "EAGLE-3", "dtype": "all F32", "taps": [2, 3, 3]
+        }  # fmt: skip
+        assert "eagle" not in loaded.unavailable
+        answers = []
+        for id, method in enumerate(("greedy", "eagle"), 2):
+            engine.send(Generate(id, prompt="one two three one two", raw=True, method=method, max_tokens=24))
+            events = engine.until(id, Finished, Failed)
+            assert isinstance(events[-1], Finished), events[-1]
+            steps = steps_of(events, id)
+            answers.append([token for step in steps for token in step.tokens])
+        assert answers[0] == answers[1]
+        assert any(step.drafted for step in steps)
+    finally:
+        engine.close()
 
 
 def test_an_engine_drafts_with_it(log: Path, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def coder_gguf(family: str) -> Path:
     folder = coder(family)
     if family not in SENTENCEPIECE:
         return llama_tiny.gguf_of(folder)
-    with patch.object(gguf_export, "_tokenizer", _write_sentencepiece):
+    with patch.object(gguf_export, "add_tokenizer", _write_sentencepiece):
         return llama_tiny.gguf_of(folder)
 
 

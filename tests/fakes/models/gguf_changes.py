@@ -1,4 +1,4 @@
-"""GGUF files with some of their metadata changed, to whatever the format can say."""
+"""GGUF files with some of their metadata or tensors changed, to whatever the format can say."""
 
 from __future__ import annotations
 
@@ -7,26 +7,42 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from specchat.backends.files.gguf_file import ALIGNMENT, ARRAY, STRING, read_layout
 
-UINT32, FLOAT32 = 4, 6
+UINT32, INT32, FLOAT32 = 4, 5, 6
+TYPES = {np.dtype(np.float32): 0, np.dtype(np.int64): 27}
+"""numpy's types of numbers → ggml's."""
 
 
-def changed(source: Path, file: Path, values: Mapping[str, Any]) -> Path:
-    """Write a file like `source` with these values: whole numbers, numbers, texts (str or bytes) or lists of texts."""
+def changed(
+    source: Path, file: Path, values: Mapping[str, Any], tensors: Mapping[str, NDArray[Any] | None] | None = None
+) -> Path:
+    """Write a file like `source` with these values: whole numbers, numbers, texts (str or bytes) or lists of texts or of whole
+    numbers; and with these tensors. None leaves one out."""
     (layout,) = read_layout(source)
     data = source.read_bytes()
-    pairs = layout.pairs | {key: _text(key.encode()) + _value(value) for key, value in values.items()}
+    pairs = layout.pairs | {key: _text(key.encode()) + _value(value) for key, value in values.items() if value is not None}
+    for key in [key for key, value in values.items() if value is None]:
+        del pairs[key]
+    parts = {t.name: (t.entry, data[t.begin : t.begin + t.length]) for t in layout.tensors}
+    for name, tensor in (tensors or {}).items():
+        parts.pop(name, None)
+        if tensor is not None:
+            dimensions = struct.pack(f"<I{tensor.ndim}QI", tensor.ndim, *tensor.shape[::-1], TYPES[tensor.dtype])
+            parts[name] = _text(name.encode()) + dimensions, tensor.tobytes()
     # No more than a power of two makes sense, and 2^31 would make a file of that size.
     alignment = values.get("general.alignment", layout.alignment)
     alignment = alignment if 0 < alignment <= 4096 else ALIGNMENT
-    head = b"GGUF" + struct.pack("<IQQ", layout.version, len(layout.tensors), len(pairs)) + b"".join(pairs.values())
+    head = b"GGUF" + struct.pack("<IQQ", layout.version, len(parts), len(pairs)) + b"".join(pairs.values())
     body = b""
-    for tensor in layout.tensors:
-        head += tensor.entry + struct.pack("<Q", len(body))
-        body += data[tensor.begin : tensor.begin + tensor.length]
+    for index, (entry, content) in enumerate(parts.values()):
+        head += entry + struct.pack("<Q", len(body))
+        body += content
         body += bytes(-len(body) % alignment)
-        if alignment < ALIGNMENT and tensor is layout.tensors[0]:
+        if alignment < ALIGNMENT and not index:
             body += bytes(alignment)  # some weights at least lie at odd places, wherever the first ones do
     head += bytes(-len(head) % alignment)
     file.write_bytes(head + body)
@@ -60,5 +76,7 @@ def _value(value: Any) -> bytes:
             return struct.pack("<I", STRING) + _text(value.encode())
         case bytes():
             return struct.pack("<I", STRING) + _text(value)
+        case [int(), *_]:
+            return struct.pack(f"<IIQ{len(value)}i", ARRAY, INT32, len(value), *value)
         case _:
             return struct.pack("<IIQ", ARRAY, STRING, len(value)) + b"".join(map(_text, value))

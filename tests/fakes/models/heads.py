@@ -57,10 +57,12 @@ def write_head(
     style: Style = "eagle3",
     *,
     seed: int = 0,
-    hidden: int = WIDTH,
+    hidden: int = 0,
+    width: int = WIDTH,
+    vocabulary: int = VOCAB,
     layers: int = 1,
     taps: tuple[int, ...] | None = None,
-    drafted: int = VOCAB,
+    drafted: int = 0,
     own_head: bool = True,
     own_embeddings: bool = False,
     bias: bool = False,
@@ -68,16 +70,17 @@ def write_head(
     changes: TensorChanges | None = None,
     **config: Any,
 ) -> Path:
-    """Write a head for a target with tiny.py's vocabulary and WIDTH.
+    """Write a head.
 
     Args:
         folder: to be made.
         style: whose layout.
         seed: of the weights.
-        hidden: the head's own width.
+        hidden: the head's own width, if not the target's.
+        width, vocabulary: the target's.
         layers: its own.
         taps: named in the configuration as that layout names them; None for none.
-        drafted: how many tokens it can draft.
+        drafted: how many tokens it can draft, if not all.
         own_head: whether it has an LM head.
         own_embeddings: whether it has a table of them.
         bias: of EAGLE-1's fc, or of attention.
@@ -85,23 +88,24 @@ def write_head(
         changes: tensors to replace or (None) to leave out.
         config: more keys of config.json.
     """
+    hidden, drafted = hidden or width, drafted or vocabulary
     generator = torch.Generator().manual_seed(seed)
 
     def weight(*shape: int, around: float = 0.0) -> Tensor:
         return around + torch.randn(*shape, generator=generator) * (0.1 if around else 0.3)
 
     heads, keys, inner = 4, 2, 48
-    width = hidden // heads
+    size = hidden // heads
     count = len(taps) if taps else 3
     out: dict[str, Tensor] = {}
     for i in range(layers):
         at = "midlayer." if style == "eagle3" and layers == 1 else f"layers.{i}."
         reads = 2 * hidden if i == 0 and style != "eagle1" else hidden
         for name, rows in (("q", heads), ("k", keys), ("v", keys)):
-            out[f"{at}self_attn.{name}_proj.weight"] = weight(rows * width, reads)
+            out[f"{at}self_attn.{name}_proj.weight"] = weight(rows * size, reads)
             if bias and style != "eagle1":
-                out[f"{at}self_attn.{name}_proj.bias"] = weight(rows * width)
-        out[f"{at}self_attn.o_proj.weight"] = weight(hidden, heads * width)
+                out[f"{at}self_attn.{name}_proj.bias"] = weight(rows * size)
+        out[f"{at}self_attn.o_proj.weight"] = weight(hidden, heads * size)
         out[f"{at}mlp.gate_proj.weight"], out[f"{at}mlp.up_proj.weight"] = weight(inner, hidden), weight(inner, hidden)
         out[f"{at}mlp.down_proj.weight"] = weight(hidden, inner)
         out[f"{at}post_attention_layernorm.weight"] = weight(hidden, around=1.0)
@@ -110,8 +114,8 @@ def write_head(
         if i == 0 and style != "eagle1":
             out[f"{at}hidden_norm.weight"] = weight(hidden, around=1.0)
         if style == "deepspec":
-            out |= {f"{at}self_attn.{name}_norm.weight": weight(width, around=1.0) for name in "qk"}
-    out["fc.weight"] = weight(hidden, 2 * hidden if style == "eagle1" else count * WIDTH)
+            out |= {f"{at}self_attn.{name}_norm.weight": weight(size, around=1.0) for name in "qk"}
+    out["fc.weight"] = weight(hidden, 2 * hidden if style == "eagle1" else count * width)
     if style == "eagle1" and bias:
         out["fc.bias"] = weight(hidden)
     if style != "eagle1":
@@ -119,16 +123,16 @@ def write_head(
         if own_head:
             out["lm_head.weight"] = weight(drafted, hidden)
     if config.get("norm_before_fc"):
-        out["input_norm.weight"] = weight(count * WIDTH, around=1.0)
+        out["input_norm.weight"] = weight(count * width, around=1.0)
     if config.get("fc_norm"):
-        out |= {f"fc_norm.{i}.weight": weight(WIDTH, around=1.0) for i in range(count)}
+        out |= {f"fc_norm.{i}.weight": weight(width, around=1.0) for i in range(count)}
     if own_embeddings:
-        out["embed_tokens.weight"] = weight(VOCAB, hidden)
+        out["embed_tokens.weight"] = weight(vocabulary, hidden)
     out = {name: tensor.to(dtype) for name, tensor in out.items()}
-    if drafted != VOCAB:
-        kept = torch.randperm(VOCAB, generator=generator)[:drafted].sort().values
+    if drafted != vocabulary:
+        kept = torch.randperm(vocabulary, generator=generator)[:drafted].sort().values
         out["d2t"] = kept - torch.arange(drafted)
-        out["t2d"] = torch.zeros(VOCAB, dtype=torch.bool).index_fill_(0, kept, True)
+        out["t2d"] = torch.zeros(vocabulary, dtype=torch.bool).index_fill_(0, kept, True)
     for name, tensor in (changes or {}).items():
         out.pop(name, None)
         if tensor is not None:
@@ -143,7 +147,7 @@ def write_head(
         "rms_norm_eps": 1e-5,
         "hidden_act": "silu",
         "max_position_embeddings": 256,
-        "vocab_size": VOCAB,
+        "vocab_size": vocabulary,
     }
     key = "eagle_aux_hidden_state_layer_ids"
     match style:

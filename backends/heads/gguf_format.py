@@ -1,0 +1,177 @@
+"""EAGLE-3 heads as GGUF files, told by their metadata. llama.cpp's converter writes them (`convert_hf_to_gguf.py HEAD
+--target-model-dir TARGET`), as does ours.
+
+llama.cpp ends the process over much that is wrong with them, so all of that is looked at here first.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from ...errors import UserError, counted
+from ..files.gguf_file import Header, Layout, Tensor
+from .base import Kind
+from .formats import Format, Reading, Target
+
+DRAFTERS = ("eagle3", "dflash")
+"""Architectures of those that llama.cpp knows."""
+
+TAPS = 3
+"""How many of the target's layers an EAGLE-3 head reads in llama.cpp."""
+
+I64 = 27
+"""ggml_type of the table of a reduced vocabulary."""
+
+
+@dataclass(frozen=True, slots=True)
+class GgufFormat(Format):
+    """A trained drafter's GGUF file. The tensors keep their names."""
+
+    runtime: ClassVar[Literal["transformers", "llama.cpp"]] = "llama.cpp"
+    header: Header
+    tensors: Mapping[str, Tensor]
+
+    def figure(self, key: str, default: int | None = None) -> int:
+        """A whole number above 0 of the metadata.
+
+        Raises:
+            UserError: there is none.
+        """
+        value = self.header.metadata.get(f"{self.header.architecture}.{key}", default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UserError(f"{self.folder} is damaged ({key} is {str(value)[:40]}). Download it again.")
+        return value
+
+    def taps(self, name: str, target: Target) -> tuple[int, ...]:
+        """The layers whose inputs it reads.
+
+        Raises:
+            UserError: there are none, or the target does not have them.
+        """
+        taps = self.header.metadata.get(f"{self.header.architecture}.target_layers")
+        if not isinstance(taps, list) or not taps or not all(isinstance(tap, int) and tap >= 0 for tap in taps):
+            raise UserError(f"{self.folder} is damaged (target_layers is {str(taps)[:40]}). Download it again.")
+        if any(tap >= target.layers for tap in taps):
+            raise UserError(
+                f"{name} reads the inputs of layers that {target.name} does not have ({', '.join(map(str, taps))}): it has "
+                f"{counted(target.layers, 'layer')}. {self.made_for}"
+            )
+        return tuple(taps)
+
+    def check_table(self, name: str, target: Target) -> None:
+        """Refuse a table that does not lead to the target's tokens, each once."""
+        tensor = self.tensors.get("d2t")
+        if tensor is None:
+            return
+        ids = array("q")
+        if tensor.kind == I64:
+            with self.folder.open("rb") as file:
+                file.seek(tensor.begin)
+                ids.frombytes(file.read(tensor.length))
+        if not ids or len(set(ids)) < len(ids) or min(ids) < 0 or max(ids) >= target.vocabulary:
+            raise UserError(
+                f"{name} is damaged: its table d2t does not lead to tokens of {target.name}, each once. Download it again."
+            )
+
+    def attention(self, width: int, reads: int, at: str) -> dict[str, tuple[int, ...]]:
+        """A layer's attention, whose heads' sizes llama.cpp takes from the metadata.
+
+        Args:
+            width: of what it gives.
+            reads: of what it is given.
+            at: the layer's prefix.
+
+        Raises:
+            UserError: the metadata do not go together.
+        """
+        heads = self.figure("attention.head_count")
+        keys = self.figure("attention.head_count_kv", heads)
+        size = self.figure("attention.key_length", width // heads or 1)
+        turned = self.figure("rope.dimension_count", size)
+        if heads % keys or turned % 2 or turned > size or self.figure("attention.value_length", size) != size:
+            raise UserError(f"{self.folder} is damaged (its attention heads do not go together). Download it again.")
+        return {
+            f"{at}attn_q.weight": (heads * size, reads),
+            f"{at}attn_k.weight": (keys * size, reads),
+            f"{at}attn_v.weight": (keys * size, reads),
+            f"{at}attn_output.weight": (width, heads * size),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GgufEagleFormat(GgufFormat):
+    """An EAGLE-3 head."""
+
+    kind: ClassVar[Kind] = "eagle"
+
+    def fitting(self, name: str, target: Target) -> list[Reading]:
+        """The one reading: `target_layers` counts layers' inputs (see `Format.fitting`)."""
+        self.check_vocabulary(name, target)
+        self.check_width(name, target, self.figure("target_hidden_size"))
+        taps = self.taps(name, target)
+        if len(taps) != TAPS or self.figure("block_count") != 1:
+            raise UserError(
+                f"llama.cpp's EAGLE-3 heads have one layer and read {TAPS} of the target's. {name} has "
+                f"{counted(self.figure('block_count'), 'layer')} and reads {len(taps)}. Use another drafter."
+            )
+        self.check_tensors(name, target, self._expected(target))
+        self.check_table(name, target)
+        return [Reading(taps, bool(self._told("norm_before_residual")))]
+
+    def _told(self, key: str) -> Any:
+        return self.header.metadata.get(f"eagle3.{key}")
+
+    def _expected(self, target: Target) -> dict[str, tuple[int, ...]]:
+        """The tensors that a head needs and their shapes. Without embeddings or an LM head it uses the target's."""
+        width, inner = self.figure("embedding_length"), self.figure("feed_forward_length")
+        drafted = self.shapes["d2t"][0] if len(self.shapes.get("d2t", ())) == 1 else target.vocabulary
+        reads = TAPS * target.width
+        out: dict[str, tuple[int, ...]] = {"fc.weight": (width, reads), "output_norm.weight": (width,)}
+        out |= {f"blk.0.{norm}.weight": (width,) for norm in ("attn_norm", "attn_norm_2", "ffn_norm")}
+        out |= self.attention(width, 2 * width, "blk.0.")
+        out |= {f"blk.0.ffn_{part}.weight": (inner, width) for part in ("gate", "up")}
+        out["blk.0.ffn_down.weight"] = (width, inner)
+        if self._told("norm_before_fc"):
+            out["enc.output_norm.weight"] = (reads,)
+        if "d2t" in self.shapes:
+            out["d2t"] = (drafted,)
+        if "output.weight" in self.shapes or "d2t" in self.shapes or width != target.width:
+            out["output.weight"] = (drafted, width)
+        if "token_embd.weight" in self.shapes or width != target.width:
+            out["token_embd.weight"] = (target.vocabulary, width)
+        if "rope_freqs.weight" in self.shapes:
+            size = self.figure("attention.key_length", width // self.figure("attention.head_count"))
+            out["rope_freqs.weight"] = (self.figure("rope.dimension_count", size) // 2,)
+        return out
+
+
+def read_gguf_format(layouts: Sequence[Layout]) -> GgufFormat | None:
+    """The trained drafter in a GGUF file; None for anything else.
+
+    Args:
+        layouts: of its parts.
+
+    Raises:
+        UserError: it is one that cannot be used here; says why.
+    """
+    first = layouts[0]
+    if first.header.architecture == "dflash":
+        raise UserError(f"{first.file} holds DFlash, which specchat cannot draft with on llama.cpp yet. Use an EAGLE-3 head.")
+    if first.header.architecture != "eagle3":
+        return None
+    if len(layouts) > 1:
+        raise UserError(f"{first.file} is in {len(layouts)} parts, which specchat does not read of a drafter. Merge them.")
+    tensors = {tensor.name: tensor for tensor in first.tensors}
+    return GgufEagleFormat(
+        folder=first.file,
+        title="EAGLE-3",
+        names={},
+        shapes={name: tensor.shape for name, tensor in tensors.items()},
+        vocabulary=first.header.vocabulary,
+        trained_for="",
+        header=first.header,
+        tensors=tensors,
+    )

@@ -1,0 +1,106 @@
+"""A drafter's context: tokens go in beside hidden states, and hidden states come out beside logits."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ....errors import UserError
+from ...base import PREFILL_CHUNK
+from ..context import Context, Runtime, Weights
+from ..hidden_states import next_states
+from ..library import last_error
+
+FLOATS = ctypes.POINTER(ctypes.c_float)
+
+
+class DraftContext(Context):
+    """A KV cache of a drafter.
+
+    Args:
+        weights: the drafter's.
+        runtime, size, sequences: as `Context`.
+        width: of the states that stand beside tokens, and of those that come out.
+        other: as `Context`.
+
+    Raises:
+        UserError: there is not enough memory; in llama.cpp's words.
+    """
+
+    def __init__(
+        self, weights: Weights, runtime: Runtime, size: int, sequences: int, width: int, other: Context | None
+    ) -> None:
+        super().__init__(weights, runtime, size, sequences, other=other)
+        self._width = width
+        # Of each token of a pass; llama.cpp reads as many as there are tokens.
+        self._beside = np.zeros((PREFILL_CHUNK, width), np.float32)
+        self._batch.embd = self._beside.ctypes.data_as(FLOATS)
+        functions = next_states()
+        assert functions is not None  # checked at load
+        functions[0](self.handle, True, True)
+        self._next_address = functions[1]
+
+    def decode_beside(
+        self, tokens: Sequence[int], states: Tensor, positions: Sequence[int], holders: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """One pass over tokens with a state each. All are scored: of some, llama.cpp would hand out other rows than asked for.
+
+        Args:
+            tokens: [n], n ≤ `rows`.
+            positions, holders: as `decode`.
+            states: [n, width].
+
+        Returns:
+            logits [n, vocab], and what the tokens hand on [n, width]; copies.
+
+        Raises:
+            UserError: llama.cpp could not.
+        """
+        self._beside[: len(tokens)] = states.numpy()
+        if code := self.decode(tokens, positions, holders, range(len(tokens))):
+            raise UserError(
+                f"llama.cpp could not draft after {len(tokens):,} tokens ({last_error() or f'code {code}'}). Use shorter "
+                "drafts, a smaller context or another method."
+            )
+        return self.logits(len(tokens)).clone(), self._handed_on(len(tokens))
+
+    def encode(self, states: Tensor, position: int) -> Tensor:
+        """What the drafter makes of the target's states: a pass that leaves the cache alone.
+
+        Args:
+            states: [n, taps × width of the target], n ≤ `rows`.
+            position: the first one that is free, which llama.cpp insists on though it makes no difference.
+
+        Returns:
+            what stands beside the tokens [n, width], a copy.
+        """
+        n = len(states)
+        given = np.ascontiguousarray(states.numpy(), np.float32)
+        positions = np.arange(position, position + n, dtype=np.int32)
+        counts, wanted = np.ones(n, np.int32), np.ones(n, np.int8)
+        ids = np.full(n, self._row(1)[1], np.uintp)
+        int32s = ctypes.POINTER(ctypes.c_int32)
+        batch: Any = self.lib.llama_batch(
+            n_tokens=n,
+            token=None,
+            embd=given.ctypes.data_as(FLOATS),
+            pos=positions.ctypes.data_as(int32s),
+            n_seq_id=counts.ctypes.data_as(int32s),
+            seq_id=ctypes.cast(ids.ctypes.data, ctypes.POINTER(int32s)),
+            logits=wanted.ctypes.data_as(ctypes.POINTER(ctypes.c_int8)),
+        )
+        if code := self.lib.llama_encode(self.handle, batch):
+            raise UserError(f"llama.cpp could not read the hidden states of {n:,} tokens ({last_error() or f'code {code}'}).")
+        return self._handed_on(n)
+
+    def _handed_on(self, rows: int) -> Tensor:
+        address = self._next_address(self.handle)
+        if not address:
+            raise UserError("llama.cpp did not hand out the drafter's states.")
+        array: Any = (ctypes.c_float * (rows * self._width)).from_address(address)
+        return torch.from_numpy(np.frombuffer(array, np.float32).reshape(rows, self._width).copy())

@@ -1,0 +1,166 @@
+"""EAGLE-3 heads that llama.cpp computes: a context of their own, in which pair i of a conversation stands at position i.
+
+Li et al., "EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time Test" (2025),
+arXiv:2503.01840.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ....errors import ContextFull, UserError
+from ...base import ROOT
+from ...heads.base import HeadInfo, HeadSession, PathHead
+from ...scores import TorchScores
+from ..context import Context, Runtime, Weights
+from ..options import sequences
+from ..sequences import Node, Sequences
+from ..session import Cells, Nothing
+from .context import DraftContext
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A head in memory."""
+
+    weights: Weights
+    runtime: Runtime
+    other: Context | None
+    """Of the target, if the head uses its embeddings or LM head."""
+
+
+class LlamaEagleHead(PathHead):
+    """A loaded head (see load.py)."""
+
+    def __init__(self, loaded: Loaded, info: HeadInfo) -> None:
+        self._loaded: Loaded | None = loaded
+        self.info = info
+
+    def open(self, context: int) -> LlamaEagleSession:
+        """A new, empty cache."""
+        if self._loaded is None:
+            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
+        return LlamaEagleSession(self._loaded, context)
+
+    def close(self) -> None:
+        """Free the weights; sessions that are open keep them until they are closed."""
+        self._loaded = None
+
+
+class LlamaEagleSession(HeadSession):
+    """One conversation's cache."""
+
+    def __init__(self, loaded: Loaded, context: int) -> None:
+        weights = loaded.weights
+        try:
+            run = DraftContext(weights, loaded.runtime, context, sequences(weights.vocabulary), weights.width, loaded.other)
+        except UserError as error:
+            raise UserError(
+                f"llama.cpp could not open a context of {context:,} tokens for the drafter ({error}). Use a smaller context or "
+                "another method."
+            ) from None
+        self._run: DraftContext | None = run
+        self._context = context
+        self._sequences = Sequences(Cells(run), run.rows)
+        self._outputs = torch.empty((1, weights.width))
+        """Of the last pair and of each node [1 + nodes, width]."""
+
+    @property
+    def length(self) -> int:
+        """Pairs taken in."""
+        return self._sequences.length
+
+    @property
+    def context(self) -> int:
+        """Most pairs and nodes together."""
+        return self._context
+
+    def _open(self) -> DraftContext:
+        if self._run is None:
+            raise UserError("This conversation is closed. Start a new one.")
+        return self._run
+
+    def extend(self, tokens: Sequence[int], states: Tensor) -> TorchScores:
+        """Take in the next pairs (see `HeadSession.extend`)."""
+        run, begun = self._open(), self.length
+        if not len(tokens) == len(states) > 0:
+            raise ValueError(f"{len(tokens)} tokens with {len(states)} states")
+        if begun + len(tokens) > self._context:
+            raise ContextFull(f"{begun + len(tokens):,} tokens do not fit in a context of {self._context:,}.")
+        self.drop(0)
+        try:
+            # As many as have room in the buffer that each pass reserves for logits.
+            for start in range(0, len(tokens), run.rows):
+                part = tokens[start : start + run.rows]
+                features = run.encode(states[start : start + len(part)], self.length)
+                _, logits, outputs = self._pass(part, range(ROOT, len(part) - 1), features, 0)
+                self._sequences.commit(range(len(part)), set())
+        except UserError:
+            self.rewind(begun)
+            raise
+        self._outputs = outputs[-1:]
+        return TorchScores(logits[-1:], (0,), (self.length + 1,))
+
+    def grow(self, tokens: Sequence[int], parents: Sequence[int]) -> TorchScores:
+        """Add nodes (see `HeadSession.grow`)."""
+        run, living = self._open(), len(self._outputs) - 1
+        n, used = len(tokens), self.length + living
+        if any(not ROOT <= parent < living for parent in parents) or not self.length:
+            raise ValueError(f"parents {list(parents)} are not all among {living} nodes")
+        if used + n > self._context:
+            raise ContextFull(f"{used + n:,} tokens do not fit in a context of {self._context:,}.")
+        features = self._outputs[[parent + 1 for parent in parents]]
+        found = []
+        try:
+            for start in range(0, n, run.rows):
+                end = min(n, start + run.rows)
+                found.append(self._pass(tokens[start:end], parents[start:end], features[start:end], living + start))
+        except UserError:
+            self.drop(living)
+            raise
+        new = [node for nodes, _, _ in found for node in nodes]
+        self._outputs = torch.cat((self._outputs, *(outputs for _, _, outputs in found)))
+        return TorchScores(
+            torch.cat([logits for _, logits, _ in found]),
+            tuple(range(living, living + n)),
+            tuple([node.position + 2 for node in new]),
+        )
+
+    def _pass(
+        self, tokens: Sequence[int], parents: Sequence[int], features: Tensor, first: int
+    ) -> tuple[list[Node], Tensor, Tensor]:
+        """Add nodes, the first with the number `first`: they, their logits [n, vocab] and what they hand on [n, width]."""
+        run, sequences = self._open(), self._sequences
+        new = sequences.grow(first, tokens, parents)
+        try:
+            found = run.decode_beside(tokens, features, [node.position for node in new], [node.holders for node in new])
+        except BaseException:
+            sequences.withdraw()
+            raise
+        sequences.grown(first, new)
+        return new, *found
+
+    def drop(self, first: int) -> None:
+        """Free the nodes from number `first` on."""
+        # A node stands behind its parent, so nothing that is left hangs from one that goes.
+        if gone := {number for number in self._sequences.nodes if number >= first}:
+            self._sequences.drop(gone)
+        self._outputs = self._outputs[: 1 + first]
+
+    def rewind(self, length: int) -> None:
+        """Forget every node, and all pairs after the first `length`."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"cannot rewind to {length} of {self.length} pairs")
+        self.drop(0)
+        self._sequences.rewind(length)
+
+    def close(self) -> None:
+        """Free the cache."""
+        if self._run is not None:
+            self.rewind(0)
+            self._run = None
+            self._sequences = Sequences(Nothing(), 1)

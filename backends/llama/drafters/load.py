@@ -1,0 +1,114 @@
+"""Loads a drafter's GGUF file beside its target, and proves that this build of llama.cpp drafts with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ....errors import UserError
+from ...base import ROOT, Model
+from ...heads.base import Head, HeadInfo, HeadSession
+from ...heads.formats import Target
+from ...heads.gguf_format import GgufFormat
+from ...options import pip_command
+from ..context import PAD, Context, Weights
+from ..hidden_states import next_states
+from ..model import LlamaModel, file_type
+from ..proof import differs
+from .eagle import LlamaEagleHead, Loaded
+
+SHARED = ("token_embd.weight", "output.weight")
+"""Tensors that a drafter uses of its target's where it has none."""
+
+PREFIX, PARENTS = 6, (ROOT, ROOT, 0, 1, 2)
+"""Of the proof: pairs before the tree, and the tree."""
+PATHS = ((0, 2, 4), (1, 3))
+
+
+def load_gguf_head(found: GgufFormat, name: str, target: Model) -> Head:
+    """Load a drafter.
+
+    Args:
+        found: its file, as `read_gguf_format` reads it.
+        name: as the user named it.
+        target: the loaded model that it drafts for.
+
+    Raises:
+        UserError: it cannot draft for this target, or not with this build of llama.cpp; says why and what to do.
+    """
+    if not isinstance(target, LlamaModel):
+        raise UserError(
+            f"{name} is a trained drafter ({found.title}) in GGUF, which drafts for models on llama.cpp only. Load the target "
+            "from a GGUF file, or give the drafter's safetensors."
+        )
+    if next_states() is None:
+        raise UserError(
+            "This build of llama.cpp does not hand out what drafters compute, so trained drafters cannot run here. Run: "
+            f"{pip_command()} --upgrade"
+        )
+    of, own = target.info, target.weights
+    (reading,) = found.fitting(name, Target(of.name, own.width, of.layers, of.vocabulary))
+    target.tapped(reading.taps)  # which proves that its states can be read, now rather than in the first answer
+    try:
+        weights = Weights(found.folder, target.runtime, lambda _: True, checked=True)
+    except UserError as error:
+        why = str(error).rstrip(".") or "llama.cpp gives no reason"
+        raise UserError(f"Cannot load {name}: {why}. Download it again.") from None
+    # Only the tensors of the target are used of it, so that the least context will do.
+    shares = any(tensor not in found.shapes for tensor in SHARED)
+    other = Context(own, target.runtime, PAD, 1, batch=1) if shares else None
+    info = HeadInfo(
+        name=name,
+        kind=found.kind,
+        title=found.title,
+        parameters=int(weights.lib.llama_model_n_params(weights.handle)),
+        dtype=file_type(weights),
+        taps=reading.taps,
+        path=str(found.folder),
+    )
+    head = LlamaEagleHead(Loaded(weights, target.runtime, other), info)
+    session = head.open(PAD)
+    try:
+        sound = drafts_trees(session, of.vocabulary, len(reading.taps) * own.width)
+    finally:
+        session.close()
+    if not sound:
+        raise UserError(
+            f"This build of llama.cpp does not draft trees with {name} as it drafts their paths, so it cannot be used here. "
+            f"Run: {pip_command()} --upgrade"
+        )
+    return head
+
+
+def drafts_trees(session: HeadSession, vocabulary: int, reads: int) -> bool:
+    """Whether nodes of a tree get what the same tokens get as a chain, behind pairs taken in at once or one by one.
+
+    Args:
+        session: empty, of at least PREFIX + 5 tokens.
+        vocabulary: the target's token ids.
+        reads: numbers in the states of a token.
+    """
+    ids = [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(PREFIX + len(PARENTS))]
+    states = torch.randn((PREFIX, reads), generator=torch.Generator().manual_seed(1))
+    text, tree = ids[:PREFIX], ids[PREFIX:]
+
+    def logits(scores: Any) -> Tensor:
+        # Those that are drafted: of a reduced vocabulary's, the others are minus infinity.
+        found: Tensor = scores.logits
+        return found[:, found[0].isfinite()]
+
+    whole = logits(session.extend(text, states))
+    grown = torch.cat([logits(session.grow(tree[a:b], PARENTS[a:b])) for a, b in ((0, 2), (2, 4), (4, 5))])
+    session.rewind(2)
+    for i in range(2, PREFIX):
+        last = logits(session.extend(text[i : i + 1], states[i : i + 1]))
+    if last.shape != whole.shape or differs(last, whole):
+        return False
+    for path in PATHS:
+        session.drop(0)
+        for depth, node in enumerate(path):
+            if differs(logits(session.grow([tree[node]], [depth - 1])), grown[node : node + 1]):
+                return False
+    return True

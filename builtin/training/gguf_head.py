@@ -1,0 +1,179 @@
+"""Write an EAGLE-3 head, with the tokenizer of its target, as GGUF files for llama.cpp.
+
+    python -m specchat.builtin.training.gguf_head HEAD --target FOLDER --type F16 Q8_0
+
+HEAD is a folder in any layout that specchat reads. Like there, the target's embeddings are only in the file if the head has its
+own; llama.cpp takes the target's. Needs the package `gguf`, which comes with the development extra.
+"""
+
+import argparse
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...backends import UserError
+from ...backends.files.checkpoint import check_folder
+from ...backends.heads.eagle_format import EagleFormat
+from ...backends.heads.folders import read_format
+from ...backends.heads.formats import Reading
+from ...backends.heads.formats import Target as Fitted
+from .. import path
+from ..gguf_export import LAYER, TYPES, add_tokenizer, interleaved, new_file, pre_tokenizer
+
+TAPS = 3
+"""How many of the target's layers an EAGLE-3 head reads in llama.cpp."""
+
+NAMES = {
+    "fc.weight": "fc.weight",
+    "norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+    "embed_tokens.weight": "token_embd.weight",
+    "input_norm.weight": "enc.output_norm.weight",
+    "layers.0.hidden_norm.weight": "blk.0.attn_norm_2.weight",
+    **{f"layers.0.{theirs}.weight": f"blk.0.{ours}.weight" for theirs, ours in LAYER.items()},
+}
+"""A head's tensors → llama.cpp's."""
+
+
+def check_target(target: Path, taps: Sequence[int]) -> None:
+    """Refuse what cannot be written, before a head is trained.
+
+    Args:
+        target: folder of the model that it drafts for.
+        taps: layers whose inputs the head reads.
+
+    Raises:
+        UserError: says what is in the way.
+    """
+    if importlib.util.find_spec("gguf") is None:
+        raise UserError(f"The package gguf is missing. Run: {sys.executable} -m pip install gguf")
+    if len(taps) != TAPS:
+        raise UserError(f"llama.cpp's EAGLE-3 heads read {TAPS} layers of the target, not {len(taps)}. Leave out --gguf.")
+    try:
+        pre_tokenizer(json.loads((target / "tokenizer.json").read_text(encoding="utf-8")))
+    except (ValueError, KeyError, OSError) as error:
+        raise UserError(
+            f"The tokenizer in {target} cannot be written as GGUF ({error}). Leave out --gguf, and convert the head with "
+            f"llama.cpp: convert_hf_to_gguf.py HEAD --target-model-dir {target}"
+        ) from None
+
+
+def export_head(folder: Path, target: Path, file: Path, kind: str = "Q8_0") -> int:
+    """Write the head in `folder` as a GGUF file; readers see the old file or the new one, never half of it.
+
+    Args:
+        folder: of an EAGLE-3 head.
+        target: folder of the model that it drafts for, whose tokenizer goes into the file.
+        file: where to write.
+        kind: one of gguf_export's TYPES.
+
+    Returns:
+        size of the file in bytes.
+
+    Raises:
+        UserError: this head cannot be expressed in GGUF, or is not for this target.
+    """
+    head = read_format(folder, check_folder(folder))
+    if not isinstance(head, EagleFormat) or not head.third:
+        raise UserError(f"{folder} does not hold an EAGLE-3 head. llama.cpp has no other heads of this kind.")
+    config = json.loads((target / "config.json").read_text(encoding="utf-8"))
+    reading, *others = head.fitting(
+        str(folder), Fitted(str(target), config["hidden_size"], config["num_hidden_layers"], config["vocab_size"])
+    )
+    if any(other.norm_before_residual != reading.norm_before_residual for other in others):
+        raise UserError(
+            f"{folder / 'config.json'} does not say norm_before_residual, which engines then take differently. Add it."
+        )
+    check_target(target, reading.taps)
+    if why := _unknown(head):
+        raise UserError(f"llama.cpp has no EAGLE-3 heads with {why}, so {folder} cannot be written as GGUF.")
+    with new_file(file, "eagle3", kind, folder.name) as (writer, add):
+        _architecture(writer, head, reading, config["hidden_size"], config["vocab_size"])
+        add_tokenizer(writer, target, config)
+        for name, tensor in _tensors(head):
+            add(name, tensor)
+    return file.stat().st_size
+
+
+def _unknown(head: EagleFormat) -> str:
+    """What of a head llama.cpp does not compute; empty if nothing."""
+    rope = head.layer.get("rope_scaling") or head.layer.get("rope_parameters") or {}
+    checks = {
+        "several layers": head.layers > 1,
+        "fc_norm": head.fc_norm,
+        "norm_output": head.norm_output,
+        "a logit_scale": head.logit_scale != 1,
+        "biases": any(name.endswith(".bias") for name in head.shapes),
+        "norms of queries and keys": "layers.0.self_attn.q_norm.weight" in head.shapes,
+        "scaled rotary embeddings": rope.get("rope_type", rope.get("type", "default")) != "default",
+        f"the activation {head.layer.get('hidden_act')}": head.layer.get("hidden_act", "silu") != "silu",
+    }
+    return next((what for what, there in checks.items() if there), "")
+
+
+def _architecture(writer: Any, head: EagleFormat, reading: Reading, width: int, vocabulary: int) -> None:
+    """The hyperparameters. `target_layers` are those whose inputs it reads, as here."""
+    layer, hidden = head.layer, head.shapes["fc.weight"][0]
+    heads = layer["num_attention_heads"]
+    dim = layer.get("head_dim") or hidden // heads
+    rope = layer.get("rope_parameters") or {}
+    writer.add_vocab_size(vocabulary)
+    writer.add_context_length(layer.get("max_position_embeddings", 2048))
+    writer.add_embedding_length(hidden)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(head.shapes["layers.0.mlp.gate_proj.weight"][0])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(layer.get("num_key_value_heads") or heads)
+    writer.add_key_length(dim)
+    writer.add_value_length(dim)
+    writer.add_rope_dimension_count(dim)
+    writer.add_rope_freq_base(float(rope.get("rope_theta", layer.get("rope_theta") or 10_000.0)))
+    writer.add_layer_norm_rms_eps(layer.get("rms_norm_eps", 1e-6))
+    writer.add_array("eagle3.target_layers", list(reading.taps))
+    writer.add_uint32("eagle3.target_hidden_size", width)
+    writer.add_bool("eagle3.norm_before_residual", reading.norm_before_residual)
+    writer.add_bool("eagle3.norm_before_fc", head.norm_before_fc)
+
+
+def _tensors(head: EagleFormat) -> Iterator[tuple[str, NDArray[Any]]]:
+    """llama.cpp's names and values of all weights; `d2t` holds target ids there, not offsets."""
+    from safetensors import safe_open
+
+    heads = head.layer["num_attention_heads"]
+    turned = {"attn_q": heads, "attn_k": head.layer.get("num_key_value_heads") or heads}
+    for ours, (file, theirs) in head.names.items():
+        with safe_open(str(file), framework="pt", device="cpu") as tensors:
+            if ours == "d2t":
+                offsets = tensors.get_tensor(theirs).long().numpy()
+                yield "d2t", offsets + np.arange(len(offsets))
+            elif ours in NAMES:
+                value = tensors.get_tensor(theirs).float().numpy()
+                part = NAMES[ours].split(".")[-2]
+                yield NAMES[ours], interleaved(value, turned[part]) if part in turned else value
+
+
+def main() -> None:
+    """Write HEAD-TYPE.gguf beside the folder of an EAGLE-3 head."""
+    parser = argparse.ArgumentParser(prog="python -m specchat.builtin.training.gguf_head", description=main.__doc__)
+    parser.add_argument("head", type=Path, help="folder of the head")
+    parser.add_argument("--target", type=Path, default=path(), help="folder of its target (default: the built-in model)")
+    parser.add_argument("--out", type=Path, help="folder to write to (default: that which holds the head's)")
+    parser.add_argument("--type", choices=TYPES, default=["Q8_0"], nargs="+", help="types of the weights, one file each")
+    options = parser.parse_args()
+    head: Path = options.head.resolve()
+    try:
+        for kind in options.type:
+            file = (options.out or head.parent) / f"{head.name}-{kind}.gguf"
+            print(f"{file}: {export_head(head, options.target, file, kind) / 1e6:.1f} MB")
+    except UserError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
