@@ -23,10 +23,11 @@ from ..backends import UserError
 from . import path
 from . import tokenizer as tokens_of
 from .data import Batch, Curriculum, batches
+from .gguf_export import TYPES
 from .train import WORK
 from .training import text
 from .training.eagle import EagleHead, unrolled_loss
-from .training.gguf_head import TYPES, check_target, export_head
+from .training.gguf_head import check_target, export_head
 from .training.layouts import DTYPES, LAYOUTS, export_eagle
 from .training.run import TrainingRun, TrainingSettings, half, pick_device
 from .training.target import Target

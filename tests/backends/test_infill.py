@@ -129,7 +129,7 @@ def test_a_gguf_file_may_tell_the_tokens_by_their_ids(keys: str, tmp_path: Path)
 
     from specchat.builtin import gguf_export
 
-    plain = gguf_export._tokenizer
+    plain = gguf_export.add_tokenizer
 
     def told(writer: Any, folder: Path, config: dict[str, Any]) -> None:
         plain(writer, folder, config)
@@ -137,7 +137,7 @@ def test_a_gguf_file_may_tell_the_tokens_by_their_ids(keys: str, tmp_path: Path)
             writer.add_uint32(f"tokenizer.ggml.{keys.format(word)}", i)
 
     assert gguf is not None
-    with patch.object(gguf_export, "_tokenizer", told):
+    with patch.object(gguf_export, "add_tokenizer", told):
         gguf_export.export(source, file, "F32")
     found = load_llama(file, "told", FLOAT32)
     gap = found.encode_gap(BEFORE, AFTER)
