@@ -60,9 +60,19 @@ INSPECT = (
 )
 """Keys of the transcript while its runs are inspected."""
 
+MOVES = (
+    Key("menu_above", "up", "focused.cursor_up", "Item above", "above"),
+    Key("menu_below", "down", "focused.cursor_down", "Item below", "below"),
+    Key("menu_page_up", "pageup", "focused.page_up", "Page up", "page up"),
+    Key("menu_page_down", "pagedown", "focused.page_down", "Page down", "page down"),
+    Key("menu_first", "home", "focused.first", "First item", "first"),
+    Key("menu_last", "end", "focused.last", "Last item", "last"),
+    Key("menu_help", "question_mark", "app.do('help')", "Help: the keys of this menu", "help"),
+)
+"""Keys of every menu, where a race is set up too. The key for help of the chat works as well."""
+
 MENU = (
-    Key("menu_above", "up", "move(-1)", "Item above", "above"),
-    Key("menu_below", "down", "move(1)", "Item below", "below"),
+    *MOVES,
     Key(
         "menu_choose",
         "enter",
@@ -114,6 +124,7 @@ LISTS = (
     Key("list_page_down", "pagedown", "page(1)", "Page down", "page down"),
     Key("list_first", "ctrl+home", "end(-1)", "First item", "first"),
     Key("list_last", "ctrl+end", "end(1)", "Last item", "last"),
+    Key("list_help", "question_mark", "app.do('help')", "In an empty search box: help", "help"),
 )
 """Keys of every list with a search. What is typed there is searched for."""
 
@@ -193,7 +204,7 @@ SCOPES: tuple[tuple[Key, ...], ...] = (
     LEADER,
     *((*LISTS, HELP, *keys) for keys in (CHATS, MODELS, PROMPTS, PRESETS, SETTINGS)),
     (*MENU, HELP),
-    (*SETUP, HELP),
+    (*MOVES, *SETUP, HELP),
     RACE,
     (*TEXT, HELP),
 )

@@ -39,7 +39,7 @@ from .composer.box import PromptInput
 from .composer.editor import Editing
 from .driver import Terminal
 from .frames import Frames
-from .keys.moment import moment_of
+from .keys.moment import Telling
 from .live_settings import LiveSettings
 from .notify import Notifying, notify
 from .terminal_app import TerminalApp
@@ -266,7 +266,7 @@ class SpecchatApp(TerminalApp):
         if isinstance(self.screen, HelpScreen):
             self.screen.dismiss(None)
             return
-        here = moment_of(self.screen)
+        here = self.screen.moment if isinstance(self.screen, Telling) else self.chat_screen.moment
 
         def chosen(run: Callable[[], object] | None) -> None:
             if run is not None:

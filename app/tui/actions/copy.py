@@ -153,7 +153,7 @@ class Copying:
             if index is not None:
                 self._copy_block(blocks, int(index))
 
-        self.host.push_screen(Menu(f"Copy code of {where}", items, ""), chosen)
+        self.host.push_screen(Menu(f"Copy code of {where}", items, "", self.host.live.keymap), chosen)
 
     def _copy_block(self, blocks: list[CodeBlock], index: int) -> None:
         block = blocks[index]

@@ -88,7 +88,8 @@ class Saving:
         from ..pickers.menu import Item, Menu
 
         items = [Item(format, format, what, detail=details[format]) for format, what in FORMATS.items()]
-        self.host.push_screen(Menu(title, items, ""), lambda format: chosen(format) if format is not None else None)
+        menu = Menu(title, items, "", self.host.live.keymap)
+        self.host.push_screen(menu, lambda format: chosen(format) if format is not None else None)
 
     def export(self, text: str, format: str | None = None, overwrite: bool = False) -> None:
         """Write the chat to a file.

@@ -80,7 +80,8 @@ class Racing:
                 self.open([self.entry(method, choice) for method, choice in lanes], text, messages)
 
         source = " ".join(filter(None, (source, warning(dialogue))))
-        self.host.push_screen(RaceSetup(method_items(dialogue), suggested(dialogue), text, source, self.ask_model), chosen)
+        items, first, keymap = method_items(dialogue), suggested(dialogue), self.host.live.keymap
+        self.host.push_screen(RaceSetup(items, first, text, source, self.ask_model, keymap), chosen)
 
     def ask_model(self, title: str, taken: Collection[str], note: str, then: Callable[[Choice | None], None]) -> None:
         """Ask for a model of this machine, or a name.
@@ -271,7 +272,7 @@ class KeptRaces:
             if number is not None:
                 self._attempt(races[int(number)])
 
-        self.host.push_screen(Menu("Races of this chat", items, str(len(races) - 1)), chosen)
+        self.host.push_screen(Menu("Races of this chat", items, str(len(races) - 1), self.host.live.keymap), chosen)
 
     def _attempt(self, race: Notice) -> None:
         try:

@@ -140,8 +140,9 @@ class Switching:
                 self.method(name)
 
         items = method_items(dialogue)
-        hints = group_hints(dialogue, self.host.live.keymap)
-        self.host.push_screen(MethodMenu("Decoding method", items, dialogue.switching or dialogue.method, hints), chosen)
+        keymap = self.host.live.keymap
+        current, known = dialogue.switching or dialogue.method, group_hints(dialogue, keymap)
+        self.host.push_screen(MethodMenu("Decoding method", items, current, known, keymap), chosen)
 
     def next_method(self) -> None:
         """To the next of the methods worth a try on this model."""
@@ -180,7 +181,7 @@ class Switching:
             Item(name, fit(one_line(name), 10).ljust(10), detail=palette.summary, sample=themes.shown(name).sample())
             for name, palette in themes.palettes.items()
         ]
-        self.host.push_screen(Menu("Theme", items, before, themes.wear), chosen)
+        self.host.push_screen(Menu("Theme", items, before, self.host.live.keymap, themes.wear), chosen)
 
     def colours(self, *words: str) -> None:
         """To another way of telling runs apart, everywhere at once and in later chats too; alone, to the next.

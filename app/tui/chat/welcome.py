@@ -169,10 +169,6 @@ class Welcome(VerticalScroll, can_focus=False):
         keys = (("menu_above menu_below", "choose"), ("menu_choose", "ask"), ("cancel", "back"), ("help", ""), ("quit", ""))
         return Moment("The starters: a digit asks at once", hints(*keys), self)
 
-    def action_move(self, step: int) -> None:
-        """Move the cursor."""
-        (self.choices.action_cursor_down if step > 0 else self.choices.action_cursor_up)()
-
     def action_choose(self) -> None:
         """Ask what is under the cursor."""
         self.choices.action_select()

@@ -99,4 +99,5 @@ class Fitting:
                 self._send(self._draft, self._sent)
 
         current = "trim" if cut else "keep" if too_long else "fresh"
-        self._host.push_screen(Menu(f"{full:,} tokens; the context holds {event.context:,}", items, current), chosen)
+        title = f"{full:,} tokens; the context holds {event.context:,}"
+        self._host.push_screen(Menu(title, items, current, self._host.live.keymap), chosen)

@@ -55,7 +55,7 @@ def entries(here: Moment, actions: Actions, keymap: Mapping[str, str], *, in_cha
         keymap: binding id → keys, where not the default.
         in_chat: whether the chat is what one looks at: only then is more than what is here done.
     """
-    first = [hint for hint in here.hints if hint.ids[0].rpartition("_")[2] != "help"]
+    first = [hint for hint in here.hints if not hint.ids or hint.ids[0].rpartition("_")[2] != "help"]
     rows = [Entry(here.name), *(_here(hint, here, actions, keymap) for hint in first)]
     named = {id for hint in first for id in hint.ids}
     rest = [row for row in ACTIONS if row.id not in named | {"help"}]
@@ -90,8 +90,10 @@ def found(rows: Sequence[Entry], query: str) -> list[Entry]:
 
 def _here(hint: Hint, here: Moment, actions: Actions, keymap: Mapping[str, str]) -> Entry:
     """What keys do now: in the words of the moment, where it has some."""
-    key, *others = [KEYS[id] for id in hint.ids]
     label = hint.label[:1].upper() + hint.label[1:]
+    if not hint.ids:
+        return Entry(label, f"keys {hint.keys}", hint.keys)
+    key, *others = [KEYS[id] for id in hint.ids]
     if others:
         about = tuple((f"{every_way(each, keymap)}  {each.what}", "$foreground") for each in (key, *others))
         return Entry(label, " ".join(hint.ids), shown(hint, keymap), about=about)

@@ -11,7 +11,7 @@ from ..actions.dispatch import Actions
 from ..pickers.pick_list import PickList
 from ..pickers.search_screen import SearchScreen
 from .entries import Entry, entries, found
-from .moment import Moment
+from .moment import Hint, Moment, hints
 
 KEY_CELLS = 17
 """Of the keys before what they do: `alt+right  ^o →`."""
@@ -34,8 +34,6 @@ class HelpScreen(SearchScreen[Callable[[], object], Entry]):
         in_chat: whether the chat is what one looks at.
     """
 
-    helps = False
-
     def __init__(self, here: Moment, actions: Actions, keymap: Mapping[str, str], way: Way, *, in_chat: bool) -> None:
         listed = PickList[Entry](lambda entry: entry.id or None, self._row)
         listed.empty = "No key, command or method matches."
@@ -56,10 +54,15 @@ class HelpScreen(SearchScreen[Callable[[], object], Entry]):
         """List what has these words."""
         self.listed.show(found(self._rows, text))
 
-    def hints(self) -> Iterator[str]:
+    def item_hints(self) -> Iterator[Hint]:
         """The keys that count now."""
-        does = "enter runs it · " if self.listed.item is not None and self.listed.item.run is not None else ""
-        yield f"{does}type to search · {self.key('list_leave')}"
+        if self.listed.item is not None and self.listed.item.run is not None:
+            yield Hint(("list_choose",), "run it")
+        yield Hint((), "to search", "type")
+
+    def ways_out(self) -> tuple[Hint, ...]:
+        """How to leave: this is the help."""
+        return hints(("list_leave", ""))
 
     def about(self, item: Entry | None) -> Iterable[tuple[str, str]]:
         """All there is to say of a row."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from time import time
 from typing import ClassVar, TypeVar
@@ -20,6 +20,7 @@ from ...settings.keymap import CHATS
 from ...text.cells import fit, one_line, width
 from ...text.lines import Line, cut, ends, line
 from ..bindings import bindings_of
+from ..keys.moment import Hint, hints
 from .pick_list import PickList
 from .search_screen import SearchScreen
 
@@ -50,7 +51,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | Found]):
         query: what to search for to begin with.
     """
 
-    DEFAULT_CSS = "ChatsScreen > Vertical { height: 90%; } ChatsScreen #detail { display: none; }"
+    DEFAULT_CSS = "ChatsScreen > Frame { height: 90%; } ChatsScreen #detail { display: none; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(CHATS)
 
     def __init__(self, dialogue: Dialogue, keymap: Mapping[str, str], query: str = "") -> None:
@@ -133,14 +134,10 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | Found]):
     def _count(self) -> None:
         self.frame.border_title = Content(f"Chats · {len(self._rows):,}" if self._rows else "Chats")
 
-    def hints(self) -> Iterator[str]:
+    def item_hints(self) -> tuple[Hint, ...]:
         """The keys that count now."""
-        yield f"enter open · {self.key('chats_rename')} rename · {self.key('chats_delete')} delete"
-        if self.wide:
-            yield f"{self.key('chats_branch')} branch"
-        if self._gone:
-            yield f"{self.key('chats_undo')} undo"
-        yield self.key("list_leave")
+        undo = [("chats_undo", "")] if self._gone else []
+        return hints(("list_choose", "open"), ("chats_rename", ""), ("chats_delete", ""), *undo, ("chats_branch", ""))
 
     # Searching
 

@@ -1,23 +1,49 @@
-"""A frame in the middle of the screen, over what is dimmed."""
+"""A frame in the middle of the screen, over what is dimmed. Its edge has the keys that count; the help has all of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from textual import events
+from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
+
+from ...text.cells import width
+from ..keys.moment import Hint, Moment, shown
 
 Result = TypeVar("Result")
 
+CORNERS = 4
+"""Cells of an edge that are not its text's."""
+
+
+class Frame(Vertical):
+    """The frame."""
+
+    def on_resize(self) -> None:
+        """Its edge has room for more keys, or for fewer."""
+        if isinstance(self.screen, Framed):
+            self.screen.show_keys()
+
 
 class Framed(ModalScreen[Result]):
-    """A screen of one frame; a click outside closes it with None."""
+    """A screen of one frame; a click outside closes it with None.
+
+    A subclass puts its widgets into `frame` and names its keys: those that count (`hints`), how to leave and the key for help
+    (`ways_out`), and those that everybody guesses (`moves`). The edge of the frame and the help are both made of these.
+
+    Args:
+        title: of the frame, and of its keys in the help.
+        keymap: binding id → keys, where not the default.
+    """
 
     DEFAULT_CSS = """
     Framed {
         align: center middle;
         background: $background 60%;
-        & > Vertical {
+        & > Frame {
             max-width: 96%; height: auto; max-height: 94%;
             background: $surface; border: round $border; padding: 1 2;
             border-title-color: $primary; border-title-style: bold; border-subtitle-color: $quiet;
@@ -32,7 +58,50 @@ class Framed(ModalScreen[Result]):
     }
     """
 
+    def __init__(self, title: str, keymap: Mapping[str, str], *, classes: str = "") -> None:
+        super().__init__(classes=classes)
+        self._heading, self._keymap = title, keymap
+        self.frame = Frame()
+        self.frame.border_title = Content(title)
+
+    def hints(self) -> Iterable[Hint]:
+        """The keys that count now, the most telling first."""
+        raise NotImplementedError
+
+    def ways_out(self) -> tuple[Hint, ...]:
+        """How to leave, and the key for help."""
+        raise NotImplementedError
+
+    def moves(self) -> Iterable[Hint]:
+        """Keys that only the help has."""
+        return ()
+
+    @property
+    def moment(self) -> Moment:
+        """All of the keys."""
+        return Moment(self._heading, (*self.hints(), *self.ways_out(), *self.moves()), self)
+
+    def show_keys(self) -> None:
+        """Write on the edge as many keys as it has room for; the ways out always."""
+
+        def text(hint: Hint) -> str:
+            return f"{shown(hint, self._keymap)} {hint.label}"
+
+        room = self.frame.outer_size.width - CORNERS
+        last = " · ".join(map(text, self.ways_out()))
+        line = ""
+        for hint in self.hints():
+            longer = f"{line}{text(hint)} · "
+            if width(longer + last) > room:
+                break
+            line = longer
+        self.frame.border_subtitle = Content(line + last)
+
+    def close(self) -> None:
+        """Close with None, for a click outside."""
+        self.dismiss(None)
+
     def on_click(self, event: events.Click) -> None:
         """A click outside closes."""
         if event.widget is self:
-            self.dismiss(None)
+            self.close()

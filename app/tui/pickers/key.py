@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
 from ...settings.keymap import ALL, CHAT, INPUT, Key, keys_of, spell, wanted_by
+from ..keys.moment import Hint
 from .framed import Framed
 
 
@@ -24,26 +24,31 @@ class KeyScreen(Framed[dict[str, str]]):
 
     DEFAULT_CSS = """
     KeyScreen {
-        & > Vertical { width: 64; max-width: 94%; }
+        & > Frame { width: 64; max-width: 94%; }
         & #key-note { margin-top: 1; color: $quiet; }
         & #key-note.-wrong { color: $warning; }
     }
     """
 
     def __init__(self, binding: str, keymap: Mapping[str, str]) -> None:
-        super().__init__()
+        super().__init__("A key for this", keymap)
         self._binding: Key = next(key for key in ALL if key.id == binding)
-        self._keymap = keymap
         self._asked = ""
 
     def compose(self) -> ComposeResult:
         """What the key is for, and which it is now."""
         now = spell(",".join(keys_of(self._binding, self._keymap)))
-        with Vertical() as frame:
-            frame.border_title = "A key for this"
-            frame.border_subtitle = "esc leave it as it is"
+        with self.frame:
             yield Static(Content(self._binding.what))
             yield Static(Content.assemble(("now ", "$quiet"), (now, "bold"), (", press another key", "$quiet")), id="key-note")
+
+    def hints(self) -> Iterator[Hint]:
+        """Any key but one is the answer, the one for help too."""
+        yield Hint((), "takes it", "any key")
+
+    def ways_out(self) -> tuple[Hint, ...]:
+        """The one that is not."""
+        return (Hint((), "cancel", "esc"),)
 
     def on_key(self, event: events.Key) -> None:
         """Take the key."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import ClassVar
@@ -10,7 +10,6 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
@@ -18,10 +17,16 @@ from textual.widgets.option_list import Option
 from ...settings.keymap import HELP, MENU
 from ...text.cells import one_line, sanitise
 from ..bindings import bindings_of
+from ..keys.moment import Hint, hints
 from .framed import Framed
 
 PICKS = "1234567890abcdefghijklmnopqrstuvwxyz"
 """Keys of the items, in order. Nothing is typed in a menu, so letters are free."""
+
+OUT = hints(("menu_leave", ""), ("menu_help", ""))
+MOVES = hints(
+    ("menu_above menu_below", "move"), ("menu_page_up menu_page_down", "page"), ("menu_first menu_last", "first, last")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +54,15 @@ class Menu(Framed[str]):
         title: what is asked.
         items: each has a key: digits, then letters.
         current: id of the one in force.
+        keymap: binding id → keys, where not the default.
         preview: called with the id that the cursor is on; such a menu keeps to the side and dims nothing.
     """
 
     DEFAULT_CSS = """
     Menu {
-        & > Vertical { width: 76; max-width: 94%; max-height: 90%; }
+        & > Frame { width: 76; max-width: 94%; max-height: 90%; }
         &.-beside { align: right middle; background: $background 0%; }
-        &.-beside > Vertical { width: 48; }
+        &.-beside > Frame { width: 48; }
         & OptionList > .option-list--option { padding: 0 1 1 1; }
     }
     """
@@ -68,15 +74,33 @@ class Menu(Framed[str]):
         ),
     ]
 
-    def __init__(self, title: str, items: Sequence[Item], current: str, preview: Callable[[str], None] | None = None) -> None:
-        super().__init__(classes="-beside" if preview else "")
-        self._title, self._items, self._current, self._preview = title, items, current, preview
+    def __init__(
+        self,
+        title: str,
+        items: Sequence[Item],
+        current: str,
+        keymap: Mapping[str, str],
+        preview: Callable[[str], None] | None = None,
+    ) -> None:
+        super().__init__(title, keymap, classes="-beside" if preview else "")
+        self._items, self._current, self._preview = items, current, preview
+
+    def hints(self) -> Iterator[Hint]:
+        """Choosing."""
+        yield from hints(("menu_choose", ""))
+        yield Hint((), "choose at once", picks(len(self._items)))
+
+    def ways_out(self) -> tuple[Hint, ...]:
+        """How to leave, and help."""
+        return OUT
+
+    def moves(self) -> tuple[Hint, ...]:
+        """Moving the cursor."""
+        return MOVES
 
     def compose(self) -> ComposeResult:
         """A framed list."""
-        with Vertical() as frame:
-            frame.border_title = self._title
-            frame.border_subtitle = "↑↓ or key · enter · esc"
+        with self.frame:
             # Disabled options would be skipped by the cursor, and with them the reason why they are not available.
             options = [Option(self._prompt(i, item), id=item.id) for i, item in enumerate(self._items)]
             yield OptionList(*options)
@@ -124,11 +148,6 @@ class Menu(Framed[str]):
         if number <= len(self._items):
             self._choose(number - 1)
 
-    def action_move(self, step: int) -> None:
-        """Move the cursor."""
-        choices = self.query_one(OptionList)
-        (choices.action_cursor_down if step > 0 else choices.action_cursor_up)()
-
     def action_choose(self) -> None:
         """Choose what is under the cursor."""
         self.query_one(OptionList).action_select()
@@ -136,3 +155,11 @@ class Menu(Framed[str]):
     def action_leave(self) -> None:
         """Leave without a choice."""
         self.dismiss(None)
+
+
+def picks(items: int, keys: str = PICKS) -> str:
+    """The keys of so many items as they are shown: `1–7`, `0–9 a–f`."""
+    last = keys[min(items, len(keys)) - 1]
+    if items < 10:
+        return f"1–{last}" if items > 1 else last
+    return "0–9" if items == 10 else f"0–9 a–{last}" if items > 11 else "0–9 a"

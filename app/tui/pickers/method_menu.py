@@ -8,7 +8,6 @@ from textwrap import wrap
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
@@ -32,34 +31,35 @@ class MethodMenu(Menu):
         title: what is asked.
         items: each with its group's heading; those of a group stand together.
         current: the one in force.
-        hints: heading → what is known of its methods here.
+        known: heading → what is known of its methods here.
+        keymap: binding id → keys, where not the default.
     """
 
     DEFAULT_CSS = """
     MethodMenu {
-        & > Vertical { width: 80; max-width: 94%; max-height: 94%; padding: 0 2; }
+        & > Frame { width: 80; max-width: 94%; max-height: 94%; padding: 0 2; }
         & OptionList > .option-list--option { padding: 0 1; }
         & OptionList > .option-list--option-disabled { color: $foreground; background: $surface; }
         & #about { margin: 1 1 0 1; }
     }
     """
 
-    def __init__(self, title: str, items: Sequence[Item], current: str, hints: Mapping[str, str]) -> None:
-        super().__init__(title, items, current)
-        self._hints = hints
+    def __init__(
+        self, title: str, items: Sequence[Item], current: str, known: Mapping[str, str], keymap: Mapping[str, str]
+    ) -> None:
+        super().__init__(title, items, current, keymap)
+        self._known = known
 
     def compose(self) -> ComposeResult:
         """A framed list, and a few lines about the method under the cursor."""
-        with Vertical() as frame:
-            frame.border_title = self._title
-            frame.border_subtitle = "↑↓ or key · enter · esc"
+        with self.frame:
             yield OptionList(*self._options())
             yield Static(id="about")
 
     def _options(self) -> Iterator[Option]:
         index = 0
         for heading, items in groupby(self._items, key=lambda item: item.group):
-            hint = fit(one_line(self._hints.get(heading, "")), max(0, self._room - len(heading) - 2))
+            hint = fit(one_line(self._known.get(heading, "")), max(0, self._room - len(heading) - 2))
             yield Option(Content.assemble((heading, "bold $primary"), (f"  {hint}", "$quiet")), disabled=True)
             for item in items:
                 yield Option(self._prompt(index, item), id=item.id)

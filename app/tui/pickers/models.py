@@ -17,6 +17,7 @@ from ...settings.keymap import MODELS
 from ...text.amounts import size_of
 from ...text.cells import one_line
 from ..bindings import bindings_of
+from ..keys.moment import Hint, hints
 from .pick_list import PickList
 from .search_screen import SearchScreen
 
@@ -45,7 +46,7 @@ class ModelsScreen(SearchScreen[None, Row]):
         query: what to search for to begin with; a name on the Hub is looked up.
     """
 
-    DEFAULT_CSS = "ModelsScreen > Vertical { width: 108; } ModelsScreen #detail { height: 6; }"
+    DEFAULT_CSS = "ModelsScreen > Frame { width: 108; } ModelsScreen #detail { height: 6; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(MODELS)
 
     def __init__(self, view: View, load: Callable[..., None], keymap: Mapping[str, str], query: str = "") -> None:
@@ -113,19 +114,17 @@ class ModelsScreen(SearchScreen[None, Row]):
         listed.show(spaced(view.rows(self.box.value.strip()), listed.size.height), key, listed.cursor)
         self._stood = listed.key
 
-    def hints(self) -> Iterator[str]:
+    def item_hints(self) -> Iterator[Hint]:
         """The keys that count now."""
         row, view = self.listed.item, self._view
         found = view.found(row)
         if verb := view.verb(row):
-            yield f"enter {verb}"
+            yield Hint(("list_choose",), verb)
         if view.download(row) is not None:
-            yield f"{self.key('models_cancel')} cancel download"
+            yield Hint(("models_cancel",), "cancel download")
         elif view.look == EVERYTHING and found is not None and not found.problem:
-            yield f"{self.key('models_drafts')} draft models"
-        if self.wide:
-            yield f"{self.key('models_again')} search again"
-        yield self.key("list_leave")
+            yield Hint(("models_drafts",), "draft models")
+        yield from hints(("models_again", ""))
 
     def about(self, item: Row | None) -> list[tuple[str, str]]:
         """What there is to say of a row."""

@@ -15,6 +15,7 @@ from ...settings.presets import MOST_CELLS, Preset, delete_preset, last_deleted,
 from ...text.cells import fit, one_line, sanitise, width
 from ...text.lines import Line, line
 from ..bindings import bindings_of
+from ..keys.moment import Hint, hints
 from .pick_list import PickList
 from .search_screen import SearchScreen
 
@@ -39,7 +40,7 @@ class PresetsScreen(SearchScreen[None, Preset]):
 
     DEFAULT_CSS = """
     PresetsScreen {
-        & > Vertical { width: 88; height: 80%; max-height: 30; min-height: 16; }
+        & > Frame { width: 88; height: 80%; max-height: 30; min-height: 16; }
         & #detail { max-height: 7; min-height: 4; }
     }
     """
@@ -106,14 +107,16 @@ class PresetsScreen(SearchScreen[None, Preset]):
         lines += [(fit(problem, 2 * cells), "$warning") for problem in item.problems[:2]]
         yield from lines[:PREVIEW_ROWS]
 
-    def hints(self) -> Iterator[str]:
+    def item_hints(self) -> tuple[Hint, ...]:
         """The keys that count now."""
-        yield f"enter use · {self.key('presets_save')} save this chat's · {self.key('presets_edit')} edit"
-        if self.wide:
-            yield f"{self.key('presets_rename')} rename"
-        yield f"{self.key('presets_delete')} delete"
-        if self._gone and self.wide:
-            yield f"{self.key('presets_undo')} undo"
+        there = ("presets_edit", ""), ("presets_delete", ""), ("presets_rename", "")
+        some = self.listed.item is not None
+        return hints(
+            *((("list_choose", "use"),) if some else ()),
+            ("presets_save", "save this chat's"),
+            *(there if some else ()),
+            *((("presets_undo", ""),) if self._gone else ()),
+        )
 
     def search(self, text: str) -> None:
         """List the presets that have it in their name or in what they hold."""

@@ -14,6 +14,7 @@ from ...settings.keymap import PROMPTS
 from ...text.cells import fit, one_line, sanitise
 from ...text.lines import Line
 from ..bindings import bindings_of
+from ..keys.moment import Hint, hints
 from .pick_list import PickList
 from .search_screen import SearchScreen
 
@@ -30,7 +31,7 @@ class PromptSearch(SearchScreen[str, str]):
         query: what to search for to begin with.
     """
 
-    DEFAULT_CSS = "PromptSearch > Vertical { width: 84; height: auto; } PromptSearch #detail { height: 4; }"
+    DEFAULT_CSS = "PromptSearch > Frame { width: 84; height: auto; } PromptSearch #detail { height: 4; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(PROMPTS)
 
     def __init__(self, history: Sequence[str], keymap: Mapping[str, str], query: str = "") -> None:
@@ -53,9 +54,9 @@ class PromptSearch(SearchScreen[str, str]):
         self.listed.show(found(self._history, text))
         self.listed.refresh()  # the words are marked in messages that were there before
 
-    def hints(self) -> Iterator[str]:
+    def item_hints(self) -> tuple[Hint, ...]:
         """The keys that count now."""
-        yield f"↑↓ choose · enter insert · {self.key('list_leave')}"
+        return hints(("list_choose", "insert"), ("prompts_older", ""))
 
     def about(self, item: str | None) -> Iterator[tuple[str, str]]:
         """The beginning of a message."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Generic
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Input, Static
 
 from ...settings.keymap import HELP, LISTS, shown_keys
-from ...text.cells import width
 from ..bindings import bindings_of
+from ..keys.moment import KEYS, Hint, hints
 from .framed import Framed, Result
 from .pick_list import Item, PickList
 
@@ -25,11 +25,34 @@ AROUND = 9
 """Rows that are not the list's where the frame grows with it: frame, box, four rows about an item."""
 
 
+MOVES = (
+    *hints(("list_above list_below", "move"), ("list_page_up list_page_down", "page"), ("list_first list_last", "first, last")),
+    Hint((), "search", "letters"),
+)
+
+
+class SearchBox(Input):
+    """A box to search in. In an empty one the key for help does not type."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of((KEYS["list_help"],), after_box=("list_help",))
+    searching = True
+    """Words are searched for, nothing else is asked."""
+
+    async def _on_key(self, event: events.Key) -> None:
+        bound = self._bindings.key_to_bindings.get(event.key, ())
+        if self.searching and not self.value and any(binding.id == "list_help" for binding in bound):
+            event.stop()
+            event.prevent_default()
+            await self.run_action(KEYS["list_help"].action)
+        else:
+            await super()._on_key(event)
+
+
 class SearchScreen(Framed[Result], Generic[Result, Item]):
     """A list in which one searches; answers None if nothing is chosen.
 
     A subclass lists what was searched for (`search`), does something with what is chosen (`choose`), names the keys that count
-    now (`hints`), and may tell about the item under the cursor (`about`).
+    now (`item_hints`), and may tell about the item under the cursor (`about`).
 
     Args:
         listed: the list.
@@ -41,7 +64,7 @@ class SearchScreen(Framed[Result], Generic[Result, Item]):
 
     DEFAULT_CSS = """
     SearchScreen {
-        & > Vertical { width: 92; height: 92%; padding: 1 0 0 0; }
+        & > Frame { width: 92; height: 92%; padding: 1 0 0 0; }
         & #search { height: 1; padding: 0 2; margin-bottom: 1; }
         & #asks { width: auto; color: $accent; text-style: bold; }
         & Input {
@@ -56,20 +79,19 @@ class SearchScreen(Framed[Result], Generic[Result, Item]):
     }
     """
     AUTO_FOCUS = "Input"
-    helps = True
-    """Whether the key for help is shown."""
-    BINDINGS: ClassVar[list[BindingType]] = bindings_of((*LISTS, HELP), after_box=("list_choose",))
+    # The key that asks for help in an empty box is the box's.
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(
+        (*(key for key in LISTS if key.id != "list_help"), HELP), after_box=("list_choose",)
+    )
 
     def __init__(self, listed: PickList[Item], keymap: Mapping[str, str], title: str, placeholder: str, text: str = "") -> None:
-        super().__init__()
+        super().__init__(title, keymap)
         self.listed = listed
-        self.box = Input(text, placeholder=placeholder, select_on_focus=False)
+        self.box = SearchBox(text, placeholder=placeholder, select_on_focus=False)
         self.box.cursor_blink = False  # a blinking one would repaint the screen twice a second for nothing
-        self.frame = Vertical()
-        self.frame.border_title = Content(title)
         self.detail, self.note = Static(id="detail"), Static(id="note")
         self._glyph = Static("› ", id="asks")
-        self._keymap, self._placeholder, self._searched = keymap, placeholder, text
+        self._placeholder, self._searched = placeholder, text
         self._taker: Callable[[str], None] | None = None
         self._verb = ""
 
@@ -93,9 +115,22 @@ class SearchScreen(Framed[Result], Generic[Result, Item]):
         """Do what the list is for with an item."""
         raise NotImplementedError
 
-    def hints(self) -> Iterable[str]:
-        """The keys that count now and what they do, the most telling first; `key` says how a key is mapped."""
+    def item_hints(self) -> Iterable[Hint]:
+        """The keys that count now, the most telling first."""
         raise NotImplementedError
+
+    def hints(self) -> Iterable[Hint]:
+        """Those of the list; other ones while something is asked."""
+        return (Hint(("list_choose",), self._verb),) if self.asking else self.item_hints()
+
+    def ways_out(self) -> tuple[Hint, ...]:
+        """How to leave, and help."""
+        help = "help" if self.asking or self.box.value else "list_help"
+        return hints(("list_leave", "cancel" if self.asking else ""), (help, ""))
+
+    def moves(self) -> Iterable[Hint]:
+        """Moving the cursor, and searching."""
+        return () if self.asking else MOVES
 
     def about(self, item: Item | None) -> Iterable[tuple[str, str]]:
         """Lines about the item under the cursor, each with its style."""
@@ -112,11 +147,6 @@ class SearchScreen(Framed[Result], Generic[Result, Item]):
         """Of a line about an item."""
         return max(20, self.detail.size.width)
 
-    @property
-    def wide(self) -> bool:
-        """Whether the frame has room for keys that one can guess."""
-        return self.app.size.width >= 80
-
     def grow(self, items: int) -> None:
         """Give the list as many rows as so many items need, as far as the screen has them."""
         self.listed.styles.height = max(3, min(items, self.app.size.height * 92 // 100 - AROUND))
@@ -125,11 +155,7 @@ class SearchScreen(Framed[Result], Generic[Result, Item]):
         """Say anew what stands below the list: about the item, and the keys that count now."""
         lines = self.about(self.listed.item)
         self.detail.update(Content("\n").join(Content.styled(text, style) for text, style in lines))
-        asked = [f"enter {self._verb}", f"{self.key('list_leave')} cancel"]
-        keys = " · ".join(asked if self.asking else self.hints())
-        help = f" · {self.key('help')} help" if self.helps and not self.asking else ""
-        room = self.frame.size.width - 6  # corners, and a cell beside each
-        self.frame.border_subtitle = Content(keys + help if width(keys + help) <= room else keys)
+        self.show_keys()
 
     def say(self, text: str, wrong: bool = False) -> None:
         """Say something below the list; nothing if empty."""
@@ -144,7 +170,7 @@ class SearchScreen(Framed[Result], Generic[Result, Item]):
         self.tell()
 
     def on_resize(self) -> None:
-        """Sentences are wrapped anew; keys that no longer fit leave the frame."""
+        """Sentences are wrapped anew."""
         self.tell()
 
     # The box
@@ -170,11 +196,13 @@ class SearchScreen(Framed[Result], Generic[Result, Item]):
             placeholder: of the empty box.
         """
         self._searched, self._verb, self._taker = self.box.value, verb, take
+        self.box.searching = False
         self._fill(f"{what}: ", text, placeholder)
 
     def end_asking(self) -> None:
         """Search again for what was searched for."""
         self._taker = None
+        self.box.searching = True
         self._fill("› ", self._searched, self._placeholder)
 
     def forget(self) -> None:
@@ -198,6 +226,7 @@ class SearchScreen(Framed[Result], Generic[Result, Item]):
         if not self.asking and event.value != self._searched:  # also what the box begins with is told
             self._searched = event.value
             self.search(event.value)
+        self.show_keys()
 
     # Keys
 

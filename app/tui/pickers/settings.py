@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import BindingType
@@ -21,6 +21,7 @@ from ...text.amounts import short_path
 from ...text.cells import fit, one_line, width
 from ...text.lines import Line, ends, line
 from ..bindings import bindings_of
+from ..keys.moment import Hint, hints
 from .pick_list import PickList
 from .search_screen import SearchScreen
 
@@ -46,7 +47,7 @@ class SettingsScreen(SearchScreen[None, Row]):
 
     DEFAULT_CSS = """
     SettingsScreen {
-        & > Vertical { width: 100; max-height: 46; }
+        & > Frame { width: 100; max-height: 46; }
         & #detail { height: 5; }
         & #note { color: $success; }
     }
@@ -83,14 +84,11 @@ class SettingsScreen(SearchScreen[None, Row]):
         self.frame.border_title = Content(f"Settings · {fit(scope, 40)}")
         self.tell()
 
-    def hints(self) -> Iterator[str]:
+    def item_hints(self) -> tuple[Hint, ...]:
         """The keys that count now."""
         scope = "every model" if self._model_only else "this model"
-        yield f"enter change · {self.key('settings_scope')} {scope} · {self.key('settings_default')} default"
-        if self._live.undo:
-            yield f"{self.key('settings_undo')} undo"
-        if self.wide:
-            yield self.key("list_leave")
+        undo = [("settings_undo", "")] if self._live.undo else []
+        return hints(("list_choose", "change"), ("settings_scope", scope), ("settings_default", ""), *undo)
 
     def about(self, item: Row | None) -> list[tuple[str, str]]:
         """What a setting is for, its default, where its value comes from."""
@@ -170,7 +168,7 @@ class SettingsScreen(SearchScreen[None, Row]):
 
             default = typed_form(default_of(entry.key))
             items = [Item(word, word, "default" if word == default else "") for word in entry.choices]
-            self.app.push_screen(Menu(_title(entry), items, typed_form(item.value)), chosen)
+            self.app.push_screen(Menu(_title(entry), items, typed_form(item.value), self._live.keymap), chosen)
         else:
             self.ask(
                 fit(one_line(_title(entry)), 40), typed_form(item.value), "keep", lambda text: self._take(item, text), "nothing"

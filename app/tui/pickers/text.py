@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
 from ....errors import UserError
 from ...settings.keymap import HELP, TEXT, shown_keys
 from ...text.cells import sanitise
 from ..bindings import bindings_of
+from ..keys.moment import Hint, hints
+from .framed import Framed
+
+TYPING = (
+    Hint((), "move the cursor", "←→↑↓"),
+    Hint((), "beginning and end of the line", "home/end"),
+    Hint((), "undo", "^z"),
+    Hint((), "redo", "^y"),
+    Hint((), "cut the selection, or the line", "^x"),
+    Hint((), "paste", "^v"),
+    Hint((), "indent", "tab"),
+)
+"""What Textual's text area does with these keys."""
 
 
-class TextScreen(ModalScreen[str | None]):
+class TextScreen(Framed[str]):
     """Asks for a text; answers with it, None if it is left as it was.
 
     Args:
@@ -31,13 +42,7 @@ class TextScreen(ModalScreen[str | None]):
 
     DEFAULT_CSS = """
     TextScreen {
-        align: center middle;
-        background: $background 60%;
-        & > Vertical {
-            width: 92; max-width: 96%; height: 70%; min-height: 12; max-height: 94%;
-            background: $surface; border: round $border; padding: 1 1 0 1;
-            border-title-color: $primary; border-title-style: bold; border-subtitle-color: $quiet;
-        }
+        & > Frame { width: 92; height: 70%; min-height: 12; padding: 1 1 0 1; }
         & TextArea {
             height: 1fr; border: none; padding: 0 1; background: $surface; color: $foreground; scrollbar-size-vertical: 1;
             &:focus { border: none; }
@@ -55,16 +60,15 @@ class TextScreen(ModalScreen[str | None]):
     def __init__(
         self, title: str, text: str, about: str, keymap: Mapping[str, str], check: Callable[[str], None] | None = None
     ) -> None:
-        super().__init__()
+        super().__init__(title, keymap)
         self._keep_key, self._leave_key = shown_keys("text_keep", keymap), shown_keys("text_leave", keymap)
-        self._title, self._about, self._check = title, about, check
+        self._about, self._check = about, check
         self._text = sanitise(text)  # of a chat that came from elsewhere it may be anything
         self._warned = False
 
     def compose(self) -> ComposeResult:
         """A box to write in, and a line about it."""
-        with Vertical() as frame:
-            frame.border_title = Content(self._title)
+        with self.frame:
             # The tab key leads nowhere here, so it may as well be what it is in a text.
             area = TextArea(
                 self._text, soft_wrap=True, show_line_numbers=False, tab_behavior="indent", placeholder="Nothing yet"
@@ -76,9 +80,20 @@ class TextScreen(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         """The cursor goes to the end."""
-        self.query_one(Vertical).border_subtitle = f"{self._keep_key} save · {self._leave_key} cancel"
         area = self.query_one(TextArea)
         area.move_cursor(area.document.end)
+
+    def hints(self) -> tuple[Hint, ...]:
+        """Saving."""
+        return hints(("text_keep", ""))
+
+    def ways_out(self) -> tuple[Hint, ...]:
+        """How to leave, and help."""
+        return hints(("text_leave", ""), ("help", ""))
+
+    def moves(self) -> Iterator[Hint]:
+        """Those of any text."""
+        yield from TYPING
 
     @property
     def text(self) -> str:
@@ -107,6 +122,10 @@ class TextScreen(ModalScreen[str | None]):
             self._say(str(error))
             return
         self.dismiss(self.text)
+
+    def close(self) -> None:
+        """A click beside it is no reason to lose what was written."""
+        self.action_leave()
 
     def action_leave(self) -> None:
         """Leave it as it was; what was written goes only at the second press."""

@@ -9,6 +9,7 @@ from time import monotonic
 from ...race.choices import Choice
 from ...text.cells import fit, one_line, width
 from ...text.lines import Line, line
+from ..keys.moment import Hint, hints
 from ..pickers.pick_list import PickList
 from ..pickers.search_screen import SearchScreen
 
@@ -30,7 +31,7 @@ class RaceModel(SearchScreen[Choice, Choice]):
         keymap: binding id → keys, where not the default.
     """
 
-    DEFAULT_CSS = "RaceModel > Vertical { width: 84; height: auto; } RaceModel #detail { height: 2; }"
+    DEFAULT_CSS = "RaceModel > Frame { width: 84; height: auto; } RaceModel #detail { height: 2; }"
 
     def __init__(
         self,
@@ -88,9 +89,9 @@ class RaceModel(SearchScreen[Choice, Choice]):
         self.grow(min(MOST_ROWS, len(self._choices)))
         self.listed.show(shown, self.listed.key)
 
-    def hints(self) -> Iterator[str]:
+    def item_hints(self) -> tuple[Hint, ...]:
         """The keys that count now."""
-        yield f"↑↓ choose · enter choose · {self.key('list_leave')}"
+        return hints(("list_choose", ""))
 
     def about(self, item: Choice | None) -> Iterator[tuple[str, str]]:
         """Why a model cannot be loaded, or what it means to take it."""

@@ -304,7 +304,8 @@ class RaceScreen(Screen[None]):
                 self._swap(number, replace(self._entry(name), model=current.model, backend=current.backend))
 
         items = method_items(self._host.dialogue, guest.unavailable if guest is not None else None)
-        self.app.push_screen(MethodMenu(f"Method of pane {number}", items, current.method, {}), answered)
+        title, keymap = f"Method of pane {number}", self._host.live.keymap
+        self.app.push_screen(MethodMenu(title, items, current.method, {}, keymap), answered)
 
     def action_model(self) -> None:
         """Let a pane run on another model."""
@@ -323,7 +324,8 @@ class RaceScreen(Screen[None]):
             title = f"Model of pane {int(index) + 1}: {entry.name}"
             self._ask_model(title, {entry.key}, "It already runs in this pane.", chosen)
 
-        self.app.push_screen(Menu("Change the model of which pane?", items, str(len(items) - 1)), asked)
+        last = str(len(items) - 1)
+        self.app.push_screen(Menu("Change the model of which pane?", items, last, self._host.live.keymap), asked)
 
     def _named(self) -> list[tuple[Racer, str]]:
         """Each lane with the name of its model."""
@@ -346,7 +348,8 @@ class RaceScreen(Screen[None]):
                 self.race.add(self._entry(name))
                 self._go()
 
-        self.app.push_screen(Menu("Add a pane", method_items(self._host.dialogue), ""), answered)
+        items = method_items(self._host.dialogue)
+        self.app.push_screen(Menu("Add a pane", items, "", self._host.live.keymap), answered)
 
     def action_remove(self) -> None:
         """One pane fewer."""
@@ -362,7 +365,7 @@ class RaceScreen(Screen[None]):
                 self.race.remove(int(index))
                 self._go()
 
-        self.app.push_screen(Menu("Remove which pane?", items, str(len(racers) - 1)), answered)
+        self.app.push_screen(Menu("Remove which pane?", items, str(len(racers) - 1), self._host.live.keymap), answered)
 
     def colouring(self, way: Way) -> None:
         """Tell runs apart in another way."""

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import ClassVar, NamedTuple
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from ...race.choices import Choice
 from ...race.race import FEWEST, MOST
-from ...settings.keymap import HELP, SETUP
+from ...settings.keymap import HELP, MOVES, SETUP
 from ...text.cells import fit, one_line
 from ..bindings import bindings_of
+from ..keys.moment import Hint, hints
 from ..pickers.framed import Framed
+from ..pickers.menu import MOVES as MOVING
 from ..pickers.menu import PICKS as MENU_PICKS
-from ..pickers.menu import Item
+from ..pickers.menu import Item, picks
 from .pane import BADGE
 
 PICKS = MENU_PICKS.replace("m", "")
@@ -55,30 +56,52 @@ class RaceSetup(Framed[list[Pick]]):
         prompt: what they race on.
         source: where the prompt is from.
         ask_model: asks for another model.
+        keymap: binding id → keys, where not the default.
     """
 
     DEFAULT_CSS = """
     RaceSetup {
-        & > Vertical { width: 76; max-width: 94%; }
+        & > Frame { width: 76; max-width: 94%; }
         & #race-prompt { height: auto; max-height: 3; margin-bottom: 1; }
         & #race-line { height: auto; margin-top: 1; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings_of((*SETUP, HELP)),
+        *bindings_of((*MOVES, *SETUP, HELP)),
         *(
             Binding(key, f"pick({n})", f"Choose {key}", show=False, id=f"setup.pick{n}", tooltip=f"Add or remove method {n}")
             for n, key in enumerate(PICKS)
         ),
     ]
 
-    def __init__(self, items: Sequence[Item], chosen: Sequence[str], prompt: str, source: str, ask_model: AskModel) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        items: Sequence[Item],
+        chosen: Sequence[str],
+        prompt: str,
+        source: str,
+        ask_model: AskModel,
+        keymap: Mapping[str, str],
+    ) -> None:
+        super().__init__("Set up a race", keymap)
         self._ask_model = ask_model
         self._items, self._prompt, self._source = items, prompt, source
         self.lanes = [Pick(name) for name in chosen]
         """In the order of the panes."""
         self._refused = ""
+
+    def hints(self) -> tuple[Hint, ...]:
+        """The line-up."""
+        return hints(("setup_choose", ""), ("setup_start", ""), ("setup_model", ""))
+
+    def ways_out(self) -> tuple[Hint, ...]:
+        """How to leave, and help."""
+        return hints(("setup_leave", ""), ("menu_help", ""))
+
+    def moves(self) -> Iterator[Hint]:
+        """The keys of the methods, and moving the cursor."""
+        yield Hint((), "add or remove at once", picks(len(self._items), PICKS))
+        yield from MOVING
 
     @property
     def chosen(self) -> list[str]:
@@ -87,9 +110,7 @@ class RaceSetup(Framed[list[Pick]]):
 
     def compose(self) -> ComposeResult:
         """The prompt, the methods, the line-up."""
-        with Vertical() as frame:
-            frame.border_title = "Race"
-            frame.border_subtitle = "space add/remove · m model · enter start · esc"
+        with self.frame:
             yield Static(id="race-prompt")
             yield OptionList(*(Option(self._line(i), id=item.id) for i, item in enumerate(self._items)))
             yield Static(id="race-line")

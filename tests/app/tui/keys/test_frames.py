@@ -1,0 +1,175 @@
+"""Every list, menu and text over the chat: its edge and the help have the same keys, and they are bound there."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.models.memory import Room
+from specchat.app.tui.keys.help import HelpScreen
+from specchat.app.tui.pickers.chats import ChatsScreen
+from specchat.app.tui.pickers.framed import Framed
+from specchat.app.tui.pickers.key import KeyScreen
+from specchat.app.tui.pickers.menu import Menu, picks
+from specchat.app.tui.pickers.method_menu import MethodMenu
+from specchat.app.tui.pickers.models import ModelsScreen
+from specchat.app.tui.pickers.presets import PresetsScreen
+from specchat.app.tui.pickers.prompts import PromptSearch
+from specchat.app.tui.pickers.search_screen import SearchScreen
+from specchat.app.tui.pickers.settings import SettingsScreen
+from specchat.app.tui.pickers.text import TextScreen
+from specchat.app.tui.race.model import RaceModel
+from specchat.app.tui.race.setup import RaceSetup
+
+from ....fakes.models.model_folders import make_home
+from ....fakes.pilots import settle
+
+Make = Callable[..., Any]
+Pilot = Any
+
+WAYS: dict[type[Framed[Any]], list[str]] = {
+    MethodMenu: ["f2"],
+    Menu: ["f3"],
+    RaceSetup: ["h", "f5"],
+    RaceModel: ["h", "f5", "m"],
+    ModelsScreen: ["alt+m"],
+    ChatsScreen: ["alt+h"],
+    PromptSearch: ["ctrl+f"],
+    PresetsScreen: ["alt+p"],
+    SettingsScreen: ["alt+o"],
+    TextScreen: ["alt+i"],
+    KeyScreen: ["alt+o", *"quit", "enter"],
+    HelpScreen: ["f1"],
+}
+"""How each is opened."""
+
+
+@pytest.fixture
+def open_screen(
+    make_chat: Make, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Pilot, type], Awaitable[Any]]:
+    """Opens one of them over a chat that has an answer."""
+    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr("specchat.app.tui.actions.models.Models.room", lambda self: Room(8_000_000_000, "in memory"))
+    make_home(tmp_path / "home", monkeypatch)
+
+    async def open_screen(pilot: Pilot, kind: type) -> Any:
+        engine.loaded()
+        await settle(pilot.app, pilot)
+        pilot.app.box.sent = ["One lamp", "Two lamps"]
+        await pilot.press(*WAYS[kind])
+        await pilot.pause()
+        assert type(pilot.app.screen) is kind
+        return pilot.app.screen
+
+    return open_screen
+
+
+def test_all_frames_are_here() -> None:
+    def below(kind: type) -> Iterator[type]:
+        for part in kind.__subclasses__():
+            yield part
+            yield from below(part)
+
+    assert {kind for kind in below(Framed) if kind.__module__.startswith("specchat")} - {SearchScreen} == set(WAYS)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in WAYS if kind not in (KeyScreen, HelpScreen)])
+async def test_the_edge_and_the_help_have_the_same_keys(make_chat: Make, open_screen: Any, kind: type) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 30)) as pilot:
+        screen = await open_screen(pilot, kind)
+        edge = str(screen.frame.border_subtitle).split(" · ")
+        moment = screen.moment
+        bound = {binding.binding.id for binding in screen.active_bindings.values()} | {
+            "list_help",
+            "list_choose",
+        }  # the box has these
+        for hint in moment.hints:
+            assert hint.keys or set(hint.ids) <= bound, hint
+        # Rows of several keys, arrows say, count as that many.
+        assert 8 <= sum(len(hint.ids) or 1 for hint in moment.hints) <= 14
+        assert len(moment.hints) <= 13
+        await pilot.press("f1" if kind is TextScreen else "question_mark")
+        shown = app.screen
+        assert isinstance(shown, HelpScreen)
+        items = list(shown.listed.items)
+        rows = items[1 : next(i for i, item in enumerate(items) if not item.title)]
+        assert items[0].title == moment.name
+        assert len(rows) == len(moment.hints) - 1  # that for help itself
+        keys = {row.keys.split("  ")[0] for row in rows} | {"?", "F1"}
+        assert len(edge) >= 3
+        for part in edge:
+            assert any(part.startswith(f"{key} ") for key in keys), part
+        await pilot.press("escape")
+        assert app.screen is screen
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("kind", WAYS)
+async def test_a_narrow_edge_says_how_to_leave(make_chat: Make, open_screen: Any, kind: type, width: int) -> None:
+    app = make_chat()
+    async with app.run_test(size=(width, 18)) as pilot:
+        screen = await open_screen(pilot, kind)
+        edge = str(screen.frame.border_subtitle)
+        last = " · ".join(f"{hint.label}" for hint in screen.ways_out())
+        assert edge.split(" ", 1)[0]
+        assert edge.endswith(last.rpartition(" · ")[2])
+        assert "esc " in edge
+        drawn = [strip.text for strip in screen._compositor.render_strips()]
+        assert any(edge in row for row in drawn)  # not cut
+
+
+async def test_a_question_is_asked_with_its_sign(make_chat: Make, open_screen: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 30)) as pilot:
+        screen = await open_screen(pilot, SettingsScreen)
+        await pilot.press("a", "question_mark")
+        assert app.screen is screen
+        assert screen.box.value == "a?"
+        assert "F1 help" in str(screen.frame.border_subtitle)
+        await pilot.press("escape", *"max_tokens", "enter")
+        assert screen.asking
+        screen.box.value = ""
+        await pilot.press("question_mark")  # it is an answer
+        assert screen.box.value == "?"
+
+
+async def test_the_key_for_help_is_remapped_in_menus_too(make_chat: Make, open_screen: Any) -> None:
+    app = make_chat(**{"keymap.menu_help": "f11", "keymap.list_help": "f12"})
+    async with app.run_test(size=(100, 30)) as pilot:
+        screen = await open_screen(pilot, MethodMenu)
+        assert "F11 help" in str(screen.frame.border_subtitle)
+        await pilot.press("question_mark")
+        assert app.screen is screen
+        await pilot.press("f11")
+        assert isinstance(app.screen, HelpScreen)
+
+
+async def test_a_click_beside_a_text_asks_first(make_chat: Make, open_screen: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 30)) as pilot:
+        screen = await open_screen(pilot, TextScreen)
+        await pilot.press("a")
+        await pilot.click(offset=(0, 0))
+        assert app.screen is screen
+        await pilot.click(offset=(0, 0))
+        assert app.screen is app.chat_screen
+
+
+async def test_pages_move_the_cursor_where_a_race_is_set_up(make_chat: Make, open_screen: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(100, 30)) as pilot:
+        screen = await open_screen(pilot, RaceSetup)
+        choices = screen.query_one("OptionList")
+        await pilot.press("end")
+        assert choices.highlighted == choices.option_count - 1
+        await pilot.press("home", "down", "up")
+        assert choices.highlighted == 0
+
+
+def test_keys_of_items() -> None:
+    assert [picks(n) for n in (1, 2, 9, 10, 11, 12, 40)] == ["1", "1–2", "1–9", "0–9", "0–9 a", "0–9 a–b", "0–9 a–z"]
