@@ -350,7 +350,7 @@ class ModelInfo:
 
     name: str
     """As the user named it."""
-    backend: Literal["transformers", "llama.cpp", "recorded"]
+    backend: Literal["transformers", "llama.cpp", "recorded", "server"]
     device: str
     dtype: str
     architecture: str

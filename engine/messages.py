@@ -40,6 +40,8 @@ class Load:
     exact: str = "auto"
     guard: str = "on"
     backend: str = "auto"
+    servers: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Servers by name, as the settings have them: their addresses, and where (never what) their keys are."""
 
 
 @dataclass(slots=True)
@@ -281,6 +283,8 @@ class Started:
     reused: int
     dropped: list[int] = field(default_factory=list)
     """With a suffix: tokens left out at the beginning of the prompt, and at the end of the suffix."""
+    certainty: str = ""
+    """Of a server's answer: how well its runs are going to be known, as `backends.servers.runs` says; empty for one of ours."""
 
 
 @dataclass(slots=True)
@@ -407,6 +411,9 @@ class Finished:
     """And how often they came."""
     plain_seconds: float = 0.0
     """Of a plain step at the answer's end, timed for Generate's `compare`; 0 where it was not."""
+    served: dict[str, Any] = field(default_factory=dict)
+    """Of a server's answer: `certainty`, `doubt`, and what the server counted, each where it told: `prompt_tokens`, `reused`,
+    `tokens`, `steps`, `drafted`, `accepted`."""
 
 
 @dataclass(slots=True)
@@ -450,6 +457,8 @@ class Failed:
     """Text of an answer that had been held back, as in Finished."""
     others: list[int] = field(default_factory=list)
     """With cause died: the other answers and loads that ended with it."""
+    served: dict[str, Any] = field(default_factory=dict)
+    """As in Finished."""
 
 
 Command = (

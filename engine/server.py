@@ -14,6 +14,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..errors import UserError
 from .logfile import log, log_path, redirect
 from .messages import (
     Advance,
@@ -45,9 +46,12 @@ from .outbox import Outbox
 
 if TYPE_CHECKING:
     from ..backends.base import Model
+    from ..backends.servers.address import Address
+    from ..backends.servers.model import ServerModel
     from .beside import Beside
     from .drafts import Drafts
     from .lanes import Lanes
+    from .servers.answers import ServerAnswers
 
 PARENT_POLL_SECONDS = 0.5
 """How often to look whether the parent lives, where the kernel cannot be asked to tell."""
@@ -66,6 +70,10 @@ class Server:
         self._drafts: Drafts | None = None
         self._lanes: Lanes | None = None
         self._beside: Beside
+        self._remote: ServerModel | None = None
+        """A server, in place of a model here."""
+        self._answers: ServerAnswers | None = None
+        """Of servers; made, and httpx imported, when the first one is named."""
 
     def run(self) -> None:
         """Serve for ever; the process ends from the reading thread."""
@@ -112,16 +120,18 @@ class Server:
                 self._beside.free(lanes, command.key)
             case Generate() if command.id in self._cancelled:
                 self._start(command, lanes)
-                lanes.cancel(command.id)
+                self._cancel(command.id, lanes)
             case Generate():
                 self._start(command, lanes)
             case Switch():
-                lanes.switch(command)
+                if self._answers is None or not self._answers.switch(command.id):
+                    lanes.switch(command)
             case Cancel():
-                lanes.cancel(command.id)
+                self._cancel(command.id, lanes)
                 self._cancelled.discard(command.id)
             case Pause():
-                lanes.pause(command)
+                if self._answers is None or not self._answers.pause(command.id):
+                    lanes.pause(command)
             case Advance():
                 lanes.step(command)
             case Watch():
@@ -140,6 +150,8 @@ class Server:
                 self._outbox.post(count(self._model, command, lambda: not self._commands.empty()))
             case CloseLane():
                 lanes.close_lane(command.lane)
+                if self._answers is not None:
+                    self._answers.close_lane(command.lane)
             case Work():
                 self._work(command, lanes)
             case Unload():
@@ -156,22 +168,68 @@ class Server:
                 self._outbox.post(Failed(command.id, "user", sentence))
                 return
             model, drafts = guest.model, guest.drafts
+        elif self._remote is not None and self._answers is not None:
+            self._answers.start(self._remote, command)
+            return
         lanes.start(model, command, drafts, lambda: command.id in self._cancelled)
+
+    def _cancel(self, id: int, lanes: Lanes) -> None:
+        if self._answers is None or not self._answers.cancel(id):
+            lanes.cancel(id)
 
     def _work(self, command: Work, lanes: Lanes) -> None:
         from .tasks.work import run
 
         lanes.cancel_all()
+        if self._remote is not None:
+            sentence = "Methods are measured on a model of this machine: a server decides how it decodes. Name another model."
+            self._outbox.post(Failed(command.id, "user", sentence))
+            return
         run(command, self._model, self._drafts, self._outbox.post, lambda: command.id in self._cancelled)
         self._cancelled.discard(command.id)
 
     def _load(self, command: Load, lanes: Lanes) -> None:
-        from ..backends.loading import load_model
-        from .drafts import Drafts, refusals
+        from ..backends.servers.address import find_server
         from .failures import failure
 
         redirect(log_path())  # a long-lived engine's log is moved aside here too, once it is full
         lanes.cancel_all()
+        if self._answers is not None:
+            self._answers.cancel_all()
+        try:
+            address = find_server(command.model, command.servers)
+        except UserError as error:
+            self._outbox.post(failure(command.id, error, loading=command.model))
+            return
+        if address is None:
+            self._load_here(command, lanes)
+        else:
+            self._load_server(command, address, lanes)
+
+    def _load_server(self, command: Load, address: Address, lanes: Lanes) -> None:
+        """Find out what a server is, and let go of the model before it."""
+        from .failures import failure
+        from .servers.answers import ServerAnswers, info_of, refusals
+
+        self._outbox.post(Loading(command.id, "connect"))
+        self._answers = self._answers or ServerAnswers(self._outbox.post)
+        start = time.perf_counter()
+        try:
+            remote = self._answers.load(address, lambda: command.id in self._cancelled)
+        except BaseException as error:  # see `failure`
+            self._outbox.post(failure(command.id, error, loading=command.model))
+            return
+        self._free(0, lanes)
+        self._remote = remote
+        info = info_of(remote)
+        info["load_seconds"] = time.perf_counter() - start
+        self._outbox.post(Loaded(command.id, info, refusals(remote)))
+
+    def _load_here(self, command: Load, lanes: Lanes) -> None:
+        from ..backends.loading import load_model
+        from .drafts import Drafts, refusals
+        from .failures import failure
+
         self._outbox.post(Loading(command.id, "import"))
 
         def progress(stage: str, done: int, total: int) -> None:
@@ -185,7 +243,7 @@ class Server:
         def cancelled() -> bool:
             return command.id in self._cancelled
 
-        start, had_model = time.perf_counter(), self._model is not None
+        start, had_model = time.perf_counter(), self._loaded
         # Importing torch and transformers makes a million objects that stay: looking through them again and again takes a
         # fifth of the import (4.3 instead of 5.2 CPU seconds without), and would slow every later collection.
         gc.disable()
@@ -199,7 +257,7 @@ class Server:
             if model is not None:
                 model.close()
             failed = failure(command.id, error, loading=command.model)
-            if had_model and self._model is None:
+            if had_model and not self._loaded:
                 failed.sentence += " The previous model is no longer loaded. Load one again."
             self._outbox.post(failed)
             return
@@ -214,11 +272,19 @@ class Server:
         info["notes"] = [*info["notes"], *head.get("notes", ())]
         self._outbox.post(Loaded(command.id, info, refusals(model, drafts), draft, head))
 
+    @property
+    def _loaded(self) -> bool:
+        """Whether there is a model, here or on a server."""
+        return self._model is not None or self._remote is not None
+
     def _free(self, id: int, lanes: Lanes, always: bool = False) -> None:
         """Free the loaded model and its lanes, and say so; nothing to do (or say, unless `always`) without one."""
         self._beside.free(lanes)
         lanes.clear()
-        loaded = self._model is not None
+        loaded = self._loaded
+        if self._remote is not None and self._answers is not None:
+            self._answers.free(self._remote)
+            self._remote = None
         if self._model is not None:
             for part in (self._drafts, self._model):
                 try:

@@ -425,8 +425,13 @@ class Dialogue:
 
     def settle_method(self) -> None:
         """Use the method that suits the model where nobody has chosen one, or where the model cannot run it: that is said."""
+        if server := self.info.get("server"):  # it decides, and all that can be known is what it says
+            self.method = server["method"]
+            return
         reason = self.unavailable.get(self.method)
-        if reason or not self.chosen:
+        if self.method not in self.methods:  # a server's, and this is none
+            self.method = self.first_method()
+        elif reason or not self.chosen:
             before, self.method = self.method, self.first_method()
             if reason and self.chosen:
                 self.notice(f"{before} cannot run on this model: {reason} Using {self.method}.", "warning")

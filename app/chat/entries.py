@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -126,6 +127,21 @@ class Figures:
     recent: deque[tuple[int, float]] = field(default_factory=deque)
     """(tokens, seconds) of the last steps."""
     recent_seconds: float = 0.0
+    certainty: str = ""
+    """Of a server's answer, how well its runs are known: exact, reported, estimated or unknown. Empty for one of ours."""
+    doubt: str = ""
+    """Where the server contradicts itself, a sentence that says so."""
+
+    def take_served(self, served: Mapping[str, Any]) -> None:
+        """Take over what a server counted: it knows better than its stream shows.
+
+        Args:
+            served: as in the engine's `Finished`.
+        """
+        self.certainty, self.doubt = served.get("certainty", self.certainty), served.get("doubt", self.doubt)
+        for name in ("prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted"):
+            if (count := served.get(name)) is not None:
+                setattr(self, name, count)
 
     def add(self, step: StepRecord, seconds: float) -> None:
         """Count one step that took so many seconds."""
@@ -289,6 +305,7 @@ class Answer:
             case Started():
                 self.method, self.label = event.method, event.label
                 figures.prompt_tokens, figures.reused = event.prompt_tokens, event.reused
+                figures.certainty = event.certainty
             case Prefilling():
                 self.prefill, figures.prefill_seconds = (event.done, event.total), event.seconds
             case Steps():
@@ -302,7 +319,9 @@ class Answer:
                 if event.busy_seconds > event.prefill_seconds:
                     figures.decode_seconds = event.busy_seconds - event.prefill_seconds
                 figures.plain_seconds = event.plain_seconds
+                figures.take_served(event.served)
             case Failed(ended=True):
+                figures.take_served(event.served)
                 self.finish(event.cause if event.cause in ("cancelled", "died") else "error", event.tail)
 
     def add(self, step: StepRecord) -> Run:
@@ -363,6 +382,29 @@ class Answer:
             "text": self.text,
             "token_ids": self.log.tokens.tolist(),
             "runs": totals.runs,
+            **self._served(),
+        }
+
+    def _served(self) -> dict[str, Any]:
+        """What `as_dict` tells otherwise of a server's answer: nothing that is only a guess stands for a count."""
+        figures = self.figures
+        if not figures.certainty:
+            return {}
+        known = figures.certainty != "unknown"
+        ids = self.log.tokens.tolist()
+        return {
+            "tokens": figures.tokens,
+            "steps": figures.steps if known else 0,
+            "tokens_per_step": figures.tokens_per_step if known else 0.0,
+            "draft_tokens": figures.drafted,
+            "accepted_tokens": figures.accepted,
+            "acceptance_rate": figures.acceptance or 0.0,
+            "decode_seconds": figures.decode_seconds,
+            "tokens_per_second": figures.tokens_per_second,
+            "token_ids": ids if min(ids, default=0) >= 0 else [],
+            "runs": self._totals.runs if known else [],
+            "certainty": figures.certainty,
+            "doubt": figures.doubt,
         }
 
 

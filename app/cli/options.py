@@ -60,7 +60,7 @@ def _or(words: Sequence[str]) -> str:
 
 _MODEL_HELP = (
     "The model: builtin, a folder with safetensors weights, FILE.gguf, OWNER/NAME on the Hub (OWNER/NAME:Q4_K_M for a GGUF "
-    "file there), or ollama:NAME:TAG."
+    "file there), ollama:NAME:TAG, or the address of a server (http://HOST:PORT, #NAME behind it for one of its models)."
 )
 Model = Annotated[str | None, option("--model", _MODEL_HELP, "MODEL")]
 DraftModel = Annotated[str | None, option("--draft-model", "Draft model or trained drafter, given like --model.", "MODEL")]

@@ -33,6 +33,14 @@ SPARK_ROWS, WIDEST = 2, 4
 EVEN = 0.02
 """A speedup this near to 1 is neither gain nor loss."""
 
+SURE = {
+    "exact": "The server says which tokens came from one pass.",
+    "reported": "The server's chunks are taken for passes; it may have merged some.",
+    "estimated": "Guessed from when the text arrived.",
+    "unknown": "The server does not show its passes.",
+}
+"""How well a server's runs are known, in a sentence."""
+
 SHARES = (("draft", "$run-1"), ("pass", "$run-0"), ("rest", "$run-3"))
 """Parts of the time, with their colours."""
 
@@ -49,6 +57,8 @@ def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) 
     if answer is None or not answer.totals.steps:
         return paragraph("No figures yet: they come with the first passes of an answer.", cells, "$quiet")
     part, plain = answer.by_method.get(method, answer.totals), answer.figures.plain_seconds
+    if answer.figures.certainty:
+        return _served(answer, part, curve, method, cells)
     several = len(answer.by_method) > 1
     out = _verdict(answer, cells) if answer.done else []
     out += _by_method(answer, plain, cells) if several else _speed(part, cells)
@@ -63,6 +73,26 @@ def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) 
         passes = counted(part.steps, "pass", "passes")
         sections.insert(1, [line((f"Of its {passes} with ", "$quiet"), (one_line(method), "bold $primary"), (":", "$quiet"))])
     for section in sections:
+        if section:
+            out += [(), *section]
+    return [cut(row, cells) for row in out]
+
+
+def _served(answer: Answer, part: Totals, curve: Curve, method: str, cells: int) -> list[Line]:
+    """The page of a server's answer: only what is known of it."""
+    figures, certainty = answer.figures, one_line(answer.figures.certainty)
+    known = certainty != "unknown"
+    rows = [
+        *([(f"{figures.tokens_per_step:.2f}", "tokens a pass")] if known else []),
+        (f"{figures.tokens_per_second:,.0f}", "tokens/s"),
+        (f"{figures.tokens:,}", "tokens"),
+    ]
+    out = [*(_verdict(answer, cells) if answer.done else []), *figures_rows(rows, cells)]
+    out += [(), *paragraph(f"Runs: {certainty}. {SURE.get(certainty, '')}", cells, "$quiet")]
+    for section in (
+        _trend(curve.of(answer.totals), cells) if known else [],
+        _acceptance(part, method, cells) if part.drafted else [],
+    ):
         if section:
             out += [(), *section]
     return [cut(row, cells) for row in out]

@@ -82,6 +82,10 @@ def tree_lines(
     lit, trunk = _colours(ink_name(way, run.shade, run.together))
 
     out = _head(answer, step, cells, selected=index is not None, paused=paused, keys=keys)
+    if answer.figures.certainty:
+        return [*out, (), *paragraph("A server sends text, not what it drafted: there is no tree to show.", cells, "$quiet")][
+            :height
+        ]
     if weighing:
         out[-1] = ends(out[-1], line(("… %", "$accent")), cells)
     if record.note:

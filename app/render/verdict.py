@@ -33,7 +33,8 @@ def verdict(answer: Answer, *, speeds: bool = True) -> Line:
     if style == "quiet" and not figures.drafted and ratio:  # what is worth saying is why it was no faster
         lead, fact = fact, lead
     first, rest = (lead, f": {fact}.") if lead else (fact, ".")
-    return (*ended, (first[:1].upper() + first[1:], style), (rest, "quiet"))
+    doubt: Line = ((f" {one_line(figures.doubt)}", "warning"),) if figures.doubt else ()
+    return (*ended, (first[:1].upper() + first[1:], style), (rest, "quiet"), *doubt)
 
 
 def signed(answer: Answer, *, speeds: bool = True) -> Line:
@@ -65,11 +66,16 @@ def against(ratio: float, other: str = "plain") -> tuple[str, str]:
 
 def _signature(answer: Answer) -> Line:
     methods = one_line(" → ".join(answer.methods)).strip()
-    return ((f"{SIGN}{methods}", "quiet"),) if methods else ()
+    runs = f"runs {one_line(certainty)}" if (certainty := answer.figures.certainty) else ""
+    told = SIGN.join(filter(None, (methods, runs)))
+    return ((f"{SIGN}{told}", "quiet"),) if told else ()
 
 
 def _unmeasured(answer: Answer) -> str:
     """What leads the sentence where the speed was not compared."""
+    if answer.figures.certainty:
+        several = answer.figures.certainty != "unknown" and answer.figures.tokens > answer.figures.steps
+        return f"{answer.figures.tokens_per_step:.1f} tokens a pass" if several else ""
     if answer.figures.drafted:
         return f"{answer.figures.tokens_per_step:.1f} tokens a pass"
     return "plain decoding" if all(method_named(name).plain for name in answer.methods) else ""
@@ -81,6 +87,8 @@ def _fact(answer: Answer) -> str:
     if drafted:
         right = "accepted" if answer.label in ("lossy", "same distribution") else "right"
         return f"{accepted:,} of {counted(drafted, 'guess', 'guesses')} {'was' if accepted == 1 else 'were'} {right}"
+    if certainty := answer.figures.certainty:
+        return "the server guessed nothing" if certainty == "exact" else "the server does not tell what it guessed"
     methods = [method_named(name) for name in answer.methods]
     if all(method.undrafted for method in methods):
         return " or ".join(dict.fromkeys(method.undrafted for method in methods))

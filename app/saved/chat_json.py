@@ -22,6 +22,8 @@ FORMAT = "specchat chat"
 VERSION = 1
 
 _FIGURES = ("prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted", "prefill_seconds", "decode_seconds")
+NO_ID = -1
+"""In place of the id of a token that a server did not send."""
 _COUNTS = tuple(
     f.name
     for f in fields(StepRecord)
@@ -76,7 +78,8 @@ def answer_json(answer: Answer, pieces: Pieces, more: dict[str, Any]) -> Iterato
 def figures_body(figures: Figures) -> dict[str, Any]:
     """An answer's figures as an object."""
     body = {name: getattr(figures, name) for name in _FIGURES}
-    return body | ({"plain_seconds": figures.plain_seconds} if figures.plain_seconds else {})
+    more = {name: value for name in ("plain_seconds", "certainty", "doubt") if (value := getattr(figures, name))}
+    return body | more
 
 
 def pieces_body(tokens: Iterable[int], pieces: Pieces) -> dict[str, str]:
@@ -171,6 +174,8 @@ def read_answer(entry: Table) -> Answer:
     for name in _FIGURES:
         setattr(answer.figures, name, figures.number(name) if name.endswith("seconds") else figures.count(name))
     answer.figures.plain_seconds = figures.number("plain_seconds", 0.0)
+    answer.figures.certainty = one_line(figures.text("certainty", ""))
+    answer.figures.doubt = one_line(figures.text("doubt", ""))
     pieces = entry.table("pieces", {})
     known = {}
     for key in pieces.data:
@@ -192,7 +197,7 @@ def asked_of(value: Any) -> dict[str, Any]:
 
 
 def _step(run: Table) -> StepRecord:
-    tokens, text = run.counts("tokens"), run.text("text")
+    tokens, text = run.counts("tokens", least=NO_ID), run.text("text")
     seconds = [run.number(name) for name in ("draft", "forward", "other")]
     drafted, accepted = run.count("drafted", 0), run.count("accepted", 0)
     if max(seconds) > _LARGEST_SECONDS:

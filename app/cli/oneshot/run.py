@@ -188,8 +188,12 @@ class _Run:
         self.info = event.info
         for note in event.info.get("notes", ()):
             self.notes.sentence(note)
-        answer.method = method = self.request.method(event.unavailable)
+        server = event.info.get("server")
+        answer.method = method = server["method"] if server else self.request.method(event.unavailable)
         reason = event.unavailable.get(method)
+        if server and "method" in self.request.explicit:
+            chosen = self.request.method()
+            self.notes.sentence(f"The method {chosen} is not used: {event.unavailable.get(chosen, '')}")
         if reason and "method" not in self.request.explicit:
             self.notes.sentence(f"The method {method} is not available here, so greedy answers: {reason}")
             answer.method = "greedy"

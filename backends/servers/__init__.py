@@ -1,0 +1,1 @@
+"""Models that a server runs: vLLM, llama-server, SGLang and whatever else speaks the OpenAI API."""

@@ -1,0 +1,170 @@
+"""Where a server is, and where its key comes from. Neither the key nor httpx is needed here."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from ...errors import UserError
+from ...plain_file import user_path
+
+KEY_SOURCES = ("key_env", "key_file", "keyring")
+"""Settings of a server that say where its key is."""
+
+_KEY = re.compile(r"[!-~]+")
+"""What a header can carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A server and what to ask it for. Holds where the key is, never the key."""
+
+    name: str
+    """As the user named it."""
+    root: str
+    """Scheme, host, port and path, without a slash or `/v1` at the end."""
+    model: str = ""
+    """What it is to serve; empty for its own choice."""
+    key: tuple[str, str] | None = None
+    """One of KEY_SOURCES, and its value."""
+
+    @property
+    def host(self) -> str:
+        """Host and port, to be shown."""
+        return urlsplit(self.root).netloc
+
+    @property
+    def local(self) -> bool:
+        """Whether it is this machine, which no proxy stands before."""
+        host = urlsplit(self.root).hostname or ""
+        try:
+            return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return False
+
+    def read_key(self) -> str:
+        """The key; empty for none.
+
+        Raises:
+            UserError: it is not where it should be; the sentence never has the key.
+        """
+        if self.key is None:
+            return ""
+        source, value = self.key
+        key = _READERS[source](value).strip()
+        if not _KEY.fullmatch(key):
+            raise UserError(
+                f"The key for {self.host} ({where(self.key)}) is empty or has characters that no key has. Check it."
+            )
+        return key
+
+
+def where(key: tuple[str, str]) -> str:
+    """Where a key is, in words."""
+    source, value = key
+    return {"key_env": f"${value}", "key_file": value, "keyring": f"{value} in the keyring"}[source]
+
+
+def is_url(spec: str) -> bool:
+    """Whether a model is named by the address of a server."""
+    return spec.lower().startswith(("http://", "https://"))
+
+
+def root_of(url: str) -> tuple[str, str]:
+    """A server's address without `/v1`, and the model behind `#`.
+
+    Raises:
+        UserError: it is no such address, or it holds a password.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not is_url(url) or not url.isprintable() or " " in url or "\\" in url:
+        raise UserError(f"{url!r:.80} is not a server's address. Write it like http://localhost:8080.")
+    if "@" in parts.netloc:
+        raise UserError(
+            "A server's address must not hold a name or password. Put the key into an environment variable and name that in "
+            "the settings: [servers.NAME] with url and key_env."
+        )
+    if parts.query:
+        raise UserError(f"A server's address ends before the question mark: {parts.scheme}://{parts.netloc}{parts.path}.")
+    path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
+    shown = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme.lower()}://{shown}{f':{port}' if port else ''}{path}", unquote(parts.fragment)
+
+
+def find_server(spec: str, servers: Mapping[str, Mapping[str, Any]]) -> Address | None:
+    """The server that a model's name means: an address, or a name of the settings. None if it means none.
+
+    Args:
+        spec: as the user wrote it; `#` and a model may follow either.
+        servers: those of the settings: name → url, model, key_env and so on. An address that one of them has gets its key.
+
+    Raises:
+        UserError: the address is not one.
+    """
+    if is_url(spec):
+        root, model = root_of(spec)
+        for table in servers.values():
+            if _root(table) == root:
+                return Address(spec, root, model or str(table.get("model", "")), _key(table))
+        return Address(spec, root, model)
+    name, _, model = spec.partition("#")
+    if name not in servers:
+        return None
+    table = servers[name]
+    if not table.get("url"):
+        raise UserError(f"[servers.{name}] has no url. Add the server's address, like http://localhost:8080.")
+    root, own = root_of(str(table["url"]))
+    return Address(spec, root, model or own or str(table.get("model", "")), _key(table))
+
+
+def _root(table: Mapping[str, Any]) -> str:
+    try:
+        return root_of(str(table.get("url", "")))[0]
+    except UserError:
+        return ""
+
+
+def _key(table: Mapping[str, Any]) -> tuple[str, str] | None:
+    return next(((source, str(table[source])) for source in KEY_SOURCES if table.get(source)), None)
+
+
+def _of_environment(name: str) -> str:
+    if name not in os.environ:
+        raise UserError(f"The server's key should be in ${name}, which is not set. Set it in your shell.")
+    return os.environ[name]
+
+
+def _of_file(path: str) -> str:
+    try:
+        return user_path(path).read_text(encoding="utf-8")[:4096]
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UserError(f"The server's key should be in {path}, which cannot be read ({reason}). Check the file.") from None
+
+
+def _of_keyring(name: str) -> str:
+    try:
+        import keyring
+    except ImportError:
+        raise UserError(
+            "The settings keep a server's key in the keyring, which needs a package: pip install 'specchat[keyring]'."
+        ) from None
+    try:
+        found = keyring.get_password("specchat", name)
+    except Exception as error:  # each desktop's backend has its own
+        raise UserError(f"The keyring cannot be read ({type(error).__name__}). Unlock it, or use key_env.") from None
+    if not found:
+        raise UserError(f"The keyring has no key {name}. Store it with `keyring set specchat {name}`.")
+    return str(found)
+
+
+_READERS = {"key_env": _of_environment, "key_file": _of_file, "keyring": _of_keyring}

@@ -1,0 +1,84 @@
+"""What each engine is asked: the same wish in its own fields. An unknown one gets those of the OpenAI API alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import UserError
+from ..base import Message, Sampling
+from .identify import LLAMA_SERVER, Served
+
+LONG_ENOUGH = 4096
+"""Tokens of a completion without a limit, where the server would stop after 16 and does not tell its context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked of a server."""
+
+    messages: Sequence[Message] | None
+    """A chat; None if `prompt` is to be continued as it is."""
+    prompt: str = ""
+    sampling: Sampling = field(default_factory=Sampling)
+    max_tokens: int | None = None
+    stop: Sequence[str] = ()
+
+
+def request(served: Served, wish: Wish) -> tuple[str, dict[str, Any]]:
+    """Path and body.
+
+    Raises:
+        UserError: the engine has no such setting.
+    """
+    body: dict[str, Any] = {"stream": True}
+    if served.model:
+        body["model"] = served.model
+    if wish.messages is not None:
+        path, body["messages"] = "/chat/completions", [dict(message) for message in wish.messages]
+    else:
+        path, body["prompt"] = "/completions", wish.prompt
+    if wish.max_tokens is not None:
+        body["max_tokens"] = wish.max_tokens
+    elif wish.messages is None and served.engine != LLAMA_SERVER:
+        body["max_tokens"] = served.context or LONG_ENOUGH
+    if wish.stop:
+        body["stop"] = list(wish.stop)
+    return served.api + path, body | _sampling(served, wish.sampling) | _told(served)
+
+
+def _sampling(served: Served, sampling: Sampling) -> dict[str, Any]:
+    """Engines that have every setting get every setting: their own defaults differ."""
+    body: dict[str, Any] = {"temperature": sampling.temperature}
+    rest = {"top_k": sampling.top_k, "min_p": sampling.min_p, "repetition_penalty": sampling.repetition_penalty}
+    if not sampling.greedy:
+        body |= {"top_p": sampling.top_p, "seed": sampling.seed}
+    match served.engine:
+        case "llama-server" | "llama_cpp.server":
+            rest["repeat_penalty"] = rest.pop("repetition_penalty")
+            return body | rest
+        case "vLLM" | "SGLang":
+            return body | rest | {"top_k": sampling.top_k or -1}
+    plain = Sampling()
+    if given := [name for name, value in rest.items() if value != getattr(plain, name)]:
+        raise UserError(f"{served.engine} does not take {' and '.join(given)}. Leave them out, or ask another server.")
+    return body
+
+
+def _told(served: Served) -> dict[str, Any]:
+    """What makes the server show its passes."""
+    usage = {"stream_options": {"include_usage": True}}
+    match served.engine:
+        case "llama-server":
+            return usage | {"timings_per_token": True, "return_progress": True, "verbose": True}
+        case "vLLM":
+            return usage | {"return_token_ids": True}
+        case "SGLang":
+            return {
+                "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+                "return_spec_tokens_details": True,
+            }
+        case "transformers serve" | "llama_cpp.server":  # they send none
+            return {}
+    return usage

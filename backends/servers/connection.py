@@ -1,0 +1,265 @@
+"""Requests to one server: bounded in time and size, never redirected, and no text of the server's is trusted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+
+from ... import __version__
+from ...errors import ContextFull, UserError, counted
+from .address import Address, where
+
+CONNECT_SECONDS = 10.0
+"""Until a connection stands."""
+
+ASK_SECONDS = 10.0
+"""For a question about the server itself, from the connection to the last byte."""
+
+MOST_BODY = 8_000_000
+"""Bytes of an answer that is no stream: a server's metrics, or the models of a large provider."""
+
+MOST_SAID = 300
+"""Characters of a server's own words within a sentence."""
+
+
+class Connection:
+    """A client of one server. Used on one event loop.
+
+    Args:
+        address: where it is.
+
+    Raises:
+        UserError: the key is not where it should be.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._key = address.read_key()
+        headers = {"Accept-Encoding": "identity", "User-Agent": f"specchat/{__version__}"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        try:
+            self.http = httpx2.AsyncClient(
+                headers=headers,
+                # A redirect could lead the key, or the chat, to somebody else.
+                follow_redirects=False,
+                trust_env=not address.local,
+                verify=address.root.startswith("https:"),  # without encryption there are no certificates to read, for 30 ms
+                timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS, pool=CONNECT_SECONDS),
+            )
+        except (ImportError, ValueError, OSError) as error:  # a proxy's address or a certificate file that is none
+            raise UserError(
+                f"This shell's connection settings cannot be used ({self.said(error)}). Check HTTPS_PROXY, ALL_PROXY and "
+                "SSL_CERT_FILE."
+            ) from None
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.http.aclose()
+
+    def said(self, what: object) -> str:
+        """What somebody else said, as a part of a sentence: one line, bounded, and without the key."""
+        text = " ".join(str(what).split())
+        if isinstance(what, BaseException):
+            text = text or type(what).__name__
+        if self._key:
+            text = text.replace(self._key, "[key]")
+        text = "".join(each if each.isprintable() else "?" for each in text).rstrip(".")
+        return text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]} …"
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        """Status and body of a GET: JSON where it is that, else text; (0, None) where nothing came in time.
+
+        Raises:
+            UserError: there is no connection, or the server redirects.
+        """
+        return await self._ask(self.http.build_request("GET", self.address.root + path))
+
+    async def post(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        """The same for a POST."""
+        return await self._ask(self.http.build_request("POST", self.address.root + path, json=body))
+
+    async def _ask(self, request: httpx2.Request) -> tuple[int, Any]:
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                response = await self.http.send(request, stream=True)
+                try:
+                    self.refuse_redirect(response)
+                    return response.status_code, _parsed(await self.body(response))
+                finally:
+                    await response.aclose()
+        except TimeoutError:
+            return 0, None
+        except httpx2.ReadTimeout:
+            return 0, None
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError, ValueError) as error:
+            raise self.unreachable(error) from None
+
+    async def body(self, response: httpx2.Response) -> bytes:
+        """The first MOST_BODY bytes of a body."""
+        data = bytearray()
+        async for chunk in response.aiter_raw():
+            data += chunk
+            if len(data) > MOST_BODY:
+                break
+        return bytes(data[:MOST_BODY])
+
+    @contextlib.asynccontextmanager
+    async def stream(self, path: str, body: dict[str, Any]) -> AsyncIterator[httpx2.Response]:
+        """The response to a POST whose body is a stream; the connection is closed behind it, which stops the server.
+
+        Raises:
+            UserError: the server refused the request.
+            httpx2.HTTPError: the connection failed.
+        """
+        request = self.http.build_request("POST", self.address.root + path, json=body)
+        response = await self.http.send(request, stream=True)
+        try:
+            self.refuse_redirect(response)
+            if response.status_code != 200:
+                async with asyncio.timeout(ASK_SECONDS):
+                    said = _parsed(await self.body(response))
+                raise self.refusal(response.status_code, said, response.headers.get("Retry-After", ""))
+            if response.headers.get("Content-Encoding", "identity").lower() not in ("", "identity"):
+                raise UserError(f"{self.address.host} sent compressed data that was not asked for. Check the address.")
+            response.encoding = "utf-8"  # never one of the server's choice
+            yield response
+        finally:
+            await response.aclose()
+
+    # Sentences
+
+    def refuse_redirect(self, response: httpx2.Response) -> None:
+        """Stop at a redirect.
+
+        Raises:
+            UserError: it is one.
+        """
+        if 300 <= response.status_code < 400:
+            to = self.said(response.headers.get("Location", "nowhere"))
+            unsent = " Your key was not sent there." if self._key else ""
+            raise UserError(
+                f"{self.address.host} redirects to {to}, which is not followed.{unsent} If you trust that address, use it as "
+                "the model."
+            )
+
+    def unreachable(self, error: BaseException) -> UserError:
+        """Nobody answers, or not as a server does."""
+        host = self.address.host
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, ssl.SSLError):
+            cause = cause.__cause__ or cause.__context__
+        if cause is not None or "CERTIFICATE" in str(error).upper():
+            return UserError(
+                f"The certificate or encryption of {host} is not right ({self.said(error)}). Check the address; a certificate "
+                "of your own is given in SSL_CERT_FILE."
+            )
+        if isinstance(error, httpx2.ProxyError):
+            return UserError(f"The proxy does not reach {host} ({self.said(error)}). Check HTTPS_PROXY and NO_PROXY.")
+        if isinstance(error, httpx2.RemoteProtocolError | httpx2.DecodingError):
+            return UserError(f"{host} does not answer as a server of models does ({self.said(error)}). Check the address.")
+        return UserError(
+            f"Nothing answers at {host} ({self.said(error)}). Start the server, or check the address and the network."
+        )
+
+    def broken(self, error: BaseException, begun: bool) -> UserError:
+        """The connection failed after the request had gone out; `begun` says whether any of the answer had come."""
+        if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError | httpx2.PoolTimeout):
+            return self.unreachable(error)
+        where = "in the middle of the answer" if begun else "before the answer began"
+        kept = "What came is kept; check" if begun else "Check"
+        return UserError(
+            f"The connection to {self.address.host} broke off {where} ({self.said(error)}). {kept} whether the server still "
+            "runs, then send the message again."
+        )
+
+    def refusal(self, status: int, body: Any, retry: str = "") -> UserError:
+        """What a status that is not 200, or an error in the stream, means.
+
+        Args:
+            status: of HTTP, or the error's own code.
+            body: what came with it.
+            retry: of the Retry-After header.
+        """
+        host, (kind, message) = self.address.host, _error_of(body)
+        said = f": {self.said(message)}" if message else ""
+        lower = f"{kind} {message}".lower()
+        if "exceed_context_size" in lower or "maximum context length" in lower or "context length" in lower:
+            error = body.get("error") if isinstance(body, dict) else None
+            asked, holds = (
+                count(error.get(name)) if isinstance(error, dict) else None for name in ("n_prompt_tokens", "n_ctx")
+            )
+            sizes = f" ({counted(asked, 'token')} of {holds:,})" if asked and holds else said
+            return ContextFull(f"The chat no longer fits in the context of {host}{sizes}. Start a new chat or shorten it.")
+        match status:
+            case 401 | 403 if not self._key:
+                return UserError(
+                    f"{host} wants a key ({status}). Put it into an environment variable and name that in the settings: "
+                    f'[servers.NAME] with url = "{self.address.root}" and key_env = "VARIABLE".'
+                )
+            case 401 | 403:
+                at = where(self.address.key) if self.address.key else ""
+                return UserError(f"{host} does not accept the key in {at} ({status}). Check the key.")
+            case 404:
+                return UserError(
+                    f"{host} does not have what was asked for (404{said}). Check the address and the model's name."
+                )
+            case 429:
+                seconds = _seconds(retry)
+                when = f"in {seconds:,.0f} s" if seconds else "in a while"
+                return UserError(f"{host} takes no more requests now (429{said}). Send the message again {when}.")
+            case 503:
+                return UserError(f"{host} is not ready (503{said}). Wait until its model is loaded, then try again.")
+            case _ if status >= 500:
+                return UserError(f"{host} failed ({status}{said}). Send the message again; the server's log may say why.")
+        return UserError(f"{host} refused the request ({status}{said}). Change what it names, or ask another server.")
+
+
+def count(value: object) -> int | None:
+    """A number of things, as a server tells it; None if it is none."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value < 2**31 else None  # type: ignore[operator, return-value]
+
+
+def number(value: object) -> float | None:
+    """A number that is neither negative nor infinite; None if it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) and 0 <= found < 1e15 else None
+
+
+def _parsed(data: bytes) -> Any:
+    text = data.decode("utf-8", "replace")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _error_of(body: Any) -> tuple[str, str]:
+    """Kind and words of an error: engines put them into `error`, `detail`, `message`, as a table or as a text."""
+    if isinstance(body, dict):
+        found = body.get("error", body.get("detail", body.get("message", "")))
+        if isinstance(found, dict):
+            return str(found.get("type", "")), str(found.get("message", ""))
+        return "", str(found)
+    text = body if isinstance(body, str) else ""
+    return "", "" if text.lstrip()[:1] == "<" else text  # a web page says nothing
+
+
+def _seconds(retry: str) -> float:
+    try:
+        return max(0.0, min(float(retry), 1e6))
+    except ValueError:  # a date, which few send
+        return 0.0

@@ -1,0 +1,235 @@
+"""Answers that a server writes: each is a task of one event loop, on a thread of its own, and posts the events of a lane."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
+
+from ...backends.servers.address import Address
+from ...backends.servers.bodies import Wish
+from ...backends.servers.model import Outcome, ServerModel, Taker, connect
+from ...backends.servers.runs import Run
+from ...decoders import registry
+from ...errors import Cancelled, UserError
+from ..failures import failure
+from ..messages import (
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    Paused,
+    Prefilling,
+    Started,
+    StepRecord,
+    Steps,
+)
+from ..requests import sampling_of
+
+POLL_SECONDS = 0.05
+"""Between looks whether a load was cancelled."""
+
+CLOSE_SECONDS = 2.0
+"""For connections to close; what takes longer ends with the process."""
+
+T = TypeVar("T")
+
+
+class ServerAnswers:
+    """The models on servers that are in use, and the answers that they write. Called from the engine's main thread.
+
+    Args:
+        post: takes events, from any thread.
+    """
+
+    def __init__(self, post: Callable[[Event], None]) -> None:
+        self._post = post
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        """By the answer's id; touched on the loop's thread alone."""
+        self._lanes: dict[str, int] = {}
+        """The answers that run, by lane; so are these."""
+        self._ids: set[int] = set()
+        """Answers that were begun and have not ended, as the main thread knows them."""
+
+    def load(self, address: Address, cancelled: Callable[[], bool]) -> ServerModel:
+        """Find out what a server is.
+
+        Raises:
+            UserError: it cannot be used; says why.
+            Cancelled: `cancelled` answered True.
+        """
+        future = asyncio.run_coroutine_threadsafe(connect(address), self._running_loop())
+        while True:
+            with contextlib.suppress(TimeoutError):
+                return future.result(POLL_SECONDS)
+            if future.done():  # a time limit of its own
+                return future.result()
+            if cancelled():
+                future.cancel()
+                raise Cancelled
+
+    def start(self, model: ServerModel, request: Generate) -> None:
+        """Begin an answer."""
+        try:
+            wish = wish_of(request)
+        except UserError as error:
+            self._post(failure(request.id, error))
+            return
+        self._ids.add(request.id)
+        self._on_loop(self._begin, model, request, wish)
+
+    def cancel(self, id: int) -> bool:
+        """Close the stream of an answer; whether there is such an answer."""
+        if id not in self._ids:
+            return False
+        self._on_loop(self._cancel, id)
+        return True
+
+    def cancel_all(self) -> None:
+        """Close every stream, and wait for it."""
+        if self._loop is not None:
+            self._wait(self._stop(None))
+
+    def close_lane(self, lane: str) -> None:
+        """Close the stream that runs in a lane."""
+        if self._loop is not None:
+            self._wait(self._stop(lane))
+
+    def pause(self, id: int) -> bool:
+        """Say that an answer cannot be held; whether there is such an answer."""
+        if id not in self._ids:
+            return False
+        self._refuse(id, "A server's answer cannot be paused. esc stops it.")
+        self._post(Paused(id, False))
+        return True
+
+    def switch(self, id: int) -> bool:
+        """Say that the method of an answer cannot be changed; whether there is such an answer."""
+        if id not in self._ids:
+            return False
+        self._refuse(id, "The server decides how it decodes. Load another model to choose a method.")
+        return True
+
+    def free(self, model: ServerModel) -> None:
+        """Let a server go, its answers stopped."""
+        self.cancel_all()
+        self._wait(model.close())
+
+    def _refuse(self, id: int, sentence: str) -> None:
+        self._post(Failed(id, "user", sentence, ended=False))
+
+    # The loop
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=self._loop.run_forever, name="servers", daemon=True).start()
+        return self._loop
+
+    def _on_loop(self, call: Callable[..., None], *args: Any) -> None:
+        self._running_loop().call_soon_threadsafe(call, *args)
+
+    def _wait(self, work: Coroutine[Any, Any, None]) -> None:
+        with contextlib.suppress(TimeoutError, CancelledError):
+            asyncio.run_coroutine_threadsafe(work, self._running_loop()).result(CLOSE_SECONDS)
+
+    def _begin(self, model: ServerModel, request: Generate, wish: Wish) -> None:
+        if request.lane in self._lanes:
+            self._ids.discard(request.id)
+            self._post(Failed(request.id, "user", "An answer is being written here. Wait for it, or cancel it first."))
+            return
+        self._lanes[request.lane] = request.id
+        self._tasks[request.id] = asyncio.get_running_loop().create_task(self._answer(model, request, wish))
+
+    def _cancel(self, id: int) -> None:
+        if (task := self._tasks.get(id)) is not None:
+            task.cancel()
+
+    async def _stop(self, lane: str | None) -> None:
+        going = [task for id, task in self._tasks.items() if lane is None or self._lanes.get(lane) == id]
+        for task in going:
+            task.cancel()
+        await asyncio.gather(*going, return_exceptions=True)
+
+    async def _answer(self, model: ServerModel, request: Generate, wish: Wish) -> None:
+        id, outcome, method = request.id, Outcome(), model.method
+        served = model.served
+        self._post(Started(id, request.lane, method, "", 0, 0, certainty=served.certainty))
+        if request.paused:
+            self.pause(id)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+
+        def prefilling(done: int, total: int, seconds: float) -> None:
+            self._post(Prefilling(id, done, total, seconds))
+
+        def take(run: Run) -> None:
+            self._post(Steps(id, [record(run, method)]))
+
+        failed: Failed | None = None
+        try:
+            await model.answer(wish, Taker(take, prefilling), outcome)
+        except asyncio.CancelledError:
+            outcome.reason = "cancelled"
+        except BaseException as error:  # see `failure`
+            failed = failure(id, error)
+        finally:
+            self._tasks.pop(id, None)
+            self._lanes = {lane: other for lane, other in self._lanes.items() if other != id}
+            self._ids.discard(id)
+        if failed is not None:
+            failed.served = told(outcome)
+            self._post(failed)
+            return
+        spent = outcome.prefill_seconds + outcome.decode_seconds or loop.time() - begun
+        self._post(Finished(id, outcome.reason or "eos", "", outcome.prefill_seconds, spent, served=told(outcome)))
+
+
+def told(outcome: Outcome) -> dict[str, Any]:
+    """What a server told of an answer, as it crosses."""
+    skipped = ("reason", "prefill_seconds", "decode_seconds")
+    return {name: value for name, value in asdict(outcome).items() if name not in skipped and value not in (None, "")}
+
+
+def record(run: Run, method: str) -> StepRecord:
+    """A run as it crosses."""
+    nodes = 1 + run.drafted if run.tokens else 0
+    return StepRecord(method, run.tokens, run.text, run.drafted, run.accepted, nodes, forward_seconds=run.seconds)
+
+
+def wish_of(request: Generate) -> Wish:
+    """What to ask a server for.
+
+    Raises:
+        UserError: no server can do it.
+    """
+    if request.suffix is not None:
+        raise UserError("A server cannot fill in a gap here. Leave out --suffix, or use a model on this machine.")
+    if request.stop_regex:
+        raise UserError("A server cannot stop at a regular expression. Use --stop with a text.")
+    if request.accept != "exact":
+        raise UserError("The server decides which draft tokens it accepts. Set accept to exact.")
+    if (request.prompt is None) == (request.messages is None):
+        raise UserError("A request needs either a prompt or chat messages.")
+    messages = request.messages
+    if messages is None and not request.raw:
+        messages = [{"role": "user", "content": request.prompt or ""}]
+    return Wish(messages, request.prompt or "", sampling_of(request.sampling), request.max_tokens, request.stop)
+
+
+def refusals(model: ServerModel) -> dict[str, str]:
+    """Every method of ours, and why it does not decode here."""
+    return dict.fromkeys(registry.methods(), model.reason())
+
+
+def info_of(model: ServerModel) -> dict[str, Any]:
+    """What the interface shows of a server."""
+    info = {f.name: getattr(model.info, f.name) for f in fields(model.info)}
+    info["capabilities"] = asdict(model.info.capabilities)
+    served = model.served
+    return info | {"server": {"engine": served.engine, "method": served.method, "certainty": served.certainty}}

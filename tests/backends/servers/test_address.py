@@ -1,0 +1,86 @@
+"""A server's name, its address and where its key is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specchat.backends import UserError
+from specchat.backends.servers.address import Address, find_server
+
+SERVERS = {
+    "work": {"url": "https://llm.example/v1", "model": "big", "key_env": "WORK_KEY"},
+    "here": {"url": "http://localhost:8080"},
+    "bare": {"model": "big"},
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "root", "model", "key"),
+    [
+        ("http://localhost:8080", "http://localhost:8080", "", None),
+        ("HTTP://localhost:8080/v1/", "http://localhost:8080", "", None),
+        ("http://localhost:8080/v1#org/name", "http://localhost:8080", "org/name", None),
+        ("https://host/api/v1#a%20b", "https://host/api", "a b", None),
+        ("http://[::1]:8080", "http://[::1]:8080", "", None),
+        ("work", "https://llm.example", "big", ("key_env", "WORK_KEY")),
+        ("work#small", "https://llm.example", "small", ("key_env", "WORK_KEY")),
+        # An address has the key of the server that it is the address of, and no other.
+        ("https://llm.example#x", "https://llm.example", "x", ("key_env", "WORK_KEY")),
+        ("http://llm.example", "http://llm.example", "", None),
+        ("https://llm.example.evil", "https://llm.example.evil", "", None),
+    ],
+)
+def test_what_names_a_server(spec: str, root: str, model: str, key: tuple[str, str] | None) -> None:
+    assert find_server(spec, SERVERS) == Address(spec, root, model, key)
+
+
+@pytest.mark.parametrize("spec", ["builtin", "owner/name", "./work", "model.gguf", "ollama:x", "recorded:x", "Work"])
+def test_what_names_another_model(spec: str) -> None:
+    assert find_server(spec, SERVERS) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("http://", "is not a server's address"),
+        ("http://host:99999", "is not a server's address"),
+        ("http://ho st", "is not a server's address"),
+        ("http://host\n/evil", "is not a server's address"),
+        ("http://[::1", "is not a server's address"),
+        ("http://me:secret@host", "must not hold a name or password"),
+        ("http://host?key=1", "ends before the question mark"),
+        ("bare", r"\[servers.bare\] has no url"),
+    ],
+)
+def test_what_is_no_address(spec: str, said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        find_server(spec, SERVERS)
+    assert "secret" not in str(caught.value)
+
+
+def test_keys_come_from_the_environment_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORK_KEY", " sk-1 ")
+    assert Address("x", "http://h", key=("key_env", "WORK_KEY")).read_key() == "sk-1"
+    file = tmp_path / "key"
+    file.write_text("sk-2\n")
+    assert Address("x", "http://h", key=("key_file", str(file))).read_key() == "sk-2"
+    assert Address("x", "http://h").read_key() == ""
+    for value in ("a b\r\nX: 1", "", "schlüssel"):
+        file.write_text(value)
+        with pytest.raises(UserError, match="is empty or has characters that no key has"):
+            Address("x", "http://h", key=("key_file", str(file))).read_key()
+    for key in (("key_env", "NOT_SET"), ("key_file", str(tmp_path / "none"))):
+        with pytest.raises(UserError, match="The server's key should be in"):
+            Address("x", "http://h", key=key).read_key()
+
+
+def test_only_this_machine_is_reached_without_a_proxy() -> None:
+    assert [Address("x", f"http://{host}").local for host in ("localhost:1", "127.0.0.9", "[::1]:8", "10.0.0.1", "host")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]

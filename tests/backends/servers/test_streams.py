@@ -1,0 +1,351 @@
+"""Answers over a real connection: cut anywhere, stalled, garbled or broken off, nothing that came is lost and nothing hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.backends import UserError
+from specchat.backends.base import Sampling
+from specchat.backends.servers.address import find_server
+from specchat.backends.servers.bodies import Wish
+from specchat.backends.servers.model import Outcome, Patience, ServerModel, Taker, connect
+from specchat.backends.servers.runs import Run
+from specchat.tests.cases import cases
+
+from ...fakes.model_servers import BREAK, FakeServer, Written, llama_server, of_words, serving, sglang, text_only, vllm
+
+WRITTEN = of_words("The", " lighthouse stood on", " the northern rock .", " Every", " evening Ana climbed it .")
+STREAMS: dict[str, Callable[[Written], list[bytes]]] = {
+    "llama-server": llama_server,
+    "vLLM": vllm,
+    "SGLang": sglang,
+    "OpenAI-compatible": text_only,
+}
+CERTAIN = {"llama-server": "exact", "vLLM": "exact", "SGLang": "exact", "OpenAI-compatible": "estimated"}
+ASK = Wish([{"role": "user", "content": "hi"}])
+SHORT = Patience(first=0.3, next=0.3, end=0.2)
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    made = asyncio.new_event_loop()
+    yield made
+    made.close()
+
+
+class Heard:
+    """What an answer told."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self.outcome = Outcome()
+        self.read: list[tuple[int, int]] = []
+        self.taker = Taker(self.runs.append, lambda done, total, _: self.read.append((done, total)))
+
+    @property
+    def text(self) -> str:
+        return "".join(run.text for run in self.runs)
+
+    @property
+    def lengths(self) -> list[int]:
+        return [len(run.tokens) for run in self.runs if run.tokens]
+
+
+def model_of(loop: asyncio.AbstractEventLoop, fake: FakeServer, patience: Patience | None = None, **table: Any) -> ServerModel:
+    address = find_server("fake", {"fake": {"url": fake.url, **table}})
+    assert address is not None
+    return loop.run_until_complete(connect(address, patience))
+
+
+def ask(loop: asyncio.AbstractEventLoop, model: ServerModel, wish: Wish = ASK) -> tuple[Heard, str]:
+    """What was heard, and the sentence that it ended with, if it failed."""
+    heard = Heard()
+    try:
+        loop.run_until_complete(asyncio.wait_for(model.answer(wish, heard.taker, heard.outcome), 20))
+    except UserError as error:
+        return heard, str(error)
+    return heard, ""
+
+
+@pytest.mark.parametrize("engine", STREAMS)
+@pytest.mark.parametrize("chunked", [True, False])
+def test_each_engine_is_found_out_and_heard(loop: asyncio.AbstractEventLoop, engine: str, chunked: bool) -> None:
+    with serving(engine, STREAMS[engine](WRITTEN), chunked=chunked) as fake:
+        model = model_of(loop, fake)
+        heard, failed = ask(loop, model)
+        loop.run_until_complete(model.close())
+    assert (model.served.engine, failed) == (engine, "")
+    assert heard.text == WRITTEN.text
+    assert (heard.outcome.reason, heard.outcome.certainty) == ("eos", CERTAIN[engine])
+    if engine != "OpenAI-compatible":
+        assert heard.lengths == WRITTEN.lengths
+        assert (heard.outcome.prompt_tokens, heard.outcome.tokens) == (13, sum(WRITTEN.lengths))
+
+
+@pytest.mark.parametrize("engine", STREAMS)
+@cases(500, 20)
+@given(data=st.data())
+def test_however_a_stream_is_cut_it_is_the_same(engine: str, data: st.DataObject) -> None:
+    whole = b"".join(STREAMS[engine](WRITTEN)).replace(b"lighthouse", "l\u00efghth\U0001f98ause".encode())
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=30)))
+    parts = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True) if a < b]
+    ended = data.draw(st.sampled_from(["well", "early", "reset", "garbage"]))
+    if ended != "well":
+        parts = parts[: data.draw(st.integers(0, len(parts)))]
+    if ended == "reset":
+        parts = [*parts, BREAK]  # type: ignore[list-item]
+    if ended == "garbage":
+        parts = [*parts, data.draw(st.binary(max_size=40)), b"\n\ndata: {]\n\n"]
+    expected = WRITTEN.text.replace("lighthouse", "l\u00efghth\U0001f98ause")
+    loop, model = shared(engine, parts)
+    heard, failed = ask(loop, model)
+    assert expected.startswith(heard.text) or ended == "garbage"
+    if ended == "well":
+        assert (heard.text, failed) == (expected, "")
+    elif heard.outcome.reason not in ("eos", "stop"):
+        assert failed.endswith((".", "again."))
+        assert "\n" not in failed
+    arrived = b"".join(part for part in parts if isinstance(part, bytes))
+    if ended == "early":  # all that came whole is there
+        complete = arrived[: arrived.rfind(b"\n\n") + 2] if b"\n\n" in arrived else b""
+        assert heard.text == _texts(complete)
+
+
+def _texts(stream: bytes) -> str:
+    import json
+
+    out = ""
+    for line in stream.decode().split("\n\n"):
+        body = line.removeprefix("data: ")
+        if body.startswith("{") and (choices := json.loads(body)["choices"]):
+            out += choices[0]["delta"].get("content") or ""
+    return out
+
+
+_SHARED: dict[str, tuple[asyncio.AbstractEventLoop, ServerModel, FakeServer, Any]] = {}
+
+
+def shared(engine: str, parts: Sequence[Any]) -> tuple[asyncio.AbstractEventLoop, ServerModel]:
+    """One server and one connection for all cases of an engine."""
+    if engine not in _SHARED:
+        context = serving(engine)
+        fake = context.__enter__()
+        loop = asyncio.new_event_loop()
+        _SHARED[engine] = (loop, model_of(loop, fake, Patience(5, 5, 0.2)), fake, context)
+    loop, model, fake, _ = _SHARED[engine]
+    fake.stream = list(parts)
+    return loop, model
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _close_shared() -> Iterator[None]:
+    yield
+    for loop, model, _, context in _SHARED.values():
+        loop.run_until_complete(model.close())
+        loop.close()
+        context.__exit__(None, None, None)
+    _SHARED.clear()
+    gc.collect()
+
+
+STALLS = [
+    ([5.0], "has not begun to answer after 0 s"),
+    ([*llama_server(WRITTEN)[:5], 5.0], "sent nothing for 0 s in the middle of the answer"),
+    ([b": ping\n\n", 5.0], "has not begun to answer"),
+    ([*llama_server(WRITTEN)[:5], 0.1, BREAK], "broke off in the middle of the answer"),
+    ([*llama_server(WRITTEN)[:5]], "ended the stream before the answer was complete"),
+    ([BREAK], "broke off before the answer began"),
+    ([b"data: [1, 2]\n\n"], "that cannot be read (not an object)"),
+    ([b"data: " + b"[" * 100_000 + b"\n\n"], "cannot be read"),
+    ([b"data: " + b"x" * 30_000_000], "is no stream of an answer"),
+    ([*llama_server(WRITTEN)[:5], b'data: {"error":{"message":"Engine died","code":500}}\n\n'], "failed (500: Engine died)"),
+    ([*llama_server(WRITTEN)[:5], b'data: {"error":"Out of memory"}\n\n'], "failed (500: Out of memory)"),
+]
+
+
+@pytest.mark.parametrize(("stream", "said"), STALLS, ids=[said[:30] for _, said in STALLS])
+def test_what_goes_wrong_in_a_stream_is_one_sentence_and_the_next_answer_comes(
+    loop: asyncio.AbstractEventLoop, stream: list[Any], said: str
+) -> None:
+    with serving("llama-server", stream) as fake:
+        model = model_of(loop, fake, SHORT if 5.0 in stream else None)
+        heard, failed = ask(loop, model)
+        assert said in failed
+        assert "\n" not in failed
+        if len(stream) > 4:
+            assert heard.text
+            assert WRITTEN.text.startswith(heard.text)
+        fake.stream, model.patience = llama_server(WRITTEN), Patience()
+        heard, failed = ask(loop, model)
+        loop.run_until_complete(model.close())
+    assert (heard.text, failed) == (WRITTEN.text, "")
+
+
+LONG = {
+    "error": {"code": 400, "message": "request (602 tokens) exceeds the available context size (256 tokens), try increasing it"}
+}
+LONG["error"] |= {"type": "exceed_context_size_error", "n_prompt_tokens": 602, "n_ctx": 256}
+VLLM_LONG = {"error": {"message": "This model's maximum context length is 2048 tokens. However, your prompt", "code": 400}}
+REFUSALS: list[tuple[int, Any, dict[str, str], str]] = [
+    (401, {"error": "Unauthorized"}, {}, "wants a key (401)"),
+    (404, {"error": {"message": "The model `x` does not exist."}}, {}, "(404: The model `x` does not exist)"),
+    (429, {"error": {"message": "slow down"}}, {"Retry-After": "7"}, "(429: slow down). Send the message again in 7 s."),
+    (500, "<html>oh no</html>", {}, "failed (500). Send the message again"),
+    (503, {"error": {"message": "Loading model", "code": 503}}, {}, "is not ready (503: Loading model)"),
+    (400, LONG, {}, "no longer fits in the context of 127.0.0.1"),
+    (400, VLLM_LONG, {}, "Start a new chat or shorten it."),
+    (422, {"detail": "Unexpected fields in the request: {'top_k'}"}, {}, "refused the request (422: Unexpected fields"),
+    (302, "", {"Location": "http://evil.example/v1"}, "redirects to http://evil.example/v1, which is not followed."),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "headers", "said"), REFUSALS, ids=[str(status) for status, *_ in REFUSALS])
+def test_refusals_are_one_sentence(
+    loop: asyncio.AbstractEventLoop, status: int, body: Any, headers: dict[str, str], said: str
+) -> None:
+    with serving("vLLM", (status, body, headers)) as fake:
+        model = model_of(loop, fake)
+        heard, failed = ask(loop, model)
+        loop.run_until_complete(model.close())
+    assert said in failed
+    assert heard.runs == []
+
+
+def test_cancelling_closes_the_stream_and_the_server_sees_it(loop: asyncio.AbstractEventLoop) -> None:
+    async def cancelled(model: ServerModel, fake: FakeServer) -> float:
+        heard = Heard()
+        task = asyncio.ensure_future(model.answer(ASK, heard.taker, heard.outcome))
+        while not heard.runs:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        begun = asyncio.get_running_loop().time()
+        while fake.running:
+            await asyncio.sleep(0.001)
+        assert heard.text == "The"
+        return asyncio.get_running_loop().time() - begun
+
+    with serving("llama-server", [*llama_server(WRITTEN)[:2], 60.0]) as fake:
+        model = model_of(loop, fake)
+        assert loop.run_until_complete(asyncio.wait_for(cancelled(model, fake), 20)) < 10
+        loop.run_until_complete(model.close())
+
+
+def test_a_key_goes_to_its_server_alone_and_into_no_sentence(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_KEY", "sk-marked-0123456789")
+    says = {"error": {"message": "bad key sk-marked-0123456789"}}
+    with serving("vLLM", (400, says, {})) as fake, serving("vLLM") as other:
+        model = model_of(loop, fake, key_env="FAKE_KEY")
+        assert "bad key [key]" in ask(loop, model)[1]
+        fake.stream = (307, "", {"Location": f"{other.url}/v1/chat/completions"})
+        assert "Your key was not sent there." in ask(loop, model)[1]
+        fake.stream = (401, {}, {})
+        assert ask(loop, model)[1] == f"127.0.0.1:{fake.port} does not accept the key in $FAKE_KEY (401). Check the key."
+        loop.run_until_complete(model.close())
+    assert {headers.get("Authorization") for _, headers, _ in fake.asked} == {"Bearer sk-marked-0123456789"}
+    assert other.asked == []
+
+
+def test_a_model_is_chosen_by_name(loop: asyncio.AbstractEventLoop) -> None:
+    with serving(stream=text_only(WRITTEN)) as fake:
+        model = model_of(loop, fake, model="small")
+        ask(loop, model, Wish(None, "Once", Sampling(temperature=0.5, top_p=0.9, seed=3), 20, ["\n"]))
+        assert fake.asked[-1][0] == "/v1/completions"
+        body = fake.asked[-1][2]
+        assert {name: body[name] for name in ("model", "prompt", "temperature", "top_p", "seed", "max_tokens", "stop")} == {
+            "model": "small",
+            "prompt": "Once",
+            "temperature": 0.5,
+            "top_p": 0.9,
+            "seed": 3,
+            "max_tokens": 20,
+            "stop": ["\n"],
+        }
+        assert "does not take top_k" in ask(loop, model, Wish(ASK.messages, sampling=Sampling(top_k=4)))[1]
+        with pytest.raises(UserError, match="has no model smal: did you mean small"):
+            model_of(loop, fake, model="smal")
+        noted = model_of(loop, fake)
+        assert "serves 2 models; this is big" in noted.info.notes[0]
+        for each in (model, noted):
+            loop.run_until_complete(each.close())
+
+
+@pytest.mark.parametrize(
+    ("engine", "speculates", "method"),
+    [
+        ("llama-server", True, "speculation"),
+        ("llama-server", False, "plain"),
+        ("vLLM", True, "speculation K=10"),
+        ("vLLM", False, "plain"),
+        ("SGLang", True, "eagle3 K=4"),
+        ("OpenAI-compatible", True, "server"),
+    ],
+)
+def test_the_method_is_what_the_server_says(
+    loop: asyncio.AbstractEventLoop, engine: str, speculates: bool, method: str
+) -> None:
+    with serving(engine, speculates=speculates) as fake:
+        model = model_of(loop, fake)
+        loop.run_until_complete(model.close())
+    assert model.method == method
+
+
+@pytest.mark.parametrize(
+    ("routes", "said"),
+    [
+        ({"/v1/models": (200, {"hello": "world"})}, "sends no list of models"),
+        ({"/v1/models": (200, "<html>")}, "sends no list of models"),
+        ({"/v1/models": (401, {"error": "Unauthorized"})}, "wants a key (401)"),
+        ({"/v1/models": (503, {"error": {"message": "Loading model"}})}, "is not ready (503: Loading model)"),
+        ({"/v1/models": (404, {})}, "does not have what was asked for (404"),
+    ],
+)
+def test_what_is_no_server_of_models_is_told(loop: asyncio.AbstractEventLoop, routes: dict[str, Any], said: str) -> None:
+    with serving(routes=routes) as fake, pytest.raises(UserError, match=r"127\.0\.0\.1") as caught:
+        model_of(loop, fake)
+    assert said in str(caught.value)
+
+
+def test_hostile_names_are_not_shown(loop: asyncio.AbstractEventLoop) -> None:
+    row = {"id": "evil\x1b[2Jname", "owned_by": "vllm", "max_model_len": -5}
+    routes = {
+        "/v1/models": (200, {"data": [row, {"id": "good", "owned_by": "vllm"}, 7]}),
+        "/version": (200, {"version": "\x1b"}),
+    }
+    with serving("vLLM", routes=routes) as fake:
+        model = model_of(loop, fake)
+        loop.run_until_complete(model.close())
+    assert (model.served.model, model.served.version, model.served.models) == ("good", "", ("good",))
+
+
+def test_noise_in_place_of_a_server_is_one_sentence(loop: asyncio.AbstractEventLoop) -> None:
+    noise = random.Random(5).randbytes(3000)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(noise)
+        writer.close()
+
+    async def go() -> str:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        address = find_server(f"http://127.0.0.1:{port}", {})
+        assert address is not None
+        try:
+            await connect(address)
+        except UserError as error:
+            return str(error)
+        finally:
+            server.close()
+        return ""
+
+    assert "does not answer as a server of models does" in loop.run_until_complete(go())

@@ -1,0 +1,163 @@
+"""Answers of a server come through the engine as those of its own models do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from specchat.engine.client import EngineClient
+from specchat.engine.messages import (
+    Event,
+    Failed,
+    Finished,
+    Load,
+    Loaded,
+    Pause,
+    Paused,
+    PiecesOf,
+    PieceTable,
+    Started,
+    Steps,
+    Switch,
+    Weigh,
+    Weighed,
+    Work,
+)
+
+from ...fakes.model_servers import llama_server, of_words, serving, vllm
+
+WRITTEN = of_words("The", " lighthouse stood on", " the northern rock .", " Every", " evening Ana climbed it .")
+
+
+def loaded(client: EngineClient, model: str, **options: Any) -> Loaded | Failed:
+    id = client.load(model, **options)
+    return next(event for event in client.stream(id) if isinstance(event, Loaded | Failed))
+
+
+def answered(client: EngineClient, prompt: str = "hi", **options: Any) -> list[Event]:
+    return list(client.stream(client.generate(prompt, **options)))
+
+
+def until(client: EngineClient, holds: Callable[[Event], bool]) -> Event:
+    while (event := client.wait(60)) is not None:
+        if holds(event):
+            return event
+    raise AssertionError("the event did not come")
+
+
+def test_a_server_answers_without_torch_in_any_process(client: EngineClient) -> None:
+    with serving("llama-server", llama_server(WRITTEN)) as fake:
+        ready = loaded(client, fake.url)
+        assert isinstance(ready, Loaded)
+        assert (ready.info["name"], ready.info["backend"], ready.info["context"]) == ("target.gguf", "server", 2048)
+        assert ready.info["server"] == {"engine": "llama-server", "method": "speculation", "certainty": "exact"}
+        assert ready.info["device"].startswith("llama-server at 127.0.0.1:")
+        assert ready.unavailable["lookup"].endswith("decodes, and it decides how.")
+        events = answered(client, max_tokens=40)
+        assert client.pid is not None
+        maps = {Path(each.path).name for each in psutil.Process(client.pid).memory_maps()} if os.name == "posix" else set()
+    started, finished = events[0], events[-1]
+    assert isinstance(started, Started)
+    assert (started.method, started.certainty) == ("speculation", "exact")
+    steps = [step for event in events if isinstance(event, Steps) for step in event.steps]
+    assert [len(step.tokens) for step in steps] == WRITTEN.lengths
+    assert [(step.drafted, step.accepted) for step in steps] == [(one.drafted, one.accepted) for one in WRITTEN.passes]
+    assert "".join(step.text for step in steps) == WRITTEN.text
+    assert isinstance(finished, Finished)
+    assert (finished.reason, finished.prefill_seconds) == ("eos", 0.0315)
+    assert finished.served == {
+        "certainty": "exact",
+        "prompt_tokens": 13,
+        "reused": 2,
+        "tokens": 14,
+        "drafted": WRITTEN.drafted,
+        "accepted": WRITTEN.accepted,
+    }
+    assert not [name for name in maps if "torch" in name]
+
+
+def test_what_a_server_cannot_do_is_said_and_the_answer_goes_on(client: EngineClient) -> None:
+    with serving("vLLM", [*vllm(WRITTEN)[:3], 1.0, *vllm(WRITTEN)[3:]]) as fake:
+        loaded(client, fake.url)
+        id = client.generate("hi")
+        until(client, lambda event: isinstance(event, Steps))
+        client.send(Pause(id))
+        client.send(Switch(id, "lookup"))
+        client.send(Weigh(id, 0, 5))
+        client.send(PiecesOf(77))
+        events = list(client.stream(id))
+    said = [event.sentence for event in events if isinstance(event, Failed) and not event.ended]
+    assert said == [
+        "A server's answer cannot be paused. esc stops it.",
+        "The server decides how it decodes. Load another model to choose a method.",
+    ]
+    assert Paused(id, False) in events
+    assert Weighed(id, 0, []) in events
+    assert PieceTable(77, []) in events
+    assert isinstance(events[-1], Finished)
+    assert events[-1].served["certainty"] == "exact"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"suffix": "x"}, "cannot fill in a gap"),
+        ({"stop_regex": ["a+"]}, "cannot stop at a regular expression"),
+        ({"accept": "rejection"}, "decides which draft tokens it accepts"),
+        ({"sampling": {"top_q": 1}}, "no sampling setting 'top_q'"),
+    ],
+)
+def test_what_no_server_can_do_is_refused(client: EngineClient, options: dict[str, Any], said: str) -> None:
+    with serving("vLLM", vllm(WRITTEN)) as fake:
+        loaded(client, fake.url)
+        failed = answered(client, **options)[-1]
+        assert isinstance(failed, Failed)
+        assert said in failed.sentence
+        assert isinstance(answered(client)[-1], Finished)
+        client.send(Work(99, "measure"))
+        assert "a server decides how it decodes" in until(client, lambda event: isinstance(event, Failed)).sentence  # type: ignore[union-attr]
+
+
+def test_cancel_stops_the_server_and_keeps_what_came(client: EngineClient) -> None:
+    with serving("llama-server", [*llama_server(WRITTEN)[:3], 60.0]) as fake:
+        loaded(client, fake.url)
+        id = client.generate("hi")
+        until(client, lambda event: isinstance(event, Steps))
+        client.cancel(id)
+        ended = list(client.stream(id))[-1]
+        assert isinstance(ended, Finished)
+        assert ended.reason == "cancelled"
+        while fake.running:
+            pass
+        # A cancel before the first byte closes the connection too.
+        fake.stream = [60.0]
+        id = client.generate("hi")
+        while not fake.running:
+            pass
+        client.cancel(id)
+        assert isinstance(list(client.stream(id))[-1], Finished)
+        while fake.running:
+            pass
+
+
+def test_from_a_server_to_a_model_here_and_back(client: EngineClient, tmp_path: Path) -> None:
+    recorded = tmp_path / "r.jsonl"
+    recorded.write_text('{"prompt": "hi", "response": "hello"}\n')
+    with serving("vLLM", vllm(WRITTEN)) as fake:
+        assert isinstance(loaded(client, fake.url), Loaded)
+        gone = loaded(client, "http://127.0.0.1:9")
+        assert isinstance(gone, Failed)
+        assert "Nothing answers at 127.0.0.1:9" in gone.sentence
+        # The server is still the model.
+        assert isinstance(answered(client)[-1], Finished)
+        assert isinstance(loaded(client, f"recorded:{recorded}"), Loaded)
+        assert "hell" in "".join(s.text for e in answered(client) if isinstance(e, Steps) for s in e.steps)
+        again = Load(client.next_id(), "fake", servers={"fake": {"url": fake.url}})
+        client.send(again)
+        assert isinstance(list(client.stream(again.id))[-1], Loaded)
+        assert isinstance(answered(client)[-1], Finished)

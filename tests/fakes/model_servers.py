@@ -1,0 +1,333 @@
+"""A server of models on this machine, and streams in the shapes that engines send: what `docs/servers.md` says of each."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one pass of a server gave: the bytes of each token."""
+
+    tokens: tuple[bytes, ...]
+    drafted: int = 0
+
+    @property
+    def accepted(self) -> int:
+        return len(self.tokens) - 1
+
+
+@dataclass(frozen=True)
+class Written:
+    """An answer: its passes (the first is the prompt's), and whether the last one ends in an end token, which shows nothing."""
+
+    passes: tuple[Pass, ...]
+    eos: bool = True
+
+    @property
+    def text(self) -> str:
+        return b"".join(token for one in self.passes for token in one.tokens).decode("utf-8", "replace")
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each pass. The end token is in the last, if that had a draft, else it took a pass of its own."""
+        out = [len(one.tokens) for one in self.passes]
+        if not self.eos:
+            return out
+        return [*out[:-1], out[-1] + 1] if self.passes[-1].drafted else [*out, 1]
+
+    @property
+    def drafted(self) -> int:
+        return sum(one.drafted for one in self.passes)
+
+    @property
+    def accepted(self) -> int:
+        """With an end token all tokens before it in the last pass were guesses."""
+        return sum(one.accepted for one in self.passes) + self.eos * (self.passes[-1].drafted > 0)
+
+
+def of_words(*passes: str, drafted: int = 8) -> Written:
+    """An answer whose tokens are words: `of_words("The", " fox ran", " away .")`."""
+    made = []
+    for i, text in enumerate(passes):
+        parts = text.split(" ")
+        words = [parts[0], *(f" {part}" for part in parts[1:])] if parts[0] else [f" {part}" for part in parts[1:]]
+        made.append(Pass(tuple(word.encode() for word in words), drafted if i and len(words) > 1 else 0))
+    return Written(tuple(made), eos=False)
+
+
+def event(body: Any) -> bytes:
+    return f"data: {json.dumps(body)}\n\n".encode()
+
+
+def _chat(delta: Any, finish: str | None = None, **more: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish, **more.pop("choice", {})}
+    return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice], **more}
+
+
+def _texts(written: Written) -> Iterator[tuple[int, int, str | None]]:
+    """Of each token the number of its pass, its own, and the text that it completes; None where it ends within a character."""
+    held, number = b"", 0
+    for at, one in enumerate(written.passes):
+        for token in one.tokens:
+            held, number = held + token, number + 1
+            try:
+                text = held.decode()
+            except UnicodeDecodeError:
+                yield at, number, None
+                continue
+            held = b""
+            yield at, number, text
+
+
+def llama_server(written: Written, finish: str = "stop", prompt: int = 13) -> list[bytes]:
+    """An event for each token; all of a pass have its time and its counts."""
+    out, drafted, accepted = [event(_chat({"role": "assistant", "content": None}))], 0, 0
+    before = -1
+    timings: dict[str, Any] = {}
+
+    def told(at: int, number: int) -> dict[str, Any]:
+        counts = {"draft_n": drafted, "draft_n_accepted": accepted} if drafted else {}
+        read = {"cache_n": 2, "prompt_n": prompt - 2, "prompt_ms": 31.5}
+        return {**read, "predicted_n": number, "predicted_ms": 0.001 + at * 1.25, **counts}
+
+    total = 0
+    for at, number, text in _texts(written):
+        if at != before:
+            before = at
+            one = written.passes[at]
+            drafted += one.drafted
+            last = at == len(written.passes) - 1 and written.eos
+            accepted += one.accepted + (last and one.drafted > 0)
+        timings, total = told(at, number), number
+        if text is not None:
+            out.append(event(_chat({"content": text}, timings=timings)))
+    if written.eos and written.passes[-1].drafted:
+        timings = told(before, total + 1)
+    elif written.eos:
+        timings = told(before + 1, total + 1)
+    count = int(timings.get("predicted_n", 0))
+    usage = {"completion_tokens": count, "prompt_tokens": prompt, "prompt_tokens_details": {"cached_tokens": 2}}
+    out.append(event(_chat({}, finish)))
+    out.append(
+        event({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": usage, "timings": timings})
+    )
+    return [*out, b"data: [DONE]\n\n"]
+
+
+def vllm(written: Written, merged: Sequence[int] = (), told: bool = True, finish: str = "stop") -> list[bytes]:
+    """An event for each pass with its tokens' ids.
+
+    Args:
+        merged: passes that come together with the one before.
+        told: the server was started with `--per-request-spec-decode-metrics detailed`.
+    """
+    out = [event(_chat({"role": "assistant", "content": ""}, prompt_token_ids=list(range(13))))]
+    texts = [""] * len(written.lengths)
+    for at, _, text in _texts(written):
+        texts[at] += text or ""
+    chunks: list[tuple[str, int]] = []
+    for at, (text, count) in enumerate(zip(texts, written.lengths, strict=True)):
+        if at in merged and chunks:
+            chunks[-1] = (chunks[-1][0] + text, chunks[-1][1] + count)
+        else:
+            chunks.append((text, count))
+    number = 0
+    for i, (text, count) in enumerate(chunks):
+        ids = {"token_ids": list(range(100 + number, 100 + number + count))}
+        number += count
+        out.append(event(_chat({"content": text}, finish if i == len(chunks) - 1 else None, choice=ids)))
+    drafts = [(count - 1, one.drafted) for count, one in zip(written.lengths, written.passes, strict=False) if one.drafted]
+    account: dict[str, Any] = {
+        "num_spec_steps": len(drafts),
+        "num_accepted_draft_tokens": sum(a for a, _ in drafts),
+        "num_draft_tokens": sum(d for _, d in drafts),
+    }
+    if drafts:
+        account |= {"per_step_accepted": [a for a, _ in drafts], "per_step_drafted": [d for _, d in drafts]}
+    usage = {"prompt_tokens": 13, "total_tokens": 13 + number, "completion_tokens": number}
+    last = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": usage}
+    out.append(event(last | ({"metrics": {"speculative_decoding": account}} if told else {})))
+    return [*out, b"data: [DONE]\n\n"]
+
+
+def sglang(written: Written, lost: int = 0) -> list[bytes]:
+    """An event for each pass with the tokens so far, and at the end how many passes there were."""
+    out, number = [event(_chat({"role": "assistant", "content": ""}))], 0
+    texts = [""] * len(written.lengths)
+    for at, _, text in _texts(written):
+        texts[at] += text or ""
+    for text, count in zip(texts, written.lengths, strict=True):
+        number += count
+        out.append(event(_chat({"content": text}, usage={"prompt_tokens": 13, "completion_tokens": number})))
+    account = {"spec_verify_ct": len(texts) - 1 + lost, "spec_num_proposed_drafts": 40, "spec_num_correct_drafts": 20}
+    more = {"usage": {"prompt_tokens": 13, "completion_tokens": number}, "sglext": {"spec_tokens_details": account}}
+    return [*out, event(_chat({}, "stop", **more)), b"data: [DONE]\n\n"]
+
+
+def text_only(written: Written, finish: str | None = "stop") -> list[bytes]:
+    """An event for each token, with its text alone."""
+    out = [event(_chat({"role": "assistant"}))]
+    out += [event(_chat({"content": text})) for _, _, text in _texts(written) if text is not None]
+    return [*out, event(_chat({}, finish)), b"data: [DONE]\n\n"]
+
+
+MODELS: dict[str, Any] = {
+    "llama-server": {"object": "list", "data": [{"id": "target.gguf", "object": "model", "owned_by": "llamacpp"}]},
+    "vLLM": {"object": "list", "data": [{"id": "builtin", "owned_by": "vllm", "max_model_len": 2048}]},
+    "SGLang": {"object": "list", "data": [{"id": "m", "owned_by": "sglang", "max_model_len": 4096}]},
+    "OpenAI-compatible": {"object": "list", "data": [{"id": "big", "owned_by": "me"}, {"id": "small", "owned_by": "me"}]},
+}
+METRICS = "\n".join(
+    (
+        "# HELP vllm:spec_decode_num_drafts_total Number of drafts.",
+        'vllm:spec_decode_num_drafts_total{engine="0",model_name="builtin"} 0.0',
+        *(
+            f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",model_name="builtin",position="{i}"}} 0.0'
+            for i in range(10)
+        ),
+    )
+)
+
+
+def routes_of(engine: str, speculates: bool = True) -> dict[str, tuple[int, Any]]:
+    """What an engine answers about itself."""
+    found: dict[str, tuple[int, Any]] = {"/v1/models": (200, MODELS[engine])}
+    match engine:
+        case "llama-server":
+            settings = {"n_ctx": 2048, "params": {"speculative.types": "none"}}
+            found["/props"] = (200, {"default_generation_settings": settings, "build_info": "b1-0c1e570"})
+            found["/slots"] = (200, [{"id": 0, "n_ctx": 2048, "speculative": speculates}])
+        case "vLLM":
+            found["/version"] = (200, {"version": "0.32.0"})
+            found["/metrics"] = (200, METRICS if speculates else "vllm:num_requests_running 0.0")
+        case "SGLang":
+            kind = "EAGLE3" if speculates else None
+            found["/server_info"] = (
+                200,
+                {"version": "0.5.23", "speculative_algorithm": kind, "speculative_num_draft_tokens": 4},
+            )
+    return found
+
+
+Part = bytes | float | Callable[[], None]
+"""Of a stream: bytes to send, seconds to wait, or something to do."""
+BREAK = object()
+"""The connection is reset."""
+
+
+@dataclass
+class FakeServer:
+    """Answers what it is told to, and remembers what it was asked."""
+
+    routes: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    stream: Sequence[Any] = ()
+    """Parts of the answer to each completion; a tuple (status, body, headers) refuses instead."""
+    asked: list[tuple[str, dict[str, str], Any]] = field(default_factory=list)
+    """Path, headers and body of each request."""
+    running: int = 0
+    """Completions that are being written."""
+    chunked: bool = True
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@contextmanager
+def serving(engine: str = "OpenAI-compatible", stream: Sequence[Any] = (), **more: Any) -> Iterator[FakeServer]:
+    """A server of this engine's kind."""
+    fake = FakeServer({**routes_of(engine, more.pop("speculates", True)), **more.pop("routes", {})}, stream, **more)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            fake.asked.append((self.path, dict(self.headers), None))
+            status, body = fake.routes.get(self.path, (404, {"error": {"message": "File Not Found", "code": 404}}))
+            self._send(status, body)
+
+        def do_POST(self) -> None:
+            data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            fake.asked.append((self.path, dict(self.headers), json.loads(data)))
+            if isinstance(fake.stream, tuple) and fake.stream and isinstance(fake.stream[0], int):
+                self._send(*fake.stream)
+                return
+            fake.running += 1
+            try:
+                self._stream(fake.stream)
+            except OSError:
+                pass
+            finally:
+                fake.running -= 1
+                self.close_connection = True
+
+        def _send(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
+            data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            for name, value in (headers or {}).items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(data)
+
+        def _stream(self, parts: Iterable[Any]) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Transfer-Encoding", "chunked") if fake.chunked else self.send_header("Connection", "close")
+            self.end_headers()
+            for part in parts:
+                if part is BREAK:
+                    self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    self.connection.close()
+                    return
+                if callable(part):
+                    part()
+                elif isinstance(part, float):
+                    self._wait(part)
+                else:
+                    self.wfile.write(b"%x\r\n%b\r\n" % (len(part), part) if fake.chunked else part)
+                    self.wfile.flush()
+            if fake.chunked:
+                self.wfile.write(b"0\r\n\r\n")
+
+        def _wait(self, seconds: float) -> None:
+            """As long as somebody listens."""
+            until = time.monotonic() + seconds
+            self.connection.settimeout(0.01)
+            while time.monotonic() < until:
+                try:
+                    if not self.connection.recv(1, socket.MSG_PEEK):
+                        raise BrokenPipeError
+                except TimeoutError:
+                    continue
+            self.connection.settimeout(None)
+
+    class Quiet(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, *_: object) -> None:
+            pass
+
+    with Quiet(("127.0.0.1", 0), Handler) as server:
+        fake.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        try:
+            yield fake
+        finally:
+            server.shutdown()
+            thread.join()
