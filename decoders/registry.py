@@ -32,6 +32,7 @@ BUILT_IN = {
     "early-exit": "early_exit:EarlyExit",
     "eagle": "trained.eagle:Eagle",
     "medusa": "trained.medusa:Medusa",
+    "dflash": "trained.dflash:DFlash",
     "pard": "trained.pard:Pard",
     "auto": "auto.auto:Auto",
 }
@@ -104,7 +105,11 @@ def get(name: str) -> type[Drafter]:
     raise UserError(f"There is no method {name!r}: {did_you_mean(name, known)}")
 
 
-TRAINED = {"eagle": "an EAGLE head trained for this model", "medusa": "Medusa heads trained for this model"}
+TRAINED = {
+    "eagle": "an EAGLE head trained for this model",
+    "medusa": "Medusa heads trained for this model",
+    "dflash": "a DFlash drafter trained for this model",
+}
 """Kinds of trained drafters, as a sentence names them."""
 
 

@@ -169,7 +169,7 @@ def _draft_row(found: Found, pairing: Pairing | None, marks: Mapping[object, tup
     if pairing is None:
         note, style = "checking …", "$quiet"
     elif pairing.able:
-        fits = f"{card.head.title} head that fits" if card.head else f"same vocabulary{' · PARD' if card.pard else ''}"
+        fits = f"{card.head.title} drafter that fits" if card.head else f"same vocabulary{' · PARD' if card.pard else ''}"
         note = one_line(pairing.reason) or fits
         style = "$warning" if pairing.reason else "$success"
     else:

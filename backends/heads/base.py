@@ -12,7 +12,7 @@ from ..base import Scores
 if TYPE_CHECKING:
     from torch import Tensor
 
-Kind = Literal["eagle", "medusa"]
+Kind = Literal["eagle", "medusa", "dflash"]
 """How a trained drafter drafts, so which method it is for."""
 
 
@@ -75,6 +75,66 @@ class PositionHead(Head):
         Returns:
             scores of these positions, a row each.
         """
+
+
+class BlockHead(Head):
+    """One that guesses a block of positions in one pass, none knowing the others' tokens, and remembers the text."""
+
+    positions: int
+    """The most that it guesses."""
+
+    @abstractmethod
+    def open(self, context: int) -> BlockSession:
+        """A new, empty cache for a conversation of at most `context` tokens.
+
+        Raises:
+            UserError: there is not enough memory.
+        """
+
+
+class BlockSession(ABC):
+    """What a drafter of blocks remembers of one conversation: the target's states, which are true ones. Not thread-safe."""
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """How many tokens' states it has taken in."""
+
+    @property
+    @abstractmethod
+    def context(self) -> int:
+        """The most of them."""
+
+    @abstractmethod
+    def extend(self, states: Tensor) -> None:
+        """Take in the target's states at the positions from `length` on [n, taps × width].
+
+        Raises:
+            UserError: there is not enough memory; nothing has been taken in.
+        """
+
+    @abstractmethod
+    def guess(self, token: int, count: int) -> Scores:
+        """Guess what follows a token.
+
+        Args:
+            token: the pending one, at the position `length`.
+            count: how many positions behind it to guess.
+
+        Returns:
+            scores of these positions, a row each.
+
+        Raises:
+            UserError: there is not enough memory.
+        """
+
+    @abstractmethod
+    def rewind(self, length: int) -> None:
+        """Forget all but the first `length` tokens."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free the cache."""
 
 
 class HeadSession(ABC):

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from ...errors import UserError, counted
 from .base import Kind
-from .formats import Format, Reading, Target, figure, part, whole
+from .formats import Format, Reading, Target, attention_shapes, drafted_shapes, figure, part, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class EagleFormat(Format):
                 f"{name} reads {counted(inputs // width, 'layer')} of the target (fc.weight), but its config.json names "
                 f"{taps}. Set eagle_aux_hidden_state_layer_ids there as whoever trained it says."
             )
-        self.check_tensors(name, target, self._expected(width, taps, target.vocabulary))
+        self.check_tensors(name, target, self._expected(taps, target))
         return readings
 
     def _tapping(self, layers: int) -> list[Reading]:
@@ -74,58 +74,30 @@ class EagleFormat(Format):
                 out.append(replace(reading, taps=taps))
         return out
 
-    def _expected(self, width: int, taps: int, vocabulary: int) -> dict[str, tuple[int, ...]]:
-        """The tensors that a drafter needs and their shapes, for a target of this hidden width and vocabulary.
+    def _expected(self, taps: int, target: Target) -> dict[str, tuple[int, ...]]:
+        """The tensors that a drafter needs and their shapes.
 
         Raises:
             UserError: the configuration lacks a figure.
         """
-        shapes, folder = self.shapes, self.folder
+        shapes, width = self.shapes, target.width
         third = self.third
         hidden = shapes["fc.weight"][0]
-        heads = figure(folder, self.layer, "num_attention_heads")
-        keys = figure(folder, self.layer, "num_key_value_heads", heads)
-        head = figure(folder, self.layer, "head_dim", hidden // heads)
-        if heads % keys or head % 2:
-            raise UserError(
-                f"{folder / 'config.json'} has {heads} attention heads of {head} for {keys} key heads, which does not go "
-                "together. Download it again."
-            )
         out: dict[str, tuple[int, ...]] = {"fc.weight": (hidden, taps * width if third else 2 * hidden)}
-        inner = shapes.get("layers.0.mlp.gate_proj.weight", (0,))[0]
         for i in range(self.layers):
             at, reads = f"layers.{i}.", 2 * hidden if third and i == 0 else hidden
-            attention = {"q": (heads * head, reads), "k": (keys * head, reads), "v": (keys * head, reads)}
-            out |= {f"{at}self_attn.{name}_proj.weight": shape for name, shape in attention.items()}
-            out |= {f"{at}self_attn.o_proj.weight": (hidden, heads * head), f"{at}mlp.down_proj.weight": (hidden, inner)}
-            out |= {f"{at}mlp.{name}_proj.weight": (inner, hidden) for name in ("gate", "up")}
-            out[f"{at}post_attention_layernorm.weight"] = (hidden,)
+            out |= attention_shapes(self.folder, self.layer, shapes, at, hidden, reads, normed=False)
             if third or i:
                 out[f"{at}input_layernorm.weight"] = (hidden,)
             if third and i == 0:
                 out[f"{at}hidden_norm.weight"] = (hidden,)
-            if f"{at}self_attn.q_norm.weight" in shapes:
-                out |= {f"{at}self_attn.{name}_norm.weight": (head,) for name in "qk"}
-            if f"{at}self_attn.q_proj.bias" in shapes:
-                out |= {f"{at}self_attn.{name}_proj.bias": shape[:1] for name, shape in attention.items()}
-            if f"{at}mlp.gate_proj.bias" in shapes:
-                out |= {f"{at}mlp.{name}_proj.bias": (inner,) for name in ("gate", "up")}
-            ends = (f"{at}self_attn.o_proj.bias", f"{at}mlp.down_proj.bias")
-            out |= {name: (hidden,) for name in ends if name in shapes}
         if "fc.bias" in shapes:
             out["fc.bias"] = (hidden,)
         if third:
             out["norm.weight"] = (hidden,)
             out |= {"input_norm.weight": (taps * width,)} if self.norm_before_fc else {}
             out |= {f"fc_norm.{i}.weight": (width,) for i in range(taps)} if self.fc_norm else {}
-        drafted = self.drafted or (shapes["d2t"][0] if shapes.get("d2t") else vocabulary)
-        if "d2t" in shapes or drafted != vocabulary:
-            out["d2t"] = (drafted,)
-        if "lm_head.weight" in shapes or "d2t" in out or hidden != width:
-            out["lm_head.weight"] = (drafted, hidden)
-        if "embed_tokens.weight" in shapes or hidden != width:
-            out["embed_tokens.weight"] = (vocabulary, hidden)
-        return out
+        return out | drafted_shapes(shapes, self.drafted, hidden, target)
 
 
 def eagle_format(

@@ -9,13 +9,15 @@ from typing import Any
 
 from ...errors import UserError
 from ..files.checkpoint import PICKLES, header, read_json
+from .dflash_format import NAMES as DFLASH
+from .dflash_format import dflash_format
 from .eagle_format import eagle_format
-from .formats import Format
+from .formats import Format, part
 from .medusa_format import medusa_format, medusa_name
 
 UNSUPPORTED = {
-    "dflash": "DFlash",
-    "dflash2": "DFlash",
+    "dflash2": "DFlash 2",
+    "domino": "Domino",
     "dspark": "DSpark",
     "peagle": "P-EAGLE",
     "mlp": "an MLP speculator",
@@ -41,15 +43,20 @@ def read_format(folder: Path, files: list[Path]) -> Format | None:
     shapes: dict[str, tuple[int, ...]] = {}
     for file in files:
         for name, tensor in header(file).items():
-            ours = medusa_name(name.removeprefix("model.").replace("midlayer.", "layers.0.", 1))
+            bare = name.removeprefix("model.")
+            ours = DFLASH.get(bare) or medusa_name(bare.replace("midlayer.", "layers.0.", 1))
             names[ours], shapes[ours] = (file, name), tuple(tensor["shape"])
     other = _unsupported(config, shapes)
     if other:
         raise UserError(
-            f"{folder} holds {UNSUPPORTED[other]}, which specchat cannot draft with yet. Use an EAGLE or Medusa head."
+            f"{folder} holds {UNSUPPORTED[other]}, which specchat cannot draft with yet. Use an EAGLE, Medusa or DFlash "
+            "drafter."
         )
     if "medusa_num_heads" in config or config.get("model_type") == "medusa" or "0.lm_head.weight" in shapes:
         return medusa_format(folder, config, names, shapes)
+    told = "dflash_config" in config or config.get("speculators_model_type") == "dflash"
+    if told or shapes.keys() >= {"fc.weight", "hidden_norm.weight"}:
+        return dflash_format(folder, config, names, shapes)
     if "fc.weight" in shapes and "layers.0.self_attn.q_proj.weight" in shapes:
         return eagle_format(folder, config, names, shapes)
     return None
@@ -66,7 +73,7 @@ def refuse_pickles(folder: Path) -> None:
         return
     config = read_json(folder / "config.json")
     # No whole model has one layer; a head's configuration says little more.
-    told = ("draft_vocab_size", "medusa_num_heads")
+    told = ("draft_vocab_size", "medusa_num_heads", "dflash_config")
     if config.get("num_hidden_layers") == 1 or config.get("model_type") == "medusa" or any(key in config for key in told):
         code = UNPICKLE.format(file=repr(str(pickles[0])), out=repr(str(folder / "model.safetensors")))
         raise UserError(
@@ -78,10 +85,13 @@ def refuse_pickles(folder: Path) -> None:
 def _unsupported(config: Mapping[str, Any], shapes: Mapping[str, Any]) -> str:
     """The entry of UNSUPPORTED that a folder is; empty if none."""
     kind = config.get("speculators_model_type")
-    if isinstance(kind, str) and kind != "eagle3":
+    if isinstance(kind, str) and kind not in ("eagle3", "dflash"):
         return kind if kind in UNSUPPORTED else "mlp"
-    if "markov_rank" in config or any(name.startswith("markov_head.") for name in shapes):
+    if config.get("markov_rank") or any(name.startswith("markov_head.") for name in shapes):
         return "dspark"
-    if "dflash_config" in config:
-        return "dflash"
+    own = part(config, "dflash_config")
+    if "domino" in (config.get("projector_type"), own.get("projector_type")):
+        return "domino"
+    if "selector_rank" in own or any(name.startswith("candidate_selector.") for name in shapes):
+        return "dflash2"
     return "peagle" if "mask_hidden" in shapes else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +13,8 @@ from ..base import ROOT, Model, Sampling
 from ..hf.lean import product
 from ..hf.model import TransformersModel
 from .base import Head, HeadInfo
+from .dflash import DFlashHead, DFlashNetwork
+from .dflash_format import UNUSED, DFlashFormat
 from .eagle import EagleHead, EagleNetwork, EagleSession
 from .eagle_format import EagleFormat
 from .formats import IGNORED, Format, Reading, Target, figure
@@ -61,11 +63,15 @@ def load_head(found: Format, name: str, target: Model) -> Head:
     target.tapped(readings[0].taps)  # which proves that its states can be read, now rather than in the first answer
     weights = _read(found, name, module.get_input_embeddings().weight.device, module.dtype)
     ids = _ids(weights, name, target)
-    network, reading, note = None, readings[0], ""
-    if isinstance(found, EagleFormat):
-        network = _network(found, weights, ids, module, of.vocabulary)
-        reading, note = _measured(network, target, readings)
-        network.residual_normed = reading.norm_before_residual
+    reading, note = readings[0], ""
+    network: EagleNetwork | DFlashNetwork | None = None
+    match found:
+        case EagleFormat():
+            network = EagleNetwork(*_parts(found, weights, ids, module, of.vocabulary))
+            reading, note = _measured(network, target, readings)
+            network.residual_normed = reading.norm_before_residual
+        case DFlashFormat():
+            network = DFlashNetwork(*_parts(found, weights, ids, module, of.vocabulary))
     info = HeadInfo(
         name=name,
         kind=found.kind,
@@ -76,25 +82,31 @@ def load_head(found: Format, name: str, target: Model) -> Head:
         path=str(found.folder),
         notes=(note,) if note else (),
     )
-    if network is not None:
+    if isinstance(network, EagleNetwork):
         return EagleHead(network, info)
+    if network is not None:
+        assert isinstance(found, DFlashFormat)
+        return DFlashHead(found, network, info)
     assert isinstance(found, MedusaFormat)
     return MedusaHead(found, weights, ids, of.vocabulary, info)
 
 
-def _network(found: EagleFormat, weights: dict[str, Tensor], ids: Tensor | None, module: Any, vocabulary: int) -> EagleNetwork:
-    """An EAGLE head's forward pass, with the target's embeddings and LM head where it has none of its own."""
+F = TypeVar("F", EagleFormat, DFlashFormat)
+
+
+def _parts(
+    found: F, weights: dict[str, Tensor], ids: Tensor | None, module: Any, vocabulary: int
+) -> tuple[F, dict[str, Tensor], Any, Tensor, Any, Tensor | None, int]:
+    """What a network is made of, with the target's embeddings and LM head where the drafter has none of its own."""
     embeddings, lm_head = module.get_input_embeddings().weight.detach(), module.get_output_embeddings()
     if "embed_tokens.weight" in weights and torch.equal(weights["embed_tokens.weight"], embeddings):
         del weights["embed_tokens.weight"]  # many are copies
     if "lm_head.weight" in weights:
         lm_head = product(weights["lm_head.weight"], None)
-    return EagleNetwork(
-        found, weights, _config(found), weights.get("embed_tokens.weight", embeddings), lm_head, ids, vocabulary
-    )
+    return found, weights, _config(found), weights.get("embed_tokens.weight", embeddings), lm_head, ids, vocabulary
 
 
-def _config(found: EagleFormat) -> Any:
+def _config(found: EagleFormat | DFlashFormat) -> Any:
     """The layers' configuration.
 
     Raises:
@@ -127,7 +139,7 @@ def _read(found: Format, name: str, device: torch.device, dtype: torch.dtype) ->
     with ExitStack() as stack:
         files: dict[Any, Any] = {}
         for ours, (file, theirs) in found.names.items():
-            if ours in IGNORED or "rotary_emb" in ours:
+            if ours in (*IGNORED, *UNUSED) or "rotary_emb" in ours:
                 continue
             if file not in files:
                 files[file] = stack.enter_context(safe_open(str(file), framework="pt", device="cpu"))

@@ -68,7 +68,7 @@ class Grower(Drafter):
         return []
 
     def draft(self, context: Context) -> Tree:
-        self._merged = self._others(context)
+        self._merged = merged(self.name, self.params.merge, context)
         budget = node_budget(context, self.params.nodes)
         self._growth = None
         if context.room < 1 or budget < 2:
@@ -81,22 +81,8 @@ class Grower(Drafter):
             share = budget if not self._merged else 1 + budget // 2
             self._grow(proposer, context, self._growth, share)
         for drafter in self._merged:
-            _graft(tree, drafter.draft(context), budget)
+            graft(tree, drafter.draft(context), budget)
         return tree
-
-    def _others(self, context: Context) -> list[Drafter]:
-        """The drafters to merge.
-
-        Raises:
-            UserError: one that cannot be.
-        """
-        names = [name for name in self.params.merge.replace(" ", "").split(",") if name]
-        for name in names:
-            if name not in MERGED:
-                raise UserError(f"{self.name}.merge takes {', '.join(MERGED)}, not {name!r}.")
-        if not names or context.drafter is None or not context.branching:
-            return []
-        return [context.drafter(name) for name in dict.fromkeys(names)]
 
     def _grow(self, proposer: Proposer, context: Context, growth: Growth, budget: int) -> None:
         """Level by level: guesses for some nodes of a level become the next one."""
@@ -190,6 +176,26 @@ class Grower(Drafter):
         self._proposer = self._growth = None
 
 
+def merged(method: str, names: str, context: Context) -> list[Drafter]:
+    """The drafters whose trees to merge into a method's own.
+
+    Args:
+        method: its name.
+        names: theirs, separated by commas.
+        context: of the step.
+
+    Raises:
+        UserError: one that cannot be.
+    """
+    wanted = [name for name in names.replace(" ", "").split(",") if name]
+    for name in wanted:
+        if name not in MERGED:
+            raise UserError(f"{method}.merge takes {', '.join(MERGED)}, not {name!r}.")
+    if not wanted or context.drafter is None or not context.branching:
+        return []
+    return [context.drafter(name) for name in dict.fromkeys(wanted)]
+
+
 def _prune(growth: Growth, budget: int) -> None:
     """Leave the most probable nodes, `budget` of them, and the chain of first guesses among them."""
     tree, reached = growth.tree, growth.reached
@@ -211,7 +217,7 @@ def _prune(growth: Growth, budget: int) -> None:
     growth.evaluated = {place[node]: number for node, number in growth.evaluated.items() if node in place}
 
 
-def _graft(tree: Tree, other: Tree, budget: int) -> None:
+def graft(tree: Tree, other: Tree, budget: int) -> None:
     """Merge another tree of the same pending token into `tree`: what both have is one node (a trie)."""
     children = {(parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))}
     place = {0: 0}

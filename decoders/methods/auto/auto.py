@@ -27,6 +27,7 @@ from ...parts.proposers import mismatch
 from ...tree import Tree
 from ..draft import Draft
 from ..early_exit import EarlyExit
+from ..trained.dflash import DFlash
 from ..trained.eagle import Eagle
 from ..trained.medusa import Medusa
 from ..trained.pard import Pard
@@ -338,7 +339,7 @@ class Auto(Drafter):
 
 
 RIVALS: dict[str, type[Drafter]] = {
-    "draft": Draft, "pard": Pard, "early-exit": EarlyExit, "eagle": Eagle, "medusa": Medusa
+    "draft": Draft, "pard": Pard, "early-exit": EarlyExit, "eagle": Eagle, "medusa": Medusa, "dflash": DFlash
 }  # fmt: skip
 """A draft's length follows its confidence: it changes from word to word, more than averages tell."""
 

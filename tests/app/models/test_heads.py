@@ -18,6 +18,7 @@ from specchat.backends.loading import builtin_gguf, builtin_path
 
 from ...fakes.models import gguf_heads
 from ...fakes.models.gguf_changes import changed
+from ...fakes.models.dflash_files import write_dflash
 from ...fakes.models.heads import target_folder, write_head
 from ...fakes.models.llama_tiny import gguf_of, needs_llama
 from ...fakes.models.pard_tiny import pard_folder
@@ -46,6 +47,9 @@ def test_it_drafts_for_what_it_fits(tmp_path: Path) -> None:
     assert judged(write_head(tmp_path / "one", drafted=100)) == Pairing(True)
     assert judged(write_head(tmp_path / "two", "eagle1")) == Pairing(True)
     assert judged(write_head(tmp_path / "three", "speculators")) == Pairing(True, MADE_FOR)
+    assert judged(write_dflash(tmp_path / "four")) == Pairing(True)
+    assert judged(write_dflash(tmp_path / "five", "speculators", drafted=100)) == Pairing(True, MADE_FOR)
+    assert "reads layers that heads-target does not have" in judged(write_dflash(tmp_path / "six", taps=(1, 9))).reason
 
 
 @pytest.mark.parametrize(
@@ -64,10 +68,12 @@ def test_what_does_not_fit_says_why(options: dict[str, object], reason: str, tmp
 
 
 def test_a_kind_that_cannot_be_used_yet_says_so(tmp_path: Path) -> None:
-    folder = write_head(tmp_path / "head", dflash_config={"mask_token_id": 3})
+    folder = write_head(tmp_path / "head", markov_rank=256)
     told = judged(folder)
     assert not told.able
-    assert told.reason == "This folder holds DFlash, which specchat cannot draft with yet. Use an EAGLE or Medusa head."
+    assert (
+        told.reason == "This folder holds DSpark, which specchat cannot draft with yet. Use an EAGLE, Medusa or DFlash drafter."
+    )
 
 
 def test_only_targets_on_transformers_and_the_built_in_model_goes_there(tmp_path: Path) -> None:
@@ -139,5 +145,5 @@ def test_rows(tmp_path: Path) -> None:
     pairings: dict[object, Pairing] = {each.key: pair(Library(), target, each) for each in (head, wrong)}
     rows = draft_rows(target, [head, wrong], pairings, {})
     notes = {row.title: (row.note, row.faint) for row in rows}
-    assert notes["head"] == ("EAGLE-3 head that fits", False)
+    assert notes["head"] == ("EAGLE-3 drafter that fits", False)
     assert notes["wrong"][1]

@@ -84,7 +84,6 @@ def test_a_wrong_head_is_refused_in_one_sentence(case: str, tmp_path: Path) -> N
 
 
 OTHERS = {
-    "DFlash": {"dflash_config": {"mask_token_id": 3}},
     "DSpark": {"markov_rank": 256},
     "P-EAGLE": {"changes": {"mask_hidden": torch.ones((1, 96))}},
     "an MLP speculator": {"speculators_model_type": "mlp"},

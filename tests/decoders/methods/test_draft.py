@@ -383,6 +383,7 @@ def test_merged_drafters_need_no_draft_model() -> None:
         ("tree", {"nodes": 8, "depth": 2}),
         ("eagle", {"nodes": 8, "depth": 2}),
         ("medusa", {"nodes": 8, "floor": 0}),
+        ("dflash", {"nodes": 8, "floor": 0}),
     ],
 )
 def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: str, settings: dict[str, Any]) -> None:
@@ -391,7 +392,8 @@ def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: st
     target, draft = heads.unsure_target() if kind else tiny_model("llama"), None if kind else tiny_model("qwen3")
     filters = {"temperature": 1.0, "top_k": 3}
     prompt = [0, 2, 70, 71, 72 if kind else 3]
-    head = {"eagle": heads.unsure_head, "medusa": heads.unsure_medusa}[kind]() if kind else None
+    unsure = {"eagle": heads.unsure_head, "medusa": heads.unsure_medusa, "dflash": heads.unsure_dflash}
+    head = unsure[kind]() if kind else None
     draws = 3000 if FULL else 750
     conversation = Conversation(target, draft_model=draft, head=head)
     seen: dict[tuple[int, ...], int] = {}

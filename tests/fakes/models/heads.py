@@ -14,6 +14,7 @@ from torch import Tensor
 
 from specchat.backends.files.checkpoint import check_folder
 from specchat.backends.heads.base import Head, Kind
+from specchat.backends.heads.dflash import DFlashHead
 from specchat.backends.heads.eagle import EagleHead
 from specchat.backends.heads.folders import read_format
 from specchat.backends.heads.load import load_head
@@ -21,6 +22,7 @@ from specchat.backends.heads.medusa import MedusaHead
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.options import LoadOptions
 
+from .dflash_files import write_dflash
 from .tiny import VOCAB, _room, tiny_model, write_model
 
 WIDTH, LAYERS = 32, 6
@@ -252,6 +254,13 @@ def load_medusa(folder: Path, model: TransformersModel | None = None) -> MedusaH
     return head
 
 
+def load_dflash(folder: Path, model: TransformersModel | None = None) -> DFlashHead:
+    """The DFlash drafter in a folder."""
+    head = load(folder, model)
+    assert isinstance(head, DFlashHead)
+    return head
+
+
 @functools.cache
 def random_medusa() -> MedusaHead:
     """Heads that know nothing, for `target`."""
@@ -278,6 +287,49 @@ def unsure_medusa() -> MedusaHead:
 
 
 @functools.cache
+def random_dflash() -> DFlashHead:
+    """A drafter that knows nothing, for `target`."""
+    return load_dflash(write_dflash(Path(_room().name) / "random-dflash"))
+
+
+def _counting_on(name: str, target: TransformersModel, positions: int, lm_head: Tensor) -> DFlashHead:
+    """A drafter whose position n stands for the token n after the pending one, more or less: each layer hands what the position
+    before stands for on to the next, one token further. Masks stand for nothing, and the target's states are not read.
+
+    Args:
+        lm_head: what a position drafts [vocab, vocab].
+    """
+    folder, zero, one = Path(_room().name) / name, torch.zeros(VOCAB, VOCAB), torch.eye(VOCAB)
+    changes = {
+        "fc.weight": torch.zeros(VOCAB, 2 * VOCAB),
+        "embed_tokens.weight": 1000 * one.index_fill(0, torch.tensor(3), 0.0),
+    }
+    changes["lm_head.weight"] = lm_head
+    for i in range(positions):
+        at = f"layers.{i}."
+        changes |= {f"{at}self_attn.{name}_proj.weight": zero for name in "qk"}
+        changes |= {f"{at}self_attn.v_proj.weight": one.roll(1, 0), f"{at}self_attn.o_proj.weight": one}
+        changes[f"{at}mlp.down_proj.weight"] = torch.zeros(VOCAB, 48)
+        changes[f"{at}input_layernorm.weight"] = torch.ones(VOCAB)
+    window = {"layer_types": ["sliding_attention"] * positions, "sliding_window": 2}
+    sizes: dict[str, Any] = {"layers": positions, "block": positions + 1, "heads": 2, "head": VOCAB // 2}
+    both = {"width": VOCAB, "hidden": VOCAB}
+    return load_dflash(write_dflash(folder, own_embeddings=True, changes=changes, **both, **sizes, **window), target)
+
+
+@functools.cache
+def right_dflash() -> DFlashHead:
+    """A drafter that always drafts what `cyclic_target` chooses, three tokens at a time."""
+    return _counting_on("right-dflash", cyclic_target(), 3, 8 * torch.eye(VOCAB))
+
+
+@functools.cache
+def unsure_dflash() -> DFlashHead:
+    """A drafter that drafts tokens of `unsure_target`, with other probabilities."""
+    return _counting_on("unsure-dflash", unsure_target(), 2, _following(0, (1.0, 1.6, 1.2)))
+
+
+@functools.cache
 def random_head(style: Style = "eagle3") -> EagleHead:
     """A head that knows nothing, for `target`."""
     return load_eagle(write_head(Path(_room().name) / f"random-{style}", style))
@@ -287,6 +339,8 @@ def random_head(style: Style = "eagle3") -> EagleHead:
 def tiny_head(kind: Kind) -> Head:
     """A head of a kind that knows nothing, for tiny.py's Llama."""
     folder = Path(_room().name) / f"tiny-{kind}"
+    if kind == "dflash":
+        return load(write_dflash(folder, taps=(0, 1)), tiny_model("llama"))
     return load(write_medusa(folder) if kind == "medusa" else write_head(folder), tiny_model("llama"))
 
 

@@ -1,0 +1,216 @@
+"""DFlash drafters: a few layers that turn a block of mask tokens into the next tokens, reading the target's hidden states as
+the keys and values of the text.
+
+Chen et al., "DFlash: Block Diffusion for Flash Speculative Decoding" (2026), arXiv:2602.06036.
+
+The token at position i of the text, by the target's states, stands in slot i; a block stands behind the text, and is gone with
+the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...errors import ContextFull, UserError
+from ..base import PREFILL_CHUNK
+from ..hf.lean import LeanLayer, Rotations, norm, product
+from ..hf.slot_cache import KVSpec, SlotCache
+from ..scores import TorchScores
+from .base import BlockHead, BlockSession, HeadInfo
+from .dflash_format import DFlashFormat, View
+from .layers import Modules, guarded, scattered
+
+
+class DFlashNetwork:
+    """The forward pass.
+
+    Args:
+        found: the drafter's format.
+        weights: its tensors, on one device and of one type.
+        config: its layers' configuration, as transformers reads it.
+        embeddings: the table to look tokens up in [vocab, width].
+        lm_head: its own or the target's.
+        ids: the target's id of each token that it drafts; None where it drafts all.
+        vocabulary: the target's token ids.
+    """
+
+    def __init__(
+        self,
+        found: DFlashFormat,
+        weights: Mapping[str, Tensor],
+        config: Any,
+        embeddings: Tensor,
+        lm_head: Callable[[Tensor], Tensor],
+        ids: Tensor | None,
+        vocabulary: int,
+    ) -> None:
+        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+        modules, count = Modules(weights, config), len(found.views)
+        parts = [f"layers.{i}.self_attn.{name}_proj" for i in range(count) for name in "kv"]
+        biases = [weights[f"{at}.bias"] for at in parts if f"{at}.bias" in weights]
+        # The text's keys and values of all layers are one product; so these are in memory twice, which is a few percent.
+        self._text = product(torch.cat([weights[f"{at}.weight"] for at in parts]), torch.cat(biases) if biases else None)
+        self._key_norms = torch.stack([weights[f"layers.{i}.self_attn.k_norm.weight"] for i in range(count)])[:, None, None]
+        self._epsilon, self._heads, self._width = config.rms_norm_eps, config.num_key_value_heads, config.head_dim
+        layers = [modules.layer(f"layers.{i}") for i in range(count)]
+        for layer in layers:
+            # What attention sums up is a multiple of the values, and so is what this projection makes of it.
+            layer.self_attn.o_proj.weight.data = layer.self_attn.o_proj.weight * found.value_scale
+        self.layers = [LeanLayer(layer, i, str(i)) for i, layer in enumerate(layers)]
+        self.device, self.dtype = embeddings.device, embeddings.dtype
+        shape = (self._heads, self._width)
+        self.specs = [KVSpec(shape, shape, self.dtype, self.device)] * count
+        self.views = found.views
+        self._rotations = Rotations(LlamaRotaryEmbedding(config).to(self.device))
+        self._embeddings, self._lm_head, self._ids, self._vocabulary = embeddings, lm_head, ids, vocabulary
+        self._fc = product(weights["fc.weight"], None)
+        self._hidden_norm, self._norm = (norm(modules.norm(name)) for name in ("hidden_norm.weight", "norm.weight"))
+        self._embedding_scale, self._logit_scale, self._softcap = found.embedding_scale, found.logit_scale, found.softcap
+
+    def read(self, states: Tensor, start: int, cache: SlotCache) -> None:
+        """Write the keys and values of text into the slots from `start` on.
+
+        Args:
+            states: the target's [n, taps × width].
+            start: position of the first.
+            cache: takes K and V.
+        """
+        read = self._hidden_norm(self._fc(states))
+        n, count = len(read), len(self.layers)
+        # [layers, 2, K/V heads, n, width of a head]
+        both = self._text(read).view(n, count, 2, self._heads, self._width).permute(1, 2, 3, 0, 4)
+        wide = both[:, 0].float()
+        keys = (wide * torch.rsqrt(wide.pow(2).mean(-1, True) + self._epsilon)).to(self.dtype) * self._key_norms
+        cos, sin = self._rotations(read, torch.arange(start, start + n, device=self.device)[None], cache.context)
+        half = self._width // 2
+        keys = keys * cos + torch.cat((keys[..., half:], keys[..., :half]), -1) * sin
+        cache.begin(start, n)
+        cache.look_from([0] * count)  # where the last block's windows began may lie behind a text that was rewound
+        for i in range(count):
+            cache.update(keys[i][None], both[i, 1][None], i)
+
+    def __call__(self, tokens: Sequence[int], start: int, outputs: slice, cache: SlotCache) -> Tensor:
+        """Logits over the target's vocabulary after some tokens of a block [outputs, vocab].
+
+        Args:
+            tokens: of the block: the pending one, and masks.
+            start: position of the first.
+            outputs: whose logits are wanted.
+            cache: holds the text in the slots before `start`.
+        """
+        n = len(tokens)
+        hidden = F.embedding(torch.tensor(tokens, device=self.device), self._embeddings)[None]
+        if self._embedding_scale != 1:
+            hidden = hidden * self._embedding_scale
+        cos, sin = self._rotations(hidden, torch.arange(start, start + n, device=self.device)[None], cache.context)
+        cache.begin(start, n)
+        # A window's first position is that of the block's first token.
+        cache.look_from([0 if view.window is None else max(0, start - view.window + 1) for view in self.views])
+        shown = {view: self._mask(view, start, n) for view in dict.fromkeys(self.views)}
+        masks = {str(i): shown[view] for i, view in enumerate(self.views)}
+        for layer in self.layers:
+            hidden = layer(hidden, cos, sin, masks, cache)
+        logits = self._lm_head(self._norm(hidden[0, outputs]))
+        if self._logit_scale != 1:
+            logits = logits * self._logit_scale
+        if self._softcap > 0:
+            logits = torch.tanh(logits / self._softcap) * self._softcap
+        return scattered(logits, self._ids, self._vocabulary)
+
+    def _mask(self, view: View, start: int, count: int) -> Tensor:
+        """Additive mask of a block of `count` tokens: [1, 1, count, keys in view], or one row where all see everything."""
+        window = view.window
+        first = 0 if window is None else max(0, start - window + 1)
+        options: dict[str, Any] = {"dtype": self.dtype, "device": self.device}
+        if not view.causal and (window is None or window >= start + count):
+            return torch.zeros((1, 1, 1, start + count - first), **options)
+        rows = torch.arange(start, start + count, device=self.device)[:, None]
+        away = rows - torch.arange(first, start + count, device=self.device)[None]
+        hidden = away < 0 if view.causal else torch.zeros_like(away, dtype=torch.bool)
+        if window is not None:
+            hidden = hidden | (away.abs() >= window)
+        return torch.zeros(away.shape, **options).masked_fill_(hidden, torch.finfo(self.dtype).min)[None, None]
+
+
+class DFlashHead(BlockHead):
+    """A loaded DFlash drafter (see load.py)."""
+
+    def __init__(self, found: DFlashFormat, network: DFlashNetwork, info: HeadInfo) -> None:
+        self._network: DFlashNetwork | None = network
+        self._found = found
+        self.info, self.positions = info, found.positions
+
+    def open(self, context: int) -> DFlashSession:
+        """A new, empty cache."""
+        if self._network is None:
+            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
+        return DFlashSession(self._network, self._found, context)
+
+    def close(self) -> None:
+        """Free the weights."""
+        self._network = None
+
+
+class DFlashSession(BlockSession):
+    """One conversation's cache: the text in the slots of its positions, and room for a block behind."""
+
+    def __init__(self, network: DFlashNetwork, found: DFlashFormat, context: int) -> None:
+        self._network, self._found = network, found
+        self._context, self._length = context, 0
+        self._cache = guarded(lambda: SlotCache(network.specs, context + found.block), network.device)
+
+    @property
+    def length(self) -> int:
+        """Tokens whose states have been taken in."""
+        return self._length
+
+    @property
+    def context(self) -> int:
+        """Most of them."""
+        return self._context
+
+    def extend(self, states: Tensor) -> None:
+        """Take in the states of the next tokens (see `BlockSession.extend`)."""
+        network, cache, start, end = self._network, self._cache, self._length, self._length + len(states)
+        if end > self._context:
+            raise ContextFull(f"{end:,} tokens do not fit in a context of {self._context:,}.")
+
+        def take() -> None:
+            cache.reserve(end, used=start)
+            for at in range(start, end, PREFILL_CHUNK):
+                part = states[at - start : at - start + PREFILL_CHUNK]
+                network.read(part.to(network.device, network.dtype), at, cache)
+
+        guarded(take, network.device)
+        self._length = end
+
+    def guess(self, token: int, count: int) -> TorchScores:
+        """Scores of the next positions (see `BlockSession.guess`). The block is a whole one, as in training, however many of
+        its positions are wanted."""
+        network, cache, found, start = self._network, self._cache, self._found, self._length
+        first = 0 if found.from_anchor else 1
+
+        def run() -> Tensor:
+            cache.reserve(start + found.block, used=start)
+            block = [token, *[found.mask] * (found.block - 1)]
+            return network(block, start, slice(first, first + count), cache)
+
+        logits = guarded(run, network.device)
+        return TorchScores(logits, tuple(range(count)), tuple(range(start + 1, start + 1 + count)))
+
+    def rewind(self, length: int) -> None:
+        """Forget all but the first `length` tokens."""
+        if not 0 <= length <= self._length:
+            raise ValueError(f"cannot rewind to {length} of {self._length} tokens")
+        self._length = length
+
+    def close(self) -> None:
+        """Free the cache."""
+        self.rewind(0)
+        self._cache = SlotCache((), 0)

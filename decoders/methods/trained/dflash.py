@@ -1,0 +1,144 @@
+"""DFlash: a drafter trained for the target fills in a whole block of tokens in one pass, from the target's hidden states.
+
+Chen et al., "DFlash: Block Diffusion for Flash Speculative Decoding" (2026), arXiv:2602.06036.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ....backends.base import Scores
+from ....backends.heads.base import BlockHead, BlockSession
+from ....errors import UserError
+from ...base import Context, Drafter, Elsewhere, Verified, param
+from ...parts.drafting import Following, node_budget, worthwhile
+from ...parts.elsewhere import noted, speculative
+from ...parts.growth import MERGED, graft, merged
+from ...parts.position_tree import position_tree
+from ...parts.proposers import Proposer
+from ...tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class DFlashParams:
+    """Settings of DFlash."""
+
+    nodes: int = param(24, "Most nodes in the tree, including the pending token", low=1, high=256, length=True)
+    depth: int = param(16, "Most positions of a block that are drafted", low=1, high=64)
+    width: int = param(4, "Most tokens considered for a position; 1 drafts a chain", low=1, high=32)
+    floor: float = param(-1.0, "Least probability of a path; -1 is what suits the device", low=-1, high=1)
+    merge: str = param("", f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}")
+
+
+class HeadBlocks(Proposer):
+    """A trained drafter of blocks in a session of its own, which follows the target's hidden states: node 0 is the pending
+    token, the others are positions."""
+
+    def __init__(self, head: BlockHead, context: int) -> None:
+        super().__init__()
+        self.head = head
+        self.session: BlockSession = head.open(context)
+        self._text = Following()
+
+    def _open(self, context: Context, line: Sequence[int]) -> Scores | None:
+        tokens, session, last = context.tokens, self.session, context.session.length
+        if not last == len(tokens) - 1 > 0 or last > session.context:
+            return None
+        begin = min(session.length, last, self._text.same(tokens))
+        session.rewind(begin)
+        if begin < last:
+            session.extend(context.session.states(begin, last))
+        return session.guess(context.pending, 1 + len(line))
+
+    def _extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Scores | None:
+        """No node is evaluated here."""
+        return None
+
+    def _drop(self, first: int) -> None:
+        """Nothing is held."""
+
+    def settle(self, path: Sequence[int]) -> None:
+        """Nothing stays of the block: what was accepted comes with the target's own states."""
+
+    def close(self) -> None:
+        self.session.close()
+
+
+class DFlash(Drafter):
+    """Each position's likeliest tokens, as a tree of the most probable paths."""
+
+    name = "dflash"
+    group = "trained"
+    reads_cache = True
+    summary = "A drafter trained for this model fills in a block of tokens in one pass; the model verifies a tree of them."
+    pays = "If there is a DFlash drafter for your model: a long draft takes a single pass."
+    explains = (
+        "The drafter gets a block of mask tokens and fills in all of them in one pass, as diffusion models for text do. It "
+        "does not read the text, but what the large model was thinking at each token: its hidden states. The likeliest tokens "
+        "of each position become a tree, and one pass of the large model checks them all. Of the block nothing is kept; the "
+        "drafter remembers the large model's states at the accepted tokens."
+    )
+    paper = "DFlash: Block Diffusion for Flash Speculative Decoding, Chen 2026, arXiv:2602.06036"
+    needs_head = "dflash"
+    Params = DFlashParams
+    params: DFlashParams
+
+    @classmethod
+    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+        return [{"width": "1"}, *({"nodes": nodes} for nodes in ("12", "24", "48"))]
+
+    @classmethod
+    def elsewhere(cls, params: DFlashParams, draft_model: str) -> Elsewhere:
+        found = {
+            "transformers": ("model.generate(**inputs, assistant_model=draft, speculation_type='dflash')", ""),
+            "llama-server": (
+                f"--spec-type draft-dflash --spec-draft-model {draft_model} --spec-draft-n-max {params.depth}",
+                "",
+            ),
+            "vLLM": (speculative("dflash", model=draft_model, num_speculative_tokens=params.depth), ""),
+        }
+        return found if params.width == 1 else noted(found, "It drafts a chain, not a tree.")
+
+    def __init__(self, params: DFlashParams | None = None) -> None:
+        super().__init__(params)
+        self._proposer: HeadBlocks | None = None
+        self._merged: list[Drafter] = []
+
+    def prepare(self, context: Context) -> None:
+        self._open(context)
+
+    def draft(self, context: Context) -> Tree:
+        params, proposer = self.params, self._open(context)
+        self._merged = merged(self.name, params.merge, context)
+        positions = min(params.depth, proposer.head.positions, context.room)
+        budget = node_budget(context, params.nodes)
+        if positions < 1 or budget < 2:
+            return Tree.root(context.pending)
+        # What will stand at a position is not known: the pending token stands in, which penalties count anyway.
+        line = [context.pending] * (positions - 1)
+        guesses = proposer.begin(context, params.width if context.branching else 1, line)
+        share = budget if not self._merged else 1 + budget // 2
+        tree = position_tree(context, guesses, share, worthwhile(context, params.floor), proposer.distribution)
+        for drafter in self._merged:
+            graft(tree, drafter.draft(context), budget)
+        return tree
+
+    def _open(self, context: Context) -> HeadBlocks:
+        """The drafter's session."""
+        head = context.head
+        if not isinstance(head, BlockHead) or head.info.kind != self.needs_head:
+            raise UserError("The method dflash needs a DFlash drafter trained for this model. Load one with --draft-model.")
+        if self._proposer is None or head is not self._proposer.head:
+            self.close()
+            self._proposer = HeadBlocks(head, context.session.context)
+        return self._proposer
+
+    def learn(self, verified: Verified) -> None:
+        for drafter in self._merged:
+            drafter.learn(verified)
+
+    def close(self) -> None:
+        if self._proposer is not None:
+            self._proposer.close()
+        self._proposer = None

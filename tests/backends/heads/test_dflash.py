@@ -1,0 +1,300 @@
+"""DFlash drafters in every published layout against plain torch, and against transformers' own class; refusals."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from specchat.backends import UserError
+from specchat.backends.loading import find_model
+
+from ...cases import FULL
+from ...fakes.models.dflash_files import write_dflash
+from ...fakes.models.heads import LAYERS, WIDTH, load_dflash, load_weights, reference, target
+from ...fakes.models.tiny import VOCAB
+
+SLIDING = ["sliding_attention", "full_attention"]
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "z-lab": {},
+    "z-lab in bfloat16": {"dtype": torch.bfloat16, "heads": 2, "taps": (0, 2, LAYERS - 1)},
+    "one layer, no taps named": {"layers": 1, "changes": {"fc.weight": torch.eye(WIDTH)}, "taps": None},
+    "two layers, no taps named": {"taps": None, "bias": True},
+    "windows": {"layer_types": SLIDING, "sliding_window": 9},
+    "windows from dflash_config": {"inner": {"use_swa": True, "swa_window_size": 9, "causal": False}},
+    "causal": {"is_causal": True},
+    "scaled": {
+        "inner": {
+            "input_embedding_scale": 3.0,
+            "attention_value_scale": 0.5,
+            "output_multiplier": 0.3,
+            "final_logit_softcapping": 4.0,
+        }
+    },
+    "of another width": {"hidden": 48, "own_embeddings": True, "target_hidden_size": WIDTH},
+    "speculators": {"layout": "speculators", "drafted": 100},
+    "speculators, no taps named": {
+        "layout": "speculators",
+        "taps": None,
+        "changes": {"fc.weight": torch.randn(WIDTH, 3 * WIDTH, generator=torch.Generator().manual_seed(5))},
+    },
+    "speculators with windows": {"layout": "speculators", "layer_types": SLIDING, "sliding_window": 7, "own_embeddings": True},
+    "speculators with windows both ways": {
+        "layout": "speculators",
+        "layer_types": SLIDING,
+        "sliding_window": 4,
+        "sliding_window_non_causal": True,
+        "sample_from_anchor": True,
+    },
+    "deepspec": {"layout": "deepspec", "own_embeddings": True, "taps": (-1, 2, LAYERS - 1)},
+    "transformers": {"layout": "transformers", "layer_types": SLIDING, "sliding_window": 5},
+}
+
+
+class Reference:
+    """The forward pass as the formats describe it, in plain torch, over the whole text and a block at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config = json.loads((folder / "config.json").read_text())
+        named = {"encoder.fc.weight": "fc.weight", "encoder.output_norm_enc.weight": "hidden_norm.weight"}
+        self.library = "encoder.fc.weight" in load_weights(folder)
+        self.w = {named.get(name, name): t.float() if t.is_floating_point() else t for name, t in load_weights(folder).items()}
+        self.layer = self.config.get("transformer_layer_config", self.config)
+        self.given = {**self.config, **self.config.get("dflash_config", {})}
+        self.speculators = "speculators_model_type" in self.config
+        self.block, self.count = self.config["block_size"], self.layer["num_hidden_layers"]
+        self.first = int(not (self.given.get("sample_from_anchor") or "markov_rank" in self.config))
+        module = reference()
+        self.embeddings = self.w.get("embed_tokens.weight", module.get_input_embeddings().weight)
+        self.head = self.w.get("lm_head.weight", module.get_output_embeddings().weight)
+
+    @property
+    def taps(self) -> list[int]:
+        """As transformers counts hidden states."""
+        if self.speculators:
+            return self.config["aux_hidden_state_layer_ids"] or [2, LAYERS // 2, LAYERS - 3]
+        ids = self.given.get("target_layer_ids")
+        if ids is None:
+            ids = [LAYERS // 2] if self.count == 1 else [1, LAYERS - 3]
+        return [id + 1 for id in ids]
+
+    def norm(self, x: Tensor, name: str) -> Tensor:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.w[name]
+
+    def linear(self, x: Tensor, name: str) -> Tensor:
+        return F.linear(x, self.w[f"{name}.weight"], self.w.get(f"{name}.bias"))
+
+    def turn(self, x: Tensor, first: int) -> Tensor:
+        """Rotary positions from `first` on of x [n, heads, width]."""
+        angles = torch.arange(first, first + len(x))[:, None] * 500.0 ** (-torch.arange(4) / 4)
+        cos, sin = (torch.cat((f(angles), f(angles)), -1)[:, None] for f in (torch.cos, torch.sin))
+        return x * cos + torch.cat((-x[..., 4:], x[..., :4]), -1) * sin
+
+    def seen(self, i: int, rows: Tensor, keys: Tensor) -> Tensor:
+        """Which keys a position of the block sees."""
+        slides = (self.layer.get("layer_types") or ["full_attention"] * self.count)[i] == "sliding_attention"
+        causal = slides and not self.library and not self.given.get("sliding_window_non_causal")
+        causal = self.given.get("is_causal", self.given.get("causal", causal))
+        away = rows[:, None] - keys[None]
+        out = torch.ones_like(away, dtype=torch.bool)
+        if slides or self.given.get("use_swa"):
+            window = self.given.get("swa_window_size") or self.layer["sliding_window"]
+            out &= away.abs() < window + self.library
+        return out & (away >= 0) if causal else out
+
+    def logits(self, states: Tensor, token: int) -> Tensor:
+        """Of all guesses, over the target's vocabulary [positions, vocab]."""
+        n = len(states)
+        text = self.norm(self.linear(states, "fc"), "hidden_norm.weight")
+        block = torch.tensor([token] + [self.given["mask_token_id"]] * (self.block - 1))
+        x = F.embedding(block, self.embeddings) * self.given.get("input_embedding_scale", 1.0)
+        keys, rows = torch.arange(n + self.block), torch.arange(n, n + self.block)
+        for i in range(self.count):
+            at = f"layers.{i}.self_attn."
+            y = self.norm(x, f"layers.{i}.input_layernorm.weight")
+            q = self.norm(self.linear(y, f"{at}q_proj").view(self.block, -1, 8), f"{at}q_norm.weight")
+            both = torch.cat((text, y))
+            k = self.norm(self.linear(both, f"{at}k_proj").view(len(both), -1, 8), f"{at}k_norm.weight")
+            v = self.linear(both, f"{at}v_proj").view(len(both), -1, 8) * self.given.get("attention_value_scale", 1.0)
+            q, k = self.turn(q, n), self.turn(k, 0)
+            k, v = (t.repeat_interleave(q.shape[1] // 2, 1) for t in (k, v))
+            scores = torch.einsum("ihd,jhd->hij", q, k) / 8**0.5
+            scores = scores.masked_fill(~self.seen(i, rows, keys), -torch.inf)
+            out = torch.einsum("hij,jhd->ihd", scores.softmax(-1), v)
+            x = x + self.linear(out.reshape(self.block, -1), f"{at}o_proj")
+            y = self.norm(x, f"layers.{i}.post_attention_layernorm.weight")
+            gate, up = (self.linear(y, f"layers.{i}.mlp.{name}_proj") for name in ("gate", "up"))
+            x = x + self.linear(F.silu(gate) * up, f"layers.{i}.mlp.down_proj")
+        logits = F.linear(self.norm(x, "norm.weight"), self.head)[self.first :] * self.given.get("output_multiplier", 1.0)
+        if cap := self.given.get("final_logit_softcapping"):
+            logits = cap * torch.tanh(logits / cap)
+        if "d2t" in self.w:
+            full = torch.full((len(logits), VOCAB), -torch.inf)
+            full[:, torch.arange(len(self.w["d2t"])) + self.w["d2t"]] = logits
+            return full
+        return logits
+
+
+def states_of(text: Sequence[int], taps: Sequence[int]) -> Tensor:
+    """The target's states of a text, by transformers itself."""
+    with torch.no_grad():
+        found = reference()(torch.tensor([text]), output_hidden_states=True).hidden_states
+    return torch.cat([found[tap][0] for tap in taps], -1)
+
+
+@pytest.fixture(scope="module", params=list(LAYOUTS))
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dflash(tmp_path_factory.mktemp("dflash"), **LAYOUTS[request.param])
+
+
+def test_guesses_over_a_text_are_those_of_plain_torch(folder: Path) -> None:
+    head, plain = load_dflash(folder), Reference(folder)
+    assert (head.info.kind, head.info.title, list(head.info.taps)) == ("dflash", "DFlash", plain.taps)
+    assert head.positions == plain.block - plain.first
+    rng = random.Random(4)
+    text = [rng.randrange(VOCAB) for _ in range(60 if FULL else 30)]
+    states = states_of(text, plain.taps)
+    session = head.open(64)
+    for length in [1, 2, 3, 6, 7, 8, 13, *range(14, len(text), 1 if FULL else 5)]:
+        session.extend(states[session.length : length])
+        found = session.guess(text[length], head.positions)
+        assert session.length == length
+        assert found.positions == tuple(range(length + 1, length + 1 + head.positions))
+        with torch.no_grad():
+            wanted = plain.logits(states[:length], text[length])
+        torch.testing.assert_close(found.logits, wanted, rtol=1e-3, atol=1e-3)
+    # Blocks leave nothing behind, and what is forgotten is gone.
+    session.rewind(5)
+    session.extend(states[5:9] * 2)
+    session.rewind(4)
+    session.extend(states[4:length])
+    torch.testing.assert_close(session.guess(text[length], head.positions).logits, found.logits)
+    # A part of the positions is guessed as the whole is.
+    torch.testing.assert_close(session.guess(text[length], 2).logits, found.logits[:2])
+
+
+def test_a_long_text_comes_in_by_chunks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = load_dflash(folder)
+    states = states_of([3 + i % 200 for i in range(120)], head.info.taps)
+    whole = head.open(256)
+    whole.extend(states)
+    monkeypatch.setattr("specchat.backends.heads.dflash.PREFILL_CHUNK", 32)
+    parts = head.open(256)
+    parts.extend(states)
+    torch.testing.assert_close(parts.guess(9, 4).logits, whole.guess(9, 4).logits, rtol=1e-4, atol=1e-4)
+
+
+def test_drafts_are_those_of_transformers_own_class(tmp_path: Path) -> None:
+    """Its assistant model in its own generator, beside the same target; every draft of an answer is compared."""
+    from transformers.generation import candidate_generator
+    from transformers.models.muse_glimmer_assistant import MuseGlimmerAssistantModel
+
+    for windows in (["full_attention"] * 2, SLIDING):
+        folder = write_dflash(tmp_path / windows[0], "transformers", layer_types=windows, sliding_window=6, seed=3)
+        theirs: Any = MuseGlimmerAssistantModel.from_pretrained(folder, dtype=torch.float32)
+        drafts: list[tuple[list[int], list[int]]] = []
+
+        class Watched(candidate_generator.DFlashTokenCandidateGenerator):
+            def get_candidates(self, input_ids: Tensor, *args: Any, **kwargs: Any) -> Any:
+                ids, logits = super().get_candidates(input_ids, *args, **kwargs)
+                if logits is not None:
+                    drafts.append((input_ids[0].tolist(), ids[0, input_ids.shape[1] :].tolist()))  # noqa: B023
+                return ids, logits
+
+        prompt = torch.tensor([[0, 2, *(5 + 7 * i % 200 for i in range(12))]])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("transformers.generation.utils.DFlashTokenCandidateGenerator", Watched)
+            reference().generate(
+                prompt,
+                attention_mask=torch.ones_like(prompt),
+                assistant_model=theirs.eval(),
+                speculation_type="dflash",
+                do_sample=False,
+                max_new_tokens=24,
+                eos_token_id=None,
+                pad_token_id=0,
+            )
+        assert len(drafts) > 5
+        session = load_dflash(folder).open(64)
+        for text, drafted in drafts:
+            states = states_of(text[:-1], (2, 4))
+            session.extend(states[session.length :])
+            guessed = session.guess(text[-1], 5).logits.argmax(-1).tolist()
+            assert guessed[: len(drafted)] == drafted
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "missing": ({"changes": {"layers.1.mlp.up_proj.weight": None}}, "missing 1 tensor .* such as layers.1.mlp.up_proj.weight"),
+    "no fc": ({"changes": {"fc.weight": None}}, "such as fc.weight"),
+    "no hidden_norm": ({"changes": {"hidden_norm.weight": None}}, "such as hidden_norm.weight"),
+    "no q_norm": ({"changes": {"layers.0.self_attn.q_norm.weight": None}}, "such as layers.0.self_attn.q_norm.weight"),
+    "shape": ({"changes": {"norm.weight": torch.ones(31)}}, r"norm.weight has the shape \[31\] instead of \[32\]"),
+    "unknown": ({"changes": {"layers.0.conv.weight": torch.ones(3)}}, "does not know, such as layers.0.conv.weight"),
+    "vocabulary": ({"vocab_size": 300}, "a vocabulary of 300 tokens, and target has 256"),
+    "width": ({"width": 64, "hidden": 64}, "hidden states 64 numbers wide, and those of target have 32"),
+    "its own width": ({"hidden": 48}, "missing 2 tensors"),
+    "taps": ({"inner": {"target_layer_ids": [1, 2, 3]}}, r"reads 2 layers of the target \(fc.weight\), .* names 3"),
+    "no such layer": ({"taps": (1, 6)}, "layers that target does not have: it has 6 layers"),
+    "layer list": ({"inner": {"target_layer_ids": "all"}}, "does not list the target's layers"),
+    "nan": ({"changes": {"fc.weight": torch.full((32, 64), torch.nan)}}, r"fc.weight holds numbers that are none \(NaN"),
+    "quantized": ({"changes": {"fc.weight": torch.ones((32, 64), dtype=torch.int8)}}, "fc.weight in int8"),
+    "no mask": ({"inner": {"mask_token_id": None}}, "needs mask_token_id, not None"),
+    "mask": ({"mask": 999}, "uses the token 999 as its mask, and target has 256 tokens"),
+    "block": ({"block": 1}, "needs a block_size of 2 to 256"),
+    "layer types": ({"layer_types": ["linear_attention"] * 2}, "needs layer_types, one for each of 2 layers"),
+    "window": ({"layer_types": SLIDING}, "needs sliding_window, a whole number"),
+    "sinks": ({"inner": {"attention_sink_bias": True}}, "sets attention_sink_bias, which specchat cannot draft with"),
+    "rope": ({"inner": {"is_neox_style": False}}, "sets is_neox_style"),
+    "scale": ({"inner": {"output_multiplier": "big"}}, "needs a number for output_multiplier, not big"),
+    "d2t": ({"layout": "speculators", "drafted": 100, "changes": {"d2t": torch.full((100,), 200)}}, "d2t does not lead to"),
+    "no d2t": ({"layout": "speculators", "drafted": 100, "changes": {"d2t": None}}, "such as d2t"),
+}
+
+
+@pytest.mark.parametrize("case", list(WRONG))
+def test_a_wrong_drafter_is_refused_in_one_sentence(case: str, tmp_path: Path) -> None:
+    options, words = WRONG[case]
+    with pytest.raises(UserError, match=words) as caught:
+        load_dflash(write_dflash(tmp_path / "drafter", **options))
+    assert "\n" not in str(caught.value)
+
+
+def test_its_relatives_are_named(tmp_path: Path) -> None:
+    relatives: dict[str, dict[str, Any]] = {
+        "Domino": {"inner": {"projector_type": "domino"}},
+        "DFlash 2": {"inner": {"selector_rank": 64}},
+        "DSpark": {"layout": "deepspec", "markov_rank": 256},
+    }
+    for title, options in relatives.items():
+        with pytest.raises(UserError, match=f"holds {title}, which specchat cannot draft with yet"):
+            find_model(str(write_dflash(tmp_path / title, **options)))
+
+
+def test_a_pickle_is_refused(tmp_path: Path) -> None:
+    folder = write_dflash(tmp_path / "drafter")
+    torch.save(load_weights(folder), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="only pickled weights"):
+        find_model(str(folder))
+
+
+def test_a_closed_drafter_opens_no_more(tmp_path: Path) -> None:
+    head = load_dflash(write_dflash(tmp_path / "drafter"))
+    head.close()
+    with pytest.raises(UserError, match="no longer loaded"):
+        head.open(16)
+
+
+def test_its_own_parameters_are_counted(tmp_path: Path) -> None:
+    folder = write_dflash(tmp_path / "drafter", "speculators", drafted=100, dtype=torch.bfloat16)
+    info = load_dflash(folder).info
+    assert info.parameters == sum(t.numel() for name, t in load_weights(folder).items() if name not in ("d2t", "t2d"))
+    assert (info.dtype, info.path, target().info.name) == ("float32", str(folder), "target")

@@ -1,0 +1,148 @@
+"""DFlash drafters with random weights, in exactly the layouts that others publish."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from .tiny import VOCAB
+
+Layout = Literal["z-lab", "speculators", "deepspec", "transformers"]
+
+
+def write_dflash(
+    folder: Path,
+    layout: Layout = "z-lab",
+    *,
+    width: int = 32,
+    hidden: int = 32,
+    taps: tuple[int, ...] | None = (1, 3),
+    block: int = 6,
+    mask: int = 3,
+    layers: int = 2,
+    heads: int = 4,
+    head: int = 8,
+    drafted: int = VOCAB,
+    own_embeddings: bool = False,
+    bias: bool = False,
+    seed: int = 0,
+    scale: float = 0.3,
+    dtype: torch.dtype = torch.float32,
+    changes: Mapping[str, Tensor | None] | None = None,
+    inner: Mapping[str, Any] | None = None,
+    **config: Any,
+) -> Path:
+    """Write a drafter for a target with tiny.py's vocabulary.
+
+    Args:
+        folder: to be made.
+        layout: whose.
+        width: of the target's states.
+        hidden: of its own.
+        taps: named in the configuration as that layout names them; None for none, where there are two.
+        block, mask: of the configuration.
+        layers, heads, head: its own; of a head the width.
+        drafted: how many tokens it can draft.
+        own_embeddings: whether it has a table of them, and an LM head.
+        bias: of attention.
+        seed, scale: of the weights.
+        dtype: of the file.
+        changes: tensors to replace or (None) to leave out.
+        inner: more keys of `dflash_config`.
+        config: more keys of config.json; "absent" leaves one out.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def weight(*shape: int, around: float = 0.0) -> Tensor:
+        return around + torch.randn(*shape, generator=generator) * (0.1 if around else scale)
+
+    wide = 48
+    out = {"fc.weight": weight(hidden, width * len(taps or (0, 0)))}
+    out |= {name: weight(hidden, around=1.0) for name in ("hidden_norm.weight", "norm.weight")}
+    for i in range(layers):
+        at = f"layers.{i}."
+        for name, rows in (("q", heads), ("k", 2), ("v", 2)):
+            out[f"{at}self_attn.{name}_proj.weight"] = weight(rows * head, hidden)
+            if bias:
+                out[f"{at}self_attn.{name}_proj.bias"] = weight(rows * head)
+        out[f"{at}self_attn.o_proj.weight"] = weight(hidden, heads * head)
+        if bias:
+            out[f"{at}self_attn.o_proj.bias"] = weight(hidden)
+        out |= {f"{at}self_attn.{name}_norm.weight": weight(head, around=1.0) for name in "qk"}
+        out[f"{at}mlp.gate_proj.weight"], out[f"{at}mlp.up_proj.weight"] = weight(wide, hidden), weight(wide, hidden)
+        out[f"{at}mlp.down_proj.weight"] = weight(hidden, wide)
+        out |= {f"{at}{name}_layernorm.weight": weight(hidden, around=1.0) for name in ("input", "post_attention")}
+    if own_embeddings:
+        out["embed_tokens.weight"] = weight(VOCAB, hidden)
+    if own_embeddings or drafted != VOCAB:
+        out["lm_head.weight"] = weight(drafted, hidden)
+    out = {name: tensor.to(dtype) for name, tensor in out.items()}
+    if drafted != VOCAB:
+        kept = torch.randperm(VOCAB, generator=generator)[:drafted].sort().values
+        out["d2t"] = kept - torch.arange(drafted)
+        out["t2d"] = torch.zeros(VOCAB, dtype=torch.bool).index_fill_(0, kept, True)
+    if layout == "transformers":
+        out["encoder.fc.weight"] = out.pop("fc.weight")
+        out["encoder.output_norm_enc.weight"] = out.pop("hidden_norm.weight")
+    for name, tensor in (changes or {}).items():
+        out.pop(name, None)
+        if tensor is not None:
+            out[name] = tensor
+    figures: dict[str, Any] = {
+        "model_type": "qwen3",
+        "hidden_size": hidden,
+        "intermediate_size": wide,
+        "num_attention_heads": heads,
+        "num_key_value_heads": 2,
+        "head_dim": head,
+        "num_hidden_layers": layers,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 500.0,
+        "hidden_act": "silu",
+        "max_position_embeddings": 512,
+        "vocab_size": VOCAB,
+    }
+    ids = {} if taps is None else {"target_layer_ids": list(taps)}
+    match layout:
+        case "z-lab":
+            told = {"mask_token_id": mask, **ids, **(inner or {})}
+            made = {**figures, "architectures": ["DFlashDraftModel"], "block_size": block, "dflash_config": told}
+        case "deepspec":
+            made = {**figures, "architectures": ["Qwen3DSparkModel"], "markov_rank": 0, "block_size": block, **ids}
+            made |= {"mask_token_id": mask, "num_anchors": 512, "enable_confidence_head": False}
+        case "transformers":
+            del figures["vocab_size"], figures["rope_theta"]
+            made = {**figures, "model_type": "muse_glimmer_assistant", "architectures": ["MuseGlimmerAssistantModel"]}
+            made |= {"block_size": block, "mask_token_id": mask, **ids, "sliding_window": 2048}
+            made["rope_parameters"] = {"rope_theta": 500.0, "rope_type": "default"}
+        case "speculators":
+            made = {
+                "architectures": ["DFlashSpeculator"],
+                "speculators_model_type": "dflash",
+                "draft_vocab_size": drafted,
+                "block_size": block,
+                "mask_token_id": mask,
+                "aux_hidden_state_layer_ids": list(taps) if taps else None,
+                "sliding_window_non_causal": False,
+                "sample_from_anchor": False,
+                "transformer_layer_config": figures,
+                "speculators_config": {"algorithm": "dflash", "verifier": {"name_or_path": "owner/verifier"}},
+            }
+    layer_types = config.pop("layer_types", None)
+    if layer_types is not None:
+        (figures if layout == "speculators" else made)["layer_types"] = layer_types
+    if layout == "speculators" and "sliding_window" in config:
+        figures["sliding_window"] = config.pop("sliding_window")
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(
+        {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in out.items()},
+        folder / "model.safetensors",
+    )
+    (folder / "config.json").write_text(json.dumps({k: v for k, v in (made | config).items() if v != "absent"}))
+    return folder
