@@ -17,8 +17,8 @@ from specchat.backends.files.model_card import read_card
 from specchat.backends.loading import builtin_gguf, builtin_path
 
 from ...fakes.models import gguf_heads
-from ...fakes.models.gguf_changes import changed
 from ...fakes.models.dflash_files import write_dflash
+from ...fakes.models.gguf_changes import changed
 from ...fakes.models.heads import target_folder, write_head
 from ...fakes.models.llama_tiny import gguf_of, needs_llama
 from ...fakes.models.pard_tiny import pard_folder

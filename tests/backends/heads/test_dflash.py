@@ -133,9 +133,11 @@ class Reference:
             y = self.norm(x, f"layers.{i}.post_attention_layernorm.weight")
             gate, up = (self.linear(y, f"layers.{i}.mlp.{name}_proj") for name in ("gate", "up"))
             x = x + self.linear(F.silu(gate) * up, f"layers.{i}.mlp.down_proj")
-        logits = F.linear(self.norm(x, "norm.weight"), self.head)[self.first :] * self.given.get("output_multiplier", 1.0)
+        logits: Tensor = F.linear(self.norm(x, "norm.weight"), self.head)[self.first :] * self.given.get(
+            "output_multiplier", 1.0
+        )
         if cap := self.given.get("final_logit_softcapping"):
-            logits = cap * torch.tanh(logits / cap)
+            logits = torch.tanh(logits / cap) * cap
         if "d2t" in self.w:
             full = torch.full((len(logits), VOCAB), -torch.inf)
             full[:, torch.arange(len(self.w["d2t"])) + self.w["d2t"]] = logits
@@ -203,7 +205,7 @@ def test_drafts_are_those_of_transformers_own_class(tmp_path: Path) -> None:
         drafts: list[tuple[list[int], list[int]]] = []
 
         class Watched(candidate_generator.DFlashTokenCandidateGenerator):
-            def get_candidates(self, input_ids: Tensor, *args: Any, **kwargs: Any) -> Any:
+            def get_candidates(self, input_ids: torch.LongTensor, *args: Any, **kwargs: Any) -> Any:
                 ids, logits = super().get_candidates(input_ids, *args, **kwargs)
                 if logits is not None:
                     drafts.append((input_ids[0].tolist(), ids[0, input_ids.shape[1] :].tolist()))  # noqa: B023

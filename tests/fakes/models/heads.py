@@ -304,17 +304,16 @@ def _counting_on(name: str, target: TransformersModel, positions: int, lm_head: 
         "fc.weight": torch.zeros(VOCAB, 2 * VOCAB),
         "embed_tokens.weight": 1000 * one.index_fill(0, torch.tensor(3), 0.0),
     }
-    changes["lm_head.weight"] = lm_head
+    changes |= {"lm_head.weight": lm_head, "norm.weight": torch.ones(VOCAB)}
     for i in range(positions):
         at = f"layers.{i}."
         changes |= {f"{at}self_attn.{name}_proj.weight": zero for name in "qk"}
         changes |= {f"{at}self_attn.v_proj.weight": one.roll(1, 0), f"{at}self_attn.o_proj.weight": one}
         changes[f"{at}mlp.down_proj.weight"] = torch.zeros(VOCAB, 48)
         changes[f"{at}input_layernorm.weight"] = torch.ones(VOCAB)
-    window = {"layer_types": ["sliding_attention"] * positions, "sliding_window": 2}
-    sizes: dict[str, Any] = {"layers": positions, "block": positions + 1, "heads": 2, "head": VOCAB // 2}
-    both = {"width": VOCAB, "hidden": VOCAB}
-    return load_dflash(write_dflash(folder, own_embeddings=True, changes=changes, **both, **sizes, **window), target)
+    options: dict[str, Any] = {"layer_types": ["sliding_attention"] * positions, "sliding_window": 2, "own_embeddings": True}
+    options |= {"layers": positions, "block": positions + 1, "heads": 2, "head": VOCAB // 2, "width": VOCAB, "hidden": VOCAB}
+    return load_dflash(write_dflash(folder, changes=changes, **options), target)
 
 
 @functools.cache
