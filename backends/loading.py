@@ -17,6 +17,7 @@ from .heads.folders import read_format, refuse_pickles
 from .heads.formats import Format
 from .heads.gguf_format import DRAFTERS, GgufFormat, read_gguf_format
 from .options import BACKENDS, BUILTIN, BUILTIN_DRAFT, LoadOptions, StageProgress
+from .servers.address import is_url
 
 GGUF_ON_HUB = re.compile(r"[\w.-]+/[\w.-]+:[\w.-]+", re.ASCII)
 """Repository and quantization."""
@@ -133,6 +134,8 @@ def find_model(
         a function that loads it.
     """
     first = options or LoadOptions()
+    if is_url(spec):
+        raise UserError(f"{spec} is a server, which can only be the chat's own model. Name a model of this machine here.")
     if spec.startswith("recorded:"):
         from .recorded import load_recorded
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..backends.base import Capabilities, Sampling
 from ..backends.loading import builtin_gguf, builtin_path
 from ..backends.options import BACKENDS, BUILTIN, BUILTIN_DRAFT, rebuild_command
+from ..backends.servers.address import find_server, is_url, root_of
 
 __all__ = [
     "BACKENDS",
@@ -14,5 +15,8 @@ __all__ = [
     "Sampling",
     "builtin_gguf",
     "builtin_path",
+    "find_server",
+    "is_url",
     "rebuild_command",
+    "root_of",
 ]

@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from ...engine.options import BACKENDS, Sampling
+from ...engine.options import BACKENDS, Sampling, is_url, root_of
 from ...errors import UserError, did_you_mean
 from . import locations
-from .fields import FIELDS, PLAIN, SAMPLING, TABLES, chat_keys, is_chat_key
+from .fields import FIELDS, PLAIN, SAMPLING, SERVER, TABLES, chat_keys, is_chat_key
 from .key_path import join, split
 from .keymap import ALL as KEYS
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 RPC = re.compile(r"[^\s,:]+:\d{1,5}(,[^\s,:]+:\d{1,5})*")
+SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 THEMES = locations.package_folder() / "themes"
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -54,6 +56,8 @@ def checked(key: str, value: Any, called: str) -> Any:
             return value.unwrap() if hasattr(value, "unwrap") else value
         case ("keymap", binding):
             return check_keys(called, binding, value)
+        case ("servers", server, name) if server:
+            return check_server(called, server, name, value)
         case ("models", model, *inner) if model and is_chat_key(tuple(inner)):
             return checked(join(inner), value, called)
         case ("models", model, *inner) if model and inner:
@@ -75,6 +79,8 @@ def known(key: str) -> None:
             check_method(key, method, {name: next(defaults, "")})
         case ("keymap", binding):
             check_keys(key, binding, "f1")
+        case ("servers", server, name) if server and name in SERVER:
+            return
         case ("models", model, *inner) if model and is_chat_key(tuple(inner)):
             known(join(inner))
         case ("sampling", name) if name in SAMPLING:
@@ -93,8 +99,10 @@ def _unknown(called: str, key: str) -> str:
         return f"{called} must be a table: write [{key}] and the method's settings below it"
     if head == "models":
         return f"{called} must be a table: write [{key}] and the model's settings below it"
+    if head == "servers":
+        return f"{called} must be a table: write [{key}] and the server's url below it"
     known = [*PLAIN, *(f"sampling.{name}" for name in SAMPLING)]
-    there = f"choose from {', '.join(known)}, [methods.NAME], [models.NAME], [keymap]."
+    there = f"choose from {', '.join(known)}, [methods.NAME], [models.NAME], [servers.NAME], [keymap]."
     return f"there is no setting {called}: {did_you_mean(key, known, there)}"
 
 
@@ -137,6 +145,8 @@ def _text(called: str, name: str, value: str) -> str:
     match name:
         case "model" | "draft_model" if not value.strip():
             raise UserError(f"{called} is empty. Give a model, a folder, a GGUF file, or owner/name on the Hub.")
+        case "model" if is_url(value):
+            root_of(value)
         case _ if name in CHOICES and value not in CHOICES[name]:
             raise UserError(f"{called} takes one of {', '.join(CHOICES[name])}, not {value!r}.")
         case "accept":
@@ -196,6 +206,27 @@ def check_keys(called: str, binding: str, value: Any) -> str:
     if not isinstance(keys, list | tuple) or not keys or not all(isinstance(key, str) and key for key in keys):
         raise UserError(f'{called} takes keys such as "ctrl+n" or ["f2", "ctrl+n"], not {value!r}.')
     return ",".join(keys)
+
+
+def check_server(called: str, server: str, name: str, value: Any) -> str:
+    """A setting of a server. No message has its value, which may be a key that somebody wrote there.
+
+    Raises:
+        UserError: there is no such setting, or it is not as it must be.
+    """
+    if not SERVER_NAME.fullmatch(server):
+        raise UserError(f"{called}: a server's name has letters, digits, - and _ only.")
+    if name in ("key", "api_key", "token", "password"):
+        raise UserError(f"{called}: keys are never in the settings. Write key_env = and the name of a variable that holds it.")
+    if name not in SERVER:
+        raise UserError(f"a server has no setting {called}: {did_you_mean(name, SERVER)}")
+    if not isinstance(value, str) or not value.strip():
+        raise UserError(f"{called} takes a text in quotes.")
+    if name == "url":
+        root_of(value)
+    if name == "key_env" and not VARIABLE.fullmatch(value):
+        raise UserError(f"{called} takes the name of an environment variable, not the key itself.")
+    return str(value)
 
 
 def check_stops(called: str, texts: Sequence[str]) -> None:

@@ -49,6 +49,8 @@ class Settings:
     """Settings of decoding methods, one table per method."""
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Defaults per model, by the name in `model`; they override the general settings. `specchat tune` writes here."""
+    servers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Servers that `model` may name: url, model, and where the key is: key_env, key_file or keyring."""
     theme: str = "dark"
     """Colour theme: the name of a file in `themes/`."""
     colours: str = "length"
@@ -82,7 +84,7 @@ class Settings:
 
     def load_options(self) -> dict[str, Any]:
         """What the engine is told about a load beside the target's name (fields of its message `Load`)."""
-        return {name: getattr(self, name) for name in LOADING}
+        return {name: getattr(self, name) for name in LOADING} | {"servers": {k: dict(v) for k, v in self.servers.items()}}
 
 
 LOADING = (
@@ -91,7 +93,16 @@ LOADING = (
 )
 """Settings that count when a model is loaded."""
 
-TABLES = ("methods", "sampling", "keymap", "models")
+TABLES = ("methods", "sampling", "keymap", "models", "servers")
+
+SERVER = {
+    "url": "Address of the server, like http://localhost:8080.",
+    "model": "Which of its models to ask for; by default its first one.",
+    "key_env": "Environment variable that holds the server's key. The key itself is never in the settings.",
+    "key_file": "File that holds the server's key.",
+    "keyring": "Name under which the desktop's keyring holds the server's key, for `specchat`.",
+}
+"""Settings of a server, with a line about each."""
 
 FIELDS = {f.name: f for f in fields(Settings) if f.name != "layers"}
 PLAIN = tuple(name for name in FIELDS if name not in TABLES)

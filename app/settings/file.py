@@ -58,6 +58,7 @@ def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     sampling: dict[str, Any] = {}
     methods = {name: dict(table) for name, table in settings.methods.items()}
     models = {name: dict(table) for name, table in settings.models.items()}
+    servers = {name: dict(table) for name, table in settings.servers.items()}
     keymap = dict(settings.keymap)
     for key, value in changes.items():
         match split(key):
@@ -67,6 +68,8 @@ def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
                 methods.setdefault(method, {})[name] = value
             case ("keymap", binding):
                 keymap[binding] = value
+            case ("servers", server, name):
+                servers.setdefault(server, {})[name] = value
             case ("models", model, *inner):
                 models.setdefault(model, {})[join(inner)] = value
             case (name,):
@@ -78,6 +81,7 @@ def merged(settings: Settings, changes: Mapping[str, Any]) -> Settings:
         methods=methods,
         keymap=keymap,
         models=models,
+        servers=servers,
     )
 
 
@@ -90,6 +94,7 @@ def flat(settings: Settings) -> dict[str, Any]:
             out[f"sampling.{name}"] = value
     out |= {join(("methods", method, name)): v for method, table in settings.methods.items() for name, v in table.items()}
     out |= {join(("models", model, *split(k))): v for model, table in settings.models.items() for k, v in table.items()}
+    out |= {join(("servers", server, name)): v for server, table in settings.servers.items() for name, v in table.items()}
     return out | {join(("keymap", binding)): keys for binding, keys in settings.keymap.items()}
 
 

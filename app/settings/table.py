@@ -11,7 +11,7 @@ from typing import Any
 
 from ...engine.options import Sampling
 from .checks import CHOICES, catalog, method_params, theme_names
-from .fields import FIELDS, LOADING, PLAIN, SAMPLING, Settings, is_chat_key
+from .fields import FIELDS, LOADING, PLAIN, SAMPLING, SERVER, Settings, is_chat_key
 from .key_path import join, split
 from .keymap import ALL as KEYS
 from .keymap import GROUPS as KEYS_WHERE
@@ -129,6 +129,8 @@ def about(key: str) -> str:
             return about(join(inner))
         case ("methods", method, name):
             return next((str(param["doc"]) for param in method_params(method) if param["name"] == name), "")
+        case ("servers", _, name):
+            return SERVER.get(name, "").replace("`", "")
         case ("keymap", binding):
             return next((found.what for found in KEYS if found.id == binding), "")
         case (name,):

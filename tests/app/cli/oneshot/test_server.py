@@ -1,0 +1,117 @@
+"""`specchat run` with a server as the model."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from specchat.app.chat.entries import Answer
+from specchat.app.saved.chat_json import read_chat
+
+from ....fakes.model_servers import FakeServer, llama_server, of_words, serving, text_only, vllm
+
+KEY = "sk-marked-8c1f"
+WRITTEN = of_words("The", " lighthouse stood on", " the northern rock .", " Every", " evening Ana climbed it .")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    """An environment of its own, with a key in it."""
+    own = {name: str(tmp_path / name.lower()) for name in ("SPECCHAT_CONFIG", "SPECCHAT_DATA", "SPECCHAT_CACHE", "HOME")}
+    for folder in own.values():
+        Path(folder).mkdir()
+    return {**os.environ, **own, "FAKE_KEY": KEY}
+
+
+def run(home: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "specchat", *words],
+        check=False,
+        env=home,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def configured(home: dict[str, str], fake: FakeServer) -> None:
+    file = Path(home["SPECCHAT_CONFIG"]) / "settings.toml"
+    file.write_text(f'[servers.fake]\nurl = "{fake.url}/v1"\nkey_env = "FAKE_KEY"\n')
+
+
+def test_an_answer_and_its_figures(home: dict[str, str]) -> None:
+    with serving("llama-server", llama_server(WRITTEN)) as fake:
+        done = run(home, "run", "--json", "--model", f"{fake.url}/v1", "hi")
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert {name: told[name] for name in ("text", "runs", "certainty", "doubt", "method", "finish_reason", "token_ids")} == {
+        "text": WRITTEN.text,
+        "runs": WRITTEN.lengths,
+        "certainty": "exact",
+        "doubt": "",
+        "method": "speculation",
+        "finish_reason": "eos",
+        "token_ids": [],
+    }
+    assert (told["draft_tokens"], told["accepted_tokens"], told["prompt_tokens"]) == (24, WRITTEN.accepted, 13)
+    with serving("vLLM", vllm(WRITTEN, merged=[2])) as fake:
+        told = json.loads(run(home, "run", "--json", "--model", fake.url, "hi").stdout)
+    assert (told["certainty"], told["token_ids"]) == ("reported", list(range(100, 114)))
+    assert "It merged passes into one chunk." in told["doubt"]
+
+
+def test_where_nothing_is_known_nothing_is_claimed(home: dict[str, str]) -> None:
+    slow = [part for data in text_only(of_words("The", " fox", " ran")) for part in (data, 0.05)]
+    with serving(stream=slow) as fake:
+        told = json.loads(run(home, "run", "--json", "--model", f"{fake.url}#small", "hi").stdout)
+    assert (told["certainty"], told["runs"], told["steps"], told["tokens_per_step"]) == ("unknown", [], 0, 0.0)
+
+
+def test_a_key_is_sent_and_appears_nowhere(home: dict[str, str], tmp_path: Path) -> None:
+    said = {"error": {"message": f"no such key {KEY}"}}
+    with serving("llama-server", llama_server(WRITTEN)) as fake:
+        configured(home, fake)
+        outputs = [run(home, "run", "--keep", "--model", "fake", "hi"), run(home, "run", "--json", "--model", fake.url, "hi")]
+        fake.stream = (401, said, {})
+        outputs.append(run(home, "run", "--model", "fake", "hi"))
+        fake.stream = (400, said, {})
+        outputs.append(run(home, "run", "--model", "fake", "hi"))
+        fake.stream = [*llama_server(WRITTEN)[:4], b'data: {"error":"' + KEY.encode() + b'"}\n\n']
+        outputs.append(run(home, "run", "--model", "fake", "hi"))
+    outputs += [run(home, "doctor"), run(home, "settings"), run(home, "chats", "export", "1", "--format", "json")]
+    assert [done.returncode for done in outputs[:5]] == [0, 0, 2, 2, 2]
+    assert {headers.get("Authorization") for _, headers, _ in fake.asked} == {f"Bearer {KEY}"}
+    for done in outputs:
+        assert KEY not in done.stdout + done.stderr
+    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.suffix in (".db", ".sqlite", ".sqlite3") for path in kept), kept
+    for path in kept:
+        assert KEY.encode() not in path.read_bytes(), path
+
+
+def test_a_kept_answer_is_opened_again_as_it_was(home: dict[str, str], tmp_path: Path) -> None:
+    with serving("llama-server", llama_server(WRITTEN)) as fake:
+        run(home, "run", "--keep", "--model", fake.url, "hi")
+    file = tmp_path / "chat.json"
+    done = run(home, "chats", "export", "1", str(file))
+    assert done.returncode == 0, done.stderr
+    answer = read_chat(file).transcript.entries[1]
+    assert isinstance(answer, Answer)
+    assert (answer.text, answer.figures.certainty) == (WRITTEN.text, "exact")
+    assert [run.tokens for run in answer.runs] == WRITTEN.lengths
+    assert set(answer.log.tokens) == {-1}
+
+
+def test_what_came_before_a_failure_is_printed(home: dict[str, str]) -> None:
+    with serving("llama-server", llama_server(WRITTEN)[:6]) as fake:
+        done = run(home, "run", "--model", fake.url, "hi")
+    assert done.returncode == 2
+    assert WRITTEN.text.startswith(done.stdout.strip())
+    assert done.stdout.strip()
+    assert "ended the stream before the answer was complete" in done.stderr
