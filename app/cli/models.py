@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import shlex
 import shutil
 import signal
 from collections.abc import Sequence
@@ -39,6 +40,10 @@ def models(
     fetch: Annotated[
         bool, flag("--fetch", "Download owner/name or owner/name:Q4_K_M, or continue an interrupted download.")
     ] = False,
+    server: Annotated[
+        str | None,
+        option("--server", "Show what a server serves, and how well its runs are known: its address or name.", "URL"),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """List the models on this machine, or what the Hub offers, and what fits in memory.
@@ -51,6 +56,9 @@ def models(
     from ..settings.precedence import read_settings
 
     settings = read_settings()
+    if server is not None:
+        _print_server(server, settings, json)
+        return
     free = room(settings.device, settings.gpu_layers)
     on_hub = "/" in text and not text.startswith((".", "/", "~")) and text.count("/") == 1
     if fetch:
@@ -68,6 +76,23 @@ def models(
         _print_drafts(target, text, settings, json)
     else:
         _print_models(text, settings, free, json)
+
+
+def _print_server(name: str, settings: Settings, as_json: bool) -> None:
+    from ..models.servers import ask
+    from ..text.cells import one_line
+
+    (found,) = ask([name], settings.servers)
+    if found.problem:
+        raise UserError(found.problem)
+    if as_json:
+        _print_json({**asdict(found), "specs": [found.spec(model) for model in found.models]})
+        return
+    about = [" ".join(filter(None, (found.engine, found.version))), f"decodes with {found.method}", f"runs {found.certainty}"]
+    about += [f"{found.context:,} tokens of context"] if found.context else []
+    typer.echo(one_line(" · ".join(about)))
+    for model in found.models:
+        typer.echo(f"  {one_line(model)}: specchat --model {shlex.quote(found.spec(model))}")
 
 
 def _all(settings: Settings) -> tuple[Any, list[Found]]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ...errors import Cancelled, UserError
 from ..text.cells import one_line
@@ -17,6 +18,9 @@ from .memory import Room
 from .pairing import Pairing, pair
 from .recent import recent
 
+if TYPE_CHECKING:
+    from .servers import Serving
+
 
 class Looking:
     """Looks for models for one opening of the list.
@@ -25,10 +29,20 @@ class Looking:
         library: what earlier openings found.
         folders: the user's own folders of models.
         measure: what is free for another model; called in a thread.
+        servers: those of the settings.
     """
 
-    def __init__(self, library: Library, folders: Sequence[str], measure: Callable[[], Room]) -> None:
+    def __init__(
+        self,
+        library: Library,
+        folders: Sequence[str],
+        measure: Callable[[], Room],
+        servers: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
         self._library, self._folders, self._measure = library, folders, measure
+        self._servers = servers or {}
+        self.served: list[Serving] = []
+        """What the servers of the settings answer."""
         self.room: Room | None = None
         """None until it is known."""
         self.found: dict[object, Found] = {}
@@ -69,6 +83,8 @@ class Looking:
         if not self.scanning:
             self.scanning = True
             self._start(self._scan)
+            if self._servers:
+                self._start(self._ask_servers)
 
     def _scan(self) -> None:
         put, room = self._inbox.put, self._measure()
@@ -87,6 +103,12 @@ class Looking:
             self.found = {key: found for key, found in self.found.items() if key in seen}
 
         put(end)
+
+    def _ask_servers(self) -> None:
+        from .servers import ask
+
+        served = ask(self._servers, self._servers)
+        self._inbox.put(lambda: setattr(self, "served", served))
 
     def judge(self, target: Found) -> None:
         """Look at the vocabularies of those that have not been judged beside this target."""

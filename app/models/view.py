@@ -15,6 +15,7 @@ from .hub import Offer
 from .library import Found
 from .rows import Row, all_rows, download_rows, draft_rows, matches, offer_rows
 from .search import Looking
+from .servers import server_rows
 
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]*)?", re.ASCII)
 """A name on the Hub."""
@@ -56,6 +57,7 @@ class View:
         if look.target is not None:
             return draft_rows(look.target, shown, looking.pairings(look.target), self.marks())
         rows = [*download_rows(downloads.values()), *all_rows(shown, looking.room, self.options, self.marks())]
+        rows += server_rows(looking.served, text, self._dialogue.model)
         if REPOSITORY.fullmatch(text):
             name = one_line(text.partition(":")[0])
             rows.append(Row(("look", name), f"Look up {name} on the Hub", ("↵", "$accent")))
@@ -120,6 +122,8 @@ class View:
             return "load" if self.here(offer) else "download"
         if isinstance(row.key, tuple) and row.key[0] == "look":
             return "ask"
+        if isinstance(row.key, tuple) and row.key[0] == "server":
+            return "" if row.faint else "load"
         found = self.found(row)
         useless = found is not None and found.problem and self.look == EVERYTHING  # a trained drafter is of use elsewhere
         return "" if row.faint or useless else "load"
@@ -130,6 +134,8 @@ class View:
             return []
         if (download := self.download(row)) is not None:
             return telling.of_download(download)
+        if isinstance(row.key, tuple) and row.key[0] == "server":
+            return [(row.note, "$warning" if row.faint else "$foreground", 3)]
         looking, target, options = self.looking, self.look.target, self.options
         if looking.repository is not None and (offer := self.offer(row)) is not None:
             return telling.of_offer(looking.repository, offer, looking.room, options)

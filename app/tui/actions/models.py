@@ -58,7 +58,7 @@ class Models:
             UserError: it is no name, or an answer is under way.
         """
         if len(words) != 1:
-            raise UserError("/model takes one name: builtin, a folder, or owner/name on the Hub.")
+            raise UserError("/model takes one name: builtin, a folder, owner/name on the Hub, or a server's address.")
         self.load(words[0], backend=self.backend_for(words[0]))
 
     def browse(self, *words: str) -> None:
@@ -70,7 +70,7 @@ class Models:
         dialogue, live = self.host.dialogue, self.host.live
         if dialogue.info:
             self.remember(dialogue.model)
-        looking = Looking(self.library, live.settings.model_folders, self.room)
+        looking = Looking(self.library, live.settings.model_folders, self.room, live.settings.servers)
         view = View(looking, self.downloads, dialogue, live.settings.load_options())
         self.host.push_screen(ModelsScreen(view, self.load, live.keymap, " ".join(words)), lambda _: None)
 

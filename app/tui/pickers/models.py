@@ -218,6 +218,8 @@ class ModelsScreen(SearchScreen[None, Row]):
         match item.key:
             case ("look", name):
                 self._ask_hub(str(name))
+            case ("server", spec) if not item.faint:
+                self._attempt(lambda: self._load_model(str(spec)))
             case ("offer", _) if (offer := self._view.offer(item)) is not None:
                 self._take(offer)
             case str() if self._view.look.target is not None:

@@ -1,0 +1,90 @@
+"""What servers serve: those of the settings for the list of models, and any one for the shell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...backends.servers.address import find_server
+from ...errors import UserError
+from ..text.cells import one_line
+from .rows import Row
+
+MOST_MODELS = 100
+"""Of one server, in the list: a large provider has thousands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A server, as far as it answers."""
+
+    name: str
+    """As a model is named on it: a name of the settings, or an address."""
+    engine: str = ""
+    version: str = ""
+    method: str = ""
+    certainty: str = ""
+    """How well runs are known there."""
+    context: int = 0
+    """Tokens; 0 if it does not say."""
+    models: tuple[str, ...] = ()
+    problem: str = ""
+    """A sentence; empty if it answers."""
+
+    def spec(self, model: str) -> str:
+        """How to name one of its models."""
+        return f"{self.name}#{model}" if len(self.models) > 1 else self.name
+
+
+def ask(names: Iterable[str], servers: Mapping[str, Mapping[str, str]]) -> list[Serving]:
+    """Ask servers, all at once; takes as long as the slowest, at most some ten seconds.
+
+    Args:
+        names: of the settings, or addresses.
+        servers: those of the settings.
+    """
+
+    async def everyone() -> list[Serving]:
+        return list(await asyncio.gather(*(_asked(name, servers) for name in names)))
+
+    return asyncio.run(everyone())
+
+
+async def _asked(name: str, servers: Mapping[str, Mapping[str, str]]) -> Serving:
+    # Deferred: httpx takes 100 ms, and few have servers.
+    from ...backends.servers.model import connect
+
+    try:
+        address = find_server(name, servers)
+        if address is None:
+            raise UserError(f"{name} is no server: give its address, like http://localhost:8080, or a name of [servers.NAME].")
+        model = await connect(address)
+    except UserError as error:
+        return Serving(name, problem=one_line(str(error)))
+    served = model.served
+    await model.close()
+    models = served.models or ((served.model,) if served.model else ())
+    return Serving(name, served.engine, served.version, served.method, served.certainty, served.context, models)
+
+
+def server_rows(found: Sequence[Serving], text: str, loaded: str) -> list[Row]:
+    """The servers' models for the list.
+
+    Args:
+        found: what was asked.
+        text: what is searched for.
+        loaded: the model in use, as it is named.
+    """
+    rows = []
+    for server in found:
+        told = " · ".join(filter(None, (server.engine, server.method, f"runs {server.certainty}")))
+        for model in server.models[:MOST_MODELS]:
+            spec = server.spec(model)
+            mark = ("●", "$primary") if spec == loaded else ("", "")
+            rows.append(Row(("server", spec), one_line(f"{server.name} · {model}"), mark, note=one_line(told)))
+        if server.problem:
+            rows.append(Row(("server", server.name), one_line(server.name), note=server.problem, faint=True))
+    words = text.lower().split()
+    rows = [row for row in rows if all(word in f"{row.title} {row.note}".lower() for word in words)]
+    return [Row(None, "Servers"), *rows] if rows else []
