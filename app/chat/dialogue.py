@@ -45,6 +45,10 @@ from .transcript import Transcript
 Phase = Literal["loading", "unloaded", "ready", "prefill", "writing", "stopping"]
 
 
+class Busy(UserError):
+    """Something has to wait until no answer is being written."""
+
+
 class Engine(Protocol):
     """The part of the engine's client that a dialogue uses."""
 
@@ -133,10 +137,10 @@ class Dialogue:
             may_wait: a message that waits for the model is no hindrance.
 
         Raises:
-            UserError: an answer is under way.
+            Busy: an answer is under way.
         """
         if self.busy or (self.queued is not None and not may_wait):
-            raise UserError(f"An answer is being written. Press esc to stop it, then {to}.")
+            raise Busy(f"An answer is being written. Press esc to stop it, then {to}.")
 
     @property
     def label(self) -> str:

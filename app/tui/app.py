@@ -15,12 +15,12 @@ from textual.content import Content
 
 from ...errors import UserError
 from ..chat.choosing import first_method
-from ..chat.dialogue import Dialogue, Engine
+from ..chat.dialogue import Busy, Dialogue, Engine
 from ..chat.methods import Method, known_methods
 from ..chat.transcript import Transcript
 from ..race.record import RaceRecord
 from ..settings.fields import Settings
-from ..settings.keymap import ALL, conflicts
+from ..settings.keymap import ALL, conflicts, shown_keys
 from ..settings.locations import config_folder
 from ..theming.colouring import effective, way_named
 from .actions.copy import Copying
@@ -184,7 +184,7 @@ class SpecchatApp(TerminalApp):
         try:
             self.varying.turn(event.step, event.index)
         except UserError as error:
-            self.tell(str(error), "warning")
+            self.refuse(error)
 
     def stir(self) -> None:
         """Something is under way: look for the engine's events at every frame."""
@@ -261,6 +261,7 @@ class SpecchatApp(TerminalApp):
 
     def show_help(self) -> None:
         """Open the help for where one is, or close it."""
+        from .keys.entries import entries
         from .keys.help import HelpScreen
 
         if isinstance(self.screen, HelpScreen):
@@ -273,8 +274,19 @@ class SpecchatApp(TerminalApp):
                 self.call_later(run)
 
         way = effective(self.view.colouring, self.no_color)
-        in_chat = self.screen is self.chat_screen
-        self.push_screen(HelpScreen(here, self.actions, self.live.keymap, way, in_chat=in_chat), chosen)
+        rows = entries(here, self.actions, self.live.keymap, self.recent, in_chat=self.screen is self.chat_screen)
+        self.push_screen(HelpScreen(rows, self.live.keymap, way, self.unread()), chosen)
+
+    @property
+    def more(self) -> str:
+        """Says how to read a notice that is cut."""
+        return f"{shown_keys('help', self.live.keymap)} shows all of it"
+
+    def refuse(self, error: UserError) -> None:
+        """Say why something was not done, as long as that is in the way."""
+        dialogue = self.dialogue
+        free = lambda: not dialogue.busy and dialogue.queued is None  # noqa: E731
+        self.tell(str(error), "warning", free if isinstance(error, Busy) else None)
 
     def show_leader(self) -> None:
         """Wait for the letter behind the leader key."""

@@ -10,6 +10,7 @@ from textual.content import Content
 from textual.dom import DOMNode
 from textual.screen import Screen
 
+from ...errors import UserError
 from ..chat.dialogue import Dialogue
 from ..chat.transcript import Transcript
 from .composer.box import PromptInput
@@ -53,6 +54,9 @@ class Host(Protocol):
             severity: colours it.
             until: it goes once this is true: its cause is gone.
         """
+
+    def refuse(self, error: UserError) -> None:
+        """Say why something was not done, as long as that is in the way."""
 
     def flash(self, line: Content) -> None:
         """Say something in the status line, for a moment."""

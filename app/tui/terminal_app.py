@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from textwrap import wrap
 from typing import Any, TypeVar
 
 from rich.console import RenderableType
@@ -19,7 +22,7 @@ from textual.screen import Screen
 
 from ...errors import UserError
 from ..terminal.clipboard import osc52
-from ..text.cells import sanitise
+from ..text.cells import fit, sanitise
 from .driver import Terminal
 from .garbage import Sweeper
 from .harmless import Harmless
@@ -30,6 +33,15 @@ T = TypeVar("T")
 
 SLOW_SECONDS = 0.7
 """Work beside the interface that takes longer says so."""
+
+NOTICE_ROWS = 2
+"""Of all notices together: they lie over the keys at the bottom and the edge above them."""
+
+NOTICE_EDGE = 4
+"""Cells of such a row that are not text's: its line, and a cell at each side."""
+
+RECENT = 10
+"""Notices that the help still has."""
 
 
 class TerminalApp(App[None]):
@@ -43,6 +55,8 @@ class TerminalApp(App[None]):
         self.sweeper = Sweeper()
         self._harmless = Harmless()
         self._told: list[tuple[Notification, Callable[[], bool]]] = []
+        self.recent: deque[Notification] = deque(maxlen=RECENT)
+        """The last notices, with their full text."""
 
     async def on_event(self, event: events.Event) -> None:
         """Note each key press on its way. No screen is laid out for less than the least size."""
@@ -72,21 +86,30 @@ class TerminalApp(App[None]):
 
     def tell(self, text: str, severity: Severity = "information", until: Callable[[], bool] | None = None) -> None:
         """Say something over the keys at the bottom, where nobody reads, for some seconds. It takes the place of what is
-        neither urgent nor tied to a cause.
+        not urgent.
 
         Args:
             text: one sentence or two.
             severity: colours it.
             until: it goes once this is true: its cause is gone.
         """
-        lasting = [note for note, _ in self._told]
-        for said in [said for said in self._notifications if said.severity == "information" and said not in lasting]:
+        for said in [said for said in self._notifications if said.severity == "information"]:
             self._unnotify(said, refresh=False)
         seconds = 4 if severity == "information" else 6
-        note = Notification(sanitise(text), severity=severity, timeout=seconds, markup=False)
+        whole = Notification(sanitise(text), severity=severity, timeout=seconds, markup=False)
+        note = replace(whole, message=self.cut(whole.message))
+        self.recent.append(whole)
         if until is not None:
             self._told.append((note, until))
         self.post_message(Notify(note))
+
+    def on_notify(self, event: Notify) -> None:
+        """Older notices give way where all of them have no room. Textual then adds the new one."""
+        room = NOTICE_ROWS - len(self._rows(event.notification.message))
+        for said in reversed(list(self._notifications)):
+            room -= len(self._rows(said.message))
+            if room < 0:
+                self._unnotify(said, refresh=False)
 
     def untell(self) -> None:
         """Take away what was said of something that is over."""
@@ -94,6 +117,37 @@ class TerminalApp(App[None]):
             self._told.remove(told)
             if told[0] in self._notifications:
                 self._unnotify(told[0])
+
+    @property
+    def more(self) -> str:
+        """Says how to read a notice that is cut."""
+        return ""
+
+    def cut(self, text: str) -> str:
+        """A notice in no more than the rows that it may have."""
+        lines = self._rows(text)
+        if len(lines) <= NOTICE_ROWS:
+            return text
+        more = f" {self.more}" if self.more else ""
+        last = fit(" ".join(lines[NOTICE_ROWS - 1 :]), self._notice_cells - len(more))
+        return "\n".join((*lines[: NOTICE_ROWS - 1], last + more))
+
+    def _rows(self, text: str) -> list[str]:
+        return [part for line in text.splitlines() for part in wrap(line, self._notice_cells)]
+
+    @property
+    def _notice_cells(self) -> int:
+        return max(20, self.size.width - NOTICE_EDGE)
+
+    def unread(self) -> Notification | None:
+        """The last notice, if it is cut and still on the screen; it goes: it is about to be read in full."""
+        shown = {note.identity: note for note in self._notifications}
+        last = self.recent[-1] if self.recent else None
+        note = shown.get(last.identity) if last is not None else None
+        if last is None or note is None or note.message == last.message:
+            return None
+        self._unnotify(note)
+        return last
 
     def beside(self, work: Callable[[], T], done: Callable[[T], None], slow: str = "") -> None:
         """Work in a thread, which ends its work even if the app is left; then tell.

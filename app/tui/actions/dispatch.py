@@ -48,7 +48,7 @@ class Actions:
         try:
             self.run(_ROWS[id], *words)
         except UserError as error:
-            self.host.tell(str(error), "warning")
+            self.host.refuse(error)
 
     def command(self, text: str) -> None:
         """Run a slash command.

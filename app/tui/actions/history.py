@@ -102,7 +102,7 @@ class Keeping:
         try:
             self.host.dialogue.must_be_idle("open another chat")
         except UserError as error:
-            self.host.tell(str(error), "warning")
+            self.host.refuse(error)
             return
         if opened.id == self.current:
             return

@@ -278,7 +278,7 @@ class KeptRaces:
         try:
             self.open(race)
         except UserError as error:
-            self.host.tell(str(error), "warning")
+            self.host.refuse(error)
 
     def open(self, race: Notice) -> None:
         """Show a race as it ended.

@@ -211,7 +211,7 @@ class ChatScreen(Screen[None]):
                     )
                 self._actions.command(text)
             except UserError as error:
-                self.host.tell(str(error), "warning")
+                self.host.refuse(error)
                 return
             self.input.take(text)
             return
@@ -418,7 +418,8 @@ class ChatScreen(Screen[None]):
             self.query_one(StatusLine).hint(None)  # its keys are no longer these
             self.input.focus()
         elif not cursor.start():
-            self.host.tell("There is nothing to inspect yet. Ask something first.")
+            asked = lambda: bool(self.dialogue.transcript.entries)  # noqa: E731
+            self.host.tell("There is nothing to inspect yet. Ask something first.", until=asked)
         else:
             self.query_one(StatusLine).flash(
                 Content.styled(
@@ -465,7 +466,8 @@ class ChatScreen(Screen[None]):
             self.refresh_dialogue()
         else:
             pause = shown_keys("pause", self._keymap)
-            self.host.tell(f"There is no answer to step through. Press {pause}, then ask something.")
+            told = f"There is no answer to step through. Press {pause}, then ask something."
+            self.host.tell(told, until=lambda: self.dialogue.busy or self.dialogue.paused)
 
     def action_draft_length(self, direction: int) -> None:
         """Shorter (−1) or longer (1) drafts."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
+
+from textual.notifications import Notification
 
 from ...chat.methods import Method
 from ...settings.actions import ACTIONS, Action
@@ -39,6 +42,8 @@ class Entry:
     """Lines below the list, each with its style."""
     run: Callable[[], object] | None = None
     """Does it; None where there is nothing to do."""
+    notice: bool = False
+    """What was said beside the chat, however long it is."""
 
     @property
     def text(self) -> str:
@@ -46,18 +51,23 @@ class Entry:
         return " ".join((self.title, self.id, self.keys, self.tag, *(line for line, _ in self.about))).casefold()
 
 
-def entries(here: Moment, actions: Actions, keymap: Mapping[str, str], *, in_chat: bool) -> list[Entry]:
+def entries(
+    here: Moment, actions: Actions, keymap: Mapping[str, str], recent: Iterable[Notification] = (), *, in_chat: bool
+) -> list[Entry]:
     """All rows, below headings.
 
     Args:
         here: what one is in the midst of; its keys come first.
         actions: everything that can be done.
         keymap: binding id → keys, where not the default.
+        recent: notices, the oldest first.
         in_chat: whether the chat is what one looks at: only then is more than what is here done.
     """
     first = [hint for hint in here.hints if not hint.ids or hint.ids[0].rpartition("_")[2] != "help"]
     rows = [Entry(here.name), *(_here(hint, here, actions, keymap) for hint in first)]
     named = {id for hint in first for id in hint.ids}
+    if notices := [_notice(note) for note in recent]:
+        rows += [Entry(), Entry("Recent notices"), *reversed(notices)]
     rest = [row for row in ACTIONS if row.id not in named | {"help"}]
     rows += [Entry(), Entry("Keys and commands"), *(_action(row, actions, keymap, in_chat) for row in rest)]
     methods = actions.host.dialogue.methods.values()
@@ -105,6 +115,17 @@ def _key(key: Key, keymap: Mapping[str, str], run: Callable[[], object] | None =
     row = next((row for row in ACTIONS if row.id == key.id), None)
     slash = f"/{row.command}" if row is not None and row.slash else ""
     return Entry(key.what, key.id, _column(key, keymap), slash, about=_ways(key, keymap, row), run=run)
+
+
+def notice_id(note: Notification) -> str:
+    """The id of a notice's row."""
+    return f"notice {note.identity}"
+
+
+def _notice(note: Notification) -> Entry:
+    at, style = datetime.fromtimestamp(note.raised_at), "$quiet" if note.severity == "information" else f"${note.severity}"
+    about = ((note.message, "$foreground" if note.severity == "information" else style),)
+    return Entry(note.message, notice_id(note), f"{at:%H:%M}", about=about, notice=True)
 
 
 def _action(row: Action, actions: Actions, keymap: Mapping[str, str], in_chat: bool) -> Entry:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from textwrap import wrap
+
+from textual.notifications import Notification
 
 from ...text.cells import fit, one_line, width
 from ...text.lines import Line, ends, line
 from ...theming.colouring import Way, legend_line
-from ..actions.dispatch import Actions
 from ..pickers.pick_list import PickList
 from ..pickers.search_screen import SearchScreen
-from .entries import Entry, entries, found
-from .moment import Hint, Moment, hints
+from .entries import Entry, found, notice_id
+from .moment import Hint, hints
 
 KEY_CELLS = 17
 """Of the keys before what they do: `alt+right  ^o →`."""
@@ -22,33 +24,39 @@ TALL = 24
 DETAIL_ROWS = (4, 7)
 """With the line above them."""
 
+LIST_ROWS = 5
+"""Rows that are left to the box and the list, however long a notice is."""
+
 
 class HelpScreen(SearchScreen[Callable[[], object], Entry]):
     """The help; answers with what is to be done.
 
     Args:
-        here: what one is in the midst of.
-        actions: everything that can be done.
+        rows: what it lists.
         keymap: binding id → keys, where not the default.
         way: of colouring, as `effective` has it, to say what the colours mean.
-        in_chat: whether the chat is what one looks at.
+        unread: begin with this notice, not with the first row.
     """
 
-    def __init__(self, here: Moment, actions: Actions, keymap: Mapping[str, str], way: Way, *, in_chat: bool) -> None:
+    def __init__(self, rows: Sequence[Entry], keymap: Mapping[str, str], way: Way, unread: Notification | None = None) -> None:
         listed = PickList[Entry](lambda entry: entry.id or None, self._row)
         listed.empty = "No key, command or method matches."
         super().__init__(listed, keymap, "Help", "Search every key, command and method")
-        self._rows = entries(here, actions, keymap, in_chat=in_chat)
+        self._rows = rows
         self._legend = tuple(legend_line(way))
+        self._unread = notice_id(unread) if unread is not None else None
 
     def on_mount(self) -> None:
-        """Begin with what is here."""
-        self.search("")
+        """Begin with what is here, or with what one has just been told."""
+        self.listed.show(found(self._rows, ""), self._unread)
 
-    def on_resize(self) -> None:
-        """Less is told of a row where the terminal is low."""
-        self.detail.styles.height = DETAIL_ROWS[self.app.size.height >= TALL]
-        self.tell()
+    def tell(self) -> None:
+        """Little is told of a row where the terminal is low; a notice is told in full."""
+        item, least = self.listed.item, DETAIL_ROWS[self.app.size.height >= TALL]
+        text = " ".join(line for line, _ in self.about(item)) if item is not None and item.notice else ""
+        most = max(least, self.frame.size.height - LIST_ROWS)
+        self.detail.styles.height = min(most, max(least, len(wrap(text, self.cells)) + 1))
+        super().tell()
 
     def search(self, text: str) -> None:
         """List what has these words."""

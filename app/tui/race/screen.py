@@ -218,6 +218,9 @@ class RaceScreen(Screen[None]):
         self._host.stir()
         self.refresh_race(now=True)
 
+    def _has_text(self) -> bool:
+        return any(racer.answer.runs for racer in self.race.racers)
+
     def _end_replay(self) -> None:
         self.replay = None
         if self._clock is not None:
@@ -253,16 +256,18 @@ class RaceScreen(Screen[None]):
             self.race.pause()
             self._host.stir()
         else:
-            self._host.tell("Nothing is running. r runs the race again, w replays it.")
+            going = lambda: self.race.running or self.replay is not None  # noqa: E731
+            self._host.tell("Nothing is running. r runs the race again, w replays it.", until=going)
         self.refresh_race(now=True)
 
     def action_watch(self) -> None:
         """Play the race back, from the start."""
         if self.race.running:
-            self._host.tell("The race is still running. You can replay it when it is done.")
+            done = lambda: not self.race.running  # noqa: E731
+            self._host.tell("The race is still running. You can replay it when it is done.", until=done)
             return
-        if not any(racer.answer.runs for racer in self.race.racers):
-            self._host.tell("There is nothing to replay: no pane has any text.")
+        if not self._has_text():
+            self._host.tell("There is nothing to replay: no pane has any text.", until=self._has_text)
             return
         if self.replay is None:
             self.replay = Replay(self.race.racers)
@@ -274,15 +279,15 @@ class RaceScreen(Screen[None]):
     def action_speed(self) -> None:
         """The next speed of the replay."""
         if self.replay is None:
-            self._host.tell("The speed is that of the replay. Start it with w.")
+            self._host.tell("The speed is that of the replay. Start it with w.", until=lambda: self.replay is not None)
             return
         self.replay.faster()
         self.refresh_race(now=True)
 
     def action_export(self) -> None:
         """Save the race."""
-        if not any(racer.answer.runs for racer in self.race.racers):
-            self._host.tell("There is nothing to export yet: no pane has any text.")
+        if not self._has_text():
+            self._host.tell("There is nothing to export yet: no pane has any text.", until=self._has_text)
             return
         self._export(self.race.record())
 
@@ -340,7 +345,8 @@ class RaceScreen(Screen[None]):
     def action_add(self) -> None:
         """One pane more."""
         if len(self.race.racers) >= MOST:
-            self._host.tell(f"A race has at most {MOST} panes. 1–{MOST} change the method of one.")
+            fewer = lambda: len(self.race.racers) < MOST  # noqa: E731
+            self._host.tell(f"A race has at most {MOST} panes. 1–{MOST} change the method of one.", until=fewer)
             return
 
         def answered(name: str | None) -> None:
@@ -355,7 +361,8 @@ class RaceScreen(Screen[None]):
         """One pane fewer."""
         racers = self.race.racers
         if len(racers) <= FEWEST:
-            self._host.tell(f"A race needs {FEWEST} panes. Press a pane's number to change its method.")
+            more = lambda: len(self.race.racers) > FEWEST  # noqa: E731
+            self._host.tell(f"A race needs {FEWEST} panes. Press a pane's number to change its method.", until=more)
             return
         names = self.race.model_names
         items = [Item(str(i), racer.entry.name, detail=names[i]) for i, racer in enumerate(racers)]

@@ -90,7 +90,7 @@ async def test_the_chat_opens_whatever_lies_there(
         await pilot.press("enter")
         await settle(app, pilot)
         assert engine.asked.messages[-1]["content"] == "Hello"
-        said = " ".join(notification.message for notification in app._notifications)
+        said = " ".join(notification.message for notification in app.recent)
         assert ("prompts.jsonl out of the way" in said) == (kind in ("pipe", "device"))
 
 

@@ -89,7 +89,7 @@ async def test_there_may_be_no_code_no_message_no_run(make_chat: Make, engine: A
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         for what in ("", " code", " message", " run", " chat", " nonsense"):
             await command(pilot, f"/copy{what}")
-        said = toasts(app)
+        said = " ".join(notification.message for notification in app.recent)
         for part in (
             "no answer to copy",
             "No answer in this chat",

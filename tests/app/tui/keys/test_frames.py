@@ -69,7 +69,7 @@ def open_screen(
 
 
 def test_all_frames_are_here() -> None:
-    def below(kind: type) -> Iterator[type]:
+    def below(kind: type[Any]) -> Iterator[type[Any]]:
         for part in kind.__subclasses__():
             yield part
             yield from below(part)
