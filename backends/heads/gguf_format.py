@@ -1,5 +1,5 @@
-"""EAGLE-3 heads as GGUF files, told by their metadata. llama.cpp's converter writes them (`convert_hf_to_gguf.py HEAD
---target-model-dir TARGET`), as does ours.
+"""EAGLE-3 heads and DFlash drafters as GGUF files, told by their metadata. llama.cpp's converter writes them
+(`convert_hf_to_gguf.py HEAD --target-model-dir TARGET`), as does ours.
 
 llama.cpp ends the process over much that is wrong with them, so all of that is looked at here first.
 """
@@ -21,6 +21,8 @@ DRAFTERS = ("eagle3", "dflash")
 
 TAPS = 3
 """How many of the target's layers an EAGLE-3 head reads in llama.cpp."""
+
+MOST_BLOCK = 256
 
 I64 = 27
 """ggml_type of the table of a reduced vocabulary."""
@@ -148,6 +150,98 @@ class GgufEagleFormat(GgufFormat):
         return out
 
 
+@dataclass(frozen=True, slots=True)
+class GgufDFlashFormat(GgufFormat):
+    """A DFlash drafter."""
+
+    kind: ClassVar[Kind] = "dflash"
+    block: int
+    """Positions of a pass, the pending token's among them."""
+    mask: int
+    """The token that stands for one not known yet."""
+    causal: bool
+    """Whether positions of the block see only those before them."""
+    logit_scale: float
+    softcap: float
+    """What llama.cpp leaves to whoever reads the logits; 0 for none."""
+
+    def fitting(self, name: str, target: Target) -> list[Reading]:
+        """The one reading: `target_layers` counts layers' inputs (see `Format.fitting`)."""
+        self.check_vocabulary(name, target)
+        width = self.figure("embedding_length")
+        self.check_width(name, target, width)
+        taps = self.taps(name, target)
+        self.check_tensors(name, target, self._expected(target, len(taps)))
+        self.check_table(name, target)
+        if not 0 <= self.mask < target.vocabulary:
+            raise UserError(
+                f"{name} uses the token {self.mask:,} as its mask, and {target.name} has {target.vocabulary:,} tokens. "
+                f"{self.made_for}"
+            )
+        return [Reading(taps)]
+
+    def _expected(self, target: Target, taps: int) -> dict[str, tuple[int, ...]]:
+        """The tensors that a drafter needs and their shapes. Without embeddings or an LM head it uses the target's."""
+        width, inner, heads = target.width, self.figure("feed_forward_length"), self.figure("attention.head_count")
+        size = self.figure("attention.key_length", width // heads or 1)
+        drafted = self.shapes["d2t"][0] if len(self.shapes.get("d2t", ())) == 1 else target.vocabulary
+        out: dict[str, tuple[int, ...]] = {"fc.weight": (width, taps * width)}
+        out |= dict.fromkeys(("enc.output_norm.weight", "output_norm.weight"), (width,))
+        optional: dict[str, tuple[int, ...]] = {
+            "d2t": (drafted,),
+            "output.weight": (drafted, width),
+            "token_embd.weight": (target.vocabulary, width),
+            "rope_freqs.weight": (size // 2,),
+        }
+        for i in range(self.figure("block_count")):
+            at = f"blk.{i}."
+            out |= self.attention(width, width, at)
+            out |= dict.fromkeys((f"{at}attn_norm.weight", f"{at}ffn_norm.weight"), (width,))
+            out |= dict.fromkeys((f"{at}attn_q_norm.weight", f"{at}attn_k_norm.weight"), (size,))
+            out |= dict.fromkeys((f"{at}ffn_gate.weight", f"{at}ffn_up.weight"), (inner, width))
+            out[f"{at}ffn_down.weight"] = (width, inner)
+            optional |= dict.fromkeys((f"{at}post_attention_norm.weight", f"{at}post_ffw_norm.weight"), (width,))
+            optional[f"{at}attn_sinks.weight"] = (heads,)
+        if "d2t" in self.shapes:
+            out["output.weight"] = (drafted, width)
+        return out | {name: shape for name, shape in optional.items() if name in self.shapes}
+
+
+def _dflash(layout: Layout, known: Mapping[str, Any]) -> GgufDFlashFormat:
+    """A DFlash drafter.
+
+    Args:
+        known: what all formats have.
+
+    Raises:
+        UserError: it is one of its relatives, or its metadata make no sense.
+    """
+    header, data = layout.header, layout.header.metadata
+    others = {
+        "DSpark": "markov_w1.weight" in known["shapes"],
+        "DFlash 2": "selector_hidden.weight" in known["shapes"],
+        "DSpark for DeepSeek-V4": bool(header.number("hyper_connection.count")),
+        "DFlash for a model with sections of rotary positions": "dflash.rope.dimension_sections" in data,
+    }
+    if other := next((title for title, there in others.items() if there), ""):
+        raise UserError(
+            f"{layout.file} holds {other}, which specchat cannot draft with yet. Use an EAGLE-3 head or a DFlash drafter."
+        )
+    block, mask = data.get("dflash.block_size", 16), data.get("tokenizer.ggml.mask_token_id")
+    for key, value, most in (("block_size", block, MOST_BLOCK), ("mask_token_id", mask, 1 << 31)):
+        if isinstance(value, bool) or not isinstance(value, int) or not (key == "mask_token_id" or value > 1) or value > most:
+            raise UserError(f"{layout.file} is damaged ({key} is {str(value)[:40]}). Download it again.")
+    scale, softcap = (data.get(f"dflash.{key}", 0.0) for key in ("logit_scale", "final_logit_softcapping"))
+    return GgufDFlashFormat(
+        **known,
+        block=int(block),
+        mask=int(mask),
+        causal=bool(data.get("dflash.attention.causal", False)),
+        logit_scale=float(scale),
+        softcap=float(softcap),
+    )
+
+
 def read_gguf_format(layouts: Sequence[Layout]) -> GgufFormat | None:
     """The trained drafter in a GGUF file; None for anything else.
 
@@ -158,20 +252,21 @@ def read_gguf_format(layouts: Sequence[Layout]) -> GgufFormat | None:
         UserError: it is one that cannot be used here; says why.
     """
     first = layouts[0]
-    if first.header.architecture == "dflash":
-        raise UserError(f"{first.file} holds DFlash, which specchat cannot draft with on llama.cpp yet. Use an EAGLE-3 head.")
-    if first.header.architecture != "eagle3":
+    if first.header.architecture not in DRAFTERS:
         return None
     if len(layouts) > 1:
         raise UserError(f"{first.file} is in {len(layouts)} parts, which specchat does not read of a drafter. Merge them.")
     tensors = {tensor.name: tensor for tensor in first.tensors}
-    return GgufEagleFormat(
-        folder=first.file,
-        title="EAGLE-3",
-        names={},
-        shapes={name: tensor.shape for name, tensor in tensors.items()},
-        vocabulary=first.header.vocabulary,
-        trained_for="",
-        header=first.header,
-        tensors=tensors,
-    )
+    known: dict[str, Any] = {
+        "folder": first.file,
+        "title": "EAGLE-3",
+        "names": {},
+        "shapes": {name: tensor.shape for name, tensor in tensors.items()},
+        "vocabulary": first.header.vocabulary,
+        "trained_for": "",
+        "header": first.header,
+        "tensors": tensors,
+    }
+    if first.header.architecture == "dflash":
+        return _dflash(first, known | {"title": "DFlash"})
+    return GgufEagleFormat(**known)

@@ -1,4 +1,4 @@
-"""Write an EAGLE-3 head, with the tokenizer of its target, as GGUF files for llama.cpp.
+"""Write an EAGLE-3 head or a DFlash drafter, with the tokenizer of its target, as GGUF files for llama.cpp.
 
     python -m specchat.builtin.training.gguf_head HEAD --target FOLDER --type F16 Q8_0
 
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from ...backends import UserError
 from ...backends.files.checkpoint import check_folder
+from ...backends.heads.dflash_format import DFlashFormat
 from ...backends.heads.eagle_format import EagleFormat
 from ...backends.heads.folders import read_format
-from ...backends.heads.formats import Reading
 from ...backends.heads.formats import Target as Fitted
 from .. import path
 from ..gguf_export import LAYER, TYPES, add_tokenizer, interleaved, new_file, pre_tokenizer
@@ -29,31 +29,31 @@ from ..gguf_export import LAYER, TYPES, add_tokenizer, interleaved, new_file, pr
 TAPS = 3
 """How many of the target's layers an EAGLE-3 head reads in llama.cpp."""
 
-NAMES = {
+SHARED = {
     "fc.weight": "fc.weight",
     "norm.weight": "output_norm.weight",
     "lm_head.weight": "output.weight",
     "embed_tokens.weight": "token_embd.weight",
-    "input_norm.weight": "enc.output_norm.weight",
-    "layers.0.hidden_norm.weight": "blk.0.attn_norm_2.weight",
-    **{f"layers.0.{theirs}.weight": f"blk.0.{ours}.weight" for theirs, ours in LAYER.items()},
 }
+EAGLE = {"input_norm.weight": "enc.output_norm.weight", "layers.0.hidden_norm.weight": "blk.0.attn_norm_2.weight"}
+DFLASH = {"hidden_norm.weight": "enc.output_norm.weight"}
+NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
 """A head's tensors → llama.cpp's."""
 
 
-def check_target(target: Path, taps: Sequence[int]) -> None:
+def check_target(target: Path, taps: Sequence[int] = ()) -> None:
     """Refuse what cannot be written, before a head is trained.
 
     Args:
         target: folder of the model that it drafts for.
-        taps: layers whose inputs the head reads.
+        taps: layers whose inputs an EAGLE-3 head reads.
 
     Raises:
         UserError: says what is in the way.
     """
     if importlib.util.find_spec("gguf") is None:
         raise UserError(f"The package gguf is missing. Run: {sys.executable} -m pip install gguf")
-    if len(taps) != TAPS:
+    if taps and len(taps) != TAPS:
         raise UserError(f"llama.cpp's EAGLE-3 heads read {TAPS} layers of the target, not {len(taps)}. Leave out --gguf.")
     try:
         pre_tokenizer(json.loads((target / "tokenizer.json").read_text(encoding="utf-8")))
@@ -65,10 +65,10 @@ def check_target(target: Path, taps: Sequence[int]) -> None:
 
 
 def export_head(folder: Path, target: Path, file: Path, kind: str = "Q8_0") -> int:
-    """Write the head in `folder` as a GGUF file; readers see the old file or the new one, never half of it.
+    """Write the drafter in `folder` as a GGUF file; readers see the old file or the new one, never half of it.
 
     Args:
-        folder: of an EAGLE-3 head.
+        folder: of an EAGLE-3 head or a DFlash drafter.
         target: folder of the model that it drafts for, whose tokenizer goes into the file.
         file: where to write.
         kind: one of gguf_export's TYPES.
@@ -77,48 +77,67 @@ def export_head(folder: Path, target: Path, file: Path, kind: str = "Q8_0") -> i
         size of the file in bytes.
 
     Raises:
-        UserError: this head cannot be expressed in GGUF, or is not for this target.
+        UserError: this drafter cannot be expressed in GGUF, or is not for this target.
     """
     head = read_format(folder, check_folder(folder))
-    if not isinstance(head, EagleFormat) or not head.third:
-        raise UserError(f"{folder} does not hold an EAGLE-3 head. llama.cpp has no other heads of this kind.")
+    if not (isinstance(head, DFlashFormat) or (isinstance(head, EagleFormat) and head.third)):
+        raise UserError(f"{folder} holds neither an EAGLE-3 head nor a DFlash drafter. llama.cpp has no others of their kind.")
     config = json.loads((target / "config.json").read_text(encoding="utf-8"))
-    reading, *others = head.fitting(
-        str(folder), Fitted(str(target), config["hidden_size"], config["num_hidden_layers"], config["vocab_size"])
-    )
+    width, layers, vocabulary = (config[key] for key in ("hidden_size", "num_hidden_layers", "vocab_size"))
+    reading, *others = head.fitting(str(folder), Fitted(str(target), width, layers, vocabulary))
     if any(other.norm_before_residual != reading.norm_before_residual for other in others):
         raise UserError(
             f"{folder / 'config.json'} does not say norm_before_residual, which engines then take differently. Add it."
         )
-    check_target(target, reading.taps)
-    if why := _unknown(head):
-        raise UserError(f"llama.cpp has no EAGLE-3 heads with {why}, so {folder} cannot be written as GGUF.")
-    with new_file(file, "eagle3", kind, folder.name) as (writer, add):
-        _architecture(writer, head, reading, config["hidden_size"], config["vocab_size"])
+    check_target(target, reading.taps if isinstance(head, EagleFormat) else ())
+    if why := _unknown(head, layers, reading.taps, head.shapes["fc.weight"][0] != width):
+        raise UserError(f"llama.cpp has no {head.title} drafters with {why}, so {folder} cannot be written as GGUF.")
+    with new_file(file, "eagle3" if isinstance(head, EagleFormat) else "dflash", kind, folder.name) as (writer, add):
         add_tokenizer(writer, target, config)
+        _layers(writer, head, vocabulary)
+        arch = writer.arch
+        writer.add_array(f"{arch}.target_layers", list(reading.taps))
+        if isinstance(head, EagleFormat):
+            writer.add_uint32("eagle3.target_hidden_size", width)
+            writer.add_bool("eagle3.norm_before_residual", reading.norm_before_residual)
+            writer.add_bool("eagle3.norm_before_fc", head.norm_before_fc)
+        else:
+            _dflash(writer, head)
         for name, tensor in _tensors(head):
             add(name, tensor)
     return file.stat().st_size
 
 
-def _unknown(head: EagleFormat) -> str:
-    """What of a head llama.cpp does not compute; empty if nothing."""
+def _unknown(head: EagleFormat | DFlashFormat, layers: int, taps: Sequence[int], other_width: bool) -> str:
+    """What of a drafter llama.cpp does not compute; empty if nothing."""
     rope = head.layer.get("rope_scaling") or head.layer.get("rope_parameters") or {}
+    activation = head.layer.get("hidden_act", "silu")
     checks = {
-        "several layers": head.layers > 1,
-        "fc_norm": head.fc_norm,
-        "norm_output": head.norm_output,
-        "a logit_scale": head.logit_scale != 1,
         "biases": any(name.endswith(".bias") for name in head.shapes),
-        "norms of queries and keys": "layers.0.self_attn.q_norm.weight" in head.shapes,
         "scaled rotary embeddings": rope.get("rope_type", rope.get("type", "default")) != "default",
-        f"the activation {head.layer.get('hidden_act')}": head.layer.get("hidden_act", "silu") != "silu",
+        f"the activation {activation}": activation != "silu",
+        "the target's last state": max(taps) >= layers,
     }
+    if isinstance(head, EagleFormat):
+        checks |= {
+            "several layers": head.layers > 1,
+            "fc_norm": head.fc_norm,
+            "norm_output": head.norm_output,
+            "a logit_scale": head.logit_scale != 1,
+            "norms of queries and keys": "layers.0.self_attn.q_norm.weight" in head.shapes,
+        }
+    else:
+        checks |= {
+            "sample_from_anchor": head.from_anchor,
+            "another width than the target's": other_width,
+            "causal layers beside others": len({view.causal for view in head.views}) > 1,
+            "windows of several sizes": len({view.window for view in head.views} - {None}) > 1,
+        }
     return next((what for what, there in checks.items() if there), "")
 
 
-def _architecture(writer: Any, head: EagleFormat, reading: Reading, width: int, vocabulary: int) -> None:
-    """The hyperparameters. `target_layers` are those whose inputs it reads, as here."""
+def _layers(writer: Any, head: EagleFormat | DFlashFormat, vocabulary: int) -> None:
+    """The hyperparameters of its layers."""
     layer, hidden = head.layer, head.shapes["fc.weight"][0]
     heads = layer["num_attention_heads"]
     dim = layer.get("head_dim") or hidden // heads
@@ -126,7 +145,7 @@ def _architecture(writer: Any, head: EagleFormat, reading: Reading, width: int, 
     writer.add_vocab_size(vocabulary)
     writer.add_context_length(layer.get("max_position_embeddings", 2048))
     writer.add_embedding_length(hidden)
-    writer.add_block_count(1)
+    writer.add_block_count(len(head.views) if isinstance(head, DFlashFormat) else 1)
     writer.add_feed_forward_length(head.shapes["layers.0.mlp.gate_proj.weight"][0])
     writer.add_head_count(heads)
     writer.add_head_count_kv(layer.get("num_key_value_heads") or heads)
@@ -135,31 +154,52 @@ def _architecture(writer: Any, head: EagleFormat, reading: Reading, width: int, 
     writer.add_rope_dimension_count(dim)
     writer.add_rope_freq_base(float(rope.get("rope_theta", layer.get("rope_theta") or 10_000.0)))
     writer.add_layer_norm_rms_eps(layer.get("rms_norm_eps", 1e-6))
-    writer.add_array("eagle3.target_layers", list(reading.taps))
-    writer.add_uint32("eagle3.target_hidden_size", width)
-    writer.add_bool("eagle3.norm_before_residual", reading.norm_before_residual)
-    writer.add_bool("eagle3.norm_before_fc", head.norm_before_fc)
 
 
-def _tensors(head: EagleFormat) -> Iterator[tuple[str, NDArray[Any]]]:
-    """llama.cpp's names and values of all weights; `d2t` holds target ids there, not offsets."""
+def _dflash(writer: Any, head: DFlashFormat) -> None:
+    """What only DFlash has."""
+    writer.add_uint32("dflash.block_size", head.block)
+    writer.add_mask_token_id(head.mask)
+    writer.add_bool("dflash.attention.causal", head.views[0].causal)
+    windows = [view.window for view in head.views]
+    if window := max(filter(None, windows), default=None):
+        writer.add_sliding_window(window)
+        writer.add_array("dflash.attention.sliding_window_pattern", [own is not None for own in windows])
+    others = {
+        "embedding_scale": (head.embedding_scale, 1.0),
+        "attention.value_scale": (head.value_scale, 1.0),
+        "logit_scale": (head.logit_scale, 1.0),
+        "final_logit_softcapping": (head.softcap, 0.0),
+    }
+    for key, (value, usual) in others.items():
+        if value != usual:
+            writer.add_float32(f"dflash.{key}", value)
+
+
+def _tensors(head: EagleFormat | DFlashFormat) -> Iterator[tuple[str, NDArray[Any]]]:
+    """llama.cpp's names and values of all weights. `d2t` holds target ids there, not offsets; of EAGLE's heads neighbours are
+    rotated, of DFlash's halves, as in transformers."""
     from safetensors import safe_open
 
+    eagle = isinstance(head, EagleFormat)
     heads = head.layer["num_attention_heads"]
-    turned = {"attn_q": heads, "attn_k": head.layer.get("num_key_value_heads") or heads}
+    turned = {"attn_q": heads, "attn_k": head.layer.get("num_key_value_heads") or heads} if eagle else {}
+    names = SHARED | (EAGLE if eagle else DFLASH)
+    for i in range(1 if eagle else len(head.views)):
+        names |= {f"layers.{i}.{theirs}.weight": f"blk.{i}.{ours}.weight" for theirs, ours in (LAYER | NORMS).items()}
     for ours, (file, theirs) in head.names.items():
         with safe_open(str(file), framework="pt", device="cpu") as tensors:
             if ours == "d2t":
                 offsets = tensors.get_tensor(theirs).long().numpy()
                 yield "d2t", offsets + np.arange(len(offsets))
-            elif ours in NAMES:
+            elif ours in names:
                 value = tensors.get_tensor(theirs).float().numpy()
-                part = NAMES[ours].split(".")[-2]
-                yield NAMES[ours], interleaved(value, turned[part]) if part in turned else value
+                part = names[ours].split(".")[-2]
+                yield names[ours], interleaved(value, turned[part]) if part in turned else value
 
 
 def main() -> None:
-    """Write HEAD-TYPE.gguf beside the folder of an EAGLE-3 head."""
+    """Write HEAD-TYPE.gguf beside the folder of an EAGLE-3 head or a DFlash drafter."""
     parser = argparse.ArgumentParser(prog="python -m specchat.builtin.training.gguf_head", description=main.__doc__)
     parser.add_argument("head", type=Path, help="folder of the head")
     parser.add_argument("--target", type=Path, default=path(), help="folder of its target (default: the built-in model)")

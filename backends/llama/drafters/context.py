@@ -1,10 +1,11 @@
-"""A drafter's context: tokens go in beside hidden states, and hidden states come out beside logits."""
+"""A drafter's context: hidden states go in, alone or beside tokens, and come out beside logits."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,9 +19,61 @@ from ..library import last_error
 
 FLOATS = ctypes.POINTER(ctypes.c_float)
 
+C = TypeVar("C", bound=Context)
 
-class DraftContext(Context):
-    """A KV cache of a drafter.
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A drafter in memory."""
+
+    weights: Weights
+    runtime: Runtime
+    other: Context | None
+    """Of the target, if the drafter uses its embeddings or LM head."""
+
+
+def opened(kind: Callable[[], C], context: int) -> C:
+    """A context of a drafter, and a sentence where there is no memory for it."""
+    try:
+        return kind()
+    except UserError as error:
+        raise UserError(
+            f"llama.cpp could not open a context of {context:,} tokens for the drafter ({error}). Use a smaller context or "
+            "another method."
+        ) from None
+
+
+class StatesContext(Context):
+    """One that takes hidden states of the target."""
+
+    def states_batch(self, states: Tensor, position: int, *, wanted: bool) -> tuple[Any, Any]:
+        """A pass over states alone: llama.cpp's batch, and what must live as long.
+
+        Args:
+            states: [n, taps × width of the target].
+            position: of the first; the others follow.
+            wanted: whether something is wanted of them.
+        """
+        n = len(states)
+        given = np.ascontiguousarray(states.numpy(), np.float32)
+        positions = np.arange(position, position + n, dtype=np.int32)
+        counts, flags = np.ones(n, np.int32), np.full(n, wanted, np.int8)
+        ids = np.full(n, self._row(1)[1], np.uintp)
+        int32s = ctypes.POINTER(ctypes.c_int32)
+        batch = self.lib.llama_batch(
+            n_tokens=n,
+            token=None,
+            embd=given.ctypes.data_as(FLOATS),
+            pos=positions.ctypes.data_as(int32s),
+            n_seq_id=counts.ctypes.data_as(int32s),
+            seq_id=ctypes.cast(ids.ctypes.data, ctypes.POINTER(int32s)),
+            logits=flags.ctypes.data_as(ctypes.POINTER(ctypes.c_int8)),
+        )
+        return batch, (given, positions, counts, flags, ids)
+
+
+class PathContext(StatesContext):
+    """A KV cache of a drafter that goes on from its own output.
 
     Args:
         weights: the drafter's.
@@ -80,20 +133,7 @@ class DraftContext(Context):
             what stands beside the tokens [n, width], a copy.
         """
         n = len(states)
-        given = np.ascontiguousarray(states.numpy(), np.float32)
-        positions = np.arange(position, position + n, dtype=np.int32)
-        counts, wanted = np.ones(n, np.int32), np.ones(n, np.int8)
-        ids = np.full(n, self._row(1)[1], np.uintp)
-        int32s = ctypes.POINTER(ctypes.c_int32)
-        batch: Any = self.lib.llama_batch(
-            n_tokens=n,
-            token=None,
-            embd=given.ctypes.data_as(FLOATS),
-            pos=positions.ctypes.data_as(int32s),
-            n_seq_id=counts.ctypes.data_as(int32s),
-            seq_id=ctypes.cast(ids.ctypes.data, ctypes.POINTER(int32s)),
-            logits=wanted.ctypes.data_as(ctypes.POINTER(ctypes.c_int8)),
-        )
+        batch, _held = self.states_batch(states, position, wanted=True)
         if code := self.lib.llama_encode(self.handle, batch):
             raise UserError(f"llama.cpp could not read the hidden states of {n:,} tokens ({last_error() or f'code {code}'}).")
         return self._handed_on(n)

@@ -7,7 +7,6 @@ arXiv:2503.01840.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,21 +15,10 @@ from ....errors import ContextFull, UserError
 from ...base import ROOT
 from ...heads.base import HeadInfo, HeadSession, PathHead
 from ...scores import TorchScores
-from ..context import Context, Runtime, Weights
 from ..options import sequences
 from ..sequences import Node, Sequences
 from ..session import Cells, Nothing
-from .context import DraftContext
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A head in memory."""
-
-    weights: Weights
-    runtime: Runtime
-    other: Context | None
-    """Of the target, if the head uses its embeddings or LM head."""
+from .context import Loaded, PathContext, opened
 
 
 class LlamaEagleHead(PathHead):
@@ -56,14 +44,9 @@ class LlamaEagleSession(HeadSession):
 
     def __init__(self, loaded: Loaded, context: int) -> None:
         weights = loaded.weights
-        try:
-            run = DraftContext(weights, loaded.runtime, context, sequences(weights.vocabulary), weights.width, loaded.other)
-        except UserError as error:
-            raise UserError(
-                f"llama.cpp could not open a context of {context:,} tokens for the drafter ({error}). Use a smaller context or "
-                "another method."
-            ) from None
-        self._run: DraftContext | None = run
+        rows = sequences(weights.vocabulary)
+        run = opened(lambda: PathContext(weights, loaded.runtime, context, rows, weights.width, loaded.other), context)
+        self._run: PathContext | None = run
         self._context = context
         self._sequences = Sequences(Cells(run), run.rows)
         self._outputs = torch.empty((1, weights.width))
@@ -79,7 +62,7 @@ class LlamaEagleSession(HeadSession):
         """Most pairs and nodes together."""
         return self._context
 
-    def _open(self) -> DraftContext:
+    def _open(self) -> PathContext:
         if self._run is None:
             raise UserError("This conversation is closed. Start a new one.")
         return self._run

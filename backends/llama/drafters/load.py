@@ -9,15 +9,17 @@ from torch import Tensor
 
 from ....errors import UserError
 from ...base import ROOT, Model
-from ...heads.base import Head, HeadInfo, HeadSession
+from ...heads.base import BlockHead, Head, HeadInfo, PathHead
 from ...heads.formats import Target
-from ...heads.gguf_format import GgufFormat
+from ...heads.gguf_format import GgufDFlashFormat, GgufFormat
 from ...options import pip_command
 from ..context import PAD, Context, Weights
 from ..hidden_states import next_states
 from ..model import LlamaModel, file_type
 from ..proof import differs
-from .eagle import LlamaEagleHead, Loaded
+from .context import Loaded
+from .dflash import LlamaDFlashHead
+from .eagle import LlamaEagleHead
 
 SHARED = ("token_embd.weight", "output.weight")
 """Tensors that a drafter uses of its target's where it has none."""
@@ -68,47 +70,72 @@ def load_gguf_head(found: GgufFormat, name: str, target: Model) -> Head:
         taps=reading.taps,
         path=str(found.folder),
     )
-    head = LlamaEagleHead(Loaded(weights, target.runtime, other), info)
-    session = head.open(PAD)
-    try:
-        sound = drafts_trees(session, of.vocabulary, len(reading.taps) * own.width)
-    finally:
-        session.close()
+    loaded, reads = Loaded(weights, target.runtime, other), len(reading.taps) * own.width
+    head: PathHead | BlockHead
+    if isinstance(found, GgufDFlashFormat):
+        head = LlamaDFlashHead(loaded, found, info)
+        sound = drafts_blocks(head, of.vocabulary, reads)
+    else:
+        head = LlamaEagleHead(loaded, info)
+        sound = drafts_trees(head, of.vocabulary, reads)
     if not sound:
         raise UserError(
-            f"This build of llama.cpp does not draft trees with {name} as it drafts their paths, so it cannot be used here. "
-            f"Run: {pip_command()} --upgrade"
+            f"This build of llama.cpp does not draft with {name} as it should: the same tokens get other scores in another "
+            f"pass. Run: {pip_command()} --upgrade"
         )
     return head
 
 
-def drafts_trees(session: HeadSession, vocabulary: int, reads: int) -> bool:
+def states_of(reads: int) -> Tensor:
+    """States to prove drafting with [PREFIX, reads]."""
+    return torch.randn((PREFIX, reads), generator=torch.Generator().manual_seed(1))
+
+
+def logits(scores: Any) -> Tensor:
+    """Those of tokens that are drafted: of a reduced vocabulary's, the others are minus infinity."""
+    found: Tensor = scores.logits
+    return found[:, found[0].isfinite()]
+
+
+def drafts_blocks(head: BlockHead, vocabulary: int, reads: int) -> bool:
+    """Whether a block gets the same behind states taken in at once or one by one, and leaves nothing behind."""
+    states, token, session = states_of(reads), 7919 % vocabulary, head.open(PAD)
+    try:
+        session.extend(states)
+        whole = logits(session.guess(token, head.positions))
+        session.rewind(2)
+        for i in range(2, PREFIX):
+            session.extend(states[i : i + 1])
+            last = logits(session.guess(token, head.positions))
+    finally:
+        session.close()
+    return last.shape == whole.shape and not differs(last, whole)
+
+
+def drafts_trees(head: PathHead, vocabulary: int, reads: int) -> bool:
     """Whether nodes of a tree get what the same tokens get as a chain, behind pairs taken in at once or one by one.
 
     Args:
-        session: empty, of at least PREFIX + 5 tokens.
+        head: what to prove.
         vocabulary: the target's token ids.
         reads: numbers in the states of a token.
     """
     ids = [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(PREFIX + len(PARENTS))]
-    states = torch.randn((PREFIX, reads), generator=torch.Generator().manual_seed(1))
-    text, tree = ids[:PREFIX], ids[PREFIX:]
-
-    def logits(scores: Any) -> Tensor:
-        # Those that are drafted: of a reduced vocabulary's, the others are minus infinity.
-        found: Tensor = scores.logits
-        return found[:, found[0].isfinite()]
-
-    whole = logits(session.extend(text, states))
-    grown = torch.cat([logits(session.grow(tree[a:b], PARENTS[a:b])) for a, b in ((0, 2), (2, 4), (4, 5))])
-    session.rewind(2)
-    for i in range(2, PREFIX):
-        last = logits(session.extend(text[i : i + 1], states[i : i + 1]))
-    if last.shape != whole.shape or differs(last, whole):
-        return False
-    for path in PATHS:
-        session.drop(0)
-        for depth, node in enumerate(path):
-            if differs(logits(session.grow([tree[node]], [depth - 1])), grown[node : node + 1]):
-                return False
+    states, text, tree = states_of(reads), ids[:PREFIX], ids[PREFIX:]
+    session = head.open(PAD)
+    try:
+        whole = logits(session.extend(text, states))
+        grown = torch.cat([logits(session.grow(tree[a:b], PARENTS[a:b])) for a, b in ((0, 2), (2, 4), (4, 5))])
+        session.rewind(2)
+        for i in range(2, PREFIX):
+            last = logits(session.extend(text[i : i + 1], states[i : i + 1]))
+        if last.shape != whole.shape or differs(last, whole):
+            return False
+        for path in PATHS:
+            session.drop(0)
+            for depth, node in enumerate(path):
+                if differs(logits(session.grow([tree[node]], [depth - 1])), grown[node : node + 1]):
+                    return False
+    finally:
+        session.close()
     return True

@@ -14,7 +14,7 @@ from specchat.backends import UserError, load_model
 from specchat.backends.base import ROOT
 from specchat.backends.heads.base import PathHead
 from specchat.backends.llama import hidden_states
-from specchat.backends.llama.drafters.context import DraftContext
+from specchat.backends.llama.drafters.context import PathContext
 from specchat.errors import ContextFull
 
 from ...fakes.models.gguf_changes import changed
@@ -146,8 +146,8 @@ def test_builds_that_cannot_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     finally:
         monkeypatch.undo()
         hidden_states.next_states.cache_clear()
-    monkeypatch.setattr(DraftContext, "_handed_on", lambda self, rows: torch.randn(rows, WIDTH))
-    with pytest.raises(UserError, match=r"does not draft trees with head-F32\.gguf as it drafts their paths"):
+    monkeypatch.setattr(PathContext, "_handed_on", lambda self, rows: torch.randn(rows, WIDTH))
+    with pytest.raises(UserError, match=r"does not draft with head-F32\.gguf as it should"):
         load_head(file)
 
 

@@ -21,6 +21,7 @@ def write_dflash(
     layout: Layout = "z-lab",
     *,
     width: int = 32,
+    vocabulary: int = VOCAB,
     hidden: int = 32,
     taps: tuple[int, ...] | None = (1, 3),
     block: int = 6,
@@ -28,7 +29,7 @@ def write_dflash(
     layers: int = 2,
     heads: int = 4,
     head: int = 8,
-    drafted: int = VOCAB,
+    drafted: int = 0,
     own_embeddings: bool = False,
     bias: bool = False,
     seed: int = 0,
@@ -38,17 +39,17 @@ def write_dflash(
     inner: Mapping[str, Any] | None = None,
     **config: Any,
 ) -> Path:
-    """Write a drafter for a target with tiny.py's vocabulary.
+    """Write a drafter.
 
     Args:
         folder: to be made.
         layout: whose.
-        width: of the target's states.
+        width, vocabulary: of the target's states, and how many tokens it has.
         hidden: of its own.
         taps: named in the configuration as that layout names them; None for none, where there are two.
         block, mask: of the configuration.
         layers, heads, head: its own; of a head the width.
-        drafted: how many tokens it can draft.
+        drafted: how many tokens it can draft, if not all.
         own_embeddings: whether it has a table of them, and an LM head.
         bias: of attention.
         seed, scale: of the weights.
@@ -57,6 +58,7 @@ def write_dflash(
         inner: more keys of `dflash_config`.
         config: more keys of config.json; "absent" leaves one out.
     """
+    drafted = drafted or vocabulary
     generator = torch.Generator().manual_seed(seed)
 
     def weight(*shape: int, around: float = 0.0) -> Tensor:
@@ -79,14 +81,14 @@ def write_dflash(
         out[f"{at}mlp.down_proj.weight"] = weight(hidden, wide)
         out |= {f"{at}{name}_layernorm.weight": weight(hidden, around=1.0) for name in ("input", "post_attention")}
     if own_embeddings:
-        out["embed_tokens.weight"] = weight(VOCAB, hidden)
-    if own_embeddings or drafted != VOCAB:
+        out["embed_tokens.weight"] = weight(vocabulary, hidden)
+    if own_embeddings or drafted != vocabulary:
         out["lm_head.weight"] = weight(drafted, hidden)
     out = {name: tensor.to(dtype) for name, tensor in out.items()}
-    if drafted != VOCAB:
-        kept = torch.randperm(VOCAB, generator=generator)[:drafted].sort().values
+    if drafted != vocabulary:
+        kept = torch.randperm(vocabulary, generator=generator)[:drafted].sort().values
         out["d2t"] = kept - torch.arange(drafted)
-        out["t2d"] = torch.zeros(VOCAB, dtype=torch.bool).index_fill_(0, kept, True)
+        out["t2d"] = torch.zeros(vocabulary, dtype=torch.bool).index_fill_(0, kept, True)
     if layout == "transformers":
         out["encoder.fc.weight"] = out.pop("fc.weight")
         out["encoder.output_norm_enc.weight"] = out.pop("hidden_norm.weight")
@@ -106,7 +108,7 @@ def write_dflash(
         "rope_theta": 500.0,
         "hidden_act": "silu",
         "max_position_embeddings": 512,
-        "vocab_size": VOCAB,
+        "vocab_size": vocabulary,
     }
     ids = {} if taps is None else {"target_layer_ids": list(taps)}
     match layout:

@@ -16,6 +16,7 @@ from specchat.backends.loading import builtin_path, find_model
 from specchat.backends.options import LoadOptions
 from specchat.builtin.training.gguf_head import export_head
 
+from .dflash_files import write_dflash
 from .heads import write_head
 from .llama_tiny import FLOAT32, VOCAB, gguf_of, room, save_llama
 
@@ -56,6 +57,18 @@ def eagle_file(folder: Path, kind: str = "F32", **options: Any) -> Path:
     return file
 
 
+def write_blocks(folder: Path, **options: Any) -> Path:
+    """A DFlash drafter in safetensors (see `write_dflash`)."""
+    return write_dflash(folder, **{"width": WIDTH, "hidden": WIDTH, "head": 16, "vocabulary": VOCAB, **options})
+
+
+def dflash_file(folder: Path, kind: str = "F32", **options: Any) -> Path:
+    """The same as a GGUF file beside its folder."""
+    file = folder.with_name(f"{folder.name}-{kind}.gguf")
+    export_head(write_blocks(folder, **options), target_folder(), file, kind)
+    return file
+
+
 def load_head(path: Path, target: Any = None) -> Head:
     """The head in a folder or file, beside its target."""
     runtime = llama_target() if path.suffix == ".gguf" else torch_target()
@@ -93,3 +106,9 @@ def counting() -> tuple[LlamaModel, Head]:
 def random_gguf_head() -> Head:
     """A head that knows nothing, on llama.cpp."""
     return load_head(eagle_file(room() / "random-eagle3"))
+
+
+@functools.cache
+def random_gguf_blocks() -> Head:
+    """A DFlash drafter that knows nothing, on llama.cpp."""
+    return load_head(dflash_file(room() / "random-dflash"))

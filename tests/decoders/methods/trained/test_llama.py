@@ -1,4 +1,4 @@
-"""EAGLE on llama.cpp: the target's own tokens, and the drafts that a torch head makes from the same states."""
+"""Trained drafters on llama.cpp: the target's own tokens, and the drafts that torch makes from the same states."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
 
 from ....cases import FULL
-from ....fakes.models.gguf_heads import counting, eagle_file, llama_target, load_head, random_gguf_head, torch_target
+from ....fakes.models.gguf_heads import (
+    counting,
+    eagle_file,
+    llama_target,
+    load_head,
+    random_gguf_blocks,
+    random_gguf_head,
+    torch_target,
+)
 from ....fakes.models.llama_tiny import VOCAB, needs_llama, room
 
 pytestmark = needs_llama
@@ -43,28 +51,43 @@ def run(
 
 
 @functools.cache
-def torch_head() -> Head:
-    """The random head on transformers."""
-    random_gguf_head()
-    return load_head(room() / "random-eagle3")
+def on_llama(method: str) -> Head:
+    """A drafter that knows nothing."""
+    return random_gguf_head() if method == "eagle" else random_gguf_blocks()
+
+
+@functools.cache
+def on_torch(method: str) -> Head:
+    """The same on transformers."""
+    on_llama(method)
+    return load_head(room() / ("random-eagle3" if method == "eagle" else "random-dflash"))
+
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("eagle", TREE),
+    ("eagle", CHAIN),
+    ("eagle", {"merge": "lookup,recycle", "nodes": 20}),
+    ("dflash", {"floor": 0}),
+    ("dflash", {"width": 1, "floor": 0}),
+]
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), SAMPLED, Sampling(temperature=1.2, repetition_penalty=1.2, seed=2)])
-@pytest.mark.parametrize("settings", [TREE, CHAIN, {"merge": "lookup,recycle", "nodes": 20}])
-def test_it_gives_the_targets_own_tokens(settings: dict[str, Any], sampling: Sampling) -> None:
-    for prompt in prompts(50 if FULL else 3):
+@pytest.mark.parametrize(("method", "settings"), CASES)
+def test_it_gives_the_targets_own_tokens(method: str, settings: dict[str, Any], sampling: Sampling) -> None:
+    for prompt in prompts(50 if FULL else 2):
         plain, _ = run(llama_target(), None, prompt, "greedy", sampling=sampling)
-        answer, steps = run(llama_target(), random_gguf_head(), prompt, settings=settings, sampling=sampling)
+        answer, steps = run(llama_target(), on_llama(method), prompt, method, settings=settings, sampling=sampling)
         assert answer == plain
         assert all(step.drafted for step in steps[:-2])
 
 
-@pytest.mark.parametrize("settings", [TREE, CHAIN])
-def test_its_drafts_are_those_of_the_torch_head(settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("method", "settings"), [*CASES[:2], *CASES[3:]])
+def test_its_drafts_are_those_of_torch(method: str, settings: dict[str, Any]) -> None:
     """Step by step on the same model in float32: the same trees, from the states of either runtime."""
-    for prompt in prompts(20 if FULL else 4):
-        ours, ours_steps = run(llama_target(), random_gguf_head(), prompt, settings=settings)
-        theirs, theirs_steps = run(torch_target(), torch_head(), prompt, settings=settings)
+    for prompt in prompts(20 if FULL else 3):
+        ours, ours_steps = run(llama_target(), on_llama(method), prompt, method, settings=settings)
+        theirs, theirs_steps = run(torch_target(), on_torch(method), prompt, method, settings=settings)
         assert ours == theirs
         trees = [[(step.tree.tokens, step.tree.parents) for step in steps] for steps in (ours_steps, theirs_steps)]
         assert trees[0] == trees[1]
@@ -78,16 +101,17 @@ def test_a_reduced_vocabulary_and_other_taps() -> None:
     assert len({token for step in steps for token in step.tree.tokens[1:]}) <= 300
 
 
-def test_it_catches_up_after_other_methods_and_in_later_turns() -> None:
+@pytest.mark.parametrize("method", ["eagle", "dflash"])
+def test_it_catches_up_after_other_methods_and_in_later_turns(method: str) -> None:
     rng = random.Random(8)
     for sampling in (Sampling(), SAMPLED):
-        conversation = Conversation(llama_target(), head=random_gguf_head(), context=256)
+        conversation = Conversation(llama_target(), head=on_llama(method), context=256)
         prompt = prompts(1)[0]
         for _ in range(6 if FULL else 3):
-            generation = Generation(conversation, prompt, "eagle", max_tokens=30, sampling=sampling)
+            generation = Generation(conversation, prompt, method, max_tokens=30, sampling=sampling)
             for _ in generation:
                 if rng.random() < 0.4:
-                    generation.switch(rng.choice(("eagle", "greedy", "lookup", "recycle")))
+                    generation.switch(rng.choice((method, "greedy", "lookup", "recycle")))
             plain, _ = run(llama_target(), None, prompt, "greedy", max_tokens=30, sampling=sampling)
             assert list(generation.answer) == plain
             prompt = [*generation.tokens[: rng.randrange(5, len(generation.tokens))], *prompts(1, 4)[0]]
@@ -103,37 +127,39 @@ def test_a_head_that_is_right_is_believed(settings: dict[str, Any], sampling: Sa
     assert {len(step.tokens) for step in steps[:-1]} == {2}
 
 
-@pytest.mark.parametrize("right", [False, True])
-def test_the_drafts_of_a_conversation_are_those_of_a_fresh_one(right: bool) -> None:
-    """What the head's cache keeps comes from true states only, whatever was drafted, accepted and rejected before."""
-    model, head = counting() if right else (llama_target(), random_gguf_head())
-    prompt = prompts(1)[0]
+@pytest.mark.parametrize("kind", ["eagle", "dflash", "right"])
+def test_the_drafts_of_a_conversation_are_those_of_a_fresh_one(kind: str) -> None:
+    """What the drafter's cache keeps comes from true states only, whatever was drafted, accepted and rejected before."""
+    model, head = counting() if kind == "right" else (llama_target(), on_llama(kind))
+    method, prompt = head.info.kind, prompts(1)[0]
+    settings = TREE if method == "eagle" else {"floor": 0}
     conversation = Conversation(model, head=head, context=256)
-    list(Generation(conversation, prompts(2)[1], "eagle", settings=CHAIN, max_tokens=24))
-    again = Generation(conversation, prompt, "eagle", settings=TREE, max_tokens=24)
+    list(Generation(conversation, prompts(2)[1], method, max_tokens=24))
+    again = Generation(conversation, prompt, method, settings=settings, max_tokens=24)
     done = 0
     for step in again:
         tokens = [*prompt, *again.answer[:done]]
         fresh = Conversation(model, head=head, context=256)
-        tree = next(Generation(fresh, tokens, "eagle", settings=TREE, max_tokens=24 - done)).tree
+        tree = next(Generation(fresh, tokens, method, settings=settings, max_tokens=24 - done)).tree
         assert (tree.tokens, tree.parents) == (step.tree.tokens, step.tree.parents)
         fresh.close()
         done += len(step.tokens)
 
 
 def test_at_the_end_of_the_context_it_still_gives_the_targets_tokens() -> None:
-    broad = {"nodes": 64, "depth": 8, "width": 8, "grow": 8}
+    broad = {"nodes": 64, "depth": 8, "width": 8}
     for length in (238, 246, 253):
         prompt = prompts(1, length - 2)[0]
         plain, _ = run(llama_target(), None, prompt, "greedy", max_tokens=None)
-        assert run(llama_target(), random_gguf_head(), prompt, settings=broad, max_tokens=None)[0] == plain
+        for method, settings in (("eagle", {**broad, "grow": 8}), ("dflash", {**broad, "floor": 0})):
+            answer, _ = run(llama_target(), on_llama(method), prompt, method, settings=settings, max_tokens=None)
+            assert answer == plain
 
 
 def test_rejection_draws_from_the_heads_distribution() -> None:
     sampling = Sampling(temperature=1.0, top_k=4, seed=5)
-    _, steps = run(
-        llama_target(), random_gguf_head(), prompts(1)[0], settings=TREE, sampling=sampling, acceptance=Acceptance("rejection")
-    )
+    rule = Acceptance("rejection")
+    _, steps = run(llama_target(), on_llama("eagle"), prompts(1)[0], settings=TREE, sampling=sampling, acceptance=rule)
     drawn = [(step, parent, draws) for step in steps for parent, draws in (step.tree.probs or {}).items()]
     assert drawn
     for step, parent, draws in drawn:

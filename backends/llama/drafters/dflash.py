@@ -1,0 +1,108 @@
+"""DFlash drafters that llama.cpp computes: a cache of the target's states, and blocks of mask tokens that leave nothing behind.
+
+Chen et al., "DFlash: Block Diffusion for Flash Speculative Decoding" (2026), arXiv:2602.06036.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ....errors import ContextFull, UserError
+from ...base import PREFILL_CHUNK
+from ...heads.base import BlockHead, BlockSession, HeadInfo
+from ...heads.gguf_format import GgufDFlashFormat
+from ...scores import TorchScores
+from ..library import last_error
+from .context import Loaded, StatesContext, opened
+
+
+class LlamaDFlashHead(BlockHead):
+    """A loaded drafter (see load.py)."""
+
+    def __init__(self, loaded: Loaded, found: GgufDFlashFormat, info: HeadInfo) -> None:
+        self._loaded: Loaded | None = loaded
+        self._found = found
+        self.info, self.positions = info, found.block - 1
+
+    def open(self, context: int) -> LlamaDFlashSession:
+        """A new, empty cache."""
+        if self._loaded is None:
+            raise UserError(f"{self.info.name} is no longer loaded. Load it again.")
+        return LlamaDFlashSession(self._loaded, self._found, context)
+
+    def close(self) -> None:
+        """Free the weights; sessions that are open keep them until they are closed."""
+        self._loaded = None
+
+
+class LlamaDFlashSession(BlockSession):
+    """One conversation's cache."""
+
+    def __init__(self, loaded: Loaded, found: GgufDFlashFormat, context: int) -> None:
+        block = found.block
+        # As many rows of logits as a block has: llama.cpp hands out all of a pass or none.
+        run = opened(lambda: StatesContext(loaded.weights, loaded.runtime, context + block, block, other=loaded.other), context)
+        run.lib.llama_set_causal_attn(run.handle, found.causal)
+        self._run: StatesContext | None = run
+        self._found, self._context, self._length = found, context, 0
+
+    @property
+    def length(self) -> int:
+        """Tokens whose states have been taken in."""
+        return self._length
+
+    @property
+    def context(self) -> int:
+        """Most of them."""
+        return self._context
+
+    def _open(self) -> StatesContext:
+        if self._run is None:
+            raise UserError("This conversation is closed. Start a new one.")
+        return self._run
+
+    def extend(self, states: Tensor) -> None:
+        """Take in the states of the next tokens (see `BlockSession.extend`)."""
+        run, begun = self._open(), self._length
+        if begun + len(states) > self._context:
+            raise ContextFull(f"{begun + len(states):,} tokens do not fit in a context of {self._context:,}.")
+        for start in range(0, len(states), PREFILL_CHUNK):
+            part = states[start : start + PREFILL_CHUNK]
+            batch, _held = run.states_batch(part, begun + start, wanted=False)
+            if code := run.lib.llama_decode(run.handle, batch):
+                self.rewind(begun)
+                raise UserError(
+                    f"llama.cpp could not read the hidden states of {len(part):,} tokens ({last_error() or f'code {code}'})."
+                )
+            self._length += len(part)
+
+    def guess(self, token: int, count: int) -> TorchScores:
+        """Scores of the next positions (see `BlockSession.guess`). The block is a whole one, as in training."""
+        run, found, start = self._open(), self._found, self._length
+        block = [token, *[found.mask] * (found.block - 1)]
+        code = run.decode(block, range(start, start + found.block), [1] * found.block, range(found.block))
+        try:
+            if code:
+                raise UserError(
+                    f"llama.cpp could not draft a block of {found.block} tokens ({last_error() or f'code {code}'}). Use a "
+                    "smaller context or another method."
+                )
+            logits = run.logits(found.block)[1 : 1 + count].clone()
+        finally:
+            run.remove(0, start, -1)
+        if found.logit_scale:
+            logits *= found.logit_scale
+        if found.softcap:
+            logits = (logits / found.softcap).tanh() * found.softcap
+        return TorchScores(logits, tuple(range(count)), tuple(range(start + 1, start + 1 + count)))
+
+    def rewind(self, length: int) -> None:
+        """Forget all but the first `length` tokens."""
+        if not 0 <= length <= self._length:
+            raise ValueError(f"cannot rewind to {length} of {self._length} tokens")
+        self._open().remove(0, length, -1)
+        self._length = length
+
+    def close(self) -> None:
+        """Free the cache."""
+        self._run, self._length = None, 0
