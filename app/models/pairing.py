@@ -53,14 +53,16 @@ def pair(library: Library, target: Found, draft: Found) -> Pairing:
 def _fits(library: Library, target: Found, draft: Found, head: Format) -> Pairing:
     """Whether a trained drafter fits a target, by the shapes of its tensors."""
     # The built-in model is loaded on the runtime that its drafter needs.
-    llama = head.runtime == "llama.cpp"
-    card = library.card(builtin_gguf() if llama else builtin_path()) if target.spot.spec == BUILTIN else target.card
+    gguf = head.runtime == "llama.cpp"
+    card = library.card(builtin_gguf() if gguf else builtin_path()) if target.spot.spec == BUILTIN else target.card
     name = one_line(draft.spot.title)
-    if card.backend != head.runtime:
-        what = f"It is a trained drafter ({head.title}){' in GGUF' if llama else ''}"
-        return Pairing(False, f"{what}, which drafts for models on {head.runtime} only.")
-    if llama and (untold_states := untold(card.architecture)):
-        return Pairing(False, untold_states)
+    if gguf and card.backend != "llama.cpp":
+        return Pairing(False, f"It is a trained drafter ({head.title}) in GGUF, which drafts for models on llama.cpp only.")
+    if card.backend == "llama.cpp":
+        if why := untold(card.architecture):
+            return Pairing(False, why)
+        if not gguf and head.borrows and not card.tied:
+            return Pairing(False, "It uses the target's LM head, which llama.cpp does not hand out to drafters in safetensors.")
     if not (card.width and card.layers and card.vocabulary):
         return Pairing(True, "Only loading it will show whether it fits.")
     try:

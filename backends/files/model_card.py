@@ -66,6 +66,8 @@ class Card:
     """Of its hidden states; 0 where it does not say, like the next two."""
     layers: int = 0
     vocabulary: int = 0
+    tied: bool = False
+    """Whether it has no LM head but its embeddings (GGUF)."""
     pard: bool = False
     """Whether it is a PARD draft model (`ModelInfo.pard_token`)."""
     head: Format | None = None
@@ -127,6 +129,7 @@ def _gguf_card(file: Path) -> Card:
         width=first.number("embedding_length"),
         layers=max(0, first.number("block_count") - first.number("nextn_predict_layers")),
         vocabulary=first.vocabulary,
+        tied=all(tensor.name != "output.weight" for tensor in tensors),
         head=head,
         pard=token_id(first.metadata.get("tokenizer.ggml.mask_token_id"), MOST_TOKENS) is not None,
         problem=problem,

@@ -67,6 +67,11 @@ class Format(ABC):
         """
 
     @property
+    def borrows(self) -> bool:
+        """Whether it drafts with the target's LM head."""
+        return not any(name.endswith("lm_head.weight") for name in self.shapes)
+
+    @property
     def made_for(self) -> str:
         """A sentence that leads to its target."""
         return f"It was made for {self.trained_for}." if self.trained_for else "Load it with the model it was made for."

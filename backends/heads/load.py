@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -12,6 +14,7 @@ from ...errors import UserError
 from ..base import ROOT, Model, Sampling
 from ..hf.lean import product
 from ..hf.model import TransformersModel
+from ..llama.model import LlamaModel
 from .base import Head, HeadInfo
 from .dflash import DFlashHead, DFlashNetwork
 from .dflash_format import UNUSED, DFlashFormat
@@ -52,32 +55,26 @@ def load_head(found: Format, name: str, target: Model) -> Head:
     Raises:
         UserError: it cannot draft for this target; says why and what to do.
     """
-    if not isinstance(target, TransformersModel):
-        raise UserError(
-            f"{name} is a trained drafter ({found.title}) in safetensors, which drafts for models on transformers only. Load "
-            "the target with --backend transformers, or from a folder with safetensors."
-        )
-    of, module = target.info, target.module
-    width = int(module.config.get_text_config(decoder=True).hidden_size)
-    readings = found.fitting(name, Target(of.name, width, of.layers, of.vocabulary))
+    of, lender = target.info, _lender(target, name)
+    readings = found.fitting(name, Target(of.name, lender.width, of.layers, of.vocabulary))
     target.tapped(readings[0].taps)  # which proves that its states can be read, now rather than in the first answer
-    weights = _read(found, name, module.get_input_embeddings().weight.device, module.dtype)
+    weights = _read(found, name, lender.device, lender.dtype)
     ids = _ids(weights, name, target)
     reading, note = readings[0], ""
     network: EagleNetwork | DFlashNetwork | None = None
     match found:
         case EagleFormat():
-            network = EagleNetwork(*_parts(found, weights, ids, module, of.vocabulary))
+            network = EagleNetwork(*_parts(found, weights, ids, lender, of.vocabulary))
             reading, note = _measured(network, target, readings)
             network.residual_normed = reading.norm_before_residual
         case DFlashFormat():
-            network = DFlashNetwork(*_parts(found, weights, ids, module, of.vocabulary))
+            network = DFlashNetwork(*_parts(found, weights, ids, lender, of.vocabulary))
     info = HeadInfo(
         name=name,
         kind=found.kind,
         title=found.title,
         parameters=sum(tensor.numel() for tensor in weights.values()),
-        dtype=str(module.dtype).removeprefix("torch."),
+        dtype=str(lender.dtype).removeprefix("torch."),
         taps=reading.taps,
         path=str(found.folder),
         notes=(note,) if note else (),
@@ -91,19 +88,60 @@ def load_head(found: Format, name: str, target: Model) -> Head:
     return MedusaHead(found, weights, ids, of.vocabulary, info)
 
 
+@dataclass(frozen=True, slots=True)
+class Lender:
+    """A target's part in its drafter."""
+
+    width: int
+    device: torch.device
+    dtype: torch.dtype
+    embeddings: Callable[[], Tensor]
+    """[vocab, width]."""
+    lm_head: Callable[[], Callable[[Tensor], Tensor]]
+    cheap: bool
+    """Whether the embeddings cost no memory."""
+
+
+def _lender(target: Model, name: str) -> Lender:
+    """What a drafter may use of a target.
+
+    Raises:
+        UserError: nothing; its states cannot be read at all.
+    """
+    if isinstance(target, TransformersModel):
+        module = target.module
+        table = module.get_input_embeddings().weight.detach()
+        width = int(module.config.get_text_config(decoder=True).hidden_size)
+        return Lender(width, table.device, module.dtype, lambda: table, module.get_output_embeddings, cheap=True)
+    if not isinstance(target, LlamaModel):
+        raise UserError(f"{name} is a trained drafter, and {target.info.name} does not hand out its hidden states.")
+
+    def lm_head() -> Callable[[Tensor], Tensor]:
+        if not target.tied:
+            raise UserError(
+                f"{name} has no LM head of its own, and llama.cpp does not hand out that of {target.info.name}. Give the "
+                "drafter as a GGUF file, or load the target from a folder with safetensors."
+            )
+        return product(target.embeddings(), None)
+
+    weights = target.weights
+    return Lender(weights.width, torch.device("cpu"), torch.float32, target.embeddings, lm_head, cheap=False)
+
+
 F = TypeVar("F", EagleFormat, DFlashFormat)
 
 
 def _parts(
-    found: F, weights: dict[str, Tensor], ids: Tensor | None, module: Any, vocabulary: int
+    found: F, weights: dict[str, Tensor], ids: Tensor | None, lender: Lender, vocabulary: int
 ) -> tuple[F, dict[str, Tensor], Any, Tensor, Any, Tensor | None, int]:
     """What a network is made of, with the target's embeddings and LM head where the drafter has none of its own."""
-    embeddings, lm_head = module.get_input_embeddings().weight.detach(), module.get_output_embeddings()
-    if "embed_tokens.weight" in weights and torch.equal(weights["embed_tokens.weight"], embeddings):
+    own = weights.get("embed_tokens.weight")
+    if own is not None and lender.cheap and torch.equal(own, lender.embeddings()):
         del weights["embed_tokens.weight"]  # many are copies
-    if "lm_head.weight" in weights:
-        lm_head = product(weights["lm_head.weight"], None)
-    return found, weights, _config(found), weights.get("embed_tokens.weight", embeddings), lm_head, ids, vocabulary
+        own = None
+    lm_head = product(weights["lm_head.weight"], None) if "lm_head.weight" in weights else lender.lm_head()
+    embeddings = lender.embeddings() if own is None else own
+    return found, weights, _config(found), embeddings, lm_head, ids, vocabulary
 
 
 def _config(found: EagleFormat | DFlashFormat) -> Any:
@@ -172,7 +210,7 @@ def _ids(weights: dict[str, Tensor], name: str, target: Model) -> Tensor | None:
     return ids
 
 
-def _measured(network: EagleNetwork, target: TransformersModel, readings: list[Reading]) -> tuple[Reading, str]:
+def _measured(network: EagleNetwork, target: Model, readings: list[Reading]) -> tuple[Reading, str]:
     """The reading under which the drafter agrees most with its target (the first of equals), and a note on it."""
     if len(readings) == 1:
         return readings[0], ""

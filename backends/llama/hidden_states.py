@@ -38,6 +38,13 @@ GET_NEXT_NAMES = (
 )
 """The same for what a drafter hands on."""
 
+EMBEDDING_NAMES = (
+    "llama_model_get_tok_embd",
+    "_Z24llama_model_get_tok_embdPK11llama_modelPf",
+    "?llama_model_get_tok_embd@@YAIPEBUllama_model@@PEAM@Z",
+)
+"""The same for the table of embeddings."""
+
 ARCHITECTURES = ("llama", "qwen3", "qwen3moe", "gemma4", "gpt-oss", "minimax-m2", "mimo2", "deepseek4")
 """Whose graphs note what each layer is given, in llama.cpp 0c1e57098. With any other the process ends in the next pass, so this
 cannot be found out by trying."""
@@ -71,6 +78,12 @@ def next_states() -> tuple[Callable[..., None], Callable[..., int | None]] | Non
     switch = exported(SET_NEXT_NAMES, None, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool)
     where = exported(GET_NEXT_NAMES, ctypes.c_void_p, ctypes.c_void_p)
     return None if switch is None or where is None else (switch, where)
+
+
+def embeddings(handle: int | None) -> Callable[[int], int] | None:
+    """A function that writes the embeddings of a model to an address, in float32; None if this build or the model has none."""
+    found = exported(EMBEDDING_NAMES, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p)
+    return None if found is None or not found(handle, None) else lambda address: found(handle, address)
 
 
 def refusal(architecture: str) -> str:

@@ -7,13 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from ...errors import Cancelled, UserError, counted
 from ..base import Capabilities, Message, Model, ModelInfo, Session, token_id
-from ..files.gguf_file import Header, read_header
+from ..files.gguf_file import Header, read_header, read_layout
 from ..infill import Gap, gap
 from ..options import LoadOptions, StageProgress, pip_command
 from .context import Context, Runtime, Weights
-from .hidden_states import refusal
+from .hidden_states import embeddings, refusal
 from .layers import first_layers
 from .library import devices, library
 from .options import CACHE_TYPES, FLASH, cache_bytes, check_memory, choose_runtime, exact_runtime, sequences
@@ -62,9 +65,26 @@ class LlamaModel(Model):
         return self._runtime
 
     @property
-    def architecture(self) -> str:
-        """In llama.cpp's words."""
-        return self._header.architecture
+    def tied(self) -> bool:
+        """Whether its LM head is its table of embeddings."""
+        return all(tensor.name != "output.weight" for layout in read_layout(Path(self.info.path)) for tensor in layout.tensors)
+
+    def embeddings(self) -> Tensor:
+        """The table of embeddings [vocab, width], float32: a copy, which takes its memory.
+
+        Raises:
+            UserError: this build of llama.cpp does not hand it out.
+        """
+        weights = self.weights
+        write = embeddings(weights.handle)
+        if write is None:
+            raise UserError(
+                f"This build of llama.cpp does not hand out the embeddings of {self.info.name}, which the drafter needs. Run: "
+                f"{pip_command()} --upgrade"
+            )
+        table = torch.empty((weights.vocabulary, weights.width))
+        write(table.data_ptr())
+        return table
 
     def open_session(self, context: int | None = None, taps: Sequence[int] = ()) -> Session:
         """A new, empty KV cache; all its memory is taken at once (see `Model.open_session`)."""

@@ -76,12 +76,11 @@ def test_a_kind_that_cannot_be_used_yet_says_so(tmp_path: Path) -> None:
     )
 
 
-def test_only_targets_on_transformers_and_the_built_in_model_goes_there(tmp_path: Path) -> None:
+def test_gguf_targets_and_the_built_in_model(tmp_path: Path) -> None:
     head = found_at(write_head(tmp_path / "head"))
-    gguf = found_at(builtin_gguf())
-    assert (
-        pair(Library(), gguf, head).reason == "It is a trained drafter (EAGLE-3), which drafts for models on transformers only."
-    )
+    wide = {"width": 256, "vocabulary": 2048}
+    own, borrowing = (write_head(tmp_path / str(there), own_head=there, **wide) for there in (True, False))
+    assert judged(own, builtin_gguf()) == judged(borrowing, builtin_gguf()) == Pairing(True)
     # Judged by its layers and vocabulary, whichever of the two the row is of.
     own = [Found(Spot("Built in", "builtin", path, "builtin"), read_card(path)) for path in (builtin_gguf(), builtin_path())]
     one, other = (pair(Library(), each, head) for each in own)
@@ -122,6 +121,10 @@ def test_a_gguf_drafter_is_listed_with_whom_it_drafts_for(tmp_path: Path) -> Non
     assert on_torch == "It is a trained drafter (EAGLE-3) in GGUF, which drafts for models on llama.cpp only."
     own = Found(Spot("Built in", "builtin", builtin_path(), "builtin"), read_card(builtin_path()))
     assert "hidden states 64 numbers wide, and those of builtin have 256" in pair(library, own, head).reason
+    narrow = {"width": 64, "vocabulary": 2048}
+    told = pair(library, target, found_at(write_head(tmp_path / "borrowing", own_head=False, **narrow))).reason
+    assert told == "It uses the target's LM head, which llama.cpp does not hand out to drafters in safetensors."
+    assert pair(library, target, found_at(write_head(tmp_path / "own", **narrow))) == Pairing(True)
     other = changed(gguf_of(gguf_heads.target_folder()), tmp_path / "other.gguf", {"general.architecture": "qwen2"})
     assert pair(library, found_at(other), head).reason.startswith("llama.cpp does not hand out the hidden states of qwen2")
     damaged = changed(file, tmp_path / "damaged.gguf", {"eagle3.target_layers": [1, 2]})

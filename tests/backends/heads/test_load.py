@@ -119,14 +119,14 @@ def test_a_head_alone_is_no_model(tmp_path: Path) -> None:
         load_model(str(write_head(tmp_path / "head")), LoadOptions(device="cpu"))
 
 
-def test_another_runtimes_model_is_refused(tmp_path: Path) -> None:
+def test_a_model_without_states_is_refused(tmp_path: Path) -> None:
     folder = write_head(tmp_path / "head")
     found = read_format(folder, check_folder(folder))
     assert found is not None
     from specchat.backends.heads.load import load_head
 
     other: Model = ToyModel(3)
-    with pytest.raises(UserError, match="on transformers only"):
+    with pytest.raises(UserError, match="toy does not hand out its hidden states"):
         load_head(found, "head", other)
 
 

@@ -184,22 +184,26 @@ def write_medusa(
     heads: int = 3,
     blocks: int = 1,
     bias: bool = True,
-    drafted: int = VOCAB,
+    width: int = WIDTH,
+    vocabulary: int = VOCAB,
+    drafted: int = 0,
     shared: bool = False,
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
     changes: TensorChanges | None = None,
     **config: Any,
 ) -> Path:
-    """Write Medusa heads for a target with tiny.py's vocabulary and WIDTH.
+    """Write Medusa heads.
 
     Args:
         named: how their tensors are: as FasterDecoding's training names them, with its prefix, or as vLLM does.
         heads, blocks: how many, and residual blocks of each.
         bias: whether the blocks have one.
-        drafted: how many tokens they can draft.
+        width, vocabulary: the target's.
+        drafted: how many tokens they can draft, if not all.
         shared: whether all have one LM head.
     """
+    drafted = drafted or vocabulary
     generator = torch.Generator().manual_seed(seed)
 
     def weight(*shape: int) -> Tensor:
@@ -209,24 +213,24 @@ def write_medusa(
     for head in range(heads):
         for block in range(blocks):
             at = f"blocks.{head}.layers.{block}" if named == "new" else f"{head}.{block}.linear"
-            out[f"{at}.weight"] = weight(WIDTH, WIDTH)
+            out[f"{at}.weight"] = weight(width, width)
             if bias:
-                out[f"{at}.bias"] = weight(WIDTH)
+                out[f"{at}.bias"] = weight(width)
         if not shared:
-            out[f"lm_heads.{head}.weight" if named == "new" else f"{head}.{blocks}.weight"] = weight(drafted, WIDTH)
+            out[f"lm_heads.{head}.weight" if named == "new" else f"{head}.{blocks}.weight"] = weight(drafted, width)
     if shared:
-        out["lm_head.weight"] = weight(drafted, WIDTH)
+        out["lm_head.weight"] = weight(drafted, width)
     if named == "prefixed":
         out = {f"medusa_heads.{name}": tensor for name, tensor in out.items()}
-    if drafted != VOCAB:
-        out["token_map"] = torch.randperm(VOCAB, generator=generator)[:drafted].sort().values
+    if drafted != vocabulary:
+        out["token_map"] = torch.randperm(vocabulary, generator=generator)[:drafted].sort().values
     for name, tensor in (changes or {}).items():
         out.pop(name, None)
         if tensor is not None:
             out[name] = tensor
     told: dict[str, Any] = {"medusa_num_heads": 2, "medusa_num_layers": blocks, "base_model_name_or_path": "owner/base"}
     if named == "new":
-        told = {"model_type": "medusa", "num_heads": heads, "num_hidden_layers": blocks, "hidden_size": WIDTH}
+        told = {"model_type": "medusa", "num_heads": heads, "num_hidden_layers": blocks, "hidden_size": width}
     folder.mkdir(parents=True, exist_ok=True)
     save_file(out, folder / "medusa_lm_head.safetensors")
     (folder / "config.json").write_text(json.dumps(told | config))

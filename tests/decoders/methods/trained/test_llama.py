@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
-from specchat.backends import Model, Sampling
+from specchat.backends import Model, Sampling, UserError
 from specchat.backends.heads.base import Head
+from specchat.backends.llama.model import load_llama
+from specchat.backends.loading import builtin_gguf
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
 
 from ....cases import FULL
 from ....fakes.models.gguf_heads import (
+    WIDTH,
     counting,
     eagle_file,
     llama_target,
@@ -24,8 +27,11 @@ from ....fakes.models.gguf_heads import (
     random_gguf_blocks,
     random_gguf_head,
     torch_target,
+    write_blocks,
+    write_eagle,
 )
-from ....fakes.models.llama_tiny import VOCAB, needs_llama, room
+from ....fakes.models.heads import write_head, write_medusa
+from ....fakes.models.llama_tiny import FLOAT32, VOCAB, needs_llama, room
 
 pytestmark = needs_llama
 
@@ -165,3 +171,35 @@ def test_rejection_draws_from_the_heads_distribution() -> None:
     for step, parent, draws in drawn:
         assert (draws.q > 0).sum() == 4
         assert all(draws.q[step.tree.tokens[node]] > 0 and step.tree.parents[node] == parent for node in draws.nodes)
+
+
+@pytest.mark.parametrize("kind", ["eagle", "dflash", "medusa"])
+def test_heads_in_safetensors_draft_for_a_gguf_model_too(kind: str) -> None:
+    """torch computes them from the states that llama.cpp hands out: the same trees as on transformers."""
+    folder = room() / f"either-{kind}"
+    if kind == "medusa":
+        write_medusa(folder, width=WIDTH, vocabulary=VOCAB)
+    elif kind == "dflash":
+        write_blocks(folder, own_embeddings=True)
+    else:
+        write_eagle(folder, drafted=512)
+    settings = TREE if kind == "eagle" else {"floor": 0}
+    ours, theirs = (
+        run(model, load_head(folder, model), prompts(1)[0], kind, settings=settings)
+        for model in (llama_target(), torch_target())
+    )
+    assert ours[0] == theirs[0] == run(llama_target(), None, prompts(1)[0], "greedy")[0]
+    assert [step.tree.tokens for step in ours[1]] == [step.tree.tokens for step in theirs[1]]
+    assert sum(step.drafted for step in ours[1]) > 20
+
+
+def test_what_llama_cpp_does_not_hand_out() -> None:
+    with pytest.raises(UserError, match=r"has no LM head of its own, and llama\.cpp does not hand out that of heads-target"):
+        load_head(write_eagle(room() / "borrows", own_head=False), llama_target())
+    builtin = load_llama(builtin_gguf(), "builtin", FLOAT32)
+    assert builtin.tied
+    own = write_head(room() / "tied", width=256, vocabulary=VOCAB, own_head=False)
+    answer, steps = run(builtin, load_head(own, builtin), prompts(1)[0], settings=TREE)
+    assert answer == run(builtin, None, prompts(1)[0], "greedy")[0]
+    assert any(step.drafted for step in steps)
+    builtin.close()
