@@ -66,12 +66,12 @@ class Card:
     """Of its hidden states; 0 where it does not say, like the next two."""
     layers: int = 0
     vocabulary: int = 0
-    tied: bool = False
-    """Whether it has no LM head but its embeddings (GGUF)."""
     pard: bool = False
     """Whether it is a PARD draft model (`ModelInfo.pard_token`)."""
     head: Format | None = None
     """What it is if it is a trained drafter, no model of its own."""
+    tied: bool = False
+    """Whether it has no LM head but its embeddings (GGUF)."""
     problem: str = ""
     """Why it cannot be loaded, as a sentence; empty if nothing is known to be in the way."""
 

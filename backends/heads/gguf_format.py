@@ -227,15 +227,16 @@ def _dflash(layout: Layout, known: Mapping[str, Any]) -> GgufDFlashFormat:
         raise UserError(
             f"{layout.file} holds {other}, which specchat cannot draft with yet. Use an EAGLE-3 head or a DFlash drafter."
         )
-    block, mask = data.get("dflash.block_size", 16), data.get("tokenizer.ggml.mask_token_id")
-    for key, value, most in (("block_size", block, MOST_BLOCK), ("mask_token_id", mask, 1 << 31)):
-        if isinstance(value, bool) or not isinstance(value, int) or not (key == "mask_token_id" or value > 1) or value > most:
+    told = {"block_size": data.get("dflash.block_size", 16), "mask_token_id": data.get("tokenizer.ggml.mask_token_id")}
+    for key, (least, most) in {"block_size": (2, MOST_BLOCK), "mask_token_id": (0, 1 << 31)}.items():
+        value = told[key]
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise UserError(f"{layout.file} is damaged ({key} is {str(value)[:40]}). Download it again.")
     scale, softcap = (data.get(f"dflash.{key}", 0.0) for key in ("logit_scale", "final_logit_softcapping"))
     return GgufDFlashFormat(
         **known,
-        block=int(block),
-        mask=int(mask),
+        block=int(told["block_size"]),
+        mask=int(told["mask_token_id"] or 0),
         causal=bool(data.get("dflash.attention.causal", False)),
         logit_scale=float(scale),
         softcap=float(softcap),

@@ -185,7 +185,7 @@ def _tensors(head: EagleFormat | DFlashFormat) -> Iterator[tuple[str, NDArray[An
     heads = head.layer["num_attention_heads"]
     turned = {"attn_q": heads, "attn_k": head.layer.get("num_key_value_heads") or heads} if eagle else {}
     names = SHARED | (EAGLE if eagle else DFLASH)
-    for i in range(1 if eagle else len(head.views)):
+    for i in range(1 if isinstance(head, EagleFormat) else len(head.views)):
         names |= {f"layers.{i}.{theirs}.weight": f"blk.{i}.{ours}.weight" for theirs, ours in (LAYER | NORMS).items()}
     for ours, (file, theirs) in head.names.items():
         with safe_open(str(file), framework="pt", device="cpu") as tensors:

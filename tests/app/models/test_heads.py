@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -78,9 +79,9 @@ def test_a_kind_that_cannot_be_used_yet_says_so(tmp_path: Path) -> None:
 
 def test_gguf_targets_and_the_built_in_model(tmp_path: Path) -> None:
     head = found_at(write_head(tmp_path / "head"))
-    wide = {"width": 256, "vocabulary": 2048}
-    own, borrowing = (write_head(tmp_path / str(there), own_head=there, **wide) for there in (True, False))
-    assert judged(own, builtin_gguf()) == judged(borrowing, builtin_gguf()) == Pairing(True)
+    wide: dict[str, Any] = {"width": 256, "vocabulary": 2048}
+    for there in (True, False):
+        assert judged(write_head(tmp_path / str(there), own_head=there, **wide), builtin_gguf()) == Pairing(True)
     # Judged by its layers and vocabulary, whichever of the two the row is of.
     own = [Found(Spot("Built in", "builtin", path, "builtin"), read_card(path)) for path in (builtin_gguf(), builtin_path())]
     one, other = (pair(Library(), each, head) for each in own)
@@ -121,7 +122,7 @@ def test_a_gguf_drafter_is_listed_with_whom_it_drafts_for(tmp_path: Path) -> Non
     assert on_torch == "It is a trained drafter (EAGLE-3) in GGUF, which drafts for models on llama.cpp only."
     own = Found(Spot("Built in", "builtin", builtin_path(), "builtin"), read_card(builtin_path()))
     assert "hidden states 64 numbers wide, and those of builtin have 256" in pair(library, own, head).reason
-    narrow = {"width": 64, "vocabulary": 2048}
+    narrow: dict[str, Any] = {"width": 64, "vocabulary": 2048}
     told = pair(library, target, found_at(write_head(tmp_path / "borrowing", own_head=False, **narrow))).reason
     assert told == "It uses the target's LM head, which llama.cpp does not hand out to drafters in safetensors."
     assert pair(library, target, found_at(write_head(tmp_path / "own", **narrow))) == Pairing(True)
