@@ -33,6 +33,7 @@ BUILT_IN = {
     "eagle": "trained.eagle:Eagle",
     "medusa": "trained.medusa:Medusa",
     "dflash": "trained.dflash:DFlash",
+    "mtp": "trained.mtp:Mtp",
     "pard": "trained.pard:Pard",
     "auto": "auto.auto:Auto",
 }
@@ -136,6 +137,10 @@ def unavailable(
         return capabilities.reasons.get("tree", "This model cannot verify branching trees.")
     if method.needs_layers and not capabilities.layers and "layers" in capabilities.reasons:
         return capabilities.reasons["layers"]
+    if method.needs_head == "mtp" and (head is None or head.kind != "mtp"):
+        return "it needs an MTP layer in the model's own checkpoint, and no other trained drafter beside it."
+    if head is not None and head.kind == "mtp" and method.needs_head != "mtp":
+        head = None  # the model's own, which nobody has loaded
     if method.needs_head and (head is None or head.kind != method.needs_head):
         found = f", and {head.name} ({head.title}) is loaded" if head is not None else ""
         return f"it needs {TRAINED[method.needs_head]}{found}. Load one with --draft-model."

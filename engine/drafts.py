@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from pathlib import Path
 
 from ..backends.base import Model
 from ..backends.files.checkpoint import read_json
@@ -51,7 +52,9 @@ class Drafts:
         self.model: Model | None = None
         """The draft model, once it is loaded."""
         self.head: Head | None = None
-        """The trained drafter, once it is loaded."""
+        """The trained drafter, once it is loaded: the one that was asked for, or the target's own MTP layer."""
+        self.no_mtp = ""
+        """Why the target's own MTP layer is of no use, if it has one."""
         if command.draft_model:
             try:
                 self._found = find_model(self._spec, self._options, progress=progress, cancelled=cancelled)
@@ -88,8 +91,27 @@ class Drafts:
                 self.head = self._found.beside(self._spec, target)
             except UserError as error:
                 raise _naming(self._spec, error) from None
-        elif self._found is not None:
+            return
+        if self._found is not None:
             self.get()
+        able = target.info.capabilities
+        if target.info.backend == "transformers" and target.info.path and able.chain and able.states:
+            self._load_mtp(target)
+
+    def _load_mtp(self, target: Model) -> None:
+        """Load the MTP layer of the target's own checkpoint; one that is of no use costs no more than the method."""
+        from ..backends.heads.folders import mtp_tensors
+
+        try:
+            if not mtp_tensors(Path(target.info.path), target.info.layers):
+                return
+            from ..backends.heads.mtp import load_mtp
+            from ..backends.hf.model import TransformersModel
+
+            if isinstance(target, TransformersModel):
+                self.head = load_mtp(target)
+        except UserError as error:
+            self.no_mtp = str(error)
 
     def get(self) -> Model | None:
         """The draft model, loaded at the first call; None if there is none.
@@ -140,6 +162,8 @@ def refusals(model: Model, drafts: Drafts | None) -> dict[str, str]:
         )
         for name, method in registry.methods().items()
     }
+    if drafts is not None and drafts.no_mtp:
+        found["mtp"] = drafts.no_mtp
     return {name: reason for name, reason in found.items() if reason}
 
 

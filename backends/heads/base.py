@@ -12,7 +12,7 @@ from ..base import Scores
 if TYPE_CHECKING:
     from torch import Tensor
 
-Kind = Literal["eagle", "medusa", "dflash"]
+Kind = Literal["eagle", "medusa", "dflash", "mtp"]
 """How a trained drafter drafts, so which method it is for."""
 
 

@@ -10,7 +10,7 @@ Pair i of a conversation, the token at position i + 1 and the target's states at
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -60,7 +60,9 @@ class EagleNetwork:
         # The first layer's norm reads the embedding alone (EAGLE-3), or is not there (EAGLE-1).
         self.layers = [LeanLayer(modules.layer(f"layers.{i}", norm_first=i > 0), i, FULL) for i in range(found.layers)]
         shape = (config.num_key_value_heads, config.head_dim)
-        self.spec = KVSpec(shape, shape, self.dtype, self.device)
+        self.specs: list[KVSpec] = [KVSpec(shape, shape, self.dtype, self.device)] * found.layers
+        self.whole = found.layers > 1
+        """Whether a pass takes every node through a layer, even where the output of one is wanted."""
         self.rotations = Rotations(LlamaRotaryEmbedding(config).to(self.device))
         self.residual_normed = False
         """`norm_before_residual`, as it is read (see `Reading`)."""
@@ -126,11 +128,28 @@ class EagleNetwork:
         return shown if self._output_normed else out, scattered(logits, self._drafted, self._vocabulary)
 
 
-class EagleHead(PathHead):
-    """A loaded EAGLE head (see load.py)."""
+class Network(Protocol):
+    """The forward pass of a drafter that takes in pairs: an EAGLE head's, or that of an MTP layer."""
 
-    def __init__(self, network: EagleNetwork, info: HeadInfo) -> None:
-        self._network: EagleNetwork | None = network
+    device: torch.device
+    dtype: torch.dtype
+    specs: list[KVSpec]
+    whole: bool
+
+    def features(self, states: Tensor) -> Tensor:
+        """See `EagleNetwork.features`."""
+
+    def __call__(
+        self, tokens: Tensor, features: Tensor, positions: Tensor, mask: Any, cache: SlotCache, kept: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """See `EagleNetwork.__call__`."""
+
+
+class EagleHead(PathHead):
+    """A loaded EAGLE head, or MTP layer (see load.py and mtp.py)."""
+
+    def __init__(self, network: Network, info: HeadInfo) -> None:
+        self._network: Network | None = network
         self.info = info
 
     def open(self, context: int) -> EagleSession:
@@ -147,7 +166,7 @@ class EagleHead(PathHead):
 class EagleSession(HeadSession):
     """One conversation's cache: pairs in the slots of their numbers, nodes behind."""
 
-    def __init__(self, network: EagleNetwork, context: int) -> None:
+    def __init__(self, network: Network, context: int) -> None:
         self._network = network
         self._context = context
         self._length = 0
@@ -157,7 +176,7 @@ class EagleSession(HeadSession):
         """Its ancestors and itself, bit i for node i."""
         self._outputs = torch.empty(0)
         """Of the last pair and of each node [1 + nodes, hidden]."""
-        self._cache = self._guarded(lambda: SlotCache([network.spec] * len(network.layers), context))
+        self._cache = self._guarded(lambda: SlotCache(network.specs, context))
 
     @property
     def length(self) -> int:
@@ -204,7 +223,7 @@ class EagleSession(HeadSession):
         cache.reserve(start + n, used=start)
         cache.begin(start, n)
         mask = None
-        if start and n > 1 and (every or len(network.layers) > 1):
+        if start and n > 1 and (every or network.whole):
             mask = self._mask([(2 << i) - 1 for i in range(n)], start)
         positions = torch.arange(start, start + n, device=network.device)[None]
         kept = None if every or n == 1 else torch.tensor([n - 1], device=network.device)

@@ -30,6 +30,7 @@ from ..early_exit import EarlyExit
 from ..trained.dflash import DFlash
 from ..trained.eagle import Eagle
 from ..trained.medusa import Medusa
+from ..trained.mtp import Mtp
 from ..trained.pard import Pard
 from .experience import CAUGHT_UP, EXPLORING, REST, WARM_UP, Experience, Rival, experience
 from .text_drafters import MARGIN, Readers
@@ -339,8 +340,9 @@ class Auto(Drafter):
 
 
 RIVALS: dict[str, type[Drafter]] = {
-    "draft": Draft, "pard": Pard, "early-exit": EarlyExit, "eagle": Eagle, "medusa": Medusa, "dflash": DFlash
-}  # fmt: skip
+    **{"draft": Draft, "pard": Pard, "early-exit": EarlyExit},
+    **{"eagle": Eagle, "medusa": Medusa, "dflash": DFlash, "mtp": Mtp},
+}
 """A draft's length follows its confidence: it changes from word to word, more than averages tell."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ....backends.base import PREFILL_CHUNK, ROOT, Scores
 from ....backends.heads.base import Head, HeadSession, PathHead
@@ -85,6 +86,7 @@ class Eagle(Grower):
     )
     paper = "EAGLE-3: Scaling up Inference Acceleration via Training-Time Test, Li 2025, arXiv:2503.01840"
     needs_head = "eagle"
+    missing: ClassVar[str] = "an EAGLE head trained for this model. Load one with --draft-model"
     Params = EagleParams
     params: EagleParams
 
@@ -114,7 +116,7 @@ class Eagle(Grower):
     def _open(self, context: Context) -> Proposer:
         head = context.head
         if not isinstance(head, PathHead) or head.info.kind != self.needs_head:
-            raise UserError("The method eagle needs an EAGLE head trained for this model. Load one with --draft-model.")
+            raise UserError(f"The method {self.name} needs {self.missing}.")
         if self._proposer is None or head is not self._head:
             self.close()
             self._proposer, self._head = HeadProposer(head, context.session.context), head

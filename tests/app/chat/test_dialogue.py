@@ -149,7 +149,9 @@ def test_a_switch_that_comes_too_late_counts_for_the_next_answer(dialogue: Dialo
 
 def test_switching_when_idle_skips_what_cannot_run(engine: Any, dialogue: Dialogue) -> None:
     dialogue.methods = known_methods()
-    dialogue.unavailable = dict.fromkeys(("draft", "tree", "eagle", "medusa", "dflash", "pard"), "It needs a draft model.")
+    dialogue.unavailable = dict.fromkeys(
+        ("draft", "tree", "eagle", "medusa", "dflash", "mtp", "pard"), "It needs a draft model."
+    )
     passed = [dialogue.next_method() for _ in range(6)]
     assert passed == ["early-exit", "fusion", "auto", "greedy", "lookup", "early-exit"]
     assert dialogue.method == "early-exit"

@@ -391,7 +391,7 @@ def test_who_might_race(dialogue: Dialogue) -> None:
     assert suggested(dialogue) == ["greedy", "recompute"]  # there is nothing better
     dialogue.methods, dialogue.unavailable = (
         known_methods(),
-        dict.fromkeys(("eagle", "medusa", "dflash", "pard"), "It needs a trained drafter."),
+        dict.fromkeys(("eagle", "medusa", "dflash", "mtp", "pard"), "It needs a trained drafter."),
     )
     assert suggested(dialogue) == ["greedy", "lookup", "draft"]
     dialogue.method = "tree"
@@ -402,7 +402,7 @@ def test_who_might_race(dialogue: Dialogue) -> None:
 
 def test_what_was_slower_here_races_last(dialogue: Dialogue) -> None:
     dialogue.methods, dialogue.method = known_methods(), "draft"
-    dialogue.unavailable = dict.fromkeys(("eagle", "medusa", "dflash", "pard"), "It needs a trained drafter.")
+    dialogue.unavailable = dict.fromkeys(("eagle", "medusa", "dflash", "mtp", "pard"), "It needs a trained drafter.")
     model = f"{dialogue.model} on {dialogue.info['backend']}"
     dialogue.speeds.add(model, "greedy", 100, 1.0)
     dialogue.speeds.add(model, "draft", 100, 1.2)

@@ -45,7 +45,7 @@ def test_draft_and_early_exit_and_broken_files(engine: BareEngine, tmp_path: Pat
     assert isinstance(loaded, Loaded), loaded
     assert (loaded.info["backend"], loaded.info["context"]) == ("llama.cpp", 300)
     assert (loaded.draft["name"], loaded.draft["context"]) == (model, 300)
-    assert set(loaded.unavailable) == {"eagle", "medusa", "dflash", "pard"}  # the draft model is another kind
+    assert set(loaded.unavailable) == {"eagle", "medusa", "dflash", "mtp", "pard"}  # the draft model is another kind
     stages = list(dict.fromkeys(event.stage for event in events if isinstance(event, Loading)))
     assert stages == ["import", "weights", "check", "draft weights", "draft check"]
     plain = tokens(engine, 2, "greedy")

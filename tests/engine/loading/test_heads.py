@@ -26,8 +26,9 @@ def test_it_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) ->
     assert drafts.head is not None
     assert drafts.head.info.title == "EAGLE-3"
     found = refusals(target(), drafts)
-    assert set(found) == {"draft", "tree", "medusa", "dflash", "pard"}
+    assert set(found) == {"draft", "tree", "medusa", "dflash", "mtp", "pard"}
     assert all(f"{head} (EAGLE-3) is loaded" in found.pop(other) for other in ("medusa", "dflash"))
+    assert "needs an MTP layer" in found.pop("mtp")
     assert all(f"{head} is a trained drafter (EAGLE-3). Use the method eagle." in reason for reason in found.values())
     assert "needs an EAGLE head" in refusals(target(), None)["eagle"]
     conversation = conversation_of(target(), drafts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -344,7 +345,10 @@ def tiny_head(kind: Kind) -> Head:
     folder = Path(_room().name) / f"tiny-{kind}"
     if kind == "dflash":
         return load(write_dflash(folder, taps=(0, 1)), tiny_model("llama"))
-    return load(write_medusa(folder) if kind == "medusa" else write_head(folder), tiny_model("llama"))
+    head = load(write_medusa(folder) if kind == "medusa" else write_head(folder), tiny_model("llama"))
+    if kind == "mtp":  # which no Llama has; it drafts as an EAGLE head does
+        head.info = replace(head.info, kind=kind)
+    return head
 
 
 def _cyclic(name: str, lm_head: Tensor) -> TransformersModel:

@@ -121,7 +121,7 @@ def test_prompts_take_turns_by_category() -> None:
 
 
 def test_every_method_that_can_run_is_tried_and_what_was_given_is_left_alone() -> None:
-    without = {"draft", "tree", "eagle", "medusa", "dflash", "pard"}
+    without = {"draft", "tree", "eagle", "medusa", "dflash", "mtp", "pard"}
     labels = [spec.label for spec in candidates(TuneRequest(None, Settings()), {"layers": 6}, dict.fromkeys(without, "no"))]
     names = {label.partition(":")[0] for label in labels}
     assert names == set(BUILT_IN) - {"greedy", "sample", "recompute", "beam"} - without

@@ -88,7 +88,7 @@ def test_piped_is_the_text_and_nothing_else(call: Any, model: str) -> None:
 
 def test_the_method_is_the_one_that_a_chat_starts_with() -> None:
     assert Request("x", Settings()).method() == "draft"
-    without = dict.fromkeys(("draft", "pard", "eagle", "medusa", "dflash"), "it needs a draft model.")
+    without = dict.fromkeys(("draft", "pard", "eagle", "medusa", "dflash", "mtp"), "it needs a draft model.")
     assert Request("x", Settings()).method(without) == "lookup"
     assert Request("x", Settings()).method({name: without[name] for name in without if name != "eagle"}) == "eagle"
     assert Request("x", Settings(model="big.gguf")).method() == "lookup"

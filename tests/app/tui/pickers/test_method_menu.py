@@ -78,7 +78,7 @@ async def test_the_cursor_passes_over_headings_and_keys_pick(make_chat: Make, en
 async def test_what_cannot_run_says_why(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=(100, 30)) as pilot:
-        await ready(pilot, engine, draft=NEEDS, tree=NEEDS, eagle=NEEDS, medusa=NEEDS, dflash=NEEDS, pard=NEEDS)
+        await ready(pilot, engine, draft=NEEDS, tree=NEEDS, eagle=NEEDS, medusa=NEEDS, dflash=NEEDS, mtp=NEEDS, pard=NEEDS)
         assert app.dialogue.method == "lookup"
         await pilot.press("f2")
         assert "A smaller model  no draft model: ^o m finds one" in rows(app.screen)
@@ -104,7 +104,7 @@ async def test_how_fast_a_method_was_is_told(make_chat: Make, engine: Any, make_
 @pytest.mark.parametrize("size", [(60, 18), (100, 30)], ids=lambda size: f"{size[0]}x{size[1]}")
 def test_menu(snap_compare: Any, make_chat: Make, engine: Any, make_steps: Make, theme: str, size: tuple[int, int]) -> None:
     async def before(pilot: Any) -> None:
-        await ready(pilot, engine, draft=NEEDS, tree=NEEDS, eagle=NEEDS, medusa=NEEDS, dflash=NEEDS, pard=NEEDS)
+        await ready(pilot, engine, draft=NEEDS, tree=NEEDS, eagle=NEEDS, medusa=NEEDS, dflash=NEEDS, mtp=NEEDS, pard=NEEDS)
         await answered(pilot, engine, make_steps("the lamp was lit at six, the lamp was out at nine."))
         await pilot.press("f2")
         await pilot.pause()

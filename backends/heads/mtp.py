@@ -1,0 +1,216 @@
+"""MTP layers in a model's own checkpoint: one more layer, trained with the model, that predicts the token after the next.
+
+DeepSeek-AI, "DeepSeek-V3 Technical Report" (2024), arXiv:2412.19437. transformers leaves these tensors in the file; here they
+become a layer of the model's own class. It reads an embedding beside the model's last state, after the final norm, and is run
+again on its own output for the tokens further on. Where a checkpoint has several of them, the first is used.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers.cache_utils import DynamicCache
+
+from ...errors import UserError, counted
+from ..hf.attention import NAME as ATTENTION
+from ..hf.attention import register
+from ..hf.model import TransformersModel
+from ..hf.slot_cache import KVSpec, SlotCache
+from .base import HeadInfo
+from .eagle import EagleHead
+from .folders import mtp_tensors
+from .layers import guarded
+
+SHARED = ("embed_tokens.weight", "shared_head.head.weight")
+"""Copies of the model's own; those are used."""
+
+OUTSIDE = ("enorm.weight", "hnorm.weight", "eh_proj.weight", "shared_head.norm.weight")
+"""What stands before the layer and behind it."""
+
+
+class MtpNetwork:
+    """The forward pass (see `eagle.Network`).
+
+    Args:
+        module: the model, as transformers loads it.
+        block: the layer.
+        weights: the tensors OUTSIDE it.
+        embeddings: the model's table [vocab, width].
+    """
+
+    whole = True
+
+    def __init__(self, module: Any, block: nn.Module, weights: Mapping[str, Tensor], embeddings: Tensor) -> None:
+        own: Any = block
+        kind, epsilon = type(own.input_layernorm), module.config.get_text_config(decoder=True).rms_norm_eps
+
+        def norm(name: str) -> nn.Module:
+            made: nn.Module = kind(len(weights[name]), eps=epsilon)
+            made.weight = nn.Parameter(weights[name], requires_grad=False)
+            return made
+
+        self.device, self.dtype = embeddings.device, embeddings.dtype
+        self._enorm, self._hnorm, self._norm = (norm(name) for name in OUTSIDE if "norm" in name)
+        self._fc, self._block, self._embeddings = weights["eh_proj.weight"], block, embeddings
+        self._rotary, self._lm_head = module.get_decoder().rotary_emb, module.get_output_embeddings()
+        self.specs: list[KVSpec] = []
+        seen = DynamicCache()
+        self._run(
+            torch.zeros(2, len(weights["hnorm.weight"])).to(embeddings), torch.arange(2).to(self.device)[None], None, seen
+        )
+        layer: Any = seen.layers[0]
+        shapes = [(tensor.shape[1], tensor.shape[3]) for tensor in (layer.keys, layer.values)]
+        self.specs.append(KVSpec(shapes[0], shapes[1], self.dtype, self.device))
+
+    def features(self, states: Tensor) -> Tensor:
+        """What the layer reads of the model's states: the states themselves."""
+        return states
+
+    def __call__(
+        self, tokens: Tensor, features: Tensor, positions: Tensor, mask: Any, cache: SlotCache, kept: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """One pass (see `EagleNetwork.__call__`)."""
+        embedded = F.embedding(tokens, self._embeddings)
+        joined = F.linear(torch.cat((self._enorm(embedded), self._hnorm(features)), -1), self._fc)
+        out = self._run(joined, positions, mask, cache)
+        if kept is not None:
+            out = out[kept]
+        return out, self._lm_head(out)
+
+    def _run(self, hidden: Tensor, positions: Tensor, mask: Any, cache: Any) -> Tensor:
+        """The layer and the norm behind it [n, width]."""
+        around = self._rotary(hidden[None], position_ids=positions)
+        out = self._block(
+            hidden[None],
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            position_embeddings=around,
+        )
+        rows: Tensor = self._norm((out[0] if isinstance(out, tuple) else out)[0])
+        return rows
+
+
+def load_mtp(target: TransformersModel) -> EagleHead | None:
+    """The MTP layer of a model's own checkpoint, as a drafter; None if there is none.
+
+    Raises:
+        UserError: it is damaged, or of a kind that cannot be used here; says why.
+    """
+    folder, info = Path(target.info.path), target.info
+    names = mtp_tensors(folder, info.layers)
+    if not names:
+        return None
+    target.tapped((info.layers,))
+    module = target.module
+    embeddings = module.get_input_embeddings().weight.detach()
+
+    def load() -> tuple[MtpNetwork, int]:
+        try:
+            block = _block(module, info.layers)
+        except Exception as error:  # whatever a layer of some other make asks for
+            raise UserError(f"specchat cannot build an MTP layer of {info.architecture}: {error}") from None
+        wanted = {name: tuple(tensor.shape) for name, tensor in block.state_dict().items()}
+        width = embeddings.shape[1]
+        wanted |= {name: (width,) if "norm" in name else (width, 2 * width) for name in OUTSIDE}
+        weights = _read(names, wanted, info.name, embeddings.device, embeddings.dtype)
+        size = sum(tensor.numel() for tensor in weights.values())
+        outside = {name: weights.pop(name) for name in OUTSIDE}
+        block.load_state_dict(weights, assign=True)
+        block.requires_grad_(False)
+        return MtpNetwork(module, block.eval(), outside, embeddings), size
+
+    try:
+        network, size = guarded(load, embeddings.device)
+    except (NotImplementedError, TypeError) as error:
+        raise UserError(f"specchat cannot run the MTP layer of {info.architecture}: {error}") from None
+    dtype = str(embeddings.dtype).removeprefix("torch.")
+    return EagleHead(network, HeadInfo(info.name, "mtp", "MTP", size, dtype, (info.layers,), info.path))
+
+
+def _block(module: Any, index: int) -> nn.Module:
+    """A layer of the model's own class, without weights: the one behind its last."""
+    register()
+    config = copy.deepcopy(module.config.get_text_config(decoder=True))
+    config.num_hidden_layers = index + 1
+    for key in ("layer_types", "mlp_layer_types"):
+        if kinds := getattr(config, key, None):
+            setattr(config, key, [*kinds[:index], kinds[index - 1]])
+    config._attn_implementation = ATTENTION
+    with torch.device("meta"):
+        block: Any = type(module.get_decoder().layers[-1])(config, index)
+    block.self_attn.layer_idx = 0  # in a cache of its own
+    assert isinstance(block, nn.Module)
+    return block
+
+
+def _read(
+    names: Mapping[str, tuple[Path, str]],
+    wanted: Mapping[str, tuple[int, ...]],
+    model: str,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> dict[str, Tensor]:
+    """The tensors of a layer, the experts' as transformers stacks them.
+
+    Args:
+        names: name in the layer → its file and its name there.
+        wanted: what transformers calls them, and their shapes.
+        model: its name.
+        device: where they go.
+        dtype: of all that are no integers.
+
+    Raises:
+        UserError: one is missing, of another shape, or of no use.
+    """
+    from safetensors import safe_open
+
+    left = set(names) - set(SHARED)
+    out: dict[str, Tensor] = {}
+    with ExitStack() as stack:
+        files: dict[Path, Any] = {}
+
+        def one(name: str) -> Tensor:
+            if name not in names:
+                raise UserError(
+                    f"The MTP layer of {model} is missing the tensor {name}. Download the model again, or use another method."
+                )
+            left.discard(name)
+            file, full = names[name]
+            if file not in files:
+                files[file] = stack.enter_context(safe_open(str(file), framework="pt", device="cpu"))
+            tensor: Tensor = files[file].get_tensor(full)
+            if not tensor.is_floating_point() or not bool(torch.isfinite(tensor.float()).all()):
+                raise UserError(
+                    f"The MTP layer of {model} is damaged or quantized: {name} holds no plain numbers. Use another method."
+                )
+            return tensor.to(device, dtype)
+
+        for name, shape in wanted.items():
+            stacked = re.fullmatch(r"(.*\.experts)\.(gate_up_proj|down_proj)", name) if name not in names else None
+            if stacked:
+                parts = ("gate_proj", "up_proj") if stacked[2] == "gate_up_proj" else ("down_proj",)
+                experts = range(shape[0])
+                out[name] = torch.stack([torch.cat([one(f"{stacked[1]}.{e}.{p}.weight") for p in parts]) for e in experts])
+            else:
+                out[name] = one(name)
+            if tuple(out[name].shape) != shape:
+                raise UserError(
+                    f"The MTP layer of {model} does not fit it: {name} has the shape {list(out[name].shape)} instead of "
+                    f"{list(shape)}. Download the model again, or use another method."
+                )
+    if left:
+        raise UserError(
+            f"The MTP layer of {model} has {counted(len(left), 'tensor')} that specchat does not know, such as {min(left)}. "
+            "Use another method."
+        )
+    return out

@@ -1,0 +1,60 @@
+"""MTP: a layer that was trained with the model, and lies in its own checkpoint, drafts from the model's last hidden state.
+
+DeepSeek-AI, "DeepSeek-V3 Technical Report" (2024), arXiv:2412.19437; Gloeckle et al., "Better & Faster Large Language Models
+via Multi-token Prediction" (2024), arXiv:2404.19737.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...base import Elsewhere, param
+from ...parts.elsewhere import noted, speculative
+from ...parts.growth import MERGED
+from .eagle import Eagle
+
+
+@dataclass(frozen=True, slots=True)
+class MtpParams:
+    """Settings of MTP's trees. A `width` of 1 drafts a chain."""
+
+    nodes: int = param(12, "Most nodes in the tree, including the pending token", low=1, high=256, length=True)
+    depth: int = param(3, "Most draft tokens on a path", low=1, high=32)
+    width: int = param(3, "Successors of each expanded node; 1 for a chain", low=1, high=16)
+    grow: int = param(3, "Nodes expanded at each depth", low=1, high=32)
+    merge: str = param("", f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}")
+
+
+class Mtp(Eagle):
+    """The most probable tree of the model's own MTP layer, which takes in the same pairs as an EAGLE head."""
+
+    name = "mtp"
+    summary = "A layer in the model's own checkpoint, trained to predict one token more, drafts a tree; the model verifies it."
+    pays = "If your model has MTP layers, as DeepSeek-V3 and GLM-4.5 do: no other file is needed."
+    explains = (
+        "Some models are trained to predict not only the next token but the one after it too, with one more layer for that. It "
+        "reads the model's last hidden state and the token that was just chosen. Run again on its own output it guesses "
+        "further, less and less well. The guesses become a tree, and one pass of the model checks them all."
+    )
+    paper = "DeepSeek-V3 Technical Report, DeepSeek-AI 2024, arXiv:2412.19437"
+    needs_head = "mtp"
+    missing = "an MTP layer in the model's own checkpoint"
+    Params = MtpParams
+
+    @classmethod
+    def grid(cls, layers: int, *, gaps: bool = True) -> Sequence[Mapping[str, str]]:
+        chains = [{"width": "1", "depth": depth} for depth in ("1", "2", "3")]
+        return [*chains, *({"nodes": nodes} for nodes in ("6", "12", "24"))]
+
+    @classmethod
+    def elsewhere(cls, params: MtpParams, draft_model: str) -> Elsewhere:  # type: ignore[override]
+        found = {
+            "transformers": (
+                "model.generate(**inputs, use_mtp=True)",
+                "It drafts as many tokens as there are MTP layers, usually one.",
+            ),
+            "llama-server": (f"--spec-type draft-mtp --spec-draft-n-max {params.depth}", ""),
+            "vLLM": (speculative("mtp", num_speculative_tokens=params.depth), ""),
+        }
+        return found if params.width == 1 else noted(found, "It drafts a chain, not a tree.")

@@ -1,0 +1,178 @@
+"""MTP layers in a model's own checkpoint: against transformers' own layer and its own generator; those that are refused."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from torch import Tensor
+
+from specchat.backends import LoadOptions, UserError
+from specchat.backends.base import ROOT
+from specchat.backends.heads.eagle import EagleHead
+from specchat.backends.heads.mtp import load_mtp
+from specchat.backends.hf.model import load_transformers
+
+from ...cases import FULL
+from ...fakes.models.heads import target
+from ...fakes.models.mtp_files import FAMILIES, LAYERS, WIDTH, Family, _config, mtp_folder, mtp_target, write_mtp
+from ...fakes.models.tiny import VOCAB
+
+
+def loaded(family: Family) -> EagleHead:
+    head = load_mtp(mtp_target(family))
+    assert head is not None
+    return head
+
+
+class Reference:
+    """The format's forward pass, with transformers' own layer where it would stand in a deeper model."""
+
+    def __init__(self, family: Family) -> None:
+        from transformers import AutoModelForCausalLM
+
+        folder = mtp_folder(family)
+        self.w = load_file(folder / "model.safetensors")
+        auto: Any = AutoModelForCausalLM
+        self.module = auto.from_pretrained(folder, dtype=torch.float32).eval()
+        deeper = auto.from_pretrained(folder, config=_config(family), dtype=torch.float32).eval()
+        self.layer = deeper.model.layers[LAYERS]
+        self.rotary = deeper.model.rotary_emb
+        self.epsilon = deeper.config.rms_norm_eps
+
+    def norm(self, x: Tensor, name: str) -> Tensor:
+        weight = self.w[f"model.layers.{LAYERS}.{name}.weight"]
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon) * weight
+
+    def states(self, text: list[int]) -> Tensor:
+        """The model's, after the final norm [n, width]."""
+        found: Tensor = self.module.model(torch.tensor([text])).last_hidden_state[0]
+        return found
+
+    def run(self, tokens: list[int], states: Tensor) -> Tensor:
+        """What is fed back, for each pair [n, width]; it is what the LM head reads, too."""
+        embedded = self.norm(self.w["model.embed_tokens.weight"][tokens], "enorm")
+        joined = torch.cat((embedded, self.norm(states, "hnorm")), -1)
+        hidden = F.linear(joined, self.w[f"model.layers.{LAYERS}.eh_proj.weight"])[None]
+        n = len(tokens)
+        mask = torch.zeros(n, n).masked_fill(torch.ones(n, n).triu(1).bool(), torch.finfo(torch.float32).min)[None, None]
+        around = self.rotary(hidden, position_ids=torch.arange(1, n + 1)[None])
+        out = self.layer(hidden, attention_mask=mask, position_embeddings=around)
+        return self.norm((out[0] if isinstance(out, tuple) else out)[0], "shared_head.norm")
+
+    def after(self, text: list[int], states: Tensor, path: list[int]) -> Tensor:
+        """Logits after a text and a path below it [vocab]."""
+        tokens = [*text[1:], *path]
+        for _ in range(len(path) + 1):
+            out = self.run(tokens[: len(states)], states)
+            states = torch.cat((states, out[-1:]))
+        return self.module.lm_head(out[-1])  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_chains_and_trees_are_those_of_transformers_own_layer(family: Family) -> None:
+    head, plain = loaded(family), Reference(family)
+    assert (head.info.kind, head.info.title, head.info.taps) == ("mtp", "MTP", (LAYERS,))
+    rng = random.Random(4)
+    text = [rng.randrange(VOCAB) for _ in range(24)]
+    session = head.open(64)
+    with torch.no_grad():
+        states = plain.states(text[:-1])
+        for length in (2, 3, 5, 9, 16, 24) if not FULL else range(2, 25):
+            known = session.length
+            scores: Any = session.extend(text[known + 1 : length], states[known : length - 1])
+            wanted = plain.after(text[:length], states[: length - 1], [])
+            torch.testing.assert_close(scores.logits[0], wanted, rtol=1e-3, atol=1e-3)
+        paths: list[list[int]] = []
+        for parents in ([ROOT, ROOT], [0, 0, 1], [2, 4]):
+            tokens = [rng.randrange(VOCAB) for _ in parents]
+            grown: Any = session.grow(tokens, parents)
+            for row, token, parent in zip(grown.logits, tokens, parents, strict=True):
+                paths.append([*(paths[parent] if parent != ROOT else []), token])
+                torch.testing.assert_close(row, plain.after(text, states, paths[-1]), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_drafts_are_those_of_transformers_own_generator(family: Family) -> None:
+    from transformers.generation import candidate_generator
+    from transformers.modeling_layers import MtpModel
+
+    plain = Reference(family)
+    drafts: list[tuple[list[int], int]] = []
+
+    class Watched(candidate_generator.MTPCandidateGenerator):
+        def get_candidates(self, input_ids: torch.LongTensor, *args: Any, **kwargs: Any) -> Any:
+            ids, logits = super().get_candidates(input_ids, *args, **kwargs)
+            if logits is not None:
+                drafts.append((input_ids[0].tolist(), int(ids[0, -1])))
+            return ids, logits
+
+    prompt = torch.tensor([[0, 2, *(5 + 7 * i % 200 for i in range(10))]])
+    with pytest.MonkeyPatch.context() as patch:
+        # The published checkpoints have their MTP layer at another number.
+        here = staticmethod(lambda _: re.compile(rf"^model\.layers\.{LAYERS}\."))
+        patch.setattr(MtpModel, "get_mtp_weights_regex", here)
+        patch.setattr("transformers.generation.utils.MTPCandidateGenerator", Watched)
+        plain.module.generate(
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            use_mtp=True,
+            do_sample=False,
+            max_new_tokens=24,
+            eos_token_id=None,
+            pad_token_id=0,
+        )
+    assert len(drafts) > 10
+    session = loaded(family).open(64)
+    for text, drafted in drafts:
+        with torch.no_grad():
+            states = plain.states(text[:-1])
+        scores = session.extend(text[session.length + 1 :], states[session.length :])
+        assert scores.top(1)[0][0][0] == drafted
+
+
+def test_in_bfloat16(tmp_path: Path) -> None:
+    folder = write_mtp(tmp_path / "model", "glm4-moe", dtype=torch.bfloat16)
+    model = load_transformers(folder, "model", LoadOptions(device="cpu", dtype="bfloat16"))
+    head = load_mtp(model)
+    assert head is not None
+    assert head.info.dtype == "bfloat16"
+    scores: Any = head.open(16).extend([5, 6, 7], torch.randn(3, WIDTH))
+    assert scores.logits.isfinite().all()
+
+
+def test_a_model_without_one_has_none() -> None:
+    assert load_mtp(target()) is None
+
+
+WRONG: dict[str, tuple[dict[str, Tensor | None], str]] = {
+    "missing": ({"self_attn.o_proj.weight": None}, r"is missing the tensor self_attn.o_proj.weight"),
+    "no norm": ({"shared_head.norm.weight": None}, "is missing the tensor shared_head.norm.weight"),
+    "an expert": ({"mlp.experts.2.up_proj.weight": None}, "is missing the tensor mlp.experts.2.up_proj.weight"),
+    "shape": ({"eh_proj.weight": torch.ones(WIDTH, WIDTH)}, r"eh_proj.weight has the shape \[32, 32\] instead of \[32, 64\]"),
+    "nan": ({"hnorm.weight": torch.full((WIDTH,), torch.nan)}, "is damaged or quantized: hnorm.weight holds no plain numbers"),
+    "quantized": ({"eh_proj.weight": torch.ones(WIDTH, 2 * WIDTH, dtype=torch.int8)}, "is damaged or quantized: eh_proj"),
+    "unknown": ({"gate.weight": torch.ones(3)}, "has 1 tensor that specchat does not know, such as gate.weight"),
+}
+
+
+def test_a_wrong_one_is_refused_in_one_sentence_and_the_model_still_loads(tmp_path: Path) -> None:
+    from specchat.engine.drafts import Drafts, refusals
+    from specchat.engine.messages import Load
+
+    for case, (changes, words) in WRONG.items():
+        folder = write_mtp(tmp_path / case, "glm4-moe", changes=changes)
+        model = load_transformers(folder, "model", LoadOptions(device="cpu"))
+        with pytest.raises(UserError, match=words) as caught:
+            load_mtp(model)
+        assert "\n" not in str(caught.value)
+        drafts = Drafts(Load(1, str(folder), device="cpu"))
+        drafts.join(model)
+        assert refusals(model, drafts)["mtp"] == str(caught.value)
+        assert drafts.head is None

@@ -1,0 +1,132 @@
+"""Tiny models of families that carry MTP layers in their checkpoints, in the published layout."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from specchat.backends.hf.model import TransformersModel, load_transformers
+from specchat.backends.options import LoadOptions
+
+from .tiny import VOCAB, _room, write_tokenizer
+
+Family = Literal["deepseek-v3", "glm4-moe"]
+FAMILIES: tuple[Family, ...] = ("deepseek-v3", "glm4-moe")
+LAYERS, WIDTH = 3, 32
+
+
+def _config(family: Family) -> Any:
+    """One layer more than the model will have: its tensors become those of the MTP layer."""
+    import transformers
+
+    t: Any = transformers
+    sizes: dict[str, Any] = {
+        "vocab_size": VOCAB,
+        "hidden_size": WIDTH,
+        "intermediate_size": 48,
+        "moe_intermediate_size": 24,
+        "num_hidden_layers": LAYERS + 1,
+        "num_attention_heads": 4,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 1,
+        "n_group": 1,
+        "topk_group": 1,
+        "max_position_embeddings": 256,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+        "pad_token_id": None,
+        "tie_word_embeddings": False,
+    }
+    match family:
+        case "deepseek-v3":
+            latent = {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 8}
+            return t.DeepseekV3Config(**sizes, num_key_value_heads=4, **latent)
+        case "glm4-moe":
+            return t.Glm4MoeConfig(**sizes, num_key_value_heads=2, head_dim=8)
+
+
+def write_mtp(
+    folder: Path,
+    family: Family,
+    *,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+    right: bool = False,
+    changes: Mapping[str, Tensor | None] | None = None,
+) -> Path:
+    """Write a model with an MTP layer.
+
+    Args:
+        folder: to be made.
+        family: whose architecture.
+        dtype: of the file.
+        seed: of the weights.
+        right: the model repeats each token's successor, and the MTP layer knows.
+        changes: tensors of the MTP layer to replace or (None) to leave out, without the beginning of their names.
+    """
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(seed)
+    auto: Any = AutoModelForCausalLM
+    model = auto.from_config(_config(family))
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim > 1:
+                weight.normal_(0, 0.4)
+    model.to(dtype).save_pretrained(folder)
+    write_tokenizer(folder)
+    tensors, begin = load_file(folder / "model.safetensors"), f"model.layers.{LAYERS}."
+
+    def around(*shape: int) -> Tensor:
+        return 1 + 0.1 * torch.randn(*shape)
+
+    own = {f"{name}.weight": around(WIDTH) for name in ("enorm", "hnorm", "shared_head.norm")}
+    own["eh_proj.weight"] = torch.randn(WIDTH, 2 * WIDTH) * 0.3
+    own["embed_tokens.weight"] = tensors["model.embed_tokens.weight"].clone()
+    own["shared_head.head.weight"] = tensors["lm_head.weight"].clone()
+    for name, tensor in own.items():
+        tensors[f"{begin}{name}"] = tensor.to(dtype)
+    if right:
+        _make_right(tensors, begin)
+    for name, replaced in (changes or {}).items():
+        tensors.pop(f"{begin}{name}", None)
+        if replaced is not None:
+            tensors[f"{begin}{name}"] = replaced
+    save_file({n: t.contiguous() for n, t in tensors.items()}, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"num_hidden_layers": LAYERS, "num_nextn_predict_layers": 1}
+    config.pop("num_mtp_layers", None)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def _make_right(tensors: dict[str, Tensor], begin: str) -> None:
+    """No layer adds anything: the model's choice follows from its last token alone, as it does for the MTP layer, which reads
+    the embedding and nothing else."""
+    for name, tensor in tensors.items():
+        if name.endswith(("o_proj.weight", "down_proj.weight")):
+            tensor.zero_()
+        elif "norm" in name:
+            tensor.fill_(1)
+    tensors[f"{begin}eh_proj.weight"] = torch.cat((torch.eye(WIDTH), torch.zeros(WIDTH, WIDTH)), 1)
+
+
+@functools.cache
+def mtp_folder(family: Family, right: bool = False) -> Path:
+    """The folder of such a model, written once per process."""
+    return write_mtp(Path(_room().name) / f"mtp-{family}{'-right' if right else ''}", family, right=right)
+
+
+@functools.cache
+def mtp_target(family: Family, right: bool = False) -> TransformersModel:
+    """The model."""
+    return load_transformers(mtp_folder(family, right), family, LoadOptions(device="cpu"))
