@@ -278,6 +278,8 @@ class _Stream:
 
     def _spoken(self, chunk: Chunk) -> Chunk:
         """A chunk whose thinking is a part of its text, between tags as the model itself writes them."""
+        if not chunk.thought and not self._thinking:
+            return chunk
         text = chunk.thought if self._thinking or not chunk.thought else f"<think>\n{chunk.thought}"
         if self._thinking and chunk.text:
             text += "\n</think>\n\n"

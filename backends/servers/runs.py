@@ -346,6 +346,7 @@ class ByArrival(Cutter):
         self._pending: Run | None = None
         self._any = False
         self._chunks = 0
+        self._pace = SOON
 
     def push(self, chunk: Chunk, now: float) -> list[Run]:
         if not chunk.text:
@@ -386,6 +387,11 @@ class ByArrival(Cutter):
 
     def _soon(self) -> float:
         """The longest pause within a burst; 0 where the stream has none."""
+        if self._chunks % FEWEST == 1:  # looked at again now and then: at every chunk it would be a third of the work
+            self._pace = self._pause_within()
+        return self._pace
+
+    def _pause_within(self) -> float:
         if len(self._pauses) < FEWEST:
             return SOON
         logs = sorted(map(math.log, self._pauses))

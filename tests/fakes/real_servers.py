@@ -1,0 +1,150 @@
+"""Real servers of the built-in model, for tests that `SPECCHAT_SERVERS=1` asks for.
+
+transformers serve and llama_cpp.server come with packages that specchat uses (`pip install 'transformers[serving]'
+'llama-cpp-python[server]'`). `SPECCHAT_LLAMA_SERVER` names a llama-server binary, `SPECCHAT_VLLM` a Python that has vLLM.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from specchat.backends.loading import builtin_gguf, builtin_path
+
+START_SECONDS = 300.0
+
+GUARDED = """
+import llama_cpp, runpy, sys
+default = llama_cpp.llama_cpp.llama_model_default_params
+def params():
+    found = default()
+    found.use_extra_bufts = b"AMX_INT8 = 1" not in llama_cpp.llama_print_system_info()
+    return found
+llama_cpp.llama_cpp.llama_model_default_params = params
+sys.argv[0] = "llama_cpp.server"
+runpy.run_module("llama_cpp.server", run_name="__main__")
+"""
+"""llama_cpp.server without ggml's AMX kernels, which end the process on some machines (`backends/llama/context.py`)."""
+
+
+@dataclass(frozen=True)
+class RealServer:
+    """One that answers."""
+
+    url: str
+    model: str
+    process: subprocess.Popen[bytes]
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """A request of its own, past everything that is tested."""
+        data = json.dumps({"model": self.model, **body}).encode()
+        request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"})
+        with _opener().open(request, timeout=120) as response:
+            return json.load(response)
+
+    def get(self, path: str) -> str:
+        with _opener().open(self.url + path, timeout=30) as response:
+            return str(response.read().decode())
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def commands(kind: str, port: int) -> tuple[list[str], str]:
+    """The command of a server, and the model that requests name."""
+    here = ["--host", "127.0.0.1", "--port", str(port)]
+    match kind.split():
+        case ["llama_cpp.server", *rest]:
+            drafts = ["--draft_model", "prompt-lookup-decoding", "--draft_model_num_pred_tokens", "10"] if rest else []
+            options = ["--model", str(builtin_gguf()), "--n_ctx", "2048", "--n_threads", "1", *drafts]
+            return [sys.executable, "-c", GUARDED, *here, *options], str(builtin_gguf())
+        case ["transformers"]:
+            model = str(builtin_path())
+            script = Path(sys.executable).with_name("transformers")
+            return [str(script), "serve", model, "--device", "cpu", "--dtype", "float32", *here], model
+        case ["llama-server", *rest]:
+            options = ["-m", str(builtin_gguf()), "--alias", "builtin", "-t", "1", "-c", "2048", "-np", "1", "--metrics"]
+            return [os.environ["SPECCHAT_LLAMA_SERVER"], *here, *options, *SPECULATION[rest[0]]], "builtin"
+        case ["vllm", *rest]:
+            module = [
+                "-m",
+                "vllm.entrypoints.openai.api_server",
+                "--model",
+                str(builtin_path()),
+                "--served-model-name",
+                "builtin",
+            ]
+            options = ["--dtype", "float32", "--max-model-len", "2048", "--enforce-eager", "--max-num-seqs", "4"]
+            return [os.environ["SPECCHAT_VLLM"], *module, *here, *options, *SPECULATION[f"vllm-{rest[0]}"]], "builtin"
+    raise ValueError(kind)
+
+
+def _vllm(**config: Any) -> list[str]:
+    return ["--speculative-config", json.dumps(config), "--per-request-spec-decode-metrics", "detailed"]
+
+
+_DRAFT = ["-md", str(builtin_gguf("builtin-draft")), "--spec-type", "draft-simple", "--spec-draft-n-max", "6"]
+SPECULATION = {
+    "plain": [],
+    "draft-simple": _DRAFT,
+    "ngram-simple": ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3", "--spec-ngram-simple-size-m", "8"],
+    "ngram-mod": [
+        "--spec-type",
+        "ngram-mod",
+        *"--spec-ngram-mod-n-match 3 --spec-ngram-mod-n-min 1 --spec-ngram-mod-n-max 8".split(),
+    ],
+    "vllm-plain": [],
+    "vllm-ngram": _vllm(method="ngram", num_speculative_tokens=10, prompt_lookup_max=3, prompt_lookup_min=2),
+    "vllm-draft_model": _vllm(method="draft_model", model=str(builtin_path("builtin-draft")), num_speculative_tokens=4),
+}
+
+
+def kinds() -> list[str]:
+    """Those that can be started here."""
+    found = ["llama_cpp.server", "llama_cpp.server lookup", "transformers"]
+    if os.environ.get("SPECCHAT_LLAMA_SERVER"):
+        found += [f"llama-server {name}" for name in SPECULATION if not name.startswith("vllm")]
+    if os.environ.get("SPECCHAT_VLLM"):
+        found += [f"vllm {name.removeprefix('vllm-')}" for name in SPECULATION if name.startswith("vllm")]
+    return found
+
+
+@contextmanager
+def real_server(kind: str, log: Path) -> Iterator[RealServer]:
+    """A server of the built-in model, once it answers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command, model = commands(kind, port)
+    more = {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "DO_NOT_TRACK": "1"}
+    own = {name: value for name, value in os.environ.items() if not (kind.startswith("vllm") and name == "PYTHONPATH")}
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out, env=own | more, process_group=0)
+    server = RealServer(f"http://127.0.0.1:{port}", model, process)
+    try:
+        until = time.monotonic() + START_SECONDS
+        while True:
+            assert process.poll() is None, log.read_text(errors="replace")[-2000:]
+            assert time.monotonic() < until, f"{kind} does not start: {log.read_text(errors='replace')[-2000:]}"
+            try:
+                server.get("/v1/models" if kind.startswith("llama_cpp") else "/health")
+                break
+            except (OSError, urllib.error.HTTPError):
+                time.sleep(0.2)
+        yield server
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
