@@ -82,25 +82,29 @@ class Connection:
         """
         return await self._ask(self.http.build_request("GET", self.address.root + path))
 
-    async def post(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
-        """The same for a POST."""
-        return await self._ask(self.http.build_request("POST", self.address.root + path, json=body))
-
     async def _ask(self, request: httpx2.Request) -> tuple[int, Any]:
-        try:
-            async with asyncio.timeout(ASK_SECONDS):
-                response = await self.http.send(request, stream=True)
-                try:
-                    self.refuse_redirect(response)
-                    return response.status_code, _parsed(await self.body(response))
-                finally:
-                    await response.aclose()
-        except TimeoutError:
-            return 0, None
-        except httpx2.ReadTimeout:
-            return 0, None
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError, ValueError) as error:
-            raise self.unreachable(error) from None
+        status = 0
+        for again in (True, False):
+            try:
+                async with asyncio.timeout(ASK_SECONDS):
+                    response = await self.http.send(request, stream=True)
+                    status = response.status_code
+                    try:
+                        self.refuse_redirect(response)
+                        return status, _parsed(await self.body(response))
+                    finally:
+                        await response.aclose()
+            except (TimeoutError, httpx2.ReadTimeout):
+                return 0, None
+            except httpx2.NetworkError as error:
+                if status:  # a server that fails may hang up before it has said all
+                    return status, None
+                if not again or isinstance(error, httpx2.ConnectError):
+                    raise self.unreachable(error) from None
+                # The connection was an old one, which the server had closed meanwhile.
+            except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError, ValueError) as error:
+                raise self.unreachable(error) from None
+        return 0, None
 
     async def body(self, response: httpx2.Response) -> bytes:
         """The first MOST_BODY bytes of a body."""

@@ -107,7 +107,7 @@ class Varying:
             asked["sampling"] = asdict(Sampling(**asked["sampling"]))
         except (TypeError, UserError):  # of another version
             asked.pop("sampling")
-        if asked["method"] not in dialogue.methods:
+        if asked["method"] not in dialogue.methods or dialogue.info.get("server"):
             del asked["method"], asked["settings"]
         return {**wish, **asked, "model": dialogue.model}
 
