@@ -25,6 +25,12 @@ ELSEWHERE = {
     *("--pairs", "--prompts", "--compare", "--gguf"),  # benchmarks
     *("--strict", "--unbuffered"),  # mypy, jq
     *("--out", "--special-token-by-id"),  # train_pard, gguf-new-metadata
+    *("--metrics", "--no-slots", "--spec-type", "--spec-draft-n-max"),  # llama-server
+    *("--spec-ngram-simple-size-n", "--spec-ngram-simple-size-m"),
+    *("--per-request-spec-decode-metrics", "--speculative-config", "--stream-interval", "--tensor-parallel-size"),  # vLLM
+    *("--pipeline-parallel-size", "--distributed-executor-backend"),
+    *("--model-path", "--speculative-algorithm", "--speculative-draft-model-path"),  # SGLang
+    *("--head", "--address"),  # Ray
     *(option for action in train_eagle.command_line()._actions for option in action.option_strings),
 }
 """Options of other programs."""

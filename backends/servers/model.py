@@ -24,6 +24,9 @@ NOT_SHOWN = "A server sends text, not what it drafted."
 TELLING_SECONDS = 0.05
 """An answer whose text arrived within less was held back on its way."""
 
+HANG_UP_SECONDS = 0.2
+"""For a server to end a stream after its last word."""
+
 _ENDS = {"stop": "eos", "length": "length", "tool_calls": "eos", "function_call": "eos", "eos": "eos", "content_filter": "stop"}
 """How servers say why an answer ended → our reasons."""
 
@@ -184,8 +187,10 @@ class _Stream:
             async with asyncio.timeout(patience.first) as limit, connection.stream(path, body) as response:
                 async for event in httpx2.EventSource(response):
                     if event.data == "[DONE]":
+                        # Read to its very end, a connection can be used again.
                         self._over = True
-                        break
+                        limit.reschedule(self._loop.time() + HANG_UP_SECONDS)
+                        continue
                     if not event.data:
                         continue
                     self._take(parse(event.data))
