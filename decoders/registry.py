@@ -138,7 +138,7 @@ def unavailable(
     if method.needs_layers and not capabilities.layers and "layers" in capabilities.reasons:
         return capabilities.reasons["layers"]
     if method.needs_head == "mtp" and (head is None or head.kind != "mtp"):
-        return "it needs an MTP layer in the model's own checkpoint, and no other trained drafter beside it."
+        return "it needs an MTP layer in the model's own checkpoint, and no other trained drafter as --draft-model."
     if head is not None and head.kind == "mtp" and method.needs_head != "mtp":
         head = None  # the model's own, which nobody has loaded
     if method.needs_head and (head is None or head.kind != method.needs_head):

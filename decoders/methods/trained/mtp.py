@@ -11,19 +11,17 @@ from dataclasses import dataclass
 
 from ...base import Elsewhere, param
 from ...parts.elsewhere import noted, speculative
-from ...parts.growth import MERGED
-from .eagle import Eagle
+from .eagle import Eagle, EagleParams
 
 
 @dataclass(frozen=True, slots=True)
-class MtpParams:
+class MtpParams(EagleParams):
     """Settings of MTP's trees. A `width` of 1 drafts a chain."""
 
     nodes: int = param(12, "Most nodes in the tree, including the pending token", low=1, high=256, length=True)
     depth: int = param(3, "Most draft tokens on a path", low=1, high=32)
     width: int = param(3, "Successors of each expanded node; 1 for a chain", low=1, high=16)
     grow: int = param(3, "Nodes expanded at each depth", low=1, high=32)
-    merge: str = param("", f"Drafters whose trees to merge in, separated by commas: {', '.join(MERGED)}")
 
 
 class Mtp(Eagle):
@@ -48,7 +46,7 @@ class Mtp(Eagle):
         return [*chains, *({"nodes": nodes} for nodes in ("6", "12", "24"))]
 
     @classmethod
-    def elsewhere(cls, params: MtpParams, draft_model: str) -> Elsewhere:  # type: ignore[override]
+    def elsewhere(cls, params: EagleParams, draft_model: str) -> Elsewhere:
         found = {
             "transformers": (
                 "model.generate(**inputs, use_mtp=True)",

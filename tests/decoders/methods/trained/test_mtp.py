@@ -96,7 +96,7 @@ def test_a_model_with_one_offers_the_method_by_itself() -> None:
 
 
 def test_other_models_say_what_is_missing() -> None:
-    wanted = "needs an MTP layer in the model's own checkpoint, and no other trained drafter beside it"
+    wanted = "needs an MTP layer in the model's own checkpoint, and no other trained drafter as --draft-model"
     for head in (None, random_head()):
         with pytest.raises(UserError, match=wanted):
             run(target(), head, [1, 2, 3], "mtp")
