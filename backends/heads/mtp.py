@@ -113,6 +113,8 @@ def load_mtp(target: TransformersModel) -> EagleHead | None:
     target.tapped((info.layers,))
     module = target.module
     embeddings = module.get_input_embeddings().weight.detach()
+    if module.get_output_embeddings().weight.device != embeddings.device:
+        raise UserError(f"The MTP layer of {info.name} drafts only where the whole model is on one device.")
 
     def load() -> tuple[MtpNetwork, int]:
         try:
