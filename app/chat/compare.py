@@ -106,11 +106,11 @@ def table(answers: Sequence[Answer], shown: Answer, cells: int) -> list[list[Par
     Args:
         answers: all that there are, the first one the reference.
         shown: the one on the screen.
-        cells: width of a line. Narrow ones lose columns: tokens first, then tokens per step, then tokens per second.
+        cells: width of a line. Narrow ones lose columns: tokens first, then tokens a pass, then tokens per second.
     """
     at = next(i for i, answer in enumerate(answers) if answer is shown)
     first = answers[0]
-    rows = [[badge(at, len(answers)), "tokens", "tok/step", "tok/s", "speedup", ""]]
+    rows = [[badge(at, len(answers)), "tokens", "tok/pass", "tok/s", "speedup", ""]]
     alike = [likeness(answer, first) for answer in answers]
     for number, (answer, like) in enumerate(zip(answers, alike, strict=True)):
         figures = answer.figures

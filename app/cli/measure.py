@@ -169,7 +169,7 @@ def replay(
     exact: Exact = None,
     guard: Guard = None,
 ) -> None:
-    """Score decoding methods on recorded answers: tokens per step, and the speedup to expect.
+    """Score decoding methods on recorded answers: tokens a pass, and the speedup to expect.
 
     Without --model no model runs. With it, the model runs the passes, but the tokens are those of the record. Each line of a
     file is {"prompt", "response"} or {"messages": [{"role", "content"}]}.

@@ -13,7 +13,7 @@ from ..render.verdict import verdict_text
 from ..text.cells import sanitise
 from .markdown import closed, inert, plain, quoted
 
-CLOCK = "By each lane's own clock, the prompt's prefill included."
+CLOCK = "By each pane's own clock, the prompt's prefill included."
 
 SLOWED = "Run in slow motion: passes taken one at a time are slower than passes in a row, so no speeds are compared."
 
@@ -41,12 +41,12 @@ class Finish(NamedTuple):
 
     @property
     def figures(self) -> list[str]:
-        """Clock, speed, tokens per step, speedup: as on the screen."""
+        """Clock, speed, tokens a pass, speedup: as on the screen."""
         speedup = f"{self.speedup:.2f}×" if self.speedup else "–"
         return [
             in_words(self.seconds),
             f"{self.speed:,.0f} {SHORT[self.unit]}/s" if self.speed else "–",
-            f"{self.tokens_per_step:.2f} tokens/step",
+            f"{self.tokens_per_step:.2f} tokens a pass",
             speedup,
         ]
 
@@ -106,7 +106,7 @@ def race_markdown(record: RaceRecord) -> Iterator[str]:
     what = [plain(text) for text in (str(record.info.get("name") or record.model), record.saved) if text]
     yield f"# specchat race{': ' if what else ''}{' · '.join(what)}\n\n{quoted(record.prompt)}\n\n"
     unit = SHORT[record.unit]
-    yield f"| lane | clock | {unit}/s | tokens/step | speedup | {unit} | compared |\n|---|---:|---:|---:|---:|---:|---|\n"
+    yield f"| pane | clock | {unit}/s | tokens a pass | speedup | {unit} | compared |\n|---|---:|---:|---:|---:|---:|---|\n"
     finishes = photo_finish(record)
     for finish in finishes:
         cells = [
@@ -122,7 +122,7 @@ def race_markdown(record: RaceRecord) -> Iterator[str]:
         yield f"\n## {number}. {plain(finish.name)}\n"
         first = next(i for i, other in enumerate(record.lanes, 1) if other.model == lane.model)
         if number > first and lane.mark == "identical":
-            yield f"\n*Token for token the text of {'the first lane' if first == 1 else f'lane {first}'}.*\n"
+            yield f"\n*Token for token the text of {'the first pane' if first == 1 else f'pane {first}'}.*\n"
         elif said := closed(inert(sanitise(lane.answer.text)).strip("\n")):
             yield f"\n{said}\n"
         yield f"\n*{plain(verdict_text(lane.answer, speeds=False))}*\n"

@@ -14,7 +14,7 @@ from .race import Finish, photo_finish, remarks
 MARKS = {"reference": "", "identical": "same", "near tie": "bad", "lossy": "worse", "another model": "", "unknown": ""}
 """How alike a lane is → class."""
 
-HINT = "A bar is as long as its lane is fast."
+HINT = "A bar is as long as its pane is fast."
 
 RACE_STYLE = (
     STYLE.replace("94ch", "200ch")

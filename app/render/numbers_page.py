@@ -13,6 +13,7 @@ from ..text.amounts import milliseconds
 from ..text.cells import fit, one_line, width
 from ..text.charts import Trend, bar, columns, percent, portions, resampled
 from ..text.lines import Line, cut, ends, figures_rows, flowed, line, paragraph, track
+from ..theming.colouring import bar_name
 from .verdict import verdict
 
 LENGTHS = (1, 2, 3, 4, 6, 8)
@@ -41,8 +42,11 @@ SURE = {
 }
 """How well a server's runs are known, in a sentence."""
 
-SHARES = (("draft", "$run-1"), ("pass", "$run-0"), ("rest", "$run-3"))
-"""Parts of the time, with their colours."""
+NEUTRAL = "$quiet"
+"""Of bars that are not about tokens a pass: those have the colours of the text."""
+
+SHARES = (("draft", "▒"), ("pass", "█"), ("rest", "░"))
+"""Parts of the time, with what draws them."""
 
 
 def numbers_lines(answer: Answer | None, method: str, curve: Curve, cells: int) -> list[Line]:
@@ -162,7 +166,7 @@ def _trend(trend: Trend, cells: int) -> list[Line]:
     note = f"{counted(trend.count, 'pass', 'passes')}{per_column}, most {trend.highest:.0f}"
     return [
         heading("Tokens a pass", note, cells),
-        *((("".join(column * wide for column in row), "$run-0"),) for row in drawn),
+        *(tuple((column * wide, f"${bar_name(value)}") for column, value in zip(row, values, strict=True)) for row in drawn),
     ]
 
 
@@ -174,14 +178,14 @@ def _acceptance(totals: Totals, method: str, cells: int) -> list[Line]:
     steps = max(1, sum(totals.histogram.values()))
     beyond = steps - sum(counts) - totals.histogram[0]
     half = (cells - 3) // 2
-    left = [_bin(str(at), rate, half, "$run-2") for at, rate in enumerate(totals.position_acceptance[:BINS], 1)]
-    right = [_bin(str(size), count / steps, half, "$run-0") for size, count in enumerate(counts, 1)]
-    right.append(_bin(f"{BINS}+", beyond / steps, half, "$run-0"))
+    left = [_bin(str(at), rate, half, NEUTRAL) for at, rate in enumerate(totals.position_acceptance[:BINS], 1)]
+    right = [_bin(str(size), count / steps, half, f"${bar_name(size)}") for size, count in enumerate(counts, 1)]
+    right.append(_bin(f"{BINS}+", beyond / steps, half, f"${bar_name(BINS)}"))
     left += [line(" " * half)] * (len(right) - len(left))
     gap = " " * (cells - 2 * half)
     return [
         heading("Acceptance", f"α = {totals.alpha:.2f}", cells),
-        line((f"{fit('guess n was right', half):<{half}}{gap}{fit('pass gave n tokens', half)}", "$quiet")),
+        line((f"{fit('guess n right', half):<{half}}{gap}{fit('n tokens a pass', half)}", "$quiet")),
         *((*a, (gap, ""), *b) for a, b in zip(left, right, strict=True)),
         *paragraph("α: how often a guess is right if all before it in its draft were.", cells, "$quiet"),
     ]
@@ -200,13 +204,13 @@ def _time(totals: Totals, cells: int) -> list[Line]:
         return []
     sizes = portions(parts, cells)
     legend: list[tuple[str, str]] = []
-    for (name, style), seconds in zip(SHARES, parts, strict=True):
-        legend += [("■ ", style), (f"{name} ", "$quiet"), (f"{percent(seconds / sum(parts))}  ", "$foreground")]
+    for (name, block), seconds in zip(SHARES, parts, strict=True):
+        legend += [(f"{block} ", NEUTRAL), (f"{name} ", "$quiet"), (f"{percent(seconds / sum(parts))}  ", "$foreground")]
     return [
         heading("Where the time goes", f"{milliseconds(totals.seconds / max(1, totals.steps))} ms a pass", cells),
-        tuple(("█" * size, style) for (_, style), size in zip(SHARES, sizes, strict=True)),
+        (("".join(block * size for (_, block), size in zip(SHARES, sizes, strict=True)), NEUTRAL),),
         tuple(legend),
-        line((f"{totals.nodes_per_token:.1f}", "bold $foreground"), (" tokens computed for each one written", "$quiet")),
+        line((f"{totals.nodes_per_token:.1f}", "bold $foreground"), (" tokens computed for each written", "$quiet")),
     ]
 
 

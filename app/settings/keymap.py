@@ -77,7 +77,7 @@ MENU = (
         "menu_choose",
         "enter",
         "choose",
-        "Choose the item under the cursor; its digit or letter chooses it at once",
+        "Choose the item under the cursor",
         "choose",
     ),
     Key("menu_leave", "escape,ctrl+c", "leave", "Close without changing anything", "close"),
@@ -85,9 +85,7 @@ MENU = (
 """Keys of a menu, and of the starters of an empty chat."""
 
 SETUP = (
-    Key(
-        "setup_choose", "space", "choose", "Add the method under the cursor, or remove it; its digit does too", "add or remove"
-    ),
+    Key("setup_choose", "space", "choose", "Add the method under the cursor, or remove it", "add or remove"),
     Key("setup_model", "m", "model", "Race the method on another model as well, or remove that again", "model"),
     Key("setup_start", "enter", "start", "Start the race", "start"),
     Key("setup_leave", "escape,ctrl+c", "leave", "Back to the chat", "close"),

@@ -105,9 +105,9 @@ class TerminalApp(App[None]):
 
     def on_notify(self, event: Notify) -> None:
         """Older notices give way where all of them have no room. Textual then adds the new one."""
-        room = NOTICE_ROWS - len(self._rows(event.notification.message))
+        room = NOTICE_ROWS - len(self._notice_rows(event.notification.message))
         for said in reversed(list(self._notifications)):
-            room -= len(self._rows(said.message))
+            room -= len(self._notice_rows(said.message))
             if room < 0:
                 self._unnotify(said, refresh=False)
 
@@ -125,14 +125,14 @@ class TerminalApp(App[None]):
 
     def cut(self, text: str) -> str:
         """A notice in no more than the rows that it may have."""
-        lines = self._rows(text)
+        lines = self._notice_rows(text)
         if len(lines) <= NOTICE_ROWS:
             return text
         more = f" {self.more}" if self.more else ""
         last = fit(" ".join(lines[NOTICE_ROWS - 1 :]), self._notice_cells - len(more))
         return "\n".join((*lines[: NOTICE_ROWS - 1], last + more))
 
-    def _rows(self, text: str) -> list[str]:
+    def _notice_rows(self, text: str) -> list[str]:
         return [part for line in text.splitlines() for part in wrap(line, self._notice_cells)]
 
     @property

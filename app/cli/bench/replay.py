@@ -243,7 +243,7 @@ def _seconds(row: Mapping[str, Any]) -> float:
 
 
 COLUMNS = (
-    ("tokens/step", "tokens_per_step_mean", "{:.2f}"),
+    ("tokens a pass", "tokens_per_step_mean", "{:.2f}"),
     ("acceptance", "acceptance_rate", "{:.0%}"),
     ("nodes/pass", "nodes_per_pass", "{:.1f}"),
     ("µs/draft", "draft_microseconds", "{:.0f}"),

@@ -47,7 +47,7 @@ def print_report(bench: Bench) -> None:
         fit = line["fit"]
         if fit:
             say(
-                f"{name}: tokens per step = {fit['intercept']:.2f} + {fit['slope']:.2f} · ln(nodes per token), "
+                f"{name}: tokens a pass = {fit['intercept']:.2f} + {fit['slope']:.2f} · ln(nodes per token), "
                 f"which explains {fit['r2']:.0%}"
             )
 
@@ -93,7 +93,7 @@ def comparisons(bench: Bench, results: Sequence[dict[str, Any]]) -> list[dict[st
 
 
 def sweeps(bench: Bench, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """For each `--sweep` its points over all categories, and the line through tokens per step on log(nodes per token)."""
+    """For each `--sweep` its points over all categories, and the line through tokens a pass on log(nodes per token)."""
     out = {}
     overall = "all" if any(row["category"] == "all" for row in results) else None
     for sweep in bench.request.sweep:
@@ -108,7 +108,7 @@ def sweeps(bench: Bench, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def table(results: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Head and rows, by category."""
-    head = ["category", "method", "tok/s", "speedup", "95%", "tok/step", "accepted", "nodes/tok", "same", "draft", "forward"]
+    head = ["category", "method", "tok/s", "speedup", "95%", "tok/pass", "accepted", "nodes/tok", "same", "draft", "forward"]
     order = list(dict.fromkeys(row["category"] for row in results))
     rows = []
     for row in sorted(results, key=lambda row: order.index(row["category"])):
@@ -186,5 +186,5 @@ def draw(bench: Bench, report: dict[str, Any], folder: Path, kind: str) -> None:
         plots.write(folder / f"positions.{kind}", svg)
     points = {name: sorted(line["points"]) for name, line in report["scaling"].items() if line["points"]}
     if points:
-        svg = plots.curves(points, f"Scaling: {title}", "nodes per token (logarithmic)", "tokens per step", log=True)
+        svg = plots.curves(points, f"Scaling: {title}", "nodes per token (logarithmic)", "tokens a pass", log=True)
         plots.write(folder / f"scaling.{kind}", svg)

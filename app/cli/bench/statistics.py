@@ -142,7 +142,7 @@ def compare(rows: Sequence[Row], pairings: Sequence[tuple[str, str]], clock: str
 
 
 def scaling(points: Sequence[tuple[float, float]]) -> dict[str, float] | None:
-    """The straight line of tokens per step on the natural log of nodes per token, and how much of it that explains.
+    """The straight line of tokens a pass on the natural log of nodes per token, and how much of it that explains.
 
     Returns:
         slope, intercept and r2; None for fewer than three points or all at one place.

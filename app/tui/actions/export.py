@@ -77,7 +77,7 @@ class Saving:
         still = frozen_race(record)
         details = {
             "html": "Replays the race at its recorded pace.",
-            "svg": "The photo finish and every lane's text.",
+            "svg": "The photo finish and every pane's text.",
             "md": "A table and the texts, without colours.",
             "json": "Runs, trees, clocks; /open shows it again.",
         }

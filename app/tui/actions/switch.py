@@ -58,12 +58,18 @@ def method_items(dialogue: Dialogue, unavailable: Mapping[str, str] | None = Non
             label := dialogue.label_of(method.name),
             LABEL_STYLES.get(label, "$quiet"),
             method.summary,
-            reason=reasons.get(method.name, ""),
+            reason=_sentence(reasons.get(method.name, "")),
             group=GROUPS[method.group],
             more=" ".join(filter(None, (method.pays, _measured(dialogue, method.name)))),
         )
         for method in dialogue.methods.values()
     ]
+
+
+def _sentence(reason: str) -> str:
+    """A reason as a sentence of its own: `it needs a draft model.` stands behind a colon elsewhere."""
+    reason = reason.removeprefix("it ")
+    return reason[:1].upper() + reason[1:]
 
 
 def _measured(dialogue: Dialogue, method: str) -> str:
@@ -90,7 +96,10 @@ def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]
         hints["draft model"] = draft
     if dialogue.load.get("draft_model") and not all(name in dialogue.unavailable for name in trained):
         hints["trained"] = draft
-    hints["own layers"] = "this model was trained for it" if exits_early(dialogue.model) else "for models trained for it"
+    elif dialogue.info:
+        hints["trained"] = f"none loaded: {shown_keys('models', keymap)} lists those that fit"
+    if "early-exit" not in dialogue.unavailable:
+        hints["own layers"] = "this model was trained for it" if exits_early(dialogue.model) else "for models trained for it"
     return {GROUPS[group]: hint for group, hint in hints.items()}
 
 

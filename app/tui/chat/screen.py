@@ -154,6 +154,9 @@ class ChatScreen(Screen[None]):
             # What it waited for has failed: back into the box, before what has been typed since.
             self.input.put("\n".join(filter(None, (self.dialogue.take_queued(), self.input.text))))
         empty = not self.dialogue.transcript.entries
+        if not empty and self._tour == "offer":  # once is enough
+            self._tour = ""
+            self.query_one(Welcome).end_offer()
         self.query_one("#welcome").display = empty
         self.view.can_focus = not empty
         cursor = self.view.cursor

@@ -158,6 +158,10 @@ class Welcome(VerticalScroll, can_focus=False):
         ]
         yield OptionList(*options, id="starters")
 
+    def end_offer(self) -> None:
+        """Whoever has begun is not new any more."""
+        self.query("#welcome-offer").remove()
+
     @property
     def choices(self) -> OptionList:
         """The starters."""

@@ -25,7 +25,9 @@ PICKS = "1234567890abcdefghijklmnopqrstuvwxyz"
 
 OUT = hints(("menu_leave", ""), ("menu_help", ""))
 MOVES = hints(
-    ("menu_above menu_below", "move"), ("menu_page_up menu_page_down", "page"), ("menu_first menu_last", "first, last")
+    ("menu_above menu_below", "move the cursor"),
+    ("menu_page_up menu_page_down", "move by a page"),
+    ("menu_first menu_last", "to the first item or the last"),
 )
 
 

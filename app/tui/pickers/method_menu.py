@@ -29,7 +29,8 @@ class MethodMenu(Menu):
 
     Args:
         title: what is asked.
-        items: each with its group's heading; those of a group stand together.
+        items: each with its group's heading; those of a group stand together. A group of which no method can run here takes one
+            line.
         current: the one in force.
         known: heading → what is known of its methods here.
         keymap: binding id → keys, where not the default.
@@ -47,7 +48,9 @@ class MethodMenu(Menu):
     def __init__(
         self, title: str, items: Sequence[Item], current: str, known: Mapping[str, str], keymap: Mapping[str, str]
     ) -> None:
-        super().__init__(title, items, current, keymap)
+        self._groups = [(heading, list(found)) for heading, found in groupby(items, key=lambda item: item.group)]
+        shut = {heading for heading, found in self._groups if all(item.reason for item in found)}
+        super().__init__(title, [item for item in items if item.group not in shut], current, keymap)
         self._known = known
 
     def compose(self) -> ComposeResult:
@@ -58,8 +61,13 @@ class MethodMenu(Menu):
 
     def _options(self) -> Iterator[Option]:
         index = 0
-        for heading, items in groupby(self._items, key=lambda item: item.group):
-            hint = fit(one_line(self._known.get(heading, "")), max(0, self._room - len(heading) - 2))
+        for heading, items in self._groups:
+            room = max(0, self._room - len(heading) - 2)
+            if all(item.reason for item in items):
+                why = fit(one_line(self._known.get(heading) or items[0].reason), room)
+                yield Option(Content.assemble((heading, "bold $faint"), (f"  {why}", "$faint")), disabled=True)
+                continue
+            hint = fit(one_line(self._known.get(heading, "")), room)
             yield Option(Content.assemble((heading, "bold $primary"), (f"  {hint}", "$quiet")), disabled=True)
             for item in items:
                 yield Option(self._prompt(index, item), id=item.id)
@@ -105,7 +113,7 @@ class MethodMenu(Menu):
         item = next(item for item in self._items if item.id == event.option.id)
         rows = self._rows
         if item.reason:
-            said = f"Not here: {item.reason} {item.detail}"
+            said = f"{item.reason} {item.detail}"
         else:
             said = " ".join(filter(None, (item.detail, item.more)))
         lines = wrap(one_line(said), self._room)

@@ -26,8 +26,12 @@ AROUND = 9
 
 
 MOVES = (
-    *hints(("list_above list_below", "move"), ("list_page_up list_page_down", "page"), ("list_first list_last", "first, last")),
-    Hint((), "search", "letters"),
+    *hints(
+        ("list_above list_below", "move the cursor"),
+        ("list_page_up list_page_down", "move by a page"),
+        ("list_first list_last", "to the first item or the last"),
+    ),
+    Hint((), "search the list", "letters"),
 )
 
 

@@ -155,11 +155,11 @@ class PaneFoot(Widget):
             "seconds": [(in_words(state.seconds), "bold $foreground")],
             "speed": [(f"{state.speed:,.0f}", "bold $foreground"), (f" {SHORT[state.unit]}/s", "$quiet")],
             "other": [(f"{state.tokens_per_second:,.0f}", "bold $foreground"), (" tokens/s", "$quiet")],
-            "step": [(f"{state.tokens_per_step:.2f}", "bold $foreground"), (" tokens/step", "$quiet")],
+            "step": [(f"{state.tokens_per_step:.2f}", "bold $foreground"), (" tokens a pass", "$quiet")],
             "amount": [(f"{state.amount:,}", "bold $foreground"), (f" {amount.partition(' ')[2]}", "$quiet")],
         }
         if sum(sum(width(text) for text, _ in parts[name]) + 2 for name in wanted) - 2 > room:
-            parts["step"][1] = ("/step", "$quiet")
+            parts["step"][1] = ("/pass", "$quiet")
         line: list[tuple[str, str]] = []
         used = 0
         for name in wanted:
@@ -184,7 +184,7 @@ class PaneFoot(Widget):
             return line
         # The row above has characters and tokens, and little room for more.
         step = f"{state.tokens_per_step:.2f}"
-        for words in (" tokens/step", "/step"):
+        for words in (" tokens a pass", "/pass"):
             if (gap := room - line.cell_length - len(step) - len(words)) >= 2:
                 return Content.assemble(line, " " * gap, (step, "bold $foreground"), (words, "$quiet"))
         return line

@@ -215,7 +215,7 @@ class PhotoFinish(Widget):
             ("clock", [(in_words(row.seconds), "$quiet" if line else "$foreground") for row in rows]),
             *([(unit, [(f"{row.amount:,}", "$foreground") for row in rows])] if line else []),
             *([] if slowed else [(f"{unit}/s", [(f"{row.speed:,.0f}", "$foreground") for row in rows])]),
-            ("per step", [(f"{row.tokens_per_step:.2f}", "$foreground") for row in rows]),
+            ("a pass", [(f"{row.tokens_per_step:.2f}", "$foreground") for row in rows]),
             *(
                 [("tokens/s", [(f"{row.tokens_per_second:,.0f}", "$quiet") for row in rows])]
                 if unit != "tokens" and not slowed

@@ -181,7 +181,7 @@ class RaceSetup(Framed[list[Pick]]):
         item = self._items[index]
         self._refused = ""
         if item.reason:
-            self._refused = f"{item.title} cannot run here: {one_line(item.reason)}"
+            self._refused = f"{item.title} cannot run here. {one_line(item.reason)}"
         else:
             self._turn(Pick(item.id))
         self._layout()

@@ -168,7 +168,7 @@ def test_markdown_has_a_table_and_no_raw_html() -> None:
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
     assert not [t for t in tokens for t in (t, *(t.children or ())) if t.type.startswith("html")]
     assert [t.type for t in tokens].count("tr_open") == 4
-    assert "Token for token the text of the first lane" in text
+    assert "Token for token the text of the first pane" in text
     assert "\x1b" not in text
 
 

@@ -340,7 +340,7 @@ def test_a_race_of_models_is_a_file_of_version_2_and_comes_back(dialogue: Dialog
         assert "greedy on builtin" in page
         assert "another model" in page
         assert "chars/s" in page
-    assert "text of lane 2" in (tmp_path / "race.md").read_text()
+    assert "text of pane 2" in (tmp_path / "race.md").read_text()
     path.write_text(text.replace('"version": 2', '"version": 3'))
     with pytest.raises(UserError, match="version 3"):
         read_race(path)
@@ -356,7 +356,7 @@ def test_a_race_of_one_model_is_still_a_file_of_version_1(dialogue: Dialogue, en
     assert '"version": 1,' in path.read_text()
     assert '"unit"' not in path.read_text()
     assert read_race(path).unit == "tokens"
-    assert remarks(read_race(path))[0].startswith("By each lane's own clock")
+    assert remarks(read_race(path))[0].startswith("By each pane's own clock")
 
 
 def test_a_files_remark_tells_of_different_lengths(dialogue: Dialogue, engine: FakeEngine) -> None:

@@ -17,6 +17,7 @@ from specchat.app.render.numbers_page import Curve, best_length, numbers_lines
 from specchat.app.render.tree_page import tree_lines
 from specchat.app.render.verdict import verdict_text
 from specchat.app.text.cells import width
+from specchat.app.text.charts import EIGHTHS_UP
 from specchat.app.text.lines import Line, ends, length, line, paragraph
 from specchat.app.theming.colouring import Way
 from specchat.app.theming.themes import heat_step
@@ -246,3 +247,21 @@ def test_a_hopeless_token_has_no_bar(written: Make, vocabulary: list[str]) -> No
     rows = tree_lines(written(), 3, Pieces(vocabulary), 50, 30)
     bars = {part: row[-3][0] for row in rows for part, _ in row if part in ("␣about", "␣a")}
     assert bars == {"␣about": "", "␣a": "━╸"}
+
+
+def test_bars_have_the_colours_of_the_text_only_for_tokens_a_pass(written: Make, tree_steps: Make) -> None:
+    answer = written(tree_steps() * 5)
+    rows = numbers_lines(answer, "fusion", Curve(), 60)
+    at = {line[0][0]: i for i, line in enumerate(rows) if line and line[0][0]}
+    drawn = set("━╸█▒░" + EIGHTHS_UP.strip())
+
+    def styles(first: int, last: int) -> set[str]:
+        bars = [piece for row in rows[first:last] for piece in row if piece[0] and set(piece[0]) <= drawn]
+        return {style for _, style in bars} - {"$line"}
+
+    trend, acceptance, time = (at[name] for name in ("Tokens a pass", "Acceptance", "Where the time goes"))
+    lengths = {f"$bar-{heat_step(n)}" for n in (1, 4, 6)}  # as many as the steps gave
+    assert styles(trend, acceptance) == lengths
+    assert lengths < styles(acceptance, time) <= {"$quiet", *(f"$bar-{heat_step(n)}" for n in range(1, 7))}
+    assert "$quiet" in {style for _, style in rows[acceptance + 2][:2]}  # how often the first guess was right
+    assert styles(time + 1, time + 2) == {"$quiet"}

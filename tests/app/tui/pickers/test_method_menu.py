@@ -78,14 +78,37 @@ async def test_the_cursor_passes_over_headings_and_keys_pick(make_chat: Make, en
 async def test_what_cannot_run_says_why(make_chat: Make, engine: Any) -> None:
     app = make_chat()
     async with app.run_test(size=(100, 30)) as pilot:
-        await ready(pilot, engine, draft=NEEDS, tree=NEEDS, eagle=NEEDS, medusa=NEEDS, dflash=NEEDS, mtp=NEEDS, pard=NEEDS)
-        assert app.dialogue.method == "lookup"
+        await ready(pilot, engine, pard="it needs a PARD draft model. Load one with --draft-model.")
         await pilot.press("f2")
-        assert "A smaller model  no draft model: ^o m finds one" in rows(app.screen)
-        await pilot.press("b", "enter")  # the menu stays open for the first
-        assert app.dialogue.method == "lookup"
-        await pilot.press("f2", *["down"] * 7)
-        assert NEEDS in about(app.screen)
+        shown = rows(app.screen)
+        at = next(i for i, row in enumerate(shown) if " pard " in row)
+        key, before = shown[at].split()[0], app.dialogue.method
+        await pilot.press(key)  # the menu stays open
+        assert app.dialogue.method == before
+        listed = app.screen.query_one(OptionList)
+        listed.highlighted = at
+        await pilot.pause()
+        assert about(app.screen).startswith("Needs a PARD draft model. Load one with --draft-model.")
+
+
+async def test_a_group_that_cannot_run_takes_one_line(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    shut = [name for name, method in known_methods().items() if method.group in ("draft model", "trained")]
+    assert len(shut) > 3
+    async with app.run_test(size=(100, 30)) as pilot:
+        await ready(pilot, engine, **dict.fromkeys(shut, NEEDS))
+        await pilot.press("f2")
+        shown = rows(app.screen)
+        assert "A smaller model  no draft model: ^o m finds one" in shown
+        assert "Trained drafters  none loaded: ^o m lists those that fit" in shown
+        assert len(shown) == len(GROUPS) + len(known_methods()) - len(shut)
+        assert not {word for row in shown for word in row.split()[1:3]} & set(shut)
+        # Keys and the cursor go on behind them.
+        last = shown[-1].split()[0]
+        await pilot.press(last)
+        assert app.dialogue.method == "auto"
+        await pilot.press("f2", "end")
+        assert about(app.screen).startswith(known_methods()["auto"].summary)
 
 
 async def test_how_fast_a_method_was_is_told(make_chat: Make, engine: Any, make_steps: Make) -> None:
