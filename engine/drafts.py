@@ -95,7 +95,7 @@ class Drafts:
         if self._found is not None:
             self.get()
         able = target.info.capabilities
-        if target.info.backend == "transformers" and target.info.path and able.chain and able.states:
+        if target.info.backend != "recorded" and target.info.path and able.chain and able.states:
             self._load_mtp(target)
 
     def _load_mtp(self, target: Model) -> None:
@@ -103,6 +103,13 @@ class Drafts:
         from ..backends.heads.folders import mtp_tensors
 
         try:
+            if target.info.backend == "llama.cpp":
+                from ..backends.llama.drafters.load import load_gguf_mtp
+                from ..backends.llama.model import LlamaModel
+
+                if isinstance(target, LlamaModel):
+                    self.head = load_gguf_mtp(target)
+                return
             if not mtp_tensors(Path(target.info.path), target.info.layers):
                 return
             from ..backends.heads.mtp import load_mtp

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...errors import UserError
 from ..base import PREFILL_CHUNK
-from .hidden_states import layer_inputs
+from .hidden_states import layer_inputs, next_states
 from .library import Device, errors, last_error, library
 from .sequences import members
 
@@ -51,20 +51,27 @@ class Weights:
         runtime: how to load it.
         tick: told the share that is loaded, 0 to 1; False stops.
         checked: refuse numbers that are none.
+        mtp: load the model's MTP layers too.
 
     Raises:
         InterruptedError: `tick` answered False.
         UserError: llama.cpp cannot load it; in its own words.
     """
 
-    def __init__(self, file: Path, runtime: Runtime, tick: Callable[[float], bool], *, checked: bool = False) -> None:
+    def __init__(
+        self, file: Path, runtime: Runtime, tick: Callable[[float], bool], *, checked: bool = False, mtp: bool = False
+    ) -> None:
         self.handle: int | None = None
+        self.all_last = mtp and next_states() is not None
+        """Whether the last states of all tokens can be had, scored or not: MTP layers read them so."""
         lib = self.lib = library()
         params = lib.llama_model_default_params()
         params.n_gpu_layers = runtime.gpu_layers
         params.split_mode = runtime.split_mode
         params.main_gpu = runtime.main_gpu
         params.check_tensors = checked
+        if mtp:
+            params.load_mtp = True
         # Ends with a null; must live until the model is loaded.
         chosen = (ctypes.c_void_p * (len(runtime.devices) + 1))(*(device.handle for device in runtime.devices))
         if runtime.devices:
@@ -145,6 +152,7 @@ class Context:
         sequences: most sequence ids; also most rows of logits in one pass, so that their buffer never moves.
         batch: most tokens in a pass.
         other: a context of the model whose embeddings and LM head these weights use, if they have none of their own.
+        mtp: run the model's MTP layer, not its others.
 
     Raises:
         UserError: there is not enough memory; in llama.cpp's words.
@@ -159,6 +167,7 @@ class Context:
         *,
         batch: int = PREFILL_CHUNK,
         other: Context | None = None,
+        mtp: bool = False,
     ) -> None:
         lib = self.lib = weights.lib
         self.weights = weights
@@ -174,6 +183,8 @@ class Context:
         params.kv_unified = True
         # Windowed layers keep all tokens too: otherwise nothing could be rewound, and shared cells would never be free again.
         params.swa_full = True
+        if mtp:
+            params.ctx_type = lib.LLAMA_CONTEXT_TYPE_MTP
         if other is not None:
             params.ctx_other = other.handle
             self._other = other  # which must outlive this
@@ -260,23 +271,31 @@ class Context:
         return self._views[rows]
 
     def tap(self, taps: Sequence[int]) -> None:
-        """Keep the hidden states at these taps from now on (see `Model.open_session`). The last ones come only with logits of
-        the same tokens: then every token of a pass has to be a wanted one."""
+        """Keep the hidden states at these taps from now on (see `Model.open_session`). Without `Weights.all_last` the last ones
+        come only with logits of the same tokens: then every token of a pass has to be a wanted one."""
         functions = layer_inputs()
-        assert functions is not None
         for tap in set(taps):
-            if tap == self.weights.layers:
+            if tap == self.weights.layers and (following := self._following()):
+                following[0](self.handle, True, False)
+            elif tap == self.weights.layers:
                 self.lib.llama_set_embeddings(self.handle, True)
             else:
+                assert functions is not None  # checked at load
                 functions[0](self.handle, tap, True)
+
+    def _following(self) -> tuple[Callable[..., None], Callable[..., int | None]] | None:
+        """The functions for the last states of all tokens; None if only scored ones' can be had."""
+        return next_states() if self.weights.all_last else None
 
     def hidden(self, tap: int, rows: int) -> Tensor:
         """The states of the last pass at a tap [rows, width]: a view that the next pass overwrites."""
         functions = layer_inputs()
-        assert functions is not None
-        if tap == self.weights.layers:
+        if tap == self.weights.layers and (following := self._following()):
+            address = following[1](self.handle)
+        elif tap == self.weights.layers:
             address = ctypes.cast(self.lib.llama_get_embeddings(self.handle), ctypes.c_void_p).value
         else:
+            assert functions is not None  # checked at load
             address = functions[1](self.handle, tap)
         if not address:
             raise UserError("llama.cpp did not hand out this model's hidden states.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import torch
@@ -13,10 +14,11 @@ from torch import Tensor
 from ...errors import Cancelled, UserError, counted
 from ..base import Capabilities, Message, Model, ModelInfo, Session, token_id
 from ..files.gguf_file import Header, read_header, read_layout
+from ..files.gguf_file import Tensor as FileTensor
 from ..infill import Gap, gap
 from ..options import LoadOptions, StageProgress, pip_command
 from .context import Context, Runtime, Weights
-from .hidden_states import embeddings, refusal
+from .hidden_states import MTP, embeddings, refusal, untold
 from .layers import first_layers
 from .library import devices, library
 from .options import CACHE_TYPES, FLASH, cache_bytes, check_memory, choose_runtime, exact_runtime, sequences
@@ -65,6 +67,17 @@ class LlamaModel(Model):
         return self._runtime
 
     @property
+    def mtp(self) -> int:
+        """Parameters of the MTP layer that is loaded with it; 0 without one."""
+        return sum(prod(tensor.shape) for tensor in _mtp_layer(Path(self.info.path), self._header))
+
+    def tapped(self, taps: Sequence[int]) -> tuple[int, ...]:
+        """The taps of a session to open, checked (see `Model.tapped`)."""
+        if any(tap < self.info.layers for tap in taps) and (why := untold(self._header.architecture)):
+            raise UserError(why)
+        return super().tapped(taps)
+
+    @property
     def tied(self) -> bool:
         """Whether its LM head is its table of embeddings."""
         return all(tensor.name != "output.weight" for layout in read_layout(Path(self.info.path)) for tensor in layout.tensors)
@@ -103,7 +116,9 @@ class LlamaModel(Model):
         """Whether hidden states are the model's own (see `Model.states_work`): three passes in a context of their own."""
         weights = self.weights
         context = open_context(weights, self._header, self._runtime, SIZE, self.info.name)
-        tapped = LlamaSession(context, SIZE, self._alike, range(weights.layers + 1))
+        # Asked for the inputs of layers, llama.cpp ends the process where it does not note them.
+        first = weights.layers if untold(self._header.architecture) else 0
+        tapped = LlamaSession(context, SIZE, self._alike, range(first, weights.layers + 1))
         return states_work(tapped, weights.vocabulary, weights.width, self.info.capabilities.tree)
 
     def encode(self, text: str) -> list[int]:
@@ -202,13 +217,15 @@ def load_llama(
         raise UserError(f"The context of {name} is at most {limit:,} tokens, not {options.context:,}. Choose a smaller one.")
     size = options.context or min(limit, options.context_at_most or limit)
 
+    mtp = bool(_mtp_layer(file, header))
+
     def tick(share: float) -> bool:
         if progress is not None:
             progress("weights", int(share * header.tensors), header.tensors)
         return cancelled is None or not cancelled()
 
     try:
-        weights = Weights(file, runtime, tick)
+        weights = Weights(file, runtime, tick, mtp=mtp)
     except InterruptedError:
         raise Cancelled from None
     except UserError as error:
@@ -222,7 +239,7 @@ def load_llama(
     if not plain:
         check_memory(name, header, runtime, size)
     codec = LlamaCodec(weights)
-    capabilities, runtime = _capabilities(weights, header, runtime, options, size, name, plain, progress, cancelled)
+    capabilities, runtime = _capabilities(weights, header, runtime, options, size, name, plain, mtp, progress, cancelled)
     capabilities = replace(capabilities, guard=options.guard == "on")
     info = ModelInfo(
         name=name,
@@ -254,6 +271,7 @@ def _capabilities(
     size: int,
     name: str,
     plain: bool,
+    mtp: bool,
     progress: StageProgress | None,
     cancelled: Callable[[], bool] | None,
 ) -> tuple[Capabilities, Runtime]:
@@ -279,7 +297,10 @@ def _capabilities(
         if not (runtime.type_k == runtime.type_v == CACHE_TYPES["f32"] and file_type(weights) == "all F32"):
             proven = rounded(session, proven, weights.vocabulary, tick, parameters=parameters, cpu=cpu, alike=alike)
         session.close()
-        why = refusal(header.architecture) if proven.chain else proven.reasons["chain"]
+        if not proven.chain:
+            why = proven.reasons["chain"]
+        else:  # an MTP layer reads nothing but the last state, which llama.cpp always hands out
+            why = "" if mtp else refusal(header.architecture)
         return replace(proven, reasons={**proven.reasons, "states": why}) if why else replace(proven, states=True)
 
     if alike := exact_runtime(runtime, options, size):
@@ -290,6 +311,25 @@ def _capabilities(
     if progress is not None:
         progress("check", PASSES, PASSES)
     return capabilities, runtime
+
+
+def _mtp_layer(file: Path, header: Header) -> list[FileTensor]:
+    """The tensors of the MTP layer in a file; none if it has none that can draft here.
+
+    Raises:
+        UserError: the file holds nothing else.
+    """
+    count, layers = header.number("nextn_predict_layers"), header.number("block_count")
+    if not count:
+        return []
+    tensors = [tensor for layout in read_layout(file) for tensor in layout.tensors]
+    names = {tensor.name for tensor in tensors}
+    if "blk.0.attn_norm.weight" not in names:
+        raise UserError(f"{file} contains a model's MTP layer alone. Give the model's own file.")
+    # Of several, llama.cpp ends the process over the first in some architectures.
+    if count > 1 or header.architecture not in MTP or f"blk.{layers - 1}.nextn.eh_proj.weight" not in names:
+        return []
+    return [tensor for tensor in tensors if tensor.name.startswith(f"blk.{layers - 1}.")]
 
 
 def _unloadable(file: Path, header: Header, said: str) -> UserError:

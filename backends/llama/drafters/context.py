@@ -30,6 +30,8 @@ class Loaded:
     runtime: Runtime
     other: Context | None
     """Of the target, if the drafter uses its embeddings or LM head."""
+    mtp: bool = False
+    """Whether it is the target's own MTP layer."""
 
 
 def opened(kind: Callable[[], C], context: int) -> C:
@@ -79,16 +81,24 @@ class PathContext(StatesContext):
         weights: the drafter's.
         runtime, size, sequences: as `Context`.
         width: of the states that stand beside tokens, and of those that come out.
-        other: as `Context`.
+        other, mtp: as `Context`.
 
     Raises:
         UserError: there is not enough memory; in llama.cpp's words.
     """
 
     def __init__(
-        self, weights: Weights, runtime: Runtime, size: int, sequences: int, width: int, other: Context | None
+        self,
+        weights: Weights,
+        runtime: Runtime,
+        size: int,
+        sequences: int,
+        width: int,
+        other: Context | None = None,
+        *,
+        mtp: bool = False,
     ) -> None:
-        super().__init__(weights, runtime, size, sequences, other=other)
+        super().__init__(weights, runtime, size, sequences, other=other, mtp=mtp)
         self._width = width
         # Of each token of a pass; llama.cpp reads as many as there are tokens.
         self._beside = np.zeros((PREFILL_CHUNK, width), np.float32)

@@ -1,4 +1,5 @@
-"""EAGLE-3 heads that llama.cpp computes: a context of their own, in which pair i of a conversation stands at position i.
+"""EAGLE-3 heads and MTP layers that llama.cpp computes: a context of their own, in which pair i of a conversation stands at
+position i.
 
 Li et al., "EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time Test" (2025),
 arXiv:2503.01840.
@@ -22,7 +23,7 @@ from .context import Loaded, PathContext, opened
 
 
 class LlamaEagleHead(PathHead):
-    """A loaded head (see load.py)."""
+    """A loaded EAGLE-3 head, or a model's MTP layer (see load.py)."""
 
     def __init__(self, loaded: Loaded, info: HeadInfo) -> None:
         self._loaded: Loaded | None = loaded
@@ -45,9 +46,11 @@ class LlamaEagleSession(HeadSession):
     def __init__(self, loaded: Loaded, context: int) -> None:
         weights = loaded.weights
         rows = sequences(weights.vocabulary)
-        run = opened(lambda: PathContext(weights, loaded.runtime, context, rows, weights.width, loaded.other), context)
+        run = opened(
+            lambda: PathContext(weights, loaded.runtime, context, rows, weights.width, loaded.other, mtp=loaded.mtp), context
+        )
         self._run: PathContext | None = run
-        self._context = context
+        self._context, self._mtp = context, loaded.mtp
         self._sequences = Sequences(Cells(run), run.rows)
         self._outputs = torch.empty((1, weights.width))
         """Of the last pair and of each node [1 + nodes, width]."""
@@ -79,7 +82,9 @@ class LlamaEagleSession(HeadSession):
             # As many as have room in the buffer that each pass reserves for logits.
             for start in range(0, len(tokens), run.rows):
                 part = tokens[start : start + run.rows]
-                features = run.encode(states[start : start + len(part)], self.length)
+                features = states[start : start + len(part)]
+                if not self._mtp:
+                    features = run.encode(features, self.length)
                 _, logits, outputs = self._pass(part, range(ROOT, len(part) - 1), features, 0)
                 self._sequences.commit(range(len(part)), set())
         except UserError:

@@ -86,6 +86,24 @@ def load_gguf_head(found: GgufFormat, name: str, target: Model) -> Head:
     return head
 
 
+def load_gguf_mtp(target: LlamaModel) -> Head | None:
+    """The MTP layer in a target's own file, as a drafter; None if it has none that llama.cpp can draft with.
+
+    Raises:
+        UserError: this build of llama.cpp cannot; says why.
+    """
+    of = target.info
+    parameters = target.mtp
+    if not parameters or next_states() is None:
+        return None
+    target.tapped((of.layers,))
+    info = HeadInfo(of.name, "mtp", "MTP", parameters, of.dtype, (of.layers,), of.path)
+    head = LlamaEagleHead(Loaded(target.weights, target.runtime, None, mtp=True), info)
+    if not drafts_trees(head, of.vocabulary, target.weights.width):
+        raise UserError(f"This build of llama.cpp does not draft with the MTP layer of {of.name} as it should.")
+    return head
+
+
 def states_of(reads: int) -> Tensor:
     """States to prove drafting with [PREFIX, reads]."""
     return torch.randn((PREFIX, reads), generator=torch.Generator().manual_seed(1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.llama.model import LlamaModel, load_llama
 from specchat.backends.loading import builtin_path, find_model
 from specchat.backends.options import LoadOptions
+from specchat.builtin.gguf_export import new_file
 from specchat.builtin.training.gguf_head import export_head
 
 from .dflash_files import write_dflash
 from .heads import write_head
 from .llama_tiny import FLOAT32, VOCAB, gguf_of, room, save_llama
+from .mtp_files import mtp_folder
 
 WIDTH, LAYERS = 64, 6
 """Of the target."""
@@ -112,3 +115,75 @@ def random_gguf_head() -> Head:
 def random_gguf_blocks() -> Head:
     """A DFlash drafter that knows nothing, on llama.cpp."""
     return load_head(dflash_file(room() / "random-dflash"))
+
+
+GLM = {
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "post_attention_norm",
+    **{f"self_attn.{name}_proj": f"attn_{name}" for name in "qkv"}, "self_attn.o_proj": "attn_output",
+    **{f"mlp.{name}_proj": f"ffn_{name}" for name in ("gate", "up", "down")}, "mlp.gate": "ffn_gate_inp",
+    **{f"mlp.shared_experts.{name}_proj": f"ffn_{name}_shexp" for name in ("gate", "up", "down")},
+    "eh_proj": "nextn.eh_proj", "enorm": "nextn.enorm", "hnorm": "nextn.hnorm", "shared_head.norm": "nextn.shared_head_norm",
+}  # fmt: skip
+"""Tensors of a layer of GLM-4.5, in transformers and in llama.cpp."""
+
+
+def glm_file(folder: Path, file: Path, *, mtp: bool = True) -> Path:
+    """A model that `write_mtp` made, of the family glm4-moe, as llama.cpp's converter writes it.
+
+    Args:
+        mtp: with the MTP layer's tensors.
+    """
+    from safetensors.torch import load_file
+
+    config = json.loads((folder / "config.json").read_text())
+    tensors = load_file(folder / "model.safetensors")
+    layers, experts = config["num_hidden_layers"], config["n_routed_experts"]
+    rope = config["rope_parameters"]
+    with new_file(file, "glm4moe", "F32", folder.name) as (writer, add):
+        writer.add_vocab_size(config["vocab_size"])
+        writer.add_context_length(config["max_position_embeddings"])
+        writer.add_embedding_length(config["hidden_size"])
+        writer.add_block_count(layers + 1)
+        writer.add_feed_forward_length(config["intermediate_size"])
+        writer.add_head_count(config["num_attention_heads"])
+        writer.add_head_count_kv(config["num_key_value_heads"])
+        writer.add_key_length(config["head_dim"])
+        writer.add_value_length(config["head_dim"])
+        writer.add_rope_dimension_count(int(config["head_dim"] * rope.get("partial_rotary_factor", 0.5)))
+        writer.add_rope_freq_base(float(rope["rope_theta"]))
+        writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_shared_count(config["n_shared_experts"])
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+        writer.add_leading_dense_block_count(config["first_k_dense_replace"])
+        writer.add_expert_weights_scale(config["routed_scaling_factor"])
+        writer.add_expert_weights_norm(config["norm_topk_prob"])
+        writer.add_uint32("glm4moe.expert_gating_func", 2)  # sigmoid
+        writer.add_uint32("glm4moe.nextn_predict_layers", 1)
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre("qwen2")
+        writer.add_token_list([f"t{i}" for i in range(config["vocab_size"])])
+        writer.add_token_types([1] * config["vocab_size"])
+        writer.add_token_merges(["t 1"])
+        writer.add_bos_token_id(0)
+        writer.add_eos_token_id(1)
+        for theirs, ours in (("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"), ("lm_head", "output")):
+            add(f"{ours}.weight", tensors[f"{theirs}.weight"].numpy())
+        for i in range(layers + mtp):
+            at = f"model.layers.{i}."
+            for theirs, ours in GLM.items():
+                if f"{at}{theirs}.weight" in tensors:
+                    add(f"blk.{i}.{ours}.weight", tensors[f"{at}{theirs}.weight"].numpy())
+            if i >= config["first_k_dense_replace"]:
+                add(f"blk.{i}.exp_probs_b.bias", tensors[f"{at}mlp.gate.e_score_correction_bias"].numpy())
+                for part in ("gate", "up", "down"):
+                    every = [tensors[f"{at}mlp.experts.{expert}.{part}_proj.weight"] for expert in range(experts)]
+                    add(f"blk.{i}.ffn_{part}_exps.weight", torch.stack(every).numpy())
+    return file
+
+
+@functools.cache
+def glm_llama() -> LlamaModel:
+    """A tiny GLM-4.5 with an MTP layer on llama.cpp."""
+    return load_llama(glm_file(mtp_folder("glm4-moe"), room() / "glm.gguf"), "glm", FLOAT32)

@@ -11,17 +11,21 @@ import pytest
 
 from specchat.backends import Model, Sampling, UserError
 from specchat.backends.heads.base import Head
+from specchat.backends.heads.mtp import load_mtp
 from specchat.backends.llama.model import load_llama
 from specchat.backends.loading import builtin_gguf
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.loop import Step
+from specchat.engine.drafts import Drafts, refusals
+from specchat.engine.messages import Load
 
 from ....cases import FULL
 from ....fakes.models.gguf_heads import (
     WIDTH,
     counting,
     eagle_file,
+    glm_llama,
     llama_target,
     load_head,
     random_gguf_blocks,
@@ -32,6 +36,7 @@ from ....fakes.models.gguf_heads import (
 )
 from ....fakes.models.heads import write_head, write_medusa
 from ....fakes.models.llama_tiny import FLOAT32, VOCAB, needs_llama, room
+from ....fakes.models.mtp_files import mtp_target
 
 pytestmark = needs_llama
 
@@ -122,6 +127,23 @@ def test_it_catches_up_after_other_methods_and_in_later_turns(method: str) -> No
             assert list(generation.answer) == plain
             prompt = [*generation.tokens[: rng.randrange(5, len(generation.tokens))], *prompts(1, 4)[0]]
         conversation.close()
+
+
+@pytest.mark.parametrize("settings", [TREE, CHAIN])
+def test_an_mtp_layer_gives_the_targets_own_tokens_and_torchs_drafts(settings: dict[str, Any]) -> None:
+    drafts = Drafts(Load(1, "glm"))
+    drafts.join(glm_llama())
+    assert "mtp" not in refusals(glm_llama(), drafts)
+    for prompt in ([0, 2, 70, 71, 72], [0, *range(3, 90, 7)]):
+        for sampling in (Sampling(), SAMPLED):
+            plain, _ = run(glm_llama(), None, prompt, "greedy", sampling=sampling)
+            ours, steps = run(glm_llama(), drafts.head, prompt, "mtp", settings=settings, sampling=sampling)
+            assert ours == plain
+            assert all(step.drafted for step in steps[:-2])
+        theirs, torchs = run(mtp_target("glm4-moe"), load_mtp(mtp_target("glm4-moe")), prompt, "mtp", settings=settings)
+        ours, steps = run(glm_llama(), drafts.head, prompt, "mtp", settings=settings)
+        assert ours == theirs
+        assert [step.tree.tokens for step in steps] == [step.tree.tokens for step in torchs]
 
 
 @pytest.mark.parametrize("settings", [TREE, CHAIN])
