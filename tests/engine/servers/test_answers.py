@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -82,7 +84,8 @@ def test_a_server_answers_without_torch_in_any_process(client: EngineClient) -> 
 
 
 def test_what_a_server_cannot_do_is_said_and_the_answer_goes_on(client: EngineClient) -> None:
-    with serving("vLLM", [*vllm(WRITTEN)[:3], 1.0, *vllm(WRITTEN)[3:]]) as fake:
+    said_all = threading.Event()
+    with serving("vLLM", [*vllm(WRITTEN)[:3], lambda: said_all.wait(60), *vllm(WRITTEN)[3:]]) as fake:
         loaded(client, fake.url)
         id = client.generate("hi")
         until(client, lambda event: isinstance(event, Steps))
@@ -90,7 +93,10 @@ def test_what_a_server_cannot_do_is_said_and_the_answer_goes_on(client: EngineCl
         client.send(Switch(id, "lookup"))
         client.send(Weigh(id, 0, 5))
         client.send(PiecesOf(77))
-        events = list(client.stream(id))
+        events: list[Event] = []
+        until(client, lambda event: bool(events.append(event)) or isinstance(event, PieceTable))  # type: ignore[func-returns-value]
+        said_all.set()
+        events += client.stream(id)
     said = [event.sentence for event in events if isinstance(event, Failed) and not event.ended]
     assert said == [
         "A server's answer cannot be paused. esc stops it.",
@@ -133,16 +139,16 @@ def test_cancel_stops_the_server_and_keeps_what_came(client: EngineClient) -> No
         assert isinstance(ended, Finished)
         assert ended.reason == "cancelled"
         while fake.running:
-            pass
+            time.sleep(0.01)
         # A cancel before the first byte closes the connection too.
         fake.stream = [60.0]
         id = client.generate("hi")
         while not fake.running:
-            pass
+            time.sleep(0.01)
         client.cancel(id)
         assert isinstance(list(client.stream(id))[-1], Finished)
         while fake.running:
-            pass
+            time.sleep(0.01)
 
 
 def test_from_a_server_to_a_model_here_and_back(client: EngineClient, tmp_path: Path) -> None:
