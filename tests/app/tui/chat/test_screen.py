@@ -9,6 +9,8 @@ import pytest
 
 from specchat.engine.messages import Loading, Steps, Switched
 
+from ....fakes.pilots import settle
+
 Make = Callable[..., Any]
 
 both = pytest.mark.parametrize("theme", ["dark", "light"])
@@ -122,3 +124,22 @@ def test_without_colours(
 
     monkeypatch.setenv("NO_COLOR", "1")
     assert snap_compare(make_chat(), terminal_size=(80, 24), run_before=before)
+
+
+async def test_the_tour_is_offered_until_one_has_begun(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    app.tour = "offer"
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.loaded()
+        await settle(app, pilot)
+        assert app.chat_screen.query("#welcome-offer")
+        await pilot.press(*"Hello", "enter")
+        engine.begin()
+        engine.finish()
+        await settle(app, pilot)
+        await pilot.press("ctrl+l")
+        await pilot.pause()
+        assert app.chat_screen.query_one("#welcome").display
+        assert not app.chat_screen.query("#welcome-offer")
+        await pilot.press("enter")  # nothing is offered any more
+        assert not app.touring.leave()
