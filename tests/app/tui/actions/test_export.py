@@ -48,7 +48,9 @@ def look() -> Look:
 
 
 def toasts(app: Any) -> str:
-    return " ".join(notification.message for notification in app._notifications)
+    """What is still on the screen, in full."""
+    shown = {notification.identity for notification in app._notifications}
+    return " ".join(notification.message for notification in app.recent if notification.identity in shown)
 
 
 async def converse(app: Any, pilot: Any, engine: Any, make_steps: Make, finish: bool = True) -> None:
