@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import distributed, nn
+from torch import distributed
 from transformers import LlamaForCausalLM
 
 from . import tokenizer as tokens_of
@@ -54,7 +54,7 @@ class Run(TrainingRun[Settings]):
         super().__init__(settings, work, device, model, model if settings.size == "tiny" else half(model))
         self.loss = self.objective()
 
-    def objective(self) -> nn.Module:
+    def objective(self) -> TrainingLoss:
         """What computes the losses of a batch from its tokens and labels."""
         return TrainingLoss(self.worker, SIZES[self.settings.size].exits)
 
@@ -124,6 +124,8 @@ def work_on(rank: int, options: dict[str, Any]) -> None:
     if world > 1:
         distributed.init_process_group("gloo", init_method=options["meeting"], rank=rank, world_size=world)
     run = Run(settings, work, pick_device(options["device"]), rank, world, options["start"])
+    if options["compile"]:
+        run.loss.compile_passes()
     if options["resume"]:
         run.restore()
     elif options["start"]:
@@ -151,6 +153,9 @@ def main() -> None:
         "--layers", type=int, nargs="+", default=None, help="which of its layers, with --start (the first ones)"
     )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument(
+        "--compile", action="store_true", help="let torch compile the passes: half a minute first, then 1.7 times as fast"
+    )
     parser.add_argument("--threads", type=int, default=0, help="CPU threads of a process (0: torch's choice)")
     parser.add_argument(
         "--processes", type=int, default=1,

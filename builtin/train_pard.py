@@ -27,6 +27,7 @@ from .data import IGNORED, Batch
 from .export import WEIGHTS, export
 from .gguf_export import TYPES
 from .gguf_export import export as export_gguf
+from .model import TrainingLoss
 from .tokenizer import SPECIAL
 from .train import WORK, Run, Settings
 from .training.run import pick_device
@@ -121,7 +122,7 @@ def _masked_attention(
 AttentionInterface.register("specchat_pard_training", _masked_attention)
 
 
-class PardLoss(nn.Module):
+class PardLoss(TrainingLoss):
     """Cross entropy on what the assistant says, predicted by the text's own tokens and by masks alike.
 
     Args:
@@ -130,8 +131,8 @@ class PardLoss(nn.Module):
     """
 
     def __init__(self, model: LlamaForCausalLM, positions: int, keep: float) -> None:
-        super().__init__()
-        self.model, self.positions, self.keep = model, positions, keep
+        super().__init__(model)
+        self.positions, self.keep = positions, keep
         model.set_attn_implementation("specchat_pard_training")
 
     def forward(self, tokens: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -143,9 +144,10 @@ class PardLoss(nn.Module):
         last = self.model.model(
             input_ids=batch.tokens, position_ids=batch.places, attention_mask=bias[:, None], use_cache=False
         ).last_hidden_state
-        rows = batch.labels != IGNORED
-        losses = nn.functional.cross_entropy(self.model.lm_head(last[rows]).float(), batch.labels[rows], reduction="none")
-        own = (torch.arange(rows.shape[1], device=rows.device) < tokens.shape[1]).expand_as(rows)[rows]
+        flat = batch.labels.flatten()
+        rows = (flat != IGNORED).nonzero().squeeze(1)
+        losses = self._loss(last.flatten(0, 1).index_select(0, rows), self.model.lm_head.weight, flat[rows])
+        own = rows % batch.labels.shape[1] < tokens.shape[1]
         return losses.mean(), losses[own].detach().mean()
 
 
@@ -154,7 +156,7 @@ class PardRun(Run):
 
     settings: PardSettings
 
-    def objective(self) -> nn.Module:
+    def objective(self) -> PardLoss:
         """See `Run.objective`."""
         return PardLoss(self.worker, self.settings.positions, self.settings.keep)
 
@@ -203,6 +205,7 @@ def main() -> None:
     parser.add_argument("--type", choices=TYPES, default=["Q8_0"], nargs="*", help="types of the GGUF files, one file each")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--compile", action="store_true", help="let torch compile the passes, as in `builtin.train`")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (0: torch's choice)")
     parser.add_argument("--save-every", type=float, default=120.0, help="seconds between checkpoints")
     parser.add_argument("--work", type=Path, default=WORK / "pard", help="folder for checkpoints (default: builtin/work/pard)")
@@ -215,6 +218,8 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     named = {name: value for name, value in vars(options).items() if hasattr(standard, name)}
     run = PardRun(PardSettings(**named), options.work, pick_device(options.device), start=options.start)
+    if options.compile:
+        run.loss.compile_passes()
     if options.resume:
         run.restore()
     else:

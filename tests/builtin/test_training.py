@@ -188,3 +188,21 @@ def test_a_run_of_two_processes_that_is_stopped_saves_and_leaves_none_behind(tmp
     assert gone
     assert not alive
     assert checkpoint.exists()
+
+
+@pytest.mark.skipif(not FULL, reason="torch's compiler takes half a minute: make test-all runs it")
+def test_compiled_passes_learn_the_same() -> None:
+    found = []
+    for compiled in (False, True):
+        loss = TrainingLoss(build(SIZES["tiny"], 0), (1,))
+        if compiled:
+            loss.compile_passes()
+        for chats, length in ((3, 33), (5, 21), (2, 70)):
+            tokens = torch.randint(10, tokens_of.VOCABULARY, (chats, length), generator=torch.Generator().manual_seed(length))
+            full, early = loss(tokens, tokens.roll(-1, 1))
+            (full + early).backward()
+        gradients = [parameter.grad for parameter in loss.parameters()]
+        assert all(gradient is not None for gradient in gradients)
+        found.append([full.detach(), early.detach(), *gradients])
+    for eager, quick in zip(*found, strict=True):
+        torch.testing.assert_close(eager, quick, rtol=1e-3, atol=1e-5)
