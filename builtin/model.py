@@ -1,6 +1,6 @@
 """The architecture: Llama, deep rather than wide, and its training loss."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -155,10 +155,17 @@ class TrainingLoss(nn.Module):
     def compile_passes(self) -> None:
         """Let torch compile layers and loss: it takes half a minute and a C++ compiler, and brings 1.7 times the tokens a CPU
         second."""
-        for layer in self.model.model.layers:
-            layer.self_attn.layer_idx = 0  # of a cache that nobody has here; with different ones each layer would be compiled
-            layer.forward = torch.compile(layer.forward, dynamic=True)
+        compile_all(self.model.model.layers)
         self._loss = torch.compile(self._loss, dynamic=True)
+
+
+def compile_all(modules: Iterable[nn.Module]) -> None:
+    """Let torch compile modules, each kind once, for inputs of any length; of layers, only where there is no cache."""
+    for module in modules:
+        attention = getattr(module, "self_attn", None)
+        if attention is not None:
+            attention.layer_idx = 0  # the cache's; with different numbers each layer would be compiled by itself
+        module.forward = torch.compile(module.forward, dynamic=True)
 
 
 def token_losses(states: torch.Tensor, head: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ the step before, and it sees the true pairs up to P and its own earlier steps.
 Names of modules are those of the published layout, so that the state dict is what the file holds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -207,6 +207,24 @@ class Outcome(NamedTuple):
     anchors: int
 
 
+def divergence(
+    scores: torch.Tensor, chances: torch.Tensor, known: torch.Tensor, rows: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cross entropies of logits [n, draft vocabulary], summed, and the most probable draft of each [n].
+
+    Args:
+        scores: the head's.
+        chances: the target's distributions at all anchors [anchors, draft vocabulary].
+        known: which of those anchors count [anchors] bool.
+        rows: the anchor of each row of `scores` [n].
+    """
+    each = (chances[rows] * scores.float().log_softmax(-1)).sum(-1)
+    return -(each * known[rows]).sum(), scores.argmax(-1)
+
+
+Comparison = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+
+
 def unrolled_loss(
     head: nn.Module,
     states: torch.Tensor,
@@ -216,6 +234,7 @@ def unrolled_loss(
     kept: torch.Tensor,
     steps: int,
     fading: float,
+    compare: Comparison = divergence,
 ) -> Outcome:
     """Cross entropy between the target's distribution and the head's, at each step.
 
@@ -228,6 +247,7 @@ def unrolled_loss(
         kept: as in `EagleHead`.
         steps: how many.
         fading: what a step counts beside the one before.
+        compare: `divergence`, compiled or not.
     """
     places = anchors(labels)
     drafts = head(states, embedded, places, steps)
@@ -241,10 +261,10 @@ def unrolled_loss(
     unbroken = places.there
     for step, (scores, rows) in enumerate(drafts):
         wanted = number[:, step:][rows]
-        total = -((chances[wanted] * scores.float().log_softmax(-1)).sum(-1) * known[wanted]).sum()
+        total, best = compare(scores, chances, known, wanted)
         if len(wanted):
             loss = loss + fading**step * total / len(wanted)
-        right = kept[scores.argmax(-1)] == choices[wanted]
+        right = kept[best] == choices[wanted]
         losses[step], hits[step], counts[step] = total.item(), int(right.sum()), len(wanted)
         grid = torch.zeros_like(rows)
         grid[rows] = right
