@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..backends.base import Model
+from ..backends.base import Model, Session
 from ..backends.heads.base import Head
 from ..errors import UserError
 from . import registry
@@ -21,7 +21,7 @@ class Conversation:
         model: Model,
         *,
         draft_model: Model | Callable[[], Model | None] | None = None,
-        head: Head | None = None,
+        head: Head | Callable[[], Head | None] | None = None,
         context: int | None = None,
     ) -> None:
         """Open the target's session.
@@ -30,13 +30,32 @@ class Conversation:
             model: the target.
             draft_model: for the methods that draft with one; or a function that loads it when such a method is first chosen.
             head: a trained drafter, for the methods that draft with one; the session then hands out the states that it reads.
+                A function is called when such a method is first chosen, and the session is opened anew.
             context: the most tokens in the conversation.
         """
         self.model = model
         self._draft_model = draft_model
-        self.head = head
-        self.session = model.open_session(context, head.info.taps) if head is not None else model.open_session(context)
+        self._offered = head if not isinstance(head, Head) else None
+        self.head = head if isinstance(head, Head) else None
+        """The trained drafter whose states the session hands out."""
+        self.session = self._open(context)
         self._drafters: dict[str, Drafter] = {}
+
+    def _open(self, context: int | None) -> Session:
+        if self.head is None:
+            return self.model.open_session(context)
+        return self.model.open_session(context, self.head.info.taps)
+
+    def _load_head(self) -> None:
+        """Load the trained drafter that is offered. Handing out states costs time in every pass, so it begins here."""
+        assert self._offered is not None
+        self.head = self._offered()
+        self._offered = None
+        if self.head is not None:
+            new = self._open(self.session.context)
+            self.forget_drafters()
+            self.session.close()
+            self.session = new
 
     @property
     def draft_model(self) -> Model | None:
@@ -54,6 +73,8 @@ class Conversation:
             UserError: there is no such method or setting, or the model cannot run it.
         """
         method = registry.get(name)
+        if method.needs_head and self._offered is not None:
+            self._load_head()
         if method.needs_draft_model and self._draft_model is not None and not isinstance(self._draft_model, Model):
             self._draft_model = self._draft_model()
         pard = self.draft_model is not None and self.draft_model.info.pard_token is not None

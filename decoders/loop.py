@@ -118,14 +118,14 @@ class Generation(Iterator[Step]):
         anchor: Sequence[int] = (),
         stop_loops: bool = False,
     ) -> None:
-        model, session = conversation.model, conversation.session
+        model = conversation.model
         if not prompt:
             raise UserError("The prompt is empty. Type something to continue from.")
         if max_tokens is not None and max_tokens < 1:
             raise UserError(f"The token limit must be at least 1, not {max_tokens}.")
-        if len(prompt) >= session.context:
+        if len(prompt) >= (most := conversation.session.context):
             raise ContextFull(
-                f"The prompt has {counted(len(prompt), 'token')}, but the context holds {session.context:,}. Shorten the "
+                f"The prompt has {counted(len(prompt), 'token')}, but the context holds {most:,}. Shorten the "
                 "prompt, start a new chat, or load the model with a larger context."
             )
         self.conversation = conversation
@@ -141,7 +141,7 @@ class Generation(Iterator[Step]):
         """What the answer repeated, where that ended it."""
         self.totals = Totals()
         """The same by method. Under `auto`, and under merged methods, steps count for the drafter that made them."""
-        self.reused = session.align(prompt[:-1])
+        self.reused = conversation.session.align(prompt[:-1])  # the drafter may have opened it anew
         """How many prompt tokens were already in the cache."""
         self.prefill_seconds = 0.0
         self.watched = False

@@ -188,3 +188,27 @@ def test_rejection_draws_from_the_heads_distribution() -> None:
             assert (draws.q > 0).sum() == 4
             assert all(draws.q[step.tree.tokens[node]] > 0 and step.tree.parents[node] == parent for node in draws.nodes)
     assert any(step.tree.probs for step in steps)
+
+
+def test_an_offered_head_is_loaded_by_the_method_that_needs_it_in_the_middle_of_an_answer() -> None:
+    prompt = [0, 2, 70, 71, 72]
+    plain, _ = run(cyclic_target(), None, prompt, "greedy")
+    loads = []
+
+    def load() -> Head:
+        loads.append(len(generation.tokens))
+        return right_head()
+
+    conversation = Conversation(cyclic_target(), head=load)
+    generation = Generation(conversation, prompt, "greedy", max_tokens=40)
+    steps = [next(generation) for _ in range(6)]
+    assert not loads
+    generation.switch("eagle", CHAIN)
+    steps += list(generation)
+    assert loads == [len(prompt) + 6]
+    assert generation.answer == plain.answer
+    assert [len(step.tokens) for step in steps[6:9]] == [6, 6, 6], "the text is read again before the first draft"
+    again = Generation(conversation, prompt, "eagle", settings=CHAIN, max_tokens=40)
+    assert again.reused == len(prompt) - 1
+    assert len(next(again).tokens) == 6
+    conversation.close()
