@@ -16,7 +16,7 @@ from .heads.base import Head
 from .heads.folders import read_format, refuse_pickles
 from .heads.formats import Format
 from .heads.gguf_format import DRAFTERS, GgufFormat, read_gguf_format
-from .options import BACKENDS, BUILTIN, BUILTIN_DRAFT, LoadOptions, StageProgress
+from .options import BACKENDS, BUILTIN, SHIPPED, LoadOptions, StageProgress
 from .servers.address import is_url
 
 GGUF_ON_HUB = re.compile(r"[\w.-]+/[\w.-]+:[\w.-]+", re.ASCII)
@@ -59,9 +59,8 @@ class Loader:
 
 
 def builtin_path(name: str = BUILTIN) -> Path:
-    """The folder of a built-in model: BUILTIN or BUILTIN_DRAFT."""
-    folder = "draft" if name == BUILTIN_DRAFT else "target"
-    return Path(__file__).resolve().parent.parent / "builtin" / "weights" / folder
+    """The folder of one of SHIPPED."""
+    return Path(__file__).resolve().parent.parent / "builtin" / "weights" / SHIPPED[name]
 
 
 def builtin_gguf(name: str = BUILTIN) -> Path:
@@ -147,7 +146,7 @@ def find_model(
         _check_backend(spec, first, gguf=True)
         return _find_gguf(locate_ollama(spec), spec, first, progress, cancelled)
     gguf = spec.lower().endswith(".gguf") or (GGUF_ON_HUB.fullmatch(spec) is not None and not os.path.exists(spec))
-    shipped = spec in (BUILTIN, BUILTIN_DRAFT)
+    shipped = spec in SHIPPED
     if not shipped:
         _check_backend(spec, first, gguf)
     elif _on_llama(spec, first):

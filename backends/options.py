@@ -11,6 +11,10 @@ BUILTIN = "builtin"
 """The name of the model that ships with specchat."""
 BUILTIN_DRAFT = "builtin-draft"
 """The name of the smaller model that drafts for it."""
+BUILTIN_EAGLE = "builtin-eagle"
+"""The name of the EAGLE head that drafts for it."""
+SHIPPED = {BUILTIN: "target", BUILTIN_DRAFT: "draft", BUILTIN_EAGLE: "eagle"}
+"""What ships with specchat: name → folder in builtin/weights."""
 BACKENDS = ("auto", "transformers", "llama.cpp")
 StageProgress = Callable[[str, int, int], None]
 """Called with (stage, done, total): "download" in bytes, "weights" in tensors, "check" in passes."""

@@ -8,14 +8,17 @@ BUILTIN = "builtin"
 BUILTIN_DRAFT = "builtin-draft"
 """The name under which users load its draft model."""
 
-_FOLDERS = {BUILTIN: "target", BUILTIN_DRAFT: "draft"}
+BUILTIN_EAGLE = "builtin-eagle"
+"""The name under which users load its EAGLE head."""
+
+_FOLDERS = {BUILTIN: "target", BUILTIN_DRAFT: "draft", BUILTIN_EAGLE: "eagle"}
 
 
 def path(name: str = "target") -> Path:
     """The folder with the weights, tokenizer and configuration of a built-in model.
 
     Args:
-        name: `"target"` or `"draft"`; `"builtin"` and `"builtin-draft"`, as users name them, mean the same.
+        name: `"target"`, `"draft"` or `"eagle"`; `"builtin"` and so on, as users name them, mean the same.
 
     Returns:
         A folder that `from_pretrained` loads offline. It lies inside the package, in a checkout and in a wheel alike.

@@ -194,12 +194,10 @@ def train(options: argparse.Namespace, given: dict[str, Any]) -> None:
             entries = text.read([answers])
         source = text.Text(entries, target, settings.seed, settings.longest)
     training = EagleRun(settings, work, target, source, resumed=options.resume)
-from .gguf_export import TYPES
-from .model import compile_all
-from .train import WORK
-from .training import text
-from .training.eagle import Comparison, EagleHead, Layer, divergence, unrolled_loss
-from .training.gguf_head import check_target, export_head
+    if options.gguf:
+        check_target(folder, training.taps)
+    if options.compile:
+        training.compile_passes()
     if options.resume:
         try:
             training.restore()

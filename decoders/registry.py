@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from typing import Any, get_args
 
 from ..backends.base import Capabilities
-from ..backends.heads.base import HeadInfo
+from ..backends.heads.base import HeadName
 from ..errors import UserError, did_you_mean
 from .base import KINDS, Drafter, Group, describe_params, parse_params, setting_type
 
@@ -120,7 +120,7 @@ def unavailable(
     *,
     draft_model: bool = True,
     pard: bool = True,
-    head: HeadInfo | None = None,
+    head: HeadName | None = None,
 ) -> str:
     """The reason why a model with these capabilities cannot run `method`; empty if it can.
 

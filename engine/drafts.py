@@ -4,14 +4,15 @@ loaded when it is first needed."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 
 from ..backends.base import Model
 from ..backends.files.checkpoint import read_json
-from ..backends.heads.base import Head
+from ..backends.heads.base import Head, HeadName
 from ..backends.loading import Loader, builtin_path, find_model
-from ..backends.options import BUILTIN, BUILTIN_DRAFT, LoadOptions, StageProgress
+from ..backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, LoadOptions, StageProgress
 from ..decoders import registry
 from ..decoders.conversation import Conversation
 from ..errors import UserError
@@ -55,6 +56,8 @@ class Drafts:
         """The trained drafter, once it is loaded: the one that was asked for, or the target's own MTP layer."""
         self.no_mtp = ""
         """Why the target's own MTP layer is of no use, if it has one."""
+        self._own_head: Loader | None = None
+        """The built-in target's, which the first method that needs it loads."""
         if command.draft_model:
             try:
                 self._found = find_model(self._spec, self._options, progress=progress, cancelled=cancelled)
@@ -94,6 +97,11 @@ class Drafts:
             return
         if self._found is not None:
             self.get()
+        elif self._spec:
+            with suppress(UserError):  # an installation without it, or a build of llama.cpp that has no use for it
+                found = find_model(BUILTIN_EAGLE, replace(self._options, backend=target.info.backend))
+                self._own_head = found if found.head is not None else None
+
         able = target.info.capabilities
         if target.info.backend != "recorded" and target.info.path and able.chain and able.states:
             self._load_mtp(target)
@@ -120,6 +128,24 @@ class Drafts:
         except UserError as error:
             self.no_mtp = str(error)
 
+    @property
+    def head_name(self) -> HeadName | None:
+        """The trained drafter, loaded or not."""
+        if self.head is not None:
+            return self.head.info
+        found = self._own_head.head if self._own_head is not None else None
+        return HeadName(BUILTIN_EAGLE, found.kind, found.title) if found is not None else None
+
+    def get_head(self) -> Head | None:
+        """The trained drafter, loaded at the first call; None if there is none.
+
+        Raises:
+            UserError: it cannot be loaded; says why.
+        """
+        if self.head is None and self._own_head is not None and self._target is not None:
+            self.head = self._own_head.beside(BUILTIN_EAGLE, self._target)
+        return self.head
+
     def get(self) -> Model | None:
         """The draft model, loaded at the first call; None if there is none.
 
@@ -140,7 +166,7 @@ class Drafts:
         for part in (self.model, self.head):
             if part is not None:
                 part.close()
-        self.model = self.head = None
+        self.model = self.head = self._own_head = None
         self._spec = ""
 
 
@@ -153,19 +179,18 @@ def conversation_of(model: Model, drafts: Drafts | None, context: int | None = N
     Raises:
         UserError: there is not enough memory.
     """
-    head = drafts.head if drafts is not None else None
+    head = None if drafts is None else drafts.head or drafts.get_head
     return Conversation(model, draft_model=drafts.get if drafts else None, head=head, context=context)
 
 
 def refusals(model: Model, drafts: Drafts | None) -> dict[str, str]:
     """Methods that a target cannot run, each with the reason."""
-    head = drafts.head.info if drafts is not None and drafts.head is not None else None
     found = {
         name: registry.unavailable(
             *(method, model.info.capabilities),
             draft_model=bool(drafts),
             pard=drafts is not None and drafts.pard,
-            head=head,
+            head=drafts.head_name if drafts is not None else None,
         )
         for name, method in registry.methods().items()
     }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from textwrap import wrap
 from typing import Any
 
-from ...backends.options import BUILTIN
+from ...backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE
 from ..text.amounts import short_path, size_of
 from ..text.cells import fit, one_line
 from .downloads import Download
@@ -45,7 +45,7 @@ def of_draft(target: Found, found: Found, pairing: Pairing | None) -> list[Sente
 def of_target_alone(target: Found) -> list[Sentence]:
     """The row that names no draft model."""
     if target.spot.spec == BUILTIN:
-        return [("builtin-draft, loaded when a method first needs it.", "$foreground", 2)]
+        return [(f"{BUILTIN_DRAFT} and {BUILTIN_EAGLE}, each loaded when a method first needs it.", "$foreground", 2)]
     return [("No draft model. Methods that need one are not available.", "$foreground", 2)]
 
 

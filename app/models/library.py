@@ -16,7 +16,7 @@ from pathlib import Path
 from ...backends.files.gguf_file import read_layout
 from ...backends.files.model_card import Card, read_card
 from ...backends.files.vocabulary import folder_source, folder_vocabulary, gguf_source, gguf_vocabulary
-from ...backends.options import BUILTIN, BUILTIN_DRAFT, pip_command
+from ...backends.options import SHIPPED, pip_command
 from ...errors import UserError
 from ...plain_file import user_path
 from .places import PLACES, Spot, spots
@@ -92,7 +92,7 @@ class Library:
             folders: from the settings.
         """
         path = user_path(spec)
-        if spec not in (BUILTIN, BUILTIN_DRAFT) and os.path.exists(path):
+        if spec not in SHIPPED and os.path.exists(path):
             return Found(Spot(PLACES[2], spec, path, path.name), self.card(path))
         spot = next((spot for spot in spots(named=folders) if spot.spec == spec), None)
         return Found(spot, self.card(spot.path)) if spot is not None else None

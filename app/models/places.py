@@ -11,7 +11,7 @@ from ...backends.files import ollama
 from ...backends.files.gguf_hub import IGNORED, PART, files_of
 from ...backends.files.model_card import quantization_in
 from ...backends.loading import builtin_gguf, builtin_path
-from ...backends.options import BUILTIN, BUILTIN_DRAFT
+from ...backends.options import BUILTIN, SHIPPED
 from ...plain_file import read_text, user_path
 from ..settings.locations import hub_cache
 
@@ -77,10 +77,10 @@ def _real(path: Path) -> Path:
 
 
 def _built_in() -> Iterator[Spot]:
-    for name in (BUILTIN, BUILTIN_DRAFT):
+    for name in SHIPPED:
         if builtin_gguf(name).is_file():
             yield Spot("Built in", name, builtin_gguf(name), name, "llama.cpp")
-        if name == BUILTIN or not builtin_gguf(name).is_file():
+        if (name == BUILTIN or not builtin_gguf(name).is_file()) and builtin_path(name).is_dir():
             yield Spot("Built in", name, builtin_path(name), name, "transformers")
 
 

@@ -149,8 +149,8 @@ def draft_rows(
     own = target.spot.spec == BUILTIN
     alone = Row(
         NO_DRAFT,
-        "Its own draft model" if own else "No draft model",
-        note="loaded when a method needs it" if own else "load the model alone",
+        "Its own drafters" if own else "No draft model",
+        note="loaded when a method needs them" if own else "load the model alone",
     )
     out = [Row(None, f"Draft models for {title_of(target)}"), alone]
     able = [each for each in found if (p := pairings.get(each.key)) is not None and p.able]

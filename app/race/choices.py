@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...engine.options import BUILTIN, BUILTIN_DRAFT, builtin_gguf, builtin_path
+from ...engine.options import BUILTIN, BUILTIN_DRAFT, SHIPPED, builtin_gguf, builtin_path
 from ..chat.dialogue import Dialogue
 from ..text.amounts import count_of
 from ..text.cells import one_line
@@ -58,7 +58,7 @@ def look(dialogue: Dialogue, library: Library, folders: Sequence[str], stopped: 
 
     shipped = {builtin_gguf(), builtin_path()}
     # Those in other quantizations have no names of their own.
-    named = {builtin_gguf(BUILTIN), builtin_gguf(BUILTIN_DRAFT)}
+    named = {builtin_gguf(name) for name in SHIPPED}
     for file in sorted(set(builtin_path().parent.glob("*.gguf")) - named):
         title = file.stem.replace("target", BUILTIN).replace("draft", BUILTIN_DRAFT)
         yield Choice(str(file), "", title, runtime_and_size(library.card(file)), "Built in")

@@ -17,14 +17,20 @@ Kind = Literal["eagle", "medusa", "dflash", "mtp"]
 
 
 @dataclass(frozen=True, slots=True)
-class HeadInfo:
-    """What the interface shows about a trained drafter. Plain data, like `ModelInfo`."""
+class HeadName:
+    """What is known of a trained drafter before it is loaded."""
 
     name: str
     """As the user named it."""
     kind: Kind
     title: str
     """What people call this kind, such as EAGLE-3."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadInfo(HeadName):
+    """What the interface shows about a trained drafter. Plain data, like `ModelInfo`."""
+
     parameters: int
     """Its own; what it shares with the target is not counted."""
     dtype: str

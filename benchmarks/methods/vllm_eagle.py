@@ -105,7 +105,10 @@ def main() -> None:
     found = find_model(options.head, loading)
     head = found.beside(options.head, target)
     vllm = Vllm(options.vllm, builtin_path(), Path(head.info.path))
-    prompts = [target.encode_chat(messages[:-1]) for _, messages in examples(options.prompts)][: options.prompts]
+    prompts = [
+        target.encode_chat([{"role": each["role"], "content": each["content"]} for each in messages[:-1]])
+        for _, messages in examples(options.prompts)
+    ][: options.prompts]
     ways = {"chain": {"width": 1, "depth": DEPTH, "nodes": DEPTH + 1}, "tree": {}}
     conversations = {name: Conversation(target, head=head) for name in ways}
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ....engine.options import BUILTIN, BUILTIN_DRAFT
+from ....engine.options import SHIPPED
 from ....errors import UserError
 from ....plain_file import user_path
 from ...text.amounts import size_of
@@ -89,7 +89,7 @@ class Models:
 
     def backend_for(self, spec: str) -> str:
         """The runtime that a name is loaded on: the setting's for the built-in models, which come for both; others have one."""
-        return self.host.live.settings.backend if spec in (BUILTIN, BUILTIN_DRAFT) else "auto"
+        return self.host.live.settings.backend if spec in SHIPPED else "auto"
 
     def remember(self, spec: str) -> None:
         """Keep the name of a model on the disk for the list of those that were used lately."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....engine.options import BUILTIN, BUILTIN_DRAFT
+from ....engine.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE
 from ....errors import UserError, counted, did_you_mean
 from ...chat.choosing import PLAIN, copied, exits_early
 from ...chat.dialogue import Dialogue
@@ -94,8 +94,9 @@ def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]
         hints["draft model"] = f"no draft model: {shown_keys('models', keymap)} finds one"
     elif draft:
         hints["draft model"] = draft
-    if dialogue.load.get("draft_model") and not all(name in dialogue.unavailable for name in trained):
-        hints["trained"] = draft
+    if not all(name in dialogue.unavailable for name in trained):
+        head = dialogue.load.get("draft_model") or (BUILTIN_EAGLE if dialogue.model == BUILTIN else "")
+        hints["trained"] = short_name(head) if head else "a layer of this model's own"
     elif dialogue.info:
         hints["trained"] = f"none loaded: {shown_keys('models', keymap)} lists those that fit"
     if "early-exit" not in dialogue.unavailable:
