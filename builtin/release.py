@@ -1,11 +1,11 @@
 """Everything that new weights ask for, by one command.
 
-    python -m specchat.builtin.release                 # go on training both models, write all files, measure
-    python -m specchat.builtin.release --only files    # the files of the checkpoints that are there
+    python -m specchat.builtin.release                 # go on training, write all files, measure
+    python -m specchat.builtin.release --only figures  # of the files that are there
 
-The target goes on from the weights that ship, at a fifth of the rates that made them, on the corpus as its generators write it
-now; then the draft model does, so that it drafts what the target says. A stopped run goes on where it was. What a person has to
-do is printed at the end.
+The target goes on from the weights that ship, at a third of the rates that made them, on the corpus as its generators write it
+now. Then the draft model does, with masks (`train_pard`), so that it drafts one token a pass or several; then a new EAGLE head
+learns what the target says. A stopped run goes on where it was. What a person has to do is printed at the end.
 """
 
 import argparse
@@ -17,13 +17,16 @@ from .export import WEIGHTS
 from .handwritten import PROMPTS
 from .train import WORK
 
+WIDE = ["--optimizer", "muon", "--ramp", "0", "--longest", "1536"]
+"""Texts are of full length from the start."""
+
 TRAIN = {
-    "target": ["--tokens", "10e6", "--rate", "4e-4", "--matrix-rate", "0.004", "--decay", "0.7", "--longest", "1536"],
-    "draft": ["--tokens", "3e6", "--rate", "4e-4", "--matrix-rate", "0.004", "--decay", "0.7", "--batch", "1536"],
-}
-"""Of each model."""
-SHARED = ["--optimizer", "muon", "--ramp", "0", "--seed", "2"]
-"""Texts are of full length from the start, and others than those that the weights have seen."""
+    "target": [*WIDE, "--size", "target", "--seed", "4", "--tokens", "10e6", "--rate", "7e-4", "--matrix-rate", "0.007",
+               "--decay", "0.9"],
+    "pard": ["--tokens", "5e6", "--out", str(WEIGHTS / "draft"), "--type", "Q8_0", "Q4_0"],
+    "eagle": ["--tokens", "3e6", "--lm-head", "shared", "--inner", "288", "--out", str(WEIGHTS / "eagle"), "--gguf", "Q8_0"],
+}  # fmt: skip
+"""Of each folder of checkpoints. What drafts also writes its files."""
 
 BY_HAND = """
 Now by hand:
@@ -45,17 +48,12 @@ def run(module: str, *arguments: str, to: Path | None = None) -> None:
     to.write_bytes(text)
 
 
-def train(name: str, more: list[str]) -> None:
-    """Go on training a model from the weights that ship."""
+def train(name: str, *more: str) -> None:
+    """Go on training: a model from the weights that ship, the head from nothing."""
     begun = (WORK / name / "checkpoint.pt").is_file()
-    start = ["--resume"] if begun else ["--start", str(WEIGHTS / name)]
-    run("builtin.train", "--size", name, *SHARED, *TRAIN[name], *start, *more)
-
-
-def files(name: str) -> None:
-    """The model folder, and its GGUF files."""
-    run("builtin.export", "--name", name)
-    run("builtin.gguf_export", "--name", name, "--type", "Q8_0", "Q4_0")
+    module = "builtin.train" if name == "target" else f"builtin.train_{name}"
+    first = ["--start", str(WEIGHTS / name)] if name == "target" else []
+    run(module, *TRAIN[name], *(["--resume"] if begun else first), *more)
 
 
 def measure() -> None:
@@ -63,27 +61,29 @@ def measure() -> None:
     folder = WORK / "figures"
     run("builtin.evaluate", "--limit", "500", "--json", to=folder / "evaluation.json")
     run("builtin.agreement", "--limit", "500", to=folder / "agreement.txt")
-    methods = [part for name in ("greedy", "draft", "early-exit", "lookup") for part in ("--only", name)]
+    methods = [part for name in ("greedy", "draft", "pard", "eagle", "early-exit", "lookup") for part in ("--only", name)]
     run("benchmarks.methods.tokens_per_step", "--prompts", "5", "--tokens", "120", *methods, to=folder / "speculation.txt")
     run("builtin.handwritten", "--jsonl", to=PROMPTS)
     run("builtin.odd_prompts", to=folder / "odd_prompts.json")  # fails where an answer runs to the end of the context
 
 
 def main() -> None:
-    """Train, write and measure both models."""
+    """Train, write and measure everything built in."""
     parser = argparse.ArgumentParser(prog="python -m specchat.builtin.release", description=main.__doc__)
-    parser.add_argument("--only", choices=["training", "files", "figures"], action="append", help="only this part")
+    parser.add_argument("--only", choices=["training", "figures"], action="append", help="only this part")
     parser.add_argument("--threads", default="0", help="CPU threads of the training (0: torch's choice)")
     parser.add_argument("--processes", default="1", help="processes of the target's training")
+    parser.add_argument("--compile", action="store_true", help="let torch compile the passes, as in `builtin.train`")
     options = parser.parse_args()
-    parts = options.only or ["training", "files", "figures"]
-    threads = ["--threads", options.threads]
+    parts = options.only or ["training", "figures"]
+    more = ["--threads", options.threads, *(["--compile"] if options.compile else [])]
     try:
-        for name, more in (("target", ["--processes", options.processes]), ("draft", [])):
-            if "training" in parts:
-                train(name, [*threads, *more])
-            if "files" in parts:
-                files(name)
+        if "training" in parts:
+            train("target", *more, "--processes", options.processes)
+            run("builtin.export", "--name", "target")
+            run("builtin.gguf_export", "--name", "target", "--type", "Q8_0", "Q4_0")
+            train("pard", *more)
+            train("eagle", *more)
         if "figures" in parts:
             measure()
     except subprocess.CalledProcessError as error:

@@ -1,6 +1,6 @@
 """Tokens per step of every identical method on the built-in model's evaluation prompts, as a Markdown table.
 
-    python -m benchmarks.methods.tokens_per_step [--prompts 8] [--nodes 16] [--pard FOLDER] > tokens_per_step.md
+    python -m benchmarks.methods.tokens_per_step [--prompts 8] [--nodes 16] > tokens_per_step.md
 
 Greedy, float32. Counts do not depend on the machine, its load or its speed (but for `auto` and the schedules that measure time,
 which are left out). A family's figure is tokens / steps over all its answers.
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from specchat.backends import LoadOptions, load_model
+from specchat.backends.loading import find_model
 from specchat.builtin.corpus import TASKS
 from specchat.builtin.evaluate import examples
 from specchat.decoders import Conversation, Generation
@@ -39,7 +40,10 @@ def rows(nodes: int) -> list[tuple[str, str, dict[str, Any]]]:
         ("draft, K = 4", "draft", {"tokens": 4, "schedule": "constant"}),
         (f"tree, depth 4, {nodes} nodes", "tree", {"depth": 4, "nodes": nodes}),
         (f"tree with lookup and recycle, {nodes} nodes", "tree", {"depth": 4, "nodes": nodes, "merge": "lookup,recycle"}),
+        ("pard, K = 8, a chain", "pard", {"tokens": 8, "nodes": 9, "width": 1, "floor": 0.0}),
         (f"pard, K = 8, {nodes} nodes", "pard", {"tokens": 8, "nodes": nodes, "floor": 0.0}),
+        ("eagle, depth 6, a chain", "eagle", {"depth": 6, "width": 1, "nodes": 7}),
+        (f"eagle, depth 6, {nodes} nodes", "eagle", {"depth": 6, "nodes": nodes}),
     ]
 
 
@@ -50,17 +54,16 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=16, help="most nodes of a tree")
     parser.add_argument("--tokens", type=int, default=160, help="most tokens of an answer")
     parser.add_argument("--draft", default="builtin-draft", help="draft model; '' leaves its methods out")
-    parser.add_argument(
-        "--pard", default="", help="PARD draft model, as `specchat.builtin.train_pard` makes one; '' leaves it out"
-    )
+    parser.add_argument("--pard", default="builtin-draft", help="PARD draft model; '' leaves it out")
+    parser.add_argument("--head", default="builtin-eagle", help="EAGLE head; '' leaves it out")
     parser.add_argument("--only", action="append", help="only this method (may be repeated)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     target = load_model("builtin", LoadOptions(device="cpu", dtype="float32"))
-    draft, pard = (
-        load_model(name, LoadOptions(device="cpu", dtype="float32")) if name else None for name in (options.draft, options.pard)
-    )
+    loading = LoadOptions(device="cpu", dtype="float32")
+    draft, pard = (load_model(name, loading) if name else None for name in (options.draft, options.pard))
     drafts = {"draft": draft, "tree": draft, "pard": pard}
+    heads = {"eagle": find_model(options.head, loading).beside(options.head, target) if options.head else None}
     prompts: dict[str, list[list[int]]] = defaultdict(list)
     for name, messages in examples(options.prompts * 20):
         family = TASKS[name].family
@@ -71,14 +74,15 @@ def main() -> None:
     print(f"| | {' | '.join(FAMILIES)} | all |\n|---|{'---|' * (len(FAMILIES) + 1)}")
     plain: dict[tuple[str, int], list[int]] = {}
     for shown, method, settings in rows(options.nodes):
-        if (method in drafts and drafts[method] is None) or (options.only and method not in options.only):
+        lacking = method in {**drafts, **heads} and drafts.get(method) is None and heads.get(method) is None
+        if lacking or (options.only and method not in options.only):
             continue
         begun = time.monotonic()
         cells, all_tokens, all_steps = [], 0, 0
         for family in FAMILIES:
             tokens = steps = 0
             for i, prompt in enumerate(prompts[family]):
-                conversation = Conversation(target, draft_model=drafts.get(method))
+                conversation = Conversation(target, draft_model=drafts.get(method), head=heads.get(method))
                 generation = Generation(conversation, prompt, method, settings=settings, max_tokens=options.tokens)
                 for _ in generation:
                     pass

@@ -112,11 +112,11 @@ def main() -> None:
     ways = {"chain": {"width": 1, "depth": DEPTH, "nodes": DEPTH + 1}, "tree": {}}
     conversations = {name: Conversation(target, head=head) for name in ways}
 
-    def ours(name: str, prompt: list[int]) -> tuple[list[int], list[list[int]], float]:
+    def ours(name: str, prompt: list[int], tokens: int) -> tuple[list[int], list[list[int]], float]:
         """The answer, the drafts of each step, and the seconds."""
         conversations[name].forget()
         begun = time.perf_counter()
-        generation = Generation(conversations[name], prompt, "eagle", settings=ways[name], max_tokens=options.tokens)
+        generation = Generation(conversations[name], prompt, "eagle", settings=ways[name], max_tokens=tokens)
         drafts = [list(step.tree.tokens[1:]) for step in generation]
         return generation.answer, drafts, time.perf_counter() - begun
 
@@ -124,12 +124,14 @@ def main() -> None:
     lines, equal, steps, parted = [], 0, 0, 0
     for warm, prompt in [(False, prompts[0]), *((True, prompt) for prompt in prompts)]:
         theirs = vllm.answer(prompt, options.tokens)
-        made = {name: ours(name, prompt) for name in ways}
+        made = {name: ours(name, prompt, options.tokens) for name in ways}
         if not warm:
             continue
         lines.append({"prompt": prompt, "answer": theirs["answer"], "drafts": theirs["drafts"]})
         parted += sum(answer != theirs["answer"] for answer, _, _ in made.values())
-        pairs = list(zip(theirs["drafts"], made["chain"][1], strict=False))
+        # vLLM takes the first token from the prompt's own pass, and drafts after it.
+        _, drafts, _ = ours("chain", [*prompt, theirs["answer"][0]], len(theirs["answer"]) - 1)
+        pairs = list(zip(theirs["drafts"], drafts, strict=False))
         # The last drafts of ours are cut to what may still be written.
         equal += sum(their[: len(our)] == our for their, our in pairs)
         steps += len(pairs)

@@ -30,18 +30,25 @@ def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]
     return ran
 
 
-def test_both_models_go_on_and_the_draft_model_after_the_target(
+def test_the_target_goes_on_and_what_drafts_for_it_after_it(
     commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["release", "--threads", "1"])
     release.main()
     modules = [module for module, *_ in commands]
-    assert modules[:6] == ["builtin.train", "builtin.export", "builtin.gguf_export"] * 2
-    assert {"builtin.evaluate", "builtin.agreement", "builtin.handwritten", "builtin.odd_prompts"} < set(modules[6:])
-    target, draft = (command for command in commands if command[0] == "builtin.train")
+    assert modules[:5] == [
+        "builtin.train",
+        "builtin.export",
+        "builtin.gguf_export",
+        "builtin.train_pard",
+        "builtin.train_eagle",
+    ]
+    assert {"builtin.evaluate", "builtin.agreement", "builtin.handwritten", "builtin.odd_prompts"} < set(modules[5:])
+    target = commands[0]
     assert target[target.index("--start") + 1] == str(WEIGHTS / "target")
-    assert draft[draft.index("--size") + 1] == "draft"
-    assert draft[draft.index("--start") + 1] == str(WEIGHTS / "draft")
+    for drafter, folder in zip(commands[3:5], ("draft", "eagle"), strict=True):
+        assert drafter[drafter.index("--out") + 1] == str(WEIGHTS / folder)
+        assert "--resume" not in drafter
     assert (tmp_path / "prompts.jsonl").read_bytes() == b"{}"
 
 
@@ -51,10 +58,10 @@ def test_a_stopped_run_goes_on(commands: list[list[str]], monkeypatch: pytest.Mo
     checkpoint.touch()
     monkeypatch.setattr(sys, "argv", ["release", "--only", "training"])
     release.main()
-    target, draft = commands
+    target, *_, head = commands
     assert "--resume" in target
     assert "--start" not in target
-    assert "--resume" not in draft
+    assert "--resume" not in head
 
 
 def test_a_command_that_fails_ends_the_release(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +69,7 @@ def test_a_command_that_fails_ends_the_release(monkeypatch: pytest.MonkeyPatch) 
         raise subprocess.CalledProcessError(3, command)
 
     monkeypatch.setattr(subprocess, "run", fail)
-    monkeypatch.setattr(sys, "argv", ["release", "--only", "files"])
+    monkeypatch.setattr(sys, "argv", ["release", "--only", "training"])
     with pytest.raises(SystemExit) as ended:
         release.main()
     assert ended.value.code == 3
