@@ -101,7 +101,6 @@ class Drafts:
             with suppress(UserError):  # an installation without it, or a build of llama.cpp that has no use for it
                 found = find_model(BUILTIN_EAGLE, replace(self._options, backend=target.info.backend))
                 self._own_head = found if found.head is not None else None
-
         able = target.info.capabilities
         if target.info.backend != "recorded" and target.info.path and able.chain and able.states:
             self._load_mtp(target)

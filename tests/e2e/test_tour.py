@@ -36,7 +36,7 @@ def test_enter_on_the_first_start_and_every_step_comes(env: dict[str, str]) -> N
         ended = terminal.wait("4 of 4") - begun
         print(f"{ended:.1f} s from the key to the last step")
         terminal.wait("Race on")
-        assert "› Turn this into a JSON list" in terminal.text
+        assert "› Turn this into a JSON array" in terminal.text
         terminal.send("\r")
         terminal.wait('["lantern", "compass", "telescope", "notebook"]')
         assert "of 4" not in terminal.text

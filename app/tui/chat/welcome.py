@@ -42,9 +42,9 @@ STARTERS = (
         "Write this as a bulleted list: apple, pear, plum, cherry",
     ),
     Starter(
-        "Turn it into a JSON list",
+        "Turn it into a JSON array",
         "only the quotes are new",
-        "Turn this into a JSON list: lantern, compass, telescope, notebook",
+        "Turn this into a JSON array: lantern, compass, telescope, notebook",
     ),
     Starter(
         "Make a table",

@@ -31,7 +31,7 @@ PROMPT = (
     "it agrees with, and writes the next word itself. So the text stays the same, and it takes fewer passes."
 )
 """What the tour sends: the answer says what there is to see, and a draft model and a lookup both guess well in it."""
-NEXT = "Turn this into a JSON list: lantern, compass, telescope, notebook"
+NEXT = "Turn this into a JSON array: lantern, compass, telescope, notebook"
 """What is in the input box at the end."""
 
 PLAIN = "Plain decoding: one pass through the model, one token."
