@@ -67,9 +67,9 @@ def main() -> None:
         return
     verdicts = [asked.get("good") if asked.get("answer") == answer else None for asked, answer in pairs]
     print("# Forty prompts written by hand\n")
-    print("What new users type first. The prompts were written before the training data was last changed, by someone who knew")
-    print("what the model is for and had not read the generators. About a third of them are so short that they stand in the")
-    print("training data too. Answers are greedy, in float32 (`python -m specchat.builtin.handwritten`), and")
+    print("What new users type first. The prompts were written by someone who knew what the model is for, and had seen neither")
+    print("the generators nor an answer. A few are so short that they may stand in the training data too. Answers are greedy,")
+    print("in float32 (`python -m specchat.builtin.handwritten`), and")
     print(f"judged by reading them: **{sum(verdict is True for verdict in verdicts)} of {len(pairs)} are good**.")
     names = {True: "good", False: "**not good**", None: "not judged"}
     for number, ((asked, answer), verdict) in enumerate(zip(pairs, verdicts, strict=True), 1):

@@ -87,7 +87,7 @@ def test_each_depth_keeps_its_share_of_the_masks() -> None:
 def test_the_loss_falls_and_a_resumed_run_equals_an_unbroken_one(tmp_path: Path, start: Path) -> None:
     settings = _settings(20)
     losses = PardRun(settings, tmp_path / "whole", CPU, start=start).train(log_every=5)
-    assert sum(losses[-3:]) < 0.9 * sum(losses[:3])
+    assert sum(losses[-3:]) < 0.95 * sum(losses[:3])
     line = json.loads((tmp_path / "whole" / "loss.jsonl").read_text().splitlines()[0])
     assert line["step"] == 5
 
