@@ -67,6 +67,10 @@ class Grower(Drafter):
         """Successors of each node, by depth, where the shape is fixed; empty where it follows the draft's confidence."""
         return []
 
+    def _floor(self, context: Context) -> float:
+        """The least probability of a path, as the draft sees it."""
+        return 0.0
+
     def draft(self, context: Context) -> Tree:
         self._merged = merged(self.name, self.params.merge, context)
         budget = node_budget(context, self.params.nodes)
@@ -93,6 +97,7 @@ class Grower(Drafter):
             widths, most = [1] * len(widths), 1
         sampled = not context.sampling.greedy and context.acceptance.rule in ("rejection", "soft")
         prune = not expansion and not sampled
+        floor = self._floor(context) if prune else 0.0
         level = [0]
         for width in widths[: context.room]:
             room = (1 << 30) if prune else budget - len(tree)
@@ -104,7 +109,7 @@ class Grower(Drafter):
                 level = nlargest(most, level, key=lambda node: growth.reached[node])
                 level = [first, *(node for node in level if node != first)][:most]
             guesses = self._guess(proposer, context, growth, level, width)
-            level = self._hang(context, growth, guesses, room, sampled, proposer)
+            level = self._hang(context, growth, guesses, room, sampled, proposer, floor)
         if prune:
             _prune(growth, budget)
 
@@ -132,6 +137,7 @@ class Grower(Drafter):
         room: int,
         sampled: bool,
         proposer: Proposer,
+        floor: float,
     ) -> list[int]:
         """Add the guesses to the tree as far as there is room; return the nodes that may be expanded next."""
         tree, greedy = growth.tree, context.sampling.greedy
@@ -142,6 +148,9 @@ class Grower(Drafter):
                 # Where the noise is shared, the order of drawing says more than the probabilities.
                 likely = probability if greedy or sampled else COUPLED[min(rank, len(COUPLED) - 1)]
                 wishes.append((rank, order, growth.reached[node] * likely, node, token))
+        if floor:
+            # The very first guess is tried whatever it is worth: its pass is paid for.
+            wishes = [wish for wish in wishes if wish[2] >= floor or (len(tree) == 1 and wish[:2] == (0, 0))]
         if len(wishes) > room:
             # What is left out must not depend on what was drawn: the last ones of every node, not the least likely ones.
             wishes = sorted(wishes)[:room]
