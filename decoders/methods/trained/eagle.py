@@ -20,7 +20,6 @@ from ...parts.elsewhere import noted, speculative
 from ...parts.growth import MERGED, Grower
 from ...parts.proposers import Proposer
 
-
 CPU_FLOOR = 0.2
 """As in `worthwhile`: a node costs a part of a pass of the head too. Against none, 44 prompts on the built-in model took 0.72
 times as long."""

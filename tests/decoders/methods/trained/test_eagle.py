@@ -18,8 +18,8 @@ from specchat.decoders.loop import Step
 from ....cases import FULL
 from ....fakes.models.heads import cyclic_target, random_head, right_head, target
 
-TREE: dict[str, Any] = {"nodes": 16, "depth": 4, "width": 3, "grow": 3}
-CHAIN: dict[str, Any] = {"width": 1, "depth": 5}
+TREE: dict[str, Any] = {"nodes": 16, "depth": 4, "width": 3, "grow": 3, "floor": 0}
+CHAIN: dict[str, Any] = {"width": 1, "depth": 5, "floor": 0}
 SAMPLED = Sampling(temperature=0.8, seed=11)
 PENALIZED = Sampling(temperature=1.2, top_p=0.9, repetition_penalty=1.2, seed=2)
 

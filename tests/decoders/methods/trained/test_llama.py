@@ -40,8 +40,8 @@ from ....fakes.models.mtp_files import mtp_target
 
 pytestmark = needs_llama
 
-TREE: dict[str, Any] = {"nodes": 16, "depth": 4, "width": 3, "grow": 3}
-CHAIN: dict[str, Any] = {"width": 1, "depth": 5}
+TREE: dict[str, Any] = {"nodes": 16, "depth": 4, "width": 3, "grow": 3, "floor": 0}
+CHAIN: dict[str, Any] = {"width": 1, "depth": 5, "floor": 0}
 SAMPLED = Sampling(temperature=0.8, seed=11)
 
 
@@ -175,11 +175,11 @@ def test_the_drafts_of_a_conversation_are_those_of_a_fresh_one(kind: str) -> Non
 
 
 def test_at_the_end_of_the_context_it_still_gives_the_targets_tokens() -> None:
-    broad = {"nodes": 64, "depth": 8, "width": 8}
+    broad = {"nodes": 64, "depth": 8, "width": 8, "floor": 0}
     for length in (238, 246, 253):
         prompt = prompts(1, length - 2)[0]
         plain, _ = run(llama_target(), None, prompt, "greedy", max_tokens=None)
-        for method, settings in (("eagle", {**broad, "grow": 8}), ("dflash", {**broad, "floor": 0})):
+        for method, settings in (("eagle", {**broad, "grow": 8}), ("dflash", broad)):
             answer, _ = run(llama_target(), on_llama(method), prompt, method, settings=settings, max_tokens=None)
             assert answer == plain
 
