@@ -96,7 +96,7 @@ class KeyCheck(TerminalApp):
     def __init__(self, keymap: Mapping[str, str], theme: str, environment: Mapping[str, str] = os.environ) -> None:
         super().__init__()
         self._keymap, self._environment = keymap, environment
-        self._rows: list[Content] = []
+        self._shown_keys: list[Content] = []
         self._last = ("", 0.0)
         Themes(self, config_folder() / "themes", theme)
 
@@ -139,7 +139,7 @@ class KeyCheck(TerminalApp):
         left = Content.assemble(left, (readable(sent).ljust(SENT_CELLS), "$accent"))
         for n, (place, what) in enumerate(runs or [("runs nothing", "")]):
             head = left if n == 0 else " " * (KEY_CELLS + SENT_CELLS)
-            self._rows.append(Content.assemble(head, (place, "$quiet"), (what, "$foreground")))
+            self._shown_keys.append(Content.assemble(head, (place, "$quiet"), (what, "$foreground")))
         self._show()
 
     def on_resize(self) -> None:
@@ -148,7 +148,7 @@ class KeyCheck(TerminalApp):
 
     def _show(self) -> None:
         shown = self.query_one("#pressed", Static)
-        rows = self._rows[-max(1, shown.size.height) :]
+        rows = self._shown_keys[-max(1, shown.size.height) :]
         if rows:
             shown.update(Content("\n").join(row.truncate(shown.size.width, ellipsis=True) for row in rows))
 
