@@ -256,7 +256,7 @@ async def test_headings_are_passed_over_and_the_ends_are_reached(make_chat: Make
             await pilot.press("down")
         assert names[0].startswith("builtin")
         assert names[-1] == "pilot:3b"
-        assert len(set(names)) == 9
+        assert len(set(names)) == 10
         await pilot.press("ctrl+home")
         assert current(pilot) == names[0]
         await pilot.press("ctrl+end")
