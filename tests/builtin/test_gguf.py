@@ -98,7 +98,8 @@ def test_q8_0_chooses_what_float32_chooses() -> None:
 def test_the_files_that_ship_are_the_recipes(quantized: Path) -> None:
     assert (path().parent / "target-Q8_0.gguf").read_bytes() == quantized.read_bytes()
     assert {file.name for file in path().parent.glob("*.gguf")} == {
-        f"{name}-{kind}.gguf" for name in ("target", "draft") for kind in ("Q8_0", "Q4_0")
+        "eagle-Q8_0.gguf",
+        *(f"{name}-{kind}.gguf" for name in ("target", "draft") for kind in ("Q8_0", "Q4_0")),
     }
 
 

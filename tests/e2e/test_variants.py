@@ -28,7 +28,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 def test_the_same_seed_gives_the_same_text_with_any_identical_method(env: dict[str, str]) -> None:
     with Terminal([SPECCHAT, "--method", "lookup"], env=env) as terminal:
         terminal.wait("identical")
-        terminal.send("/set temperature=3 seed=11 max_tokens=24\r")
+        terminal.send("/set temperature=3 seed=15 max_tokens=24\r")
         terminal.wait("max_tokens=24")
         terminal.send("Tell me about the lighthouse.\r")
         terminal.wait("Token limit")
@@ -39,9 +39,9 @@ def test_the_same_seed_gives_the_same_text_with_any_identical_method(env: dict[s
         terminal.wait("‹ 3/3 ›")
         rows = [line for line in terminal.text.splitlines() if "≡ identical" in line]
         assert len(rows) == 2
-        terminal.send("/regenerate seed=12\r")
+        terminal.send("/regenerate seed=14\r")
         terminal.wait("‹ 4/4 ›")
-        terminal.wait("seed 12")
+        terminal.wait("seed 14")
         assert "≠ from token" in terminal.text
         terminal.send("\x1b[1;3D")
         terminal.wait("‹ 3/4 ›")

@@ -76,7 +76,7 @@ def keep(*titles: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_every_shell_is_offered_what_there_is(shell: str) -> None:
-    assert offered(shell, "specchat run --model bui") == ["builtin", "builtin-draft"]
+    assert offered(shell, "specchat run --model bui") == ["builtin", "builtin-draft", "builtin-eagle"]
     assert set(offered(shell, "specchat --method look")) == {name for name in methods() if name.startswith("look")}
     assert offered(shell, "specchat themes d") == [name for name in theme_names() if name.startswith("d")]
 

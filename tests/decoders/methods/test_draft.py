@@ -435,7 +435,7 @@ def test_rejection_gives_the_targets_joint_distribution_of_two_tokens(method: st
 def test_a_label_follows_the_rule(builtin_model: Model, draft_model: Model) -> None:
     assert Acceptance("rejection").label == "same distribution"
     assert Acceptance("soft").label == Acceptance("typical").label == "lossy"
-    sampling, story = Sampling(temperature=1.3, seed=5), "Tell me a story about a dog."
+    sampling, story = Sampling(temperature=1.3, seed=7), "Tell me a story about a dog."
     texts = [
         run(builtin_model, draft_model, story, "draft", sampling=sampling, acceptance=acceptance)[0].answer
         for acceptance in (Acceptance(), Acceptance("rejection"), Acceptance("soft", beta=1.0), Acceptance("typical"))
