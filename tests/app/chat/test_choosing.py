@@ -37,10 +37,13 @@ def test_the_short_list_has_nothing_lossy_slow_or_twice(model: str) -> None:
     assert not {"sample", "recompute", "beam"} & set(names)
 
 
-def test_a_trained_drafter_promises_most() -> None:
+def test_a_trained_drafter_promises_most_but_on_the_built_in_model() -> None:
     lossy = replace(METHODS["eagle"], name="worse", label="lossy")
+    exits = {name for name in PROMISING if name != "early-exit"}
+    names = shortlist({**METHODS, "worse": lossy}, (), "big")
+    assert names == ["greedy", *NOT_TRAINED, *(name for name in PROMISING if name in exits)]
     names = shortlist({**METHODS, "worse": lossy}, (), "builtin")
-    assert names == ["greedy", *NOT_TRAINED, *PROMISING]
+    assert names == ["greedy", *PROMISING[:2], *NOT_TRAINED, *PROMISING[2:]]
 
 
 def test_the_first_method() -> None:
