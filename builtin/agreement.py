@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("files", type=Path, nargs="*", help="GGUF files (default: those in builtin/weights)")
     parser.add_argument("--limit", type=int, default=500, help="about how many prompts")
     options = parser.parse_args()
-    files = options.files or sorted(WEIGHTS.glob("*.gguf"))
+    files = options.files or sorted(WEIGHTS.glob("target-*.gguf")) + sorted(WEIGHTS.glob("draft-*.gguf"))  # no head
     if not files:
         sys.exit(f"There is no GGUF file in {WEIGHTS}. Run `python -m specchat.builtin.gguf_export` first.")
     try:
