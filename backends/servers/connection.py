@@ -124,7 +124,13 @@ class Connection:
             httpx2.HTTPError: the connection failed.
         """
         request = self.http.build_request("POST", self.address.root + path, json=body)
-        response = await self.http.send(request, stream=True)
+        try:
+            response = await self.http.send(request, stream=True)
+        except httpx2.ConnectError:
+            raise
+        except (httpx2.NetworkError, httpx2.RemoteProtocolError):
+            # The connection was perhaps an old one, which the server had closed meanwhile.
+            response = await self.http.send(request, stream=True)
         try:
             self.refuse_redirect(response)
             if response.status_code != 200:

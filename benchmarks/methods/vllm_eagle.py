@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ DEPTH = 4
 
 def engine(target: str, head: str) -> None:
     """vLLM's side: a line of JSON with a prompt in, a line with the answer, its drafts and its seconds out."""
-    from vllm import LLM, SamplingParams  # type: ignore[import-not-found]
-    from vllm.v1.spec_decode import llm_base_proposer as proposers  # type: ignore[import-not-found]
+    # It is not installed where the project's types are checked.
+    vllm, proposers = import_module("vllm"), import_module("vllm.v1.spec_decode.llm_base_proposer")
 
     drafts: list[list[int]] = []
     propose = proposers.SpecDecodeBaseProposer.propose
@@ -37,14 +38,14 @@ def engine(target: str, head: str) -> None:
 
     proposers.SpecDecodeBaseProposer.propose = kept
     said, sys.stdout = sys.stdout, sys.stderr
-    llm = LLM(
+    llm = vllm.LLM(
         target, dtype="float32", max_model_len=2048, enforce_eager=True, max_num_seqs=1, enable_prefix_caching=False,
         speculative_config={"method": "eagle3", "model": head, "num_speculative_tokens": DEPTH},
     )  # fmt: skip
     for line in sys.stdin:
         asked = json.loads(line)
         drafts.clear()
-        settings = SamplingParams(temperature=0.0, max_tokens=asked["tokens"], detokenize=False)
+        settings = vllm.SamplingParams(temperature=0.0, max_tokens=asked["tokens"], detokenize=False)
         begun = time.perf_counter()
         answer = llm.generate([{"prompt_token_ids": asked["prompt"]}], settings, use_tqdm=False)[0].outputs[0]
         seconds = time.perf_counter() - begun
