@@ -135,6 +135,12 @@ class Drafts:
         found = self._own_head.head if self._own_head is not None else None
         return HeadName(BUILTIN_EAGLE, found.kind, found.title) if found is not None else None
 
+    @property
+    def asked(self) -> Head | None:
+        """The trained drafter that was asked for. One that the target brings along is only offered: handing out hidden states
+        takes time in every pass, so that waits until its method is chosen."""
+        return self.head if self._found is not None else None
+
     def get_head(self) -> Head | None:
         """The trained drafter, loaded at the first call; None if there is none.
 
@@ -178,7 +184,7 @@ def conversation_of(model: Model, drafts: Drafts | None, context: int | None = N
     Raises:
         UserError: there is not enough memory.
     """
-    head = None if drafts is None else drafts.head or drafts.get_head
+    head = None if drafts is None else drafts.asked or drafts.get_head
     return Conversation(model, draft_model=drafts.get if drafts else None, head=head, context=context)
 
 

@@ -84,27 +84,31 @@ class Connection:
 
     async def _ask(self, request: httpx2.Request) -> tuple[int, Any]:
         status = 0
-        for again in (True, False):
-            try:
-                async with asyncio.timeout(ASK_SECONDS):
-                    response = await self.http.send(request, stream=True)
-                    status = response.status_code
-                    try:
-                        self.refuse_redirect(response)
-                        return status, _parsed(await self.body(response))
-                    finally:
-                        await response.aclose()
-            except (TimeoutError, httpx2.ReadTimeout):
-                return 0, None
-            except httpx2.NetworkError as error:
-                if status:  # a server that fails may hang up before it has said all
-                    return status, None
-                if not again or isinstance(error, httpx2.ConnectError):
-                    raise self.unreachable(error) from None
-                # The connection was an old one, which the server had closed meanwhile.
-            except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError, ValueError) as error:
-                raise self.unreachable(error) from None
-        return 0, None
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                response = await self._send(request)
+                status = response.status_code
+                try:
+                    self.refuse_redirect(response)
+                    return status, _parsed(await self.body(response))
+                finally:
+                    await response.aclose()
+        except (TimeoutError, httpx2.ReadTimeout):
+            return 0, None
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError, ValueError) as error:
+            if status and isinstance(error, httpx2.NetworkError):  # a server that fails may hang up before it has said all
+                return status, None
+            raise self.unreachable(error) from None
+
+    async def _send(self, request: httpx2.Request) -> httpx2.Response:
+        """The response, its body not yet read. If the connection breaks before anything comes, it may be an old one that the
+        server had closed meanwhile, so the request goes out once more."""
+        try:
+            return await self.http.send(request, stream=True)
+        except (httpx2.ConnectError, httpx2.ReadTimeout):
+            raise
+        except (httpx2.NetworkError, httpx2.RemoteProtocolError):
+            return await self.http.send(request, stream=True)
 
     async def body(self, response: httpx2.Response) -> bytes:
         """The first MOST_BODY bytes of a body."""
@@ -123,14 +127,7 @@ class Connection:
             UserError: the server refused the request.
             httpx2.HTTPError: the connection failed.
         """
-        request = self.http.build_request("POST", self.address.root + path, json=body)
-        try:
-            response = await self.http.send(request, stream=True)
-        except httpx2.ConnectError:
-            raise
-        except (httpx2.NetworkError, httpx2.RemoteProtocolError):
-            # The connection was perhaps an old one, which the server had closed meanwhile.
-            response = await self.http.send(request, stream=True)
+        response = await self._send(self.http.build_request("POST", self.address.root + path, json=body))
         try:
             self.refuse_redirect(response)
             if response.status_code != 200:

@@ -237,6 +237,8 @@ class FakeServer:
     running: int = 0
     """Completions that are being written."""
     chunked: bool = True
+    drops: int = 0
+    """How many completions it hangs up on without a word, as a server does that closes an old connection."""
     port: int = 0
 
     @property
@@ -263,6 +265,10 @@ def serving(engine: str = "OpenAI-compatible", stream: Sequence[Any] = (), **mor
         def do_POST(self) -> None:
             data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             fake.asked.append((self.path, dict(self.headers), json.loads(data)))
+            if fake.drops:
+                fake.drops -= 1
+                self.close_connection = True
+                return
             if isinstance(fake.stream, tuple) and fake.stream and isinstance(fake.stream[0], int):
                 self._send(*fake.stream)
                 return

@@ -90,6 +90,19 @@ def test_each_engine_is_found_out_and_heard(loop: asyncio.AbstractEventLoop, eng
         assert (heard.outcome.prompt_tokens, heard.outcome.tokens) == (13, sum(WRITTEN.lengths))
 
 
+@pytest.mark.parametrize(("drops", "heard_all"), [(1, True), (2, False)])
+def test_a_connection_that_the_server_had_closed_is_tried_once_more(
+    loop: asyncio.AbstractEventLoop, drops: int, heard_all: bool
+) -> None:
+    with serving("vLLM", vllm(WRITTEN), drops=drops) as fake:
+        model = model_of(loop, fake)
+        heard, failed = ask(loop, model)
+        assert heard.text == (WRITTEN.text if heard_all else "")
+        assert failed.endswith("again.") is not heard_all
+        assert sum(body is not None for _, _, body in fake.asked) == 2
+        loop.run_until_complete(model.close())
+
+
 @pytest.mark.parametrize("engine", STREAMS)
 @cases(500, 20)
 @given(data=st.data())

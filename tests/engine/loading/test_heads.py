@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from specchat.backends import UserError
+from specchat.backends.loading import find_model
+from specchat.backends.options import BUILTIN
 from specchat.engine.drafts import Drafts, conversation_of, refusals
 from specchat.engine.messages import Failed, Finished, Generate, Load, Loaded
 
@@ -39,6 +41,20 @@ def test_it_is_loaded_beside_its_target_and_is_no_draft_model(tmp_path: Path) ->
     assert drafts.head is None
 
 
+def test_a_head_that_the_target_brings_along_waits_for_its_method() -> None:
+    drafts = Drafts(Load(1, BUILTIN, device="cpu", backend="transformers", threads=1))
+    model = find_model(BUILTIN, drafts.target_options)(drafts.target_options)
+    drafts.join(model)
+    for _ in range(2):  # a later conversation waits as well, though the head is loaded by then
+        conversation = conversation_of(model, drafts)
+        assert conversation.head is None
+        conversation.drafter("eagle")
+        assert conversation.head is drafts.head is not None
+        conversation.close()
+    drafts.close()
+    model.close()
+
+
 def test_a_head_of_another_model_says_which_of_the_two_it_is_about(tmp_path: Path) -> None:
     head = write_head(tmp_path / "head", vocab_size=300)
     drafts = Drafts(Load(1, "target", str(head), device="cpu"))
@@ -52,6 +68,19 @@ def test_the_built_in_model_is_loaded_where_its_head_can_draft(tmp_path: Path) -
     assert Drafts(Load(1, "builtin", head, backend="llama.cpp")).target_options.backend == "llama.cpp"
     assert Drafts(Load(1, "owner/model", head)).target_options.backend == "auto"
     assert Drafts(Load(1, "builtin")).target_options.backend == "auto"
+
+
+def eagle_drafts_the_plain_answer(engine: BareEngine) -> None:
+    """Both methods give the same tokens, and eagle drafts."""
+    answers = []
+    for id, method in enumerate(("greedy", "eagle"), 2):
+        engine.send(Generate(id, prompt="one two three one two", raw=True, method=method, max_tokens=24))
+        events = engine.until(id, Finished, Failed)
+        assert isinstance(events[-1], Finished), events[-1]
+        steps = steps_of(events, id)
+        answers.append([token for step in steps for token in step.tokens])
+    assert answers[0] == answers[1]
+    assert any(step.drafted for step in steps)
 
 
 @needs_llama
@@ -68,15 +97,7 @@ def test_an_engine_drafts_with_a_gguf_head(log: Path, tmp_path: Path) -> None:
             "kind": "eagle", "title": "EAGLE-3", "dtype": "all F32", "taps": [2, 3, 3]
         }  # fmt: skip
         assert "eagle" not in loaded.unavailable
-        answers = []
-        for id, method in enumerate(("greedy", "eagle"), 2):
-            engine.send(Generate(id, prompt="one two three one two", raw=True, method=method, max_tokens=24))
-            events = engine.until(id, Finished, Failed)
-            assert isinstance(events[-1], Finished), events[-1]
-            steps = steps_of(events, id)
-            answers.append([token for step in steps for token in step.tokens])
-        assert answers[0] == answers[1]
-        assert any(step.drafted for step in steps)
+        eagle_drafts_the_plain_answer(engine)
     finally:
         engine.close()
 
@@ -93,14 +114,6 @@ def test_an_engine_drafts_with_it(log: Path, tmp_path: Path) -> None:
             "kind": "eagle", "title": "EAGLE-3", "taps": [2, 3, 3]
         }  # fmt: skip
         assert "eagle" not in loaded.unavailable
-        answers = []
-        for id, method in enumerate(("greedy", "eagle"), 2):
-            engine.send(Generate(id, prompt="one two three one two", raw=True, method=method, max_tokens=24))
-            events = engine.until(id, Finished, Failed)
-            assert isinstance(events[-1], Finished), events[-1]
-            steps = steps_of(events, id)
-            answers.append([token for step in steps for token in step.tokens])
-        assert answers[0] == answers[1]
-        assert any(step.drafted for step in steps)
+        eagle_drafts_the_plain_answer(engine)
     finally:
         engine.close()
