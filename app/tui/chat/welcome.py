@@ -193,5 +193,5 @@ def title() -> Content:
     return Content.assemble(
         ("spec", f"bold {INKS['heat-3'].style}"),
         ("chat", f"bold {INKS['heat-5'].style}"),
-        ("  every token, how it came about\n", "$quiet"),
+        ("  see how every token is decoded\n", "$quiet"),
     )
