@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..backends.base import ROOT, Model, Sampling, Session
+from ..backends.base import ROOT, Model, Sampling, Scores, Session
 from ..backends.recorded import RecordedModel
 from .acceptance import walk
 from .base import Context, Drafter, Verified
@@ -31,11 +31,12 @@ def model_free() -> dict[str, type[Drafter]]:
     return {name: method for name, method in methods().items() if not why_not(method)}
 
 
-def why_not(method: type[Drafter], *, over_model: bool = False) -> str:
+def why_not(method: type[Drafter], *, over_model: bool = False, forced: bool = False) -> str:
     """Why a method cannot be replayed, as the end of a sentence; empty if it can.
 
     Args:
         over_model: a model runs the passes (`replay(over=…)`), and its choices are there where the record has none.
+        forced: only its seconds count (`replay(forced=True)`).
     """
     if method.needs_draft_model or method.needs_layers or method.needs_head:
         return "drafts with a model"
@@ -43,7 +44,9 @@ def why_not(method: type[Drafter], *, over_model: bool = False) -> str:
         return "does not draft and verify"
     if method.name == "recompute":
         return "cannot learn from a record"
-    if method.name in NEEDS_CHOICES and not over_model:
+    if forced and method.name == "auto":
+        return ""  # it lives on the seconds of its passes
+    if method.name in NEEDS_CHOICES and (forced or not over_model):
         return "needs the model's other choices, which a record does not contain"
     return ""
 
@@ -77,6 +80,7 @@ def replay(
     eos_ids: Sequence[int] = (),
     branching: bool = True,
     over: Model | None = None,
+    forced: bool = False,
 ) -> Totals:
     """Decode a recorded answer with a drafter.
 
@@ -92,6 +96,8 @@ def replay(
         branching: whether the target is taken to verify branching trees.
         over: a model that really evaluates every pass, so that the seconds are true. The record still decides; beside it the
             model's own choices count, and it is the model's scores that drafters learn from.
+        forced: none of its choices count, beside the record neither: only the seconds are the model's. So any model will do
+            that knows the record's token ids, whoever wrote the answer.
 
     Returns:
         the totals; `draft_seconds` is measured (drafting and learning), `forward_seconds` is 0 unless `over` is given.
@@ -105,14 +111,12 @@ def replay(
     if not length:
         return totals
     record = [*prompt, *response[:length]]
-    if over is None:
-        # Its own EOS, the choice off the record, is an id of its own: nothing can draft it.
-        model: Model = RecordedModel([(prompt, response[:length])], context=len(record) + SLACK)
-        session = model.open_session()
-    else:
-        session = over.open_session(min(over.info.context, len(record) + SLACK))
+    # Its own EOS, the choice off the record, is an id of its own: nothing can draft it.
+    alone: Model = RecordedModel([(prompt, response[:length])], context=len(record) + SLACK)
+    session = alone.open_session() if over is None else over.open_session(min(over.info.context, len(record) + SLACK))
+    verdicts = alone.open_session() if over is not None and forced else None
     try:
-        _decode(record, len(prompt), drafter, session, ends, branching, totals, over)
+        _decode(record, len(prompt), drafter, session, ends, branching, totals, over, verdicts)
     finally:
         session.close()
     return totals
@@ -127,11 +131,15 @@ def _decode(
     branching: bool,
     totals: Totals,
     over: Model | None,
+    verdicts: Session | None,
 ) -> None:
-    """Every pass over one record, counted in `totals`; the answer begins at index `start` of it."""
+    """Every pass over one record, counted in `totals`; the answer begins at index `start` of it. What `verdicts` chooses, if it
+    is there, replaces the model's choices."""
     sampling = Sampling()
     forward = session.forward_seconds
     session.prefill(record[:start])
+    if verdicts is not None:
+        verdicts.prefill(record[:start])
     tokens = record[: start + 1]
     totals.add(
         ReplayStep((record[start],), 0, 0, start, 0.0, (), (0,), session.forward_seconds - forward if over is not None else 0.0)
@@ -144,13 +152,20 @@ def _decode(
         if len(tree) > session.context - session.length:
             tree = Tree.root(tokens[-1])
         begun = time.perf_counter()
-        scores = session.evaluate(tree.tokens, tree.parents)
+        scores: Scores = session.evaluate(tree.tokens, tree.parents)
         chosen = scores.choose(sampling)
-        if over is not None:
+        passed = time.perf_counter() - begun
+        if verdicts is not None:
+            scores = verdicts.evaluate(tree.tokens, tree.parents)
+            chosen = scores.choose(sampling)
+        elif over is not None:
             _correct(chosen, tree, record, len(tokens) - 1)
         path = walk(tree, chosen)
+        begun = time.perf_counter()
         session.commit(path)
-        passed = time.perf_counter() - begun
+        passed += time.perf_counter() - begun
+        if verdicts is not None:
+            verdicts.commit(path)
         new = [tree.tokens[node] for node in path[1:]] + [chosen[path[-1]]]
         del new[left:]
         begun = time.perf_counter()

@@ -31,11 +31,11 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def _settings(call: typer.Context) -> tuple[Settings, dict[str, Any]]:
+def _settings(call: typer.Context, **more: Any) -> tuple[Settings, dict[str, Any]]:
     """The settings with the options on the model that were given, those before the command's name among them; and these
-    options. A command names them in its signature only, for Typer."""
+    options. A command names them in its signature only, for Typer; `more` are others."""
     own = {setting: value for name, setting in LOADED.items() if (value := call.params.get(name)) is not None}
-    given = {**(call.obj or {}), **own}
+    given = {**(call.obj or {}), **own, **more}
     names = {key: f"--{key.replace('_', '-')}" for key in given}
     return changed(read_settings(), given, names), given
 
@@ -150,6 +150,9 @@ def replay(
     methods: Methods = None,
     limit: Annotated[int | None, option("--limit", "Only the first N records of each file.", "N")] = None,
     model: Model = None,
+    on_model: Annotated[
+        str | None, option("--on-model", "Run the passes on this model, though another wrote the answers.", "MODEL")
+    ] = None,
     curve: Annotated[Path | None, option("--curve", "Predict speedups from this latency curve (JSON).", "FILE")] = None,
     curve_only: Annotated[
         bool, flag("--curve-only", "With --model: only measure its latency curve; run no passes over the records.")
@@ -171,14 +174,17 @@ def replay(
 ) -> None:
     """Score decoding methods on recorded answers: tokens a pass, and the speedup to expect.
 
-    Without --model no model runs. With it, the model runs the passes, but the tokens are those of the record. Each line of a
-    file is {"prompt", "response"} or {"messages": [{"role", "content"}]}.
+    Without --model no model runs. With it, the model runs the passes, but the tokens are those of the record. With --on-model,
+    any model does: all it chooses is replaced by the record, and only its seconds count. Each line of a file is {"prompt",
+    "response"} or {"messages": [{"role", "content"}]}.
     """
     from contextlib import ExitStack
 
     from .bench.replay import ReplayRequest, replay_files
 
-    settings, given = _settings(context)
+    settings, given = _settings(context, **({} if on_model is None else {"model": on_model}))
+    if on_model is not None and (model is not None or curve_only):
+        raise UserError("--on-model names the model that runs the passes: leave out --model and --curve-only.")
     if (curve_only or measure) and "model" not in given:
         raise UserError("--curve-only and --measure need a model to measure. Give it with --model.")
     if not transcripts and not (history or chat):
@@ -187,6 +193,7 @@ def replay(
         transcripts or [],
         settings,
         over_model="model" in given,
+        forced=on_model is not None,
         tokenizer=tokenizer,
         nodes=_numbers(nodes, "--nodes"),
         methods=methods or "",

@@ -28,6 +28,7 @@ def replay_records(
     methods: Sequence[Sequence[Any]],
     tokenizer: str = "",
     over_model: bool = False,
+    forced: bool = False,
     limit: int | None = None,
     skip: Sequence[int] = (),
 ) -> dict[str, Any]:
@@ -39,6 +40,7 @@ def replay_records(
         methods: (label, method, settings) each; with `over_model` put `greedy` first to compare with.
         tokenizer: folder with a tokenizer.json; empty for the model's own, or without one the built-in model's.
         over_model: the loaded model evaluates every pass.
+        forced: its choices do not count, only its seconds.
         limit: only the first so many records.
         skip: records, by number, that are done already.
 
@@ -48,7 +50,7 @@ def replay_records(
         drafted, accepted, draft_seconds, forward_seconds, speedup (as recorded, 0 if not).
     """
     model = job.model if over_model else None
-    classes = [(label, _replayable(name, over_model), dict(settings)) for label, name, settings in methods]
+    classes = [(label, _replayable(name, over_model, forced), dict(settings)) for label, name, settings in methods]
     records, problems = scan_transcripts(Path(file))
     if not records and not problems:
         problems = [f'{file} contains no records. It needs lines like {{"prompt": "…", "response": "…"}}.']
@@ -68,8 +70,9 @@ def replay_records(
             continue
         for label, method, settings in classes:
             job.check()
-            params = parse_params(method, {**({} if over_model else WITHOUT_CHOICES.get(method.name, {})), **settings})
-            totals = replay(prompt, response, method(params), eos_ids=(eos,), over=model)
+            without = {} if over_model and not forced else WITHOUT_CHOICES.get(method.name, {})
+            params = parse_params(method, {**without, **settings})
+            totals = replay(prompt, response, method(params), eos_ids=(eos,), over=model, forced=forced)
             job.report(
                 {
                     "file": file,
@@ -85,9 +88,9 @@ def replay_records(
     return {"problems": problems, "records": len(chosen)}
 
 
-def _replayable(name: str, over_model: bool) -> type[Drafter]:
+def _replayable(name: str, over_model: bool, forced: bool) -> type[Drafter]:
     method = registry.get(name)
-    if reason := why_not(method, over_model=over_model):
+    if reason := why_not(method, over_model=over_model, forced=forced):
         raise UserError(f"The method {name} cannot be replayed: it {reason}.")
     return method
 

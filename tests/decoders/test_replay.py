@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from specchat.decoders.base import Context, Drafter
+from specchat.backends import Model
+from specchat.decoders.base import Context, Drafter, Verified
 from specchat.decoders.methods.lookup import Lookup, LookupParams
 from specchat.decoders.methods.plain import Greedy
 from specchat.decoders.replay import replay
@@ -67,3 +70,28 @@ def test_lookup_variants() -> None:
         assert totals.draft_seconds > 0
     chain = replay(text, [*text[5:45], EOS], Lookup(), eos_ids=(EOS,), branching=False)
     assert chain.tokens == 41
+
+
+def test_a_model_that_wrote_another_answer_gives_its_seconds_alone(builtin_model: Model) -> None:
+    text = list(range(40, 90))
+    answer = [*text[5:45], EOS]
+    reference = LookupParams(variant="reference")  # ours drafts by what passes cost
+    alone = replay(text, answer, Lookup(reference), eos_ids=(EOS,))
+    forced = replay(text, answer, Lookup(reference), eos_ids=(EOS,), over=builtin_model, forced=True)
+    assert (forced.runs, forced.drafts, forced.accepted) == (alone.runs, alone.drafts, alone.accepted)
+    assert alone.forward_seconds == 0 < forced.forward_seconds
+
+
+def test_off_the_record_the_choices_of_a_forced_model_are_none(builtin_model: Model) -> None:
+    """The session of the model is what the drafter sees, and what is committed there is the record."""
+    seen: list[Sequence[int]] = []
+
+    class Watching(Spy):
+        def learn(self, verified: Verified) -> None:
+            seen.append(verified.chosen)
+
+    spy = Watching([8, 70, 71])
+    replay([5, 6], [7, 8, 9, 8, 4, EOS], spy, eos_ids=(EOS,), over=builtin_model, forced=True)
+    assert spy.seen == [[5, 6, 7], [5, 6, 7, 8, 9], [5, 6, 7, 8, 9, 8, 4]]
+    assert [chosen[:2] for chosen in seen] == [[8, 9], [8, 4], [EOS, 256]]
+    assert {token for chosen in seen for token in chosen[2:]} == {256}, "the record's own end"

@@ -32,6 +32,8 @@ class ReplayRequest:
     settings: Settings
     over_model: bool = False
     """A model was named."""
+    forced: bool = False
+    """It is not the one that wrote the answers: its choices do not count, only its seconds."""
     tokenizer: Path | None = None
     nodes: Sequence[int] = ()
     """Node budgets for the methods that have one."""
@@ -106,7 +108,7 @@ def choose_specs(request: ReplayRequest) -> list[Spec]:
     else:
         specs = [REFERENCE, *(read_spec(name) for name, method in model_free().items() if method.drafts)]
     for spec in specs:
-        if reason := why_not(get(spec.name), over_model=request.over_model and not request.curve_only):
+        if reason := why_not(get(spec.name), over_model=request.over_model and not request.curve_only, forced=request.forced):
             raise UserError(f"The method {spec.name} cannot be replayed: it {reason}.")
     out: dict[str, Spec] = {}
     for spec in specs:
@@ -145,6 +147,7 @@ def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, found: Rep
             methods=methods,
             tokenizer=str(request.tokenizer or ""),
             over_model=passes,
+            forced=request.forced,
             limit=request.limit,
         )
         found.problems += result["problems"]
@@ -233,7 +236,7 @@ def _summary(
         "nodes_per_pass": nodes / passes if passes else 0.0,
         "draft_microseconds": sum(row["draft_seconds"] for row in rows) / passes * 1e6 if passes else 0.0,
         "predicted_speedup": mean(predicted(curve, row) for row in rows) if curve else None,
-        "measured_speedup": median(measured) if measured else None,
+        "measured_speedup": mean(measured) if measured else None,
         "recorded_speedup": mean(recorded) if recorded else None,
     }
 

@@ -13,6 +13,7 @@ import pytest
 from specchat.app.cli import main as cli
 from specchat.app.cli.bench.replay import REFERENCE, ReplayRequest, choose_specs, fit_rows
 from specchat.app.settings.fields import Settings
+from specchat.backends.loading import builtin_path
 from specchat.backends.transcripts import scan_transcripts
 from specchat.decoders.latency import LatencyCurve
 from specchat.errors import UserError
@@ -89,6 +90,22 @@ def test_a_model_runs_the_passes_and_the_record_decides(records: Path) -> None:
     assert len(report["curve"]["passes"]) > 5
 
 
+def test_on_any_model_the_trees_are_those_of_the_record_and_the_seconds_the_models(records: Path) -> None:
+    # Their defaults ask what device they draft for.
+    methods = ("--methods", "lookup:variant=reference,lookup:floor=0,fusion:floor=0", "--tokenizer", builtin_path(), "--json")
+    alone, forced = run(records, *methods), run(records, "--on-model", "builtin", "--threads", 1, *methods)
+    assert forced.returncode == 0, forced.stderr
+    found = [json.loads(done.stdout) for done in (alone, forced)]
+    counts = [
+        [[row[key] for key in ("method", "line", "tokens", "steps", "drafted", "accepted")] for row in report["records"]]
+        for report in found
+    ]
+    assert [row for row in counts[1] if row[0] != "greedy"] == counts[0]
+    for row in found[1]["results"]:
+        assert row["measured_speedup"] > 0
+        assert row["predicted_speedup"] > 0
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
@@ -98,6 +115,8 @@ def test_a_model_runs_the_passes_and_the_record_decides(records: Path) -> None:
         (["FILE", "--methods", "lookup:nodes"], "not a method with settings"),
         (["FILE", "--nodes", "0"], "--nodes takes whole numbers"),
         (["FILE", "--curve-only"], "Give it with --model"),
+        (["FILE", "--on-model", "builtin", "--model", "builtin"], "leave out --model"),
+        (["FILE", "--on-model", "builtin", "--methods", "lookahead"], "needs the model's other choices"),
         (["FILE", "--fit"], "at least 8 records"),
         (["FILE", "--tokenizer", "nofolder"], "tokenizer.json"),
     ],
