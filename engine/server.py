@@ -181,11 +181,10 @@ class Server:
         from .tasks.work import run
 
         lanes.cancel_all()
-        if self._remote is not None:
-            sentence = "Methods are measured on a model of this machine: a server decides how it decodes. Name another model."
-            self._outbox.post(Failed(command.id, "user", sentence))
-            return
-        run(command, self._model, self._drafts, self._outbox.post, lambda: command.id in self._cancelled)
+        if self._remote is not None and self._answers is not None:
+            self._answers.measure(self._remote, command, lambda: command.id in self._cancelled)
+        else:
+            run(command, self._model, self._drafts, self._outbox.post, lambda: command.id in self._cancelled)
         self._cancelled.discard(command.id)
 
     def _load(self, command: Load, lanes: Lanes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from secrets import token_hex
 from typing import Any
 
 from ...errors import UserError
@@ -24,6 +25,8 @@ class Wish:
     sampling: Sampling = field(default_factory=Sampling)
     max_tokens: int | None = None
     stop: Sequence[str] = ()
+    afresh: bool = False
+    """Read the whole prompt, whatever the server has kept of earlier ones: to be measured."""
 
 
 def request(served: Served, wish: Wish) -> tuple[str, dict[str, Any]]:
@@ -45,7 +48,7 @@ def request(served: Served, wish: Wish) -> tuple[str, dict[str, Any]]:
         body["max_tokens"] = served.context or LONG_ENOUGH
     if wish.stop:
         body["stop"] = list(wish.stop)
-    return served.api + path, body | _sampling(served, wish.sampling) | _told(served)
+    return served.api + path, body | _sampling(served, wish.sampling) | _told(served) | (_afresh(served) if wish.afresh else {})
 
 
 def _sampling(served: Served, sampling: Sampling) -> dict[str, Any]:
@@ -64,6 +67,16 @@ def _sampling(served: Served, sampling: Sampling) -> dict[str, Any]:
     if given := [name for name, value in rest.items() if value != getattr(plain, name)]:
         raise UserError(f"{served.engine} does not take {' and '.join(given)}. Leave them out, or ask another server.")
     return body
+
+
+def _afresh(served: Served) -> dict[str, Any]:
+    """What makes the server read a prompt that it has in its cache; the others have no such setting."""
+    match served.engine:
+        case "llama-server":
+            return {"cache_prompt": False}
+        case "vLLM":  # what has another salt is another prompt
+            return {"cache_salt": token_hex(8)}
+    return {}
 
 
 def _told(served: Served) -> dict[str, Any]:

@@ -42,6 +42,8 @@ class Chunk:
     tokens: int | None = None
     """Tokens of the answer so far."""
     prompt: int | None = None
+    prompt_ids: tuple[int, ...] = ()
+    """Of its tokens."""
     cached: int | None = None
     finish: str = ""
     stopped: bool = False
@@ -82,6 +84,7 @@ def parse(data: str) -> Chunk:
         timings=_timings(body.get("timings", verbose.get("timings"))),
         tokens=count(usage.get("completion_tokens")),
         prompt=count(usage.get("prompt_tokens")) or (len(prompt_ids) if isinstance(prompt_ids, list) else None),
+        prompt_ids=_ids(prompt_ids) or (),
         cached=count(details.get("cached_tokens")),
         finish=finish if isinstance(finish, str) else "",
         stopped=isinstance(choice.get("stop_reason"), str) or verbose.get("stop_type") == "word",

@@ -52,6 +52,7 @@ class Outcome:
     certainty: Certainty = "unknown"
     doubt: str = ""
     prompt_tokens: int | None = None
+    prompt_ids: tuple[int, ...] = ()
     reused: int | None = None
     tokens: int | None = None
     """The server's own count; so are the next three."""
@@ -263,6 +264,8 @@ class _Stream:
             self._taker.prefilling(*chunk.progress[:2], self._loop.time() - self._asked)
         if chunk.prompt is not None:
             outcome.prompt_tokens = chunk.prompt
+        if chunk.prompt_ids:
+            outcome.prompt_ids = chunk.prompt_ids
         if chunk.cached is not None:
             outcome.reused = chunk.cached
         if chunk.timings is not None:

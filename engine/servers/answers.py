@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
-from ...backends.servers.address import Address
+from ...backends.servers.address import Address, find_server
 from ...backends.servers.bodies import Wish
 from ...backends.servers.model import Outcome, ServerModel, Taker, connect
 from ...backends.servers.runs import Run
@@ -27,6 +27,8 @@ from ..messages import (
     Started,
     StepRecord,
     Steps,
+    Work,
+    Worked,
 )
 from ..requests import sampling_of
 
@@ -53,6 +55,8 @@ class ServerAnswers:
         """By the answer's id; touched on the loop's thread alone."""
         self._lanes: dict[str, int] = {}
         """The answers that run, by lane; so are these."""
+        self._measured: dict[str, ServerModel] = {}
+        """Those that are measured beside another, by the name that they were given."""
         self._ids: set[int] = set()
         """Answers that were begun and have not ended, as the main thread knows them."""
 
@@ -63,7 +67,15 @@ class ServerAnswers:
             UserError: it cannot be used; says why.
             Cancelled: `cancelled` answered True.
         """
-        future = asyncio.run_coroutine_threadsafe(connect(address), self._running_loop())
+        return self._waited(connect(address), cancelled)
+
+    def _waited(self, work: Coroutine[Any, Any, T], cancelled: Callable[[], bool]) -> T:
+        """What becomes of some work on the loop.
+
+        Raises:
+            Cancelled: `cancelled` answered True.
+        """
+        future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
         while True:
             with contextlib.suppress(TimeoutError):
                 return future.result(POLL_SECONDS)
@@ -72,6 +84,45 @@ class ServerAnswers:
             if cancelled():
                 future.cancel()
                 raise Cancelled
+
+    def measure(self, model: ServerModel, command: Work, cancelled: Callable[[], bool]) -> None:
+        """Run the task `answer` on a server to its end; post its result, or what went wrong.
+
+        Args:
+            model: the server.
+            command: what is measured; its option `at` is the address of another server, as in `Load`.
+            cancelled: whether it is no longer wanted.
+        """
+        from .measuring import measure_answer
+
+        try:
+            if command.task != "answer":
+                raise UserError(
+                    "Methods are measured on a model of this machine: a server decides how it decodes. Name another model."
+                )
+            options = {name: value for name, value in command.options.items() if name not in ("method", "settings", "at")}
+            if at := command.options.get("at"):
+                model = self._beside(str(at["model"]), at["servers"], cancelled)
+            result = self._waited(measure_answer(model, **options), cancelled)
+        except BaseException as error:  # see `failure`
+            self._post(failure(command.id, error))
+            return
+        self._post(Worked(command.id, result))
+
+    def _beside(self, name: str, servers: Mapping[str, Mapping[str, str]], cancelled: Callable[[], bool]) -> ServerModel:
+        """Another server, asked once what it is.
+
+        Raises:
+            UserError: it is none, or it cannot be used.
+        """
+        if name not in self._measured:
+            address = find_server(name, servers)
+            if address is None:
+                raise UserError(
+                    f"{name} is not a server: give an address like http://localhost:8080, or a name of the settings."
+                )
+            self._measured[name] = self.load(address, cancelled)
+        return self._measured[name]
 
     def start(self, model: ServerModel, request: Generate) -> None:
         """Begin an answer."""
@@ -118,7 +169,9 @@ class ServerAnswers:
     def free(self, model: ServerModel) -> None:
         """Let a server go, its answers stopped."""
         self.cancel_all()
-        self._wait(model.close())
+        for each in (model, *self._measured.values()):
+            self._wait(each.close())
+        self._measured.clear()
 
     def _refuse(self, id: int, sentence: str) -> None:
         self._post(Failed(id, "user", sentence, ended=False))
@@ -192,7 +245,7 @@ class ServerAnswers:
 
 def told(outcome: Outcome) -> dict[str, Any]:
     """What a server told of an answer, as it crosses."""
-    skipped = ("reason", "prefill_seconds", "decode_seconds")
+    skipped = ("reason", "prompt_ids", "prefill_seconds", "decode_seconds")
     return {name: value for name, value in asdict(outcome).items() if name not in skipped and value not in (None, "")}
 
 

@@ -13,7 +13,7 @@ from .items import PromptSet
 from .lab import Spec
 
 BASE = "greedy"
-"""What speedups are against: plain decoding, ours."""
+"""What speedups are against on this machine: plain decoding, ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,10 @@ class Bench:
     rows: list[dict[str, Any]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     record: Path | None = None
+    servers: dict[str, str] = field(default_factory=dict)
+    """By method the server that decodes with it, as it was named; empty for methods of this machine."""
+    base: str = BASE
+    """The method that speedups are against; empty where there is none."""
 
     @property
     def labels(self) -> list[str]:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ def print_report(bench: Bench) -> None:
     request = bench.request
     report = report_of(bench)
     results = report["results"]
-    head, rows = table(results)
+    head, rows = table(results, bench.base)
     if request.csv is not None:
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, results[0].keys(), lineterminator="\n")
@@ -55,12 +55,13 @@ def print_report(bench: Bench) -> None:
 def report_of(bench: Bench) -> dict[str, Any]:
     """What `--json` prints."""
     request, info = bench.request, bench.info
-    results = summarise(bench.rows, bench.labels, BASE, request.clock)
+    results = summarise(bench.rows, bench.labels, bench.base, request.clock)
     return {
         "model": info["name"],
         "backend": info["backend"],
         "device": info["device"],
         "dtype": info["dtype"],
+        **({"servers": bench.servers} if bench.servers else {}),
         "prompts": len(bench.prompts.items),
         "prompt_set": bench.prompts.name,
         "rounds": request.rounds,
@@ -106,9 +107,14 @@ def sweeps(bench: Bench, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return out
 
 
-def table(results: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows, by category."""
+SHARES = ("draft", "forward")
+"""Columns that a server tells nothing of."""
+
+
+def table(results: Sequence[dict[str, Any]], base: str = BASE) -> tuple[list[str], list[list[str]]]:
+    """Head and rows, by category. Of servers they say how well the passes are known."""
     head = ["category", "method", "tok/s", "speedup", "95%", "tok/pass", "accepted", "nodes/tok", "same", "draft", "forward"]
+    head.append("passes")
     order = list(dict.fromkeys(row["category"] for row in results))
     rows = []
     for row in sorted(results, key=lambda row: order.index(row["category"])):
@@ -119,16 +125,24 @@ def table(results: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]
                 row["method"],
                 f"{row['tokens_per_second']:.1f}",
                 f"{row['speedup']:.2f}×" if known else "–",
-                f"{row['speedup_low']:.2f}–{row['speedup_high']:.2f}" if known and row["method"] != BASE else "",
-                f"{row['tokens_per_step']:.2f}",
+                f"{row['speedup_low']:.2f}–{row['speedup_high']:.2f}" if known and row["method"] != base else "",
+                f"{row['tokens_per_step']:.2f}" if row["tokens_per_step"] else "–",
                 f"{row['acceptance_rate']:.0%}" if row["acceptance_rate"] else "–",
-                f"{row['nodes_per_token']:.2f}",
-                f"{row['identical']}/{row['prompts']}",
+                f"{row['nodes_per_token']:.2f}" if row["nodes_per_token"] else "–",
+                f"{row['identical']}/{row['prompts']}" if row["identical"] is not None else "–",
                 f"{row['draft_share']:.0%}" if row["forward_share"] else "–",
                 f"{row['forward_share']:.0%}" if row["forward_share"] else "–",
+                _known(row.get("certainty", {})),
             ]
         )
-    return head, rows
+    unused = SHARES if any(row.get("certainty") for row in results) else ("passes",)
+    kept = [i for i, title in enumerate(head) if title not in unused]
+    return [head[i] for i in kept], [[row[i] for i in kept] for row in rows]
+
+
+def _known(sure: Mapping[str, int]) -> str:
+    """How well passes are known: `exact`, or `exact 19, reported 1`."""
+    return "".join(sure) if len(sure) == 1 else ", ".join(f"{name} {count}" for name, count in sure.items())
 
 
 def _comparisons(lines: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
@@ -148,8 +162,11 @@ def _comparisons(lines: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[
 
 def _heading(report: dict[str, Any]) -> str:
     seconds = "processor seconds" if report["clock"] == "cpu" else "wall clock"
+    place = f"{report['device']} ({report['backend']}, {report['dtype']})"
+    if servers := report.get("servers"):
+        place = ", ".join(f"{address} ({method})" for method, address in reversed(servers.items()))
     return (
-        f"{report['model']} on {report['device']} ({report['backend']}, {report['dtype']}): "
+        f"{report['model']} on {place}: "
         f"{counted(report['prompts'], 'prompt')} of {report['prompt_set']}, {counted(report['rounds'], 'round')}, at most "
         f"{counted(report['max_tokens'], 'token')}, {seconds}."
     )
@@ -159,6 +176,7 @@ def draw(bench: Bench, report: dict[str, Any], folder: Path, kind: str) -> None:
     """Write the plots into a folder: speedup, runs, positions, and scaling where there was a sweep."""
     locations.ensure(folder)
     title = f"{report['model']} on {report['device']}"
+    base = bench.base
     plots.write(folder / f"speedup.{kind}", plots.speedups(report["results"], f"Speedup over plain decoding: {title}"))
     runs, positions = {}, {}
     for label in bench.labels:
@@ -166,7 +184,7 @@ def draw(bench: Bench, report: dict[str, Any], folder: Path, kind: str) -> None:
         lengths: Counter[int] = Counter()
         for row in rows:
             lengths.update({int(length): count for length, count in row["runs"].items()})
-        if lengths and label != BASE:
+        if lengths and label != base:
             total = sum(lengths.values())
             runs[label] = [(float(n), lengths[n] / total) for n in range(1, max(lengths) + 1)]
         deepest = max((len(row["offered"]) for row in rows), default=0)

@@ -11,13 +11,13 @@ from typing import Any
 from ....engine.catalog import methods
 from ....errors import UserError, counted
 from ....plain_file import cache_folder
-from ...settings.fields import Settings
 from ...terminal.output import Notes
 from ..exit_codes import ANSWERED, BROKEN, CANCELLED
 from .items import Item, read_items
 from .lab import Broken, Clock, Lab, Spec, Stopped, fingerprint, read_spec, read_specs
 from .plan import BASE, Bench, BenchRequest
 from .record import Record
+from .servers import choose_servers, is_server, place, refuse
 
 WARM_UP_TOKENS = 64
 """Most tokens of an answer that does not count."""
@@ -47,7 +47,10 @@ def run_bench(request: BenchRequest) -> int:
     from .report import print_report
 
     bench = Bench(request, read_items(request.prompts, request.limit, request.categories))
-    chosen, swept = _named(request)
+    remote = is_server(request.settings.model, request.settings)
+    if remote:
+        refuse(request)
+    chosen, swept = _named(request) if not remote else ([], [])
     notes = Notes(request.color)
     for problem in bench.prompts.problems:
         notes.sentence(problem)
@@ -56,7 +59,7 @@ def run_bench(request: BenchRequest) -> int:
         try:
             lab.load(request.settings)
             bench.info = lab.info
-            bench.specs = _available(request, lab, chosen, swept, bench.problems)
+            bench.specs = choose_servers(bench, lab) if remote else _available(request, lab, chosen, swept, bench.problems)
             for problem in bench.problems:
                 notes.sentence(problem)
             _measure(bench, lab)
@@ -89,6 +92,8 @@ def _named(request: BenchRequest) -> tuple[list[Spec], list[Spec]]:
         swept += [read_spec(f"{name}:{param}={value.strip()}") for value in values.split(",") if value.strip()]
     for name in request.against:
         package, _, method = name.partition("/")
+        if is_server(name, request.settings):
+            raise UserError("Servers are compared with each other: name one with --model too.")
         if package not in PEERS or (method and method not in PEERS[package]):
             known = ", ".join(PEERS)
             raise UserError(f"--against takes {known}, or one of their methods such as transformers/lookup, not {name!r}.")
@@ -183,27 +188,40 @@ def answer_one(
 ) -> dict[str, Any]:
     """One answer's figures, or the error that it ended with."""
     request = bench.request
-    settings = {**(request.settings.methods.get(spec.name, {}) if "/" not in spec.name else {}), **spec.settings}
+    how: dict[str, Any]
+    if bench.servers:
+        how = {"at": place(bench.servers[spec.label], request.settings)}
+    else:
+        own = request.settings.methods.get(spec.name, {}) if "/" not in spec.name else {}
+        how = {"method": spec.name, "settings": {**own, **spec.settings}}
     asked: dict[str, Any]
     if request.raw and len(item.turns) == 1:
         asked = {"prompt": item.turns[0], "raw": True}
     else:
-        asked = {"messages": _messages(request.settings, item, rows)}
+        asked = {"messages": _messages(bench, item, rows)}
     try:
-        found = lab.work("answer", method=spec.name, settings=settings, max_tokens=limit, **asked)
+        found = lab.work("answer", max_tokens=limit, **asked, **how)
     except UserError as error:
         lab.notes.sentence(f"{spec.label} on prompt {item.id}: {error}")
         return {"error": str(error)}
     tokens = found.pop("tokens")
+    if bench.servers:
+        # Not all of them send ids. With the whole answer, and what was asked, the record can be replayed.
+        return {**found, **asked, "digest": _digest(found["text"]), "token_ids": tokens}
     found["count"] = len(tokens)
-    found["digest"] = hashlib.sha256(repr(tokens).encode()).hexdigest()[:16]
-    if spec.label != BASE:
+    found["digest"] = _digest(tokens)
+    if spec.label != bench.base:
         found.pop("text")
     return found
 
 
-def _messages(settings: Settings, item: Item, rows: Mapping[tuple[str, str, int], Mapping[str, Any]]) -> list[dict[str, str]]:
+def _digest(answer: object) -> str:
+    return hashlib.sha256(repr(answer).encode()).hexdigest()[:16]
+
+
+def _messages(bench: Bench, item: Item, rows: Mapping[tuple[str, str, int], Mapping[str, Any]]) -> list[dict[str, str]]:
     """The chat up to this turn, with plain decoding's answers to the turns before."""
+    settings, base = bench.request.settings, bench.base or bench.labels[0]
     if item.messages:
         return list(item.messages)
     question = item.id.partition("/")[0]
@@ -211,6 +229,6 @@ def _messages(settings: Settings, item: Item, rows: Mapping[tuple[str, str, int]
     for number, turn in enumerate(item.turns, 1):
         chat.append({"role": "user", "content": turn})
         if number < len(item.turns):
-            before = rows.get((question if number == 1 else f"{question}/{number}", BASE, 0), {})
+            before = rows.get((question if number == 1 else f"{question}/{number}", base, 0), {})
             chat.append({"role": "assistant", "content": str(before.get("text", ""))})
     return chat

@@ -13,6 +13,9 @@ RESAMPLES = 1000
 
 CONFIDENCE = 0.95
 
+SURE = ("exact", "reported", "estimated", "unknown")
+"""How well the passes of a server's answer are known, the surest first."""
+
 T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 """Student's t at 95%, by degrees of freedom from 1: a bootstrap over few prompts is narrower than what it estimates."""
 
@@ -116,14 +119,21 @@ def _line(rows: Sequence[Row], method: str, base: str, clock: str, category: str
         "tokens_per_step": share(first, lambda row: row["count"], lambda row: row["steps"]),
         "acceptance_rate": share(first, lambda row: row["accepted"], lambda row: row["drafted"]),
         "nodes_per_token": share(first, lambda row: row["nodes"], lambda row: row["count"]),
-        "identical": sum(plain.get(row["item"]) == row["digest"] for row in first),
+        "identical": sum(plain.get(row["item"]) == row["digest"] for row in first) if base else None,
         "prompts": len(first),
         "pairs": sum(map(len, ratios.values())),
         "tokens": sum(row["count"] for row in first),
         "steps": sum(row["steps"] for row in first),
         "draft_share": share(mine, lambda row: row["draft_seconds"], spent),
         "forward_share": share(mine, lambda row: row["forward_seconds"], spent),
+        **({"certainty": sure} if (sure := sureness(first)) else {}),
     }
+
+
+def sureness(rows: Sequence[Row]) -> dict[str, int]:
+    """How many answers have passes that are known how well; empty for methods of this machine, which count their own."""
+    found = [row.get("certainty") for row in rows]
+    return {name: found.count(name) for name in SURE if name in found}
 
 
 def compare(rows: Sequence[Row], pairings: Sequence[tuple[str, str]], clock: str) -> list[dict[str, Any]]:

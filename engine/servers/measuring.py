@@ -1,0 +1,82 @@
+"""The task `answer` on servers: one answer to one prompt, timed, as a method of ours is (`engine/tasks/measuring.py`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...backends.servers.bodies import Wish
+from ...backends.servers.chunks import NO_ID
+from ...backends.servers.model import Outcome, ServerModel, Taker
+from ...backends.servers.runs import Run
+from ...errors import UserError
+
+COUNTED = ("exact", "reported")
+"""Runs that are counted as passes; guessed ones are not."""
+
+
+async def measure_answer(
+    model: ServerModel,
+    prompt: str | None = None,
+    messages: Sequence[Mapping[str, str]] | None = None,
+    raw: bool = False,
+    max_tokens: int = 256,
+) -> dict[str, Any]:
+    """Ask a server for a greedy answer, without what it kept of earlier prompts where it can be told so.
+
+    Args:
+        model: the server.
+        prompt: text, or
+        messages: a chat.
+        raw: continue the text as it is.
+        max_tokens: most tokens of the answer.
+
+    Returns:
+        As the task for methods of ours, as far as the server tells: `tokens` only where it sends every id; `nodes` and
+        `drafted` 0 where it does not say what it drafted; `steps` 0 where passes are not counted. `count`: tokens; `seconds`:
+        its own clock's, else by arrival. Also `certainty` (how well the runs are known), `engine` and what it
+        `decodes` with, `finish_reason`, and `prompt_ids` where it sends them.
+
+    Raises:
+        UserError: the server refused, failed or fell silent.
+    """
+    if messages is None and not raw:
+        messages = [{"role": "user", "content": prompt or ""}]
+    runs, outcome = list[Run](), Outcome()
+    asked = Wish(messages, prompt or "", max_tokens=max_tokens, afresh=True)
+    await model.answer(asked, Taker(runs.append, lambda *_: None), outcome)
+    ids = [token for run in runs for token in run.tokens]
+    count = outcome.tokens if outcome.tokens is not None else len(ids)
+    if not count:
+        raise UserError(f"{model.connection.address.host} answered nothing.")
+    passes = [run for run in runs if run.tokens]
+    steps = (outcome.steps or len(passes)) if outcome.certainty in COUNTED else 0
+    drafted, accepted = outcome.drafted, outcome.accepted
+    if drafted is None:
+        drafted, accepted = 0, 0
+    seconds = outcome.prefill_seconds + outcome.decode_seconds
+    return {
+        "tokens": ids if NO_ID not in ids and len(ids) == count else [],
+        "prompt_ids": list(outcome.prompt_ids),
+        "text": "".join(run.text for run in runs),
+        "count": count,
+        "prompt_tokens": outcome.prompt_tokens or 0,
+        "seconds": seconds,
+        "cpu_seconds": 0.0,
+        "prefill_seconds": outcome.prefill_seconds,
+        "steps": steps,
+        "drafted": drafted,
+        "accepted": accepted or 0,
+        "nodes": steps + drafted if drafted else 0,
+        "draft_seconds": 0.0,
+        "forward_seconds": 0.0,
+        "other_seconds": seconds,
+        "runs": dict(sorted(Counter(len(run.tokens) for run in passes).items())) if steps else {},
+        "offered": [],
+        "taken": [],
+        "certainty": outcome.certainty,
+        "engine": model.served.engine,
+        "decodes": model.method,
+        "finish_reason": outcome.reason,
+    }

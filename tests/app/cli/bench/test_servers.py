@@ -1,0 +1,149 @@
+"""`specchat bench` with servers as the models."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.cli.bench.report import table
+from specchat.app.cli.bench.statistics import summarise
+from specchat.engine.messages import Failed, Work
+from specchat.engine.servers.answers import ServerAnswers
+
+from ....fakes.model_servers import Pass, Written, llama_server, of_words, serving, text_only, vllm
+
+FAST = of_words("The", " lighthouse stood on", " the northern rock .", " Every", " evening Ana climbed it .")
+SLOW = Written(tuple(Pass((token,)) for one in FAST.passes for token in one.tokens), eos=False)
+"""The same tokens, a pass for each."""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    own = {name: str(tmp_path / name.lower()) for name in ("SPECCHAT_CONFIG", "SPECCHAT_DATA", "SPECCHAT_CACHE")}
+    for folder in own.values():
+        Path(folder).mkdir()
+    return {**os.environ, **own}
+
+
+def bench(home: dict[str, str], *words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "specchat", "bench", *map(str, words)]
+    return subprocess.run(command, check=False, env=home, capture_output=True, text=True, timeout=120)
+
+
+def test_a_server_against_a_plain_one(home: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "p.txt").write_text("one\n\ntwo\n\nthree\n")
+    record = tmp_path / "record.jsonl"
+    with (
+        serving("llama-server", llama_server(FAST)) as fast,
+        serving("llama-server", llama_server(SLOW), speculates=False) as slow,
+    ):
+        options = (tmp_path / "p.txt", "--model", fast.url, "--against", slow.url, "--rounds", 2, "--record", record)
+        done = bench(home, *options, "--json", "--markdown", tmp_path / "t.md")
+        again = bench(home, *options, "--resume")
+        asked = [body for path, _, body in fast.asked if path == "/v1/chat/completions"]
+        answered = len(asked)
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    assert report["servers"] == {"plain": slow.url, "speculation": fast.url}
+    plain, speculating = report["results"]
+    count = sum(FAST.lengths)
+    assert {name: plain[name] for name in ("method", "speedup", "tokens_per_step", "acceptance_rate", "identical")} == {
+        "method": "plain",
+        "speedup": 1.0,
+        "tokens_per_step": 1.0,
+        "acceptance_rate": 0.0,
+        "identical": 3,
+    }
+    assert speculating["tokens_per_step"] == count / len(FAST.lengths)
+    assert speculating["acceptance_rate"] == FAST.accepted / FAST.drafted
+    assert speculating["certainty"] == {"exact": 3}
+    assert (speculating["identical"], speculating["pairs"]) == (3, 6)
+    # By the server's own clock: 31.5 ms for the prompt, then 1.25 ms a pass.
+    slow_seconds, fast_seconds = (31.5 + 0.001 + 1.25 * (len(each.lengths) - 1) for each in (SLOW, FAST))
+    assert speculating["speedup"] == pytest.approx(slow_seconds / fast_seconds)
+    # It reads every prompt anew; the prompts are asked for in both rounds, after one question what it is and a warm-up.
+    assert all(body["cache_prompt"] is False and body["temperature"] == 0 for body in asked)
+    assert answered == (1 + 1 + 6) + 1, "the run that was gone on with asks only what it is"
+    assert "| exact |" in (tmp_path / "t.md").read_text()
+    head, *_ = [line for line in again.stdout.splitlines() if line.startswith("category")]
+    assert "passes" in head
+    assert "forward" not in head
+    rows = [json.loads(line) for line in record.read_text().splitlines()[1:]]
+    assert {row["text"] for row in rows} == {FAST.text}
+    assert rows[0]["messages"][-1]["role"] == "user"
+
+
+def test_alone_it_has_no_speedup_and_ids_are_kept(home: dict[str, str], tmp_path: Path) -> None:
+    record = tmp_path / "record.jsonl"
+    (tmp_path / "p.txt").write_text("one\n\ntwo\n")
+    with serving("vLLM", vllm(FAST, merged=[2])) as fake:
+        report = json.loads(bench(home, tmp_path / "p.txt", "--model", fake.url, "--json", "--record", record).stdout)
+        salts = {body["cache_salt"] for _, _, body in fake.asked if body}
+        assert len(salts) == len([body for _, _, body in fake.asked if body])
+    (row,) = report["results"]
+    assert (row["method"], row["speedup"], row["identical"]) == ("speculation K=10", None, None)
+    assert row["certainty"] == {"reported": 2}
+    _, *rows = [json.loads(line) for line in record.read_text().splitlines()]
+    assert rows[0]["token_ids"] == list(range(100, 114))
+    assert rows[0]["prompt_ids"] == list(range(13))
+
+
+def test_passes_that_are_guessed_are_not_counted(home: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "p.txt").write_text("one\n\ntwo\n")
+    with serving(stream=text_only(FAST)) as fake:
+        done = bench(home, tmp_path / "p.txt", "--model", f"{fake.url}#small")
+    assert done.returncode == 0, done.stderr
+    line = next(line for line in done.stdout.splitlines() if line.startswith("prompts"))
+    assert line.split()[3:8] == ["–"] * 5
+    assert line.split()[-1] in ("estimated", "unknown")
+
+
+def test_how_sure_the_passes_are_is_said_where_answers_differ() -> None:
+    row: dict[str, Any] = {
+        "category": "c", "method": "m", "round": 0, "count": 4, "steps": 2, "accepted": 2, "drafted": 4, "nodes": 6,
+        "seconds": 1.0, "draft_seconds": 0.0, "forward_seconds": 0.0, "other_seconds": 1.0, "digest": "d",
+    }  # fmt: skip
+    rows = [{**row, "item": i, "certainty": "reported" if i else "exact"} for i in range(3)]
+    head, ((*_, cell),) = table(summarise(rows, ["m"], "", "wall"), "")
+    assert (head[-1], cell) == ("passes", "exact 1, reported 2")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--methods", "lookup"], "Leave out --methods"),
+        (["--sweep", "lookup.nodes=1,2"], "Leave out --methods and --sweep"),
+        (["--clock", "cpu"], "Leave out --clock"),
+        (["--against", "transformers"], "A server is compared with servers"),
+    ],
+)
+def test_what_a_server_cannot_do_is_refused_before_it_is_asked(home: dict[str, str], words: list[str], sentence: str) -> None:
+    done = bench(home, "--model", "http://localhost:9", *words)
+    assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
+
+
+def test_servers_beside_a_model_of_this_machine_are_refused(home: dict[str, str]) -> None:
+    done = bench(home, "--against", "http://localhost:9")
+    assert (done.returncode, "Servers are compared with each other" in done.stderr) == (2, True), done.stderr
+
+
+def test_a_task_that_needs_a_model_says_so() -> None:
+    posted = list[Any]()
+    with serving("vLLM", vllm(FAST)) as fake:
+        answers = ServerAnswers(posted.append)
+        from specchat.backends.servers.address import find_server
+
+        address = find_server(fake.url, {})
+        assert address is not None
+        model = answers.load(address, lambda: False)
+        answers.measure(model, Work(1, "costs", {}), lambda: False)
+        answers.measure(model, Work(2, "answer", {"prompt": "hi", "at": {"model": "nowhere", "servers": {}}}), lambda: False)
+        answers.free(model)
+    assert [(type(each), each.cause) for each in posted] == [(Failed, "user")] * 2
+    assert "nowhere is not a server" in posted[1].sentence
