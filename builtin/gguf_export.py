@@ -42,7 +42,7 @@ LAYER = {
 }
 """transformers' names of a layer's tensors → llama.cpp's."""
 
-NORMAL, CONTROL, USER_DEFINED = 1, 3, 4
+NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
 """llama.cpp's token types."""
 
 
@@ -154,8 +154,9 @@ def add_tokenizer(writer: Any, folder: Path, config: dict[str, Any]) -> None:
     vocab: dict[str, int] = data["model"]["vocab"]
     added = {token["content"]: token for token in data["added_tokens"]}
     by_id = {i: token for token, i in vocab.items()} | {token["id"]: text for text, token in added.items()}
-    tokens = [by_id[i] for i in range(config["vocab_size"])]
+    tokens = [by_id.get(i, f"<|unused_{i}|>") for i in range(config["vocab_size"])]  # a head may have more rows
     types = [(CONTROL if added[t]["special"] else USER_DEFINED) if t in added else NORMAL for t in tokens]
+    types = [kind if i in by_id else UNUSED for i, kind in enumerate(types)]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre_tokenizer(data))
     writer.add_token_list(tokens)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -66,9 +67,11 @@ def product(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
 
 def norm(module: Any) -> Any:
     """A root-mean-square norm in fewer calls, on the CPU: the same bits where the width is a power of two."""
-    if module is None or module.weight.device.type != "cpu":
+    if module is None or module.weight.device.type not in ("cpu", "cuda"):
         return module
     weight = module.weight.detach()
+    if weight.device.type == "cuda":  # one kernel
+        return partial(F.rms_norm, normalized_shape=weight.shape, weight=weight, eps=module.variance_epsilon)
     epsilon, share = torch.tensor([module.variance_epsilon], dtype=torch.float32), 1 / len(weight)
 
     def half(hidden: Tensor) -> Tensor:
@@ -99,7 +102,7 @@ class Rotations:
         self._rotary = rotary
         kind = str(getattr(rotary, "rope_type", "dynamic"))
         self._fixed = "dynamic" not in kind and kind != "longrope"
-        self._table: tuple[Tensor, Tensor] | None = None
+        self._tables: list[tuple[Tensor, Tensor]] = []  # all that were made: graphs go on reading theirs
 
     def __call__(self, hidden: Tensor, positions: Tensor, most: int) -> tuple[Tensor, Tensor]:
         """Of nodes.
@@ -114,10 +117,9 @@ class Rotations:
         """
         if not self._fixed:
             return self._made(hidden, positions)
-        table = self._table
-        if table is None or len(table[0]) < most:
-            table = self._table = self._made(hidden, torch.arange(most, device=positions.device)[None])
-        cos, sin = table
+        if not self._tables or len(self._tables[-1][0]) < most:
+            self._tables.append(self._made(hidden, torch.arange(most, device=positions.device)[None]))
+        cos, sin = self._tables[-1]
         return cos.index_select(0, positions[0]), sin.index_select(0, positions[0])
 
     def _made(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:

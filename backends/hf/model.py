@@ -20,6 +20,7 @@ from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
 from ..infill import Gap, gap
 from ..options import LoadOptions, StageProgress
 from .devices import choose_device, choose_dtype, free_memory, set_threads
+from .graphs.graphs import chosen_graphs
 from .masks import native_plan
 from .plain import PlainSession
 from .proof import PASSES, Proven, attempt, prove, rounded
@@ -173,6 +174,7 @@ def _proven(
     runner = Runner(
         module, native_plan(config), (), module.dtype, embedding.device, "position_ids" in known, "logits_to_keep" in known
     )
+    runner = replace(runner, graphs=chosen_graphs(runner.device))
     codec.vocabulary = int(config.vocab_size if head is None else head.weight.shape[0])
     passes = 0
 

@@ -131,7 +131,10 @@ class Proof:
     """
 
     def __init__(self, runner: Runner, config: Any, vocabulary: int, tick: Tick) -> None:
-        self.runner, self.config, self.tick = runner, config, tick
+        self.graphs = runner.graphs
+        """What its passes are to be recorded with in the end."""
+        self.runner = runner = replace(runner, graphs=None)
+        self.config, self.tick = config, tick
         self.layers = find_layers(runner.module, int(getattr(config, "num_hidden_layers", -1)))
         self.specs: tuple[KVSpec | None, ...] = ()
         """What each layer caches."""
@@ -139,6 +142,8 @@ class Proof:
         """The linear hidden states by tap [2 paths, PREFIX + 3, width]."""
         self.session: TransformersSession
         """The last whose chains were checked; the prefix is in it."""
+        self.opened: TransformersSession
+        """The last of all."""
         tokens = proof_tokens(vocabulary)
         self.prefix, self.tree = tokens[:PREFIX], tokens[PREFIX:]
         paths = [self.prefix + [self.tree[node] for node in path] for path in PATHS]
@@ -176,7 +181,7 @@ class Proof:
         return any(out)
 
     def _open(self, runner: Runner, plan: MaskPlan) -> TransformersSession:
-        session = opened(runner, plan, self.prefix)
+        session = self.opened = opened(runner, plan, self.prefix)
         self.tick()
         return session
 
@@ -225,6 +230,29 @@ class Proof:
         # A model that runs all its layers whatever it is told would pass for exact.
         stopped = not torch.equal(early[0], found[0])
         return stopped and not differs(found, self.rows(nodes), self.runner.dtype)
+
+    def graphs_work(self, runner: Runner, tree: bool) -> bool:
+        """Whether what is recorded on other tokens gives the linear logits when it runs again on these.
+
+        Args:
+            runner: records its passes.
+            tree: with the branching tree as well.
+        """
+        first, second = PATHS
+        with narrowed(self.config):
+            session = self._open(runner, runner.plan)
+            for tokens in (self.tree[::-1], self.tree):
+                session.rewind(PREFIX - 1)
+                session.prefill(self.prefix[-1:])
+                parts = ((0, 3), (3, 5)) if tree else ()
+                found = [session.evaluate(tokens[a:b], PARENTS[a:b]).kept().logits for a, b in parts]
+                session.commit(())
+                found.append(session.evaluate([tokens[node] for node in first], (ROOT, 0, 1)).kept().logits)
+                session.commit((0, 1))
+                session.rewind(PREFIX + 1)
+                found.append(session.evaluate((tokens[second[1]],), (ROOT,)).kept().logits)
+                self.tick()
+        return not differs(torch.cat(found), self.rows((*range(5 * tree), *first, second[1])), runner.dtype)
 
     def works(self, runner: Runner, plan: MaskPlan) -> bool:
         """Whether trees and chains both do."""
@@ -342,6 +370,7 @@ def _proven(runner: Runner, config: Any, vocabulary: int, tick: Tick, exact: str
     """One attempt; arguments and result are `prove`'s."""
     model: Any = runner.module
     proof = Proof(runner, config, vocabulary, tick)
+    runner = proof.runner
     if recurrent(model, config):
         plainly = "This model is recurrent: its state cannot branch or rewind, so it supports plain decoding only."
     else:
@@ -396,8 +425,23 @@ def able(runner: Runner, proof: Proof, found: Capabilities) -> Proven:
         why["states"] = "specchat cannot read this model's hidden states, so drafters trained on them cannot draft for it."
     else:
         runner = replace(runner, tapped=where)
+    runner, unrecorded = with_graphs(runner, proof, tree=found.tree)
+    why |= unrecorded
     found = replace(found, layers=early, states=states is not None, reasons={**found.reasons, **why})
     return Proven(runner, found, True, states)
+
+
+def with_graphs(runner: Runner, proof: Proof, *, tree: bool) -> tuple[Runner, dict[str, str]]:
+    """The runner with passes recorded on buffers that never move, if that gives the model's own logits, and if not, why."""
+    graphs = proof.graphs
+    spread = len({spec.device for spec in runner.specs if spec is not None}) > 1
+    if graphs is None or spread or runner.padded or not runner.takes_positions or runner.plan.style == "native":
+        return runner, {}
+    recorded = replace(runner, graphs=graphs)
+    works = attempt(partial(proof.graphs_work, recorded, tree))
+    if why := proof.opened.unrecorded or ("" if works else "they did not give this model's own logits"):
+        return runner, {"graphs": f"Passes are launched kernel by kernel, not as CUDA graphs: {why.rstrip('.')}."}
+    return recorded, {}
 
 
 def with_layers(runner: Runner, proof: Proof, *, tree: bool) -> tuple[Runner, bool, dict[str, str]]:

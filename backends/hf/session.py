@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
@@ -19,11 +20,15 @@ from ..states import States
 from .attention import PAD_KEYS, PAD_ROWS, in_view, padded, parts_of
 from .blocks import Run, covers, shown
 from .early_layers import EarlyLayers, LayerList, Portion
+from .graphs.graphs import Graphs
+from .graphs.passes import ALIGNED, StaticPasses
 from .masks import MaskPlan, tree_mask
 from .slot_cache import KVSpec, SlotCache
 from .taps import Taps
 
 T = TypeVar("T")
+
+logger = logging.getLogger("specchat.proof")
 
 VIEW = 512
 """What a sliding window sees of a padded pass begins at a multiple of this: torch's attention takes keys in blocks of 512, and
@@ -54,6 +59,8 @@ class Runner:
     `attention.padded`)."""
     exact: bool = False
     """Whether they then are the same bits, as the proof found."""
+    graphs: type[Graphs] | None = None
+    """What passes of few nodes are recorded with, if with anything."""
 
     @property
     def network(self) -> torch.nn.Module:
@@ -125,9 +132,18 @@ class TransformersSession(Session):
             whole = Portion(runner.network, where, tuple(range(where.count)), False, None, self._taps)
             self._forward = whole.forward
         self._early = EarlyLayers(runner.network, runner.layers, self._taps)
+        self._static: StaticPasses | None = None
+        self.unrecorded = ""
+        """Why passes are not recorded that should be."""
         try:
             with torch.inference_mode():
-                self._cache = SlotCache(runner.specs, context + runner.fewest - 1, runner.padded)
+                slots = context + runner.fewest - 1
+                if runner.graphs is not None and not taps:
+                    slots += ALIGNED - slots % ALIGNED  # at least one more
+                self._cache = SlotCache(runner.specs, slots, runner.padded)
+                if runner.graphs is not None and not taps:
+                    graphs = runner.graphs(runner.device)
+                    self._static = StaticPasses(self._forward, self._cache, runner.plan, runner.dtype, graphs)
                 self._arange = torch.arange(context, device=runner.device)[None]
                 self._edge = self._make_edge()
         except Exception as error:
@@ -191,6 +207,11 @@ class TransformersSession(Session):
             picks = [row - first_id for row in rows]
             if any(not 0 <= pick < len(new) for pick in picks):
                 raise ValueError(f"rows {list(rows)} are not all of this pass's nodes {first_id} to {first_id + len(new) - 1}")
+        recorded = self._recorded(new, picks, tuple(wanted))
+        if recorded is not None:
+            self._add(new)
+            self.forward_seconds += time.perf_counter() - begun
+            return recorded
         if order is None:
             logits = self._guarded(lambda: self._pass(new, picks, self._forward), len(new))
         else:
@@ -204,6 +225,22 @@ class TransformersSession(Session):
         if picks is None:
             return TorchScores(logits, tuple(wanted), tuple([node.position + 1 for node in new]))
         return TorchScores(logits, tuple(wanted), tuple([new[pick].position + 1 for pick in picks]))
+
+    def _recorded(self, new: list[Node], picks: list[int] | None, wanted: tuple[int, ...]) -> TorchScores | None:
+        """The scores of a pass over static buffers; None if it has to be another one."""
+        static, length = self._static, len(self._tokens)
+        if static is None or not static.take(len(new), new[-1].slot + 1 - length):
+            return None
+        try:
+            with torch.inference_mode():
+                return static.run(new, self._nodes.values(), length, self._end, picks, wanted)
+        except Exception as error:
+            if out_of_memory(error):
+                raise self._no_memory(len(new)) from None
+            # What a model does in its passes cannot be known: they go on as they always did.
+            self._static, self.unrecorded = None, f"{type(error).__name__}: {error}".splitlines()[0]
+            logger.warning("graphs: %s", self.unrecorded)
+            return None
 
     def _evaluate_early(
         self, tokens: Sequence[int], parents: Sequence[int], rows: Sequence[int] | None, layers: Layers | None
@@ -546,5 +583,5 @@ class TransformersSession(Session):
         """Free the cache."""
         self.rewind(0)
         self._cache = SlotCache((), 0)
-        self._states = self._taps = None
+        self._states = self._taps = self._static = None
         self._early = EarlyLayers(self._run.network, self._run.layers)

@@ -92,6 +92,10 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Write the pass's K and V [1, heads, n, width]; return what its queries may read, from `first` on."""
         cache = self.cache
+        if cache.places is not None:
+            self.keys.index_copy_(2, cache.places, key_states)
+            self.values.index_copy_(2, cache.places, value_states)
+            return self.keys, self.values
         start, count = cache.start, cache.count
         self.keys.narrow(2, start, count).copy_(key_states)
         self.values.narrow(2, start, count).copy_(value_states)
@@ -128,6 +132,8 @@ class SlotCache(Cache):
         self.capacity = 0
         self.start = 0
         self.count = 0
+        self.places: Tensor | None = None
+        """Slots of a pass over static buffers [n]: it reads the whole cache (see graphs/passes.py)."""
         self.slots = [SlotLayer(self) for _ in specs]
         super().__init__(layers=list(self.slots))
         self._none_sliding = [False] * len(specs)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from specchat.backends import ROOT, Sampling, UserError
+from specchat.backends.hf.graphs.graphs import CHOICE
 from specchat.backends.hf.session import TransformersSession
 
 from ..cases import cases
@@ -20,11 +21,12 @@ from ..fakes.models.tiny import TREES, VOCAB, WINDOW, WINDOWED, reference, tiny_
 GREEDY = Sampling()
 
 
-@pytest.fixture(autouse=True, scope="module")
-def small_cache() -> Iterator[None]:
-    """A cache that has to grow within these tests' few tokens."""
+@pytest.fixture(autouse=True, scope="module", params=["off", "rerun"])
+def small_cache(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A cache that has to grow within these tests' few tokens; with passes over buffers that never move, and without."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("specchat.backends.hf.slot_cache.FIRST_CAPACITY", 16)
+        patch.setenv(CHOICE, request.param)
         yield
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from specchat.backends import Model, Sampling
+from specchat.backends.hf.graphs.graphs import Rerun
 from specchat.decoders import Conversation, Generation, encode_prompt
 from specchat.decoders.registry import methods
 
@@ -24,12 +25,14 @@ RECOMPUTE_PROMPTS = PROMPTS if FULL else 1
 IDENTICAL = [name for name, method in methods().items() if method.label == "identical" and not method.needs_head]
 
 
-@pytest.fixture(scope="module")
-def endless(builtin_model: Model) -> Model:
-    """The built-in model without an end token: every answer has all its tokens."""
-    model = copy(builtin_model)
+@pytest.fixture(scope="module", params=[None, Rerun], ids=["launched", "recorded"])
+def endless(builtin_model: Model, request: pytest.FixtureRequest) -> Model:
+    """The built-in model without an end token: every answer has all its tokens. Its passes are launched as they come, or run
+    over buffers that never move, as on a GPU."""
+    model: Any = copy(builtin_model)
     model.info = replace(model.info, eos_ids=())
-    return model
+    model._runner = replace(model._runner, graphs=request.param)
+    return model  # type: ignore[no-any-return]
 
 
 def answer(model: Model, draft: Model, prompt: Sequence[int], method: str, sampling: Sampling | None = None) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 
+from specchat.backends.hf.graphs.graphs import CHOICE
 from specchat.backends.hf.model import TransformersModel, load_transformers
 from specchat.backends.options import LoadOptions
 
@@ -135,9 +137,14 @@ def tiny_folder(kind: str) -> Path:
 
 
 @functools.cache
-def tiny_model(kind: str) -> TransformersModel:
-    """A loaded tiny model, shared by the tests of a process (sessions are independent; do not close it)."""
+def _loaded(kind: str, graphs: str) -> TransformersModel:
     return load_transformers(tiny_folder(kind), kind, LoadOptions(device="cpu"))
+
+
+def tiny_model(kind: str) -> TransformersModel:
+    """A loaded tiny model, shared by the tests of a process (sessions are independent; do not close it). Its passes are
+    recorded as the environment says."""
+    return _loaded(kind, os.environ.get(CHOICE, ""))
 
 
 @functools.cache

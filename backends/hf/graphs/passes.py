@@ -1,0 +1,304 @@
+"""A session's passes of up to 64 nodes over buffers that never move.
+
+A pass of n nodes runs as one of 1, 2, 4 … 64: the nodes that fill it up write to a slot that nobody reads. All that a step
+changes (token ids, positions, slots, who sees whom) crosses to the device in one copy; the masks are made there. Attention
+goes over the whole cache, what is not in view hidden by the mask. The choices come back in one copy too, as many as anybody has
+asked for so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...base import Sampling
+from ...scores import TorchScores
+from ..masks import MaskPlan, Reach
+from ..slot_cache import SlotCache
+from .graphs import Graphs
+
+MOST = 64
+"""Nodes of the largest pass; larger ones are launched kernel by kernel, which they hide."""
+TENTATIVE = 256
+"""Slots behind the committed tokens that a node can tell apart."""
+WORDS = TENTATIVE // 64
+MOST_CHOICES = 64
+"""Most choices of a node that come back with the pass."""
+ALIGNED = 64
+"""Slots of a cache come in multiples of this: attention kernels take masks in aligned rows only."""
+
+LOW = (1 << 32) - 1
+
+
+class Placed(Protocol):
+    """What a pass needs to know of a node."""
+
+    token: int
+    position: int
+    slot: int
+    bits: int
+
+
+class Best(NamedTuple):
+    """The best choices after each node of a pass."""
+
+    ids: np.ndarray[Any, np.dtype[np.int64]]
+    """[nodes, k], best first, among equals the lowest."""
+    logits: np.ndarray[Any, np.dtype[np.float32]]
+    """[nodes, k]"""
+    mass: np.ndarray[Any, np.dtype[np.float32]]
+    """Logarithm of the sum over the whole vocabulary [nodes]; 0 if only one choice was asked for."""
+
+
+def ordered(logits: Tensor) -> Tensor:
+    """Integers [rows, vocab] in the order in which choices are made: by logit, among equals the lower id first."""
+    bits = logits.float().add(0.0).view(torch.int32)  # a zero with a sign is equal to one without
+    rising = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()
+    return (rising << 32) | torch.arange(logits.shape[-1] - 1, -1, -1, device=logits.device)
+
+
+def read(keys: np.ndarray[Any, np.dtype[np.int64]], vocabulary: int) -> Best:
+    """What came back: `ordered`'s integers [nodes, k], and one more column with the bits of the mass."""
+    rising = keys[:, :-1] >> 32
+    bits = rising ^ ((rising >> 31) & 0x7FFFFFFF)
+    floats, mass = (part.astype(np.int32).view(np.float32) for part in (bits, keys[:, -1]))
+    return Best(vocabulary - 1 - (keys[:, :-1] & LOW), floats, mass)
+
+
+class StaticPasses:
+    """A session's graphs and their buffers.
+
+    Args:
+        forward: of the model; takes what sessions give it.
+        cache: the session's.
+        plan: the model's masks.
+        dtype: of the model.
+        graphs: records passes.
+    """
+
+    def __init__(
+        self, forward: Callable[..., Any], cache: SlotCache, plan: MaskPlan, dtype: torch.dtype, graphs: Graphs
+    ) -> None:
+        self.graphs = graphs
+        self._forward, self._cache, self._plan, self._dtype = forward, cache, plan, dtype
+        self._capacity = 0
+        self._choices = 1
+        size = self._size(MOST)
+        self._host, self._inputs = graphs.host(size), torch.zeros(size, dtype=torch.long, device=graphs.device)
+        self._array = self._host.numpy()
+        room = MOST * (MOST_CHOICES + 1)
+        self._back, self._found = graphs.host(room), torch.zeros(room, dtype=torch.long, device=graphs.device)
+        self._logits: Tensor | None = None  # [MOST, vocab]
+        self._columns = torch.empty(0)
+
+    @staticmethod
+    def _size(bucket: int) -> int:
+        """Numbers that cross to the device."""
+        return 1 + bucket * (3 + WORDS) + TENTATIVE
+
+    @staticmethod
+    def take(count: int, tentative: int) -> bool:
+        """Whether a pass of so many nodes, the last in slot `tentative` behind the committed tokens, can be one of these."""
+        return count <= MOST and tentative <= TENTATIVE
+
+    def wish(self, choices: int) -> None:
+        """From the next pass on so many choices of each node come back."""
+        self._choices = max(self._choices, min(choices, MOST_CHOICES))
+
+    def run(
+        self,
+        new: Sequence[Placed],
+        living: Iterable[Placed],
+        length: int,
+        used: int,
+        picks: Sequence[int] | None,
+        nodes: tuple[int, ...],
+    ) -> StaticScores:
+        """One pass.
+
+        Args:
+            new: the nodes, in the last slots.
+            living: those of earlier passes.
+            length: committed tokens.
+            used: slots that hold something, the new nodes' not counted.
+            picks: indices of the nodes whose scores are wanted; None for all.
+            nodes: their ids.
+        """
+        cache, graphs = self._cache, self.graphs
+        cache.reserve(max(new[-1].slot + 2, graphs.least_slots), used)  # the last slot takes what nobody reads
+        if cache.capacity != self._capacity:
+            graphs.forget("pass")
+            self._capacity = cache.capacity
+            self._columns = torch.arange(cache.capacity, device=graphs.device)
+        bucket = 1 << (len(new) - 1).bit_length()
+        self._write(new, living, length, bucket)
+        size = self._size(bucket)
+        self._inputs[:size].copy_(self._host[:size], non_blocking=True)
+        graphs.run(("pass", bucket, self._capacity), lambda: self._pass(bucket))
+        assert self._logits is not None
+        vocabulary = self._logits.shape[1]
+        choices = min(self._choices, vocabulary)
+        graphs.run(("choices", bucket, choices), lambda: self._choose(bucket, choices))
+        room = bucket * (choices + 1)
+        self._back[:room].copy_(self._found[:room], non_blocking=True)
+        graphs.wait()
+        best = read(self._back[:room].view(bucket, choices + 1).numpy()[: len(new)], vocabulary)
+        chosen = range(len(new)) if picks is None else picks
+        return StaticScores(self, best, self._logits, list(chosen), nodes, tuple([new[i].position + 1 for i in chosen]))
+
+    def _write(self, new: Sequence[Placed], living: Iterable[Placed], length: int, bucket: int) -> None:
+        """Fill the buffer that crosses to the device."""
+        n, array = len(new), self._array
+        array[: self._size(bucket)] = 0
+        array[0] = length
+        ids, positions, slots = (array[1 + i * bucket : 1 + (i + 1) * bucket] for i in range(3))
+        ids[:n] = [node.token for node in new]
+        positions[:n] = [node.position for node in new]
+        slots[:n] = [node.slot for node in new]
+        slots[n:] = self._capacity - 1
+        begin = 1 + 3 * bucket
+        where = array[begin : begin + TENTATIVE]
+        for group in (living, new):
+            for node in group:
+                where[node.slot - length] = node.position
+        words = array[begin + TENTATIVE : begin + TENTATIVE + n * WORDS]
+        words[:] = np.frombuffer(b"".join([node.bits.to_bytes(8 * WORDS, "little") for node in new]), dtype=np.int64)
+
+    def _pass(self, bucket: int) -> None:
+        """What is recorded of a pass."""
+        data, cache = self._inputs, self._cache
+        ids, positions, slots = (data[1 + i * bucket : 1 + (i + 1) * bucket] for i in range(3))
+        cache.look_from([0] * len(cache.slots))
+        cache.places = slots
+        try:
+            out = self._forward(
+                input_ids=ids[None],
+                past_key_values=cache,
+                attention_mask=self._masks(bucket, positions),
+                position_ids=positions[None],
+                use_cache=True,
+            )
+        finally:
+            cache.places = None
+        logits = out.logits[0]
+        if self._logits is None:
+            self._logits = torch.empty((MOST, logits.shape[1]), dtype=logits.dtype, device=logits.device)
+        self._logits[:bucket].copy_(logits)
+
+    def _masks(self, bucket: int, positions: Tensor) -> Any:
+        """Additive masks over the whole cache, as `forward` takes them."""
+        data, plan = self._inputs, self._plan
+        begin = 1 + 3 * bucket
+        where = data[begin : begin + TENTATIVE]
+        words = data[begin + TENTATIVE : self._size(bucket)].view(bucket, WORDS)
+        behind = self._columns - data[:1]  # [slots], from the committed tail on
+        committed, near = behind < 0, behind.clamp(0, TENTATIVE - 1)
+        seen = (words.index_select(1, near >> 6) >> (near & 63)) & 1
+        visible = seen.bool().logical_and_(behind < TENTATIVE).logical_or_(committed)
+        masks: dict[Reach, Tensor] = {}
+        for reach in plan.reaches.values():
+            if reach not in masks:
+                masks[reach] = self._mask(visible, reach, positions, torch.where(committed, self._columns, where[near]))
+        if plan.style == "mapping":
+            return {kind: masks[reach] for kind, reach in plan.reaches.items()}
+        return next(iter(masks.values()))
+
+    def _mask(self, visible: Tensor, reach: Reach, positions: Tensor, held: Tensor) -> Tensor:
+        """Of one kind of layer [1, 1, group × bucket, slots].
+
+        Args:
+            visible: ignoring how far back it sees [bucket, slots].
+            reach: how far.
+            positions: of the nodes [bucket].
+            held: positions of what the slots hold [slots].
+        """
+        if reach.window is not None:
+            visible = visible & (held > (positions - reach.window)[:, None])
+        elif reach.chunk is not None:
+            visible = visible & (held >= (positions - positions % reach.chunk)[:, None])
+        low = torch.finfo(self._dtype).min
+        mask = torch.zeros(visible.shape, dtype=self._dtype, device=visible.device).masked_fill_(~visible, low)
+        return mask.repeat(self._plan.group, 1)[None, None]
+
+    def _choose(self, bucket: int, choices: int) -> None:
+        """What is recorded of the choices after a pass."""
+        assert self._logits is not None
+        logits = self._logits[:bucket]
+        keys = ordered(logits)
+        found = self._found[: bucket * (choices + 1)].view(bucket, choices + 1)
+        if choices == 1:
+            found[:, 0] = keys.amax(-1)
+            found[:, 1] = 0
+            return
+        found[:, :choices] = keys.topk(choices).values
+        found[:, choices] = logits.float().logsumexp(-1).view(torch.int32)
+
+
+class StaticScores(TorchScores):
+    """Scores of a pass over static buffers: the best choices are here already, the logits on the device until the next pass.
+
+    Args:
+        passes: told what is asked for.
+        best: choices of all its nodes.
+        logits: its buffer [at least as many, vocab].
+        rows: the nodes that are scored, as indices.
+        nodes, positions: as `TorchScores` has them.
+    """
+
+    def __init__(
+        self,
+        passes: StaticPasses,
+        best: Best,
+        logits: Tensor,
+        rows: list[int],
+        nodes: tuple[int, ...],
+        positions: tuple[int, ...],
+    ) -> None:
+        self._passes, self._best, self._buffer, self._rows = passes, best, logits, rows
+        self._taken: Tensor | None = None
+        self.nodes, self.positions = nodes, positions
+
+    @property
+    def logits(self) -> Tensor:  # type: ignore[override]
+        """[rows, vocab]"""
+        if self._taken is None:
+            rows = self._rows
+            whole = rows == list(range(len(rows)))
+            self._taken = self._buffer[: len(rows)] if whole else self._buffer[rows]
+        return self._taken
+
+    def _known(self, choices: int, sampling: Sampling | None = None) -> bool:
+        """Whether so many choices are here; if not, they will be after the next pass."""
+        if sampling is not None and (not sampling.greedy or sampling.uses_history):
+            return False
+        if self._best.ids.shape[1] >= choices:
+            return True
+        self._passes.wish(choices)
+        return False
+
+    def choose(self, sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[int]:
+        """The target's pick after each row's node."""
+        if not self._known(1, sampling):
+            return super().choose(sampling, histories)
+        first = self._best.ids[:, 0].tolist()
+        return [first[row] for row in self._rows]
+
+    def _likeliest(self, k: int) -> list[list[tuple[int, float]]]:
+        """For each row the k most probable (token id, natural log-probability)."""
+        ids, logs = (part[self._rows, :k].tolist() for part in (self._best.ids, self._best.logits - self._best.mass[:, None]))
+        return [list(zip(*pair, strict=True)) for pair in zip(ids, logs, strict=True)]
+
+    def top(self, k: int) -> list[list[tuple[int, float]]]:
+        """See `TorchScores.top`."""
+        return self._likeliest(k) if k > 0 and self._known(max(2, k)) else super().top(k)
+
+    def leads(self, rows: Sequence[int], sampling: Sampling, histories: Sequence[Sequence[int]] | None = None) -> list[float]:
+        """See `TorchScores.leads`."""
+        if not self._known(2, sampling):
+            return super().leads(rows, sampling, histories)
+        values = self._best.logits[[self._rows[row] for row in rows]]
+        return (values[:, 0] - values[:, 1]).tolist()  # type: ignore[no-any-return]

@@ -1,0 +1,242 @@
+"""Passes over buffers that never move: recorded once, right ever after, and left alone where they cannot be."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from specchat.backends import ROOT, LoadOptions, Model, Sampling
+from specchat.backends.hf.graphs import passes
+from specchat.backends.hf.graphs.graphs import CHOICE, CudaGraphs, Graphs, Rerun, chosen_graphs
+from specchat.backends.hf.graphs.passes import MOST, StaticPasses, ordered, read
+from specchat.backends.hf.lean import lean
+from specchat.backends.hf.model import load_transformers
+from specchat.backends.hf.session import TransformersSession
+from specchat.backends.hf.slot_cache import SlotCache
+from specchat.backends.scores import TorchScores
+from specchat.decoders import Conversation, Generation
+
+from ...cases import cases
+from ...fakes.models.mirror import Mirror, linear
+from ...fakes.models.taped import Tape, Taped
+from ...fakes.models.tiny import reference, tiny_folder, tiny_model
+
+GREEDY = Sampling()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_cache() -> Iterator[None]:
+    """A cache that has to grow within these tests' few tokens."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("specchat.backends.hf.slot_cache.FIRST_CAPACITY", 16)
+        yield
+
+
+def session_of(kind: str, graphs: type[Graphs], context: int = 200) -> TransformersSession:
+    runner: Any = tiny_model(kind)._runner
+    return TransformersSession(replace(runner, graphs=graphs), context)
+
+
+def sizes(session: TransformersSession) -> tuple[set[int], set[int]]:
+    """Nodes of the passes that were recorded, and slots of the cache meanwhile."""
+    assert session._static is not None
+    found = [key for key in session._static.graphs.recorded if key[0] == "pass"]
+    return {bucket for _, bucket, _ in found}, {slots for _, _, slots in found}
+
+
+@pytest.mark.parametrize("kind", ["llama", "mistral", "gemma2"])
+def test_what_was_recorded_is_right_for_other_tokens_trees_and_lengths(kind: str) -> None:
+    """The Python of a pass runs once per size and length of the cache: nothing it remembers may be of one step alone."""
+    session = session_of(kind, Taped)
+    mirror = Mirror(session)
+    mirror.prefill(list(range(10, 15)))
+    for turn in range(9):  # far beyond the window, with branches in every pass
+        ids = [20 + turn, 30 + turn, 40 + turn, 50 + turn, 60 + turn][: 2 + turn % 4]  # two to five
+        parents = [ROOT, 0, 0, 1, 2][: len(ids)]
+        for text, logits in mirror.evaluate(ids, parents):
+            torch.testing.assert_close(logits, linear(kind, text)[-1], atol=1e-4, rtol=1e-4)
+        for text, logits in mirror.evaluate([70 + turn], [1]):
+            torch.testing.assert_close(logits, linear(kind, text)[-1], atol=1e-4, rtol=1e-4)
+        mirror.commit([0, 1], [len(ids)])  # the last one hangs below node 1 and stays alive
+        mirror.evaluate([75], [len(ids)])
+        mirror.commit([len(ids)], [])
+        mirror.prefill(list(range(80, 83)))
+    assert session.unrecorded == ""
+    assert session._static is not None
+    buckets, slots = sizes(session)
+    assert buckets == {1, 2, 4, 8}
+    assert len(slots) > 1, "the cache never grew"
+    assert set(session._static.graphs.recorded.values()) == {1}
+
+
+@pytest.mark.parametrize("kind", ["llama", "mistral", "qwen2", "qwen3"])
+def test_on_a_gpu_nothing_of_a_pass_is_on_the_host(kind: str) -> None:
+    """torch's device without values stands for it: it refuses tensors of others, and to tell what is in its own."""
+    device = torch.device("meta")
+    runner: Any = tiny_model(kind)._runner
+    quick = lean(copy.deepcopy(reference(kind)).to(device, torch.bfloat16))
+    assert quick is not None
+    cache = SlotCache([replace(spec, device=device, dtype=torch.bfloat16) for spec in runner.specs], 128)
+    static = StaticPasses(quick.forward, cache, runner.plan, torch.bfloat16, Rerun(device))
+    static._capacity, static._columns = cache.capacity, torch.arange(cache.capacity, device=device)
+    for bucket in (1, 4, MOST):
+        with torch.inference_mode(), Tape() as tape:
+            static._pass(bucket)
+            static._choose(bucket, 1)
+            static._choose(bucket, 8)
+        assert len(tape.operations) > 50
+        for function, args, _, _ in tape.operations:
+            assert all(value.device == device for value in args if isinstance(value, Tensor)), function
+
+
+def test_sizes_are_asked_for_once_whatever_the_methods(builtin_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Rerun, "least_slots", 1024)
+    model: Any = builtin_model
+    monkeypatch.setattr(model, "_runner", replace(model._runner, graphs=Rerun))
+    conversation = Conversation(model)
+    generation = Generation(conversation, model.encode("One, two, three. One, two, three. One, two"), max_tokens=120)
+    methods = ("lookup", "greedy", "recycle", "fusion", "lookahead", "jacobi", "lookup", "fusion")
+    for turn, _ in enumerate(generation):
+        if turn % 3 == 2:
+            generation.switch(methods[turn // 3 % len(methods)])
+    session: Any = conversation.session
+    recorded = session._static.graphs.recorded
+    assert set(recorded.values()) == {1}
+    assert len(recorded) > 5
+    assert session.unrecorded == ""
+    conversation.close()
+
+
+@cases(300, 40, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_choices_that_come_back_are_those_of_the_logits(data: st.DataObject) -> None:
+    rows, vocabulary = data.draw(st.integers(1, 4)), data.draw(st.integers(2, 40))
+    k = data.draw(st.integers(2, vocabulary))
+    number = st.sampled_from([-3.5, -1.0, -0.0, 0.0, 1e-30, 0.25, 2.0, 2.015625, 40.0, -1e30])  # ties, and zeros of either sign
+    row = st.lists(number, min_size=vocabulary, max_size=vocabulary)
+    logits = torch.tensor(
+        [data.draw(row) for _ in range(rows)], dtype=data.draw(st.sampled_from([torch.float32, torch.bfloat16]))
+    )
+    keys = ordered(logits)
+    mass = logits.float().logsumexp(-1).view(torch.int32).long()[:, None]
+    best = read(torch.cat((keys.topk(k).values, mass), 1).numpy(), vocabulary)
+    wanted = TorchScores(logits, tuple(range(rows)), tuple(range(rows)))
+    top = wanted.top(k)
+    assert best.ids.tolist() == [[token for token, _ in row] for row in top]
+    found = torch.from_numpy(best.logits - best.mass[:, None])
+    torch.testing.assert_close(found, torch.tensor([[log for _, log in row] for row in top]))
+    assert best.ids[:, 0].tolist() == wanted.choose(GREEDY)
+    assert (best.logits[:, 0] - best.logits[:, 1]).tolist() == wanted.leads(range(rows), GREEDY)
+
+
+def test_scores_know_what_has_been_asked_for_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = session_of("llama", Rerun)
+    own: Any = tiny_model("llama").open_session()
+    sampling = Sampling(temperature=0.7, seed=3)
+    for one in (session, own):
+        one.prefill(range(10, 40))
+    for turn in range(3):
+        found, wanted = (one.evaluate([5 + turn, 6, 7], [ROOT, 0, 0], rows) for one, rows in ((session, (2, 0)), (own, (2, 0))))
+        if turn == 2:  # all of it is here
+            monkeypatch.setattr(type(found), "logits", property(lambda self: pytest.fail("went to the device")))
+        assert found.choose(GREEDY) == wanted.choose(GREEDY)
+        assert found.leads([1], GREEDY) == pytest.approx(wanted.leads([1], GREEDY), abs=1e-4)
+        for row, other in zip(found.top(5), wanted.top(5), strict=True):
+            assert [token for token, _ in row] == [token for token, _ in other]
+            assert [log for _, log in row] == pytest.approx([log for _, log in other], abs=1e-4)
+        if turn == 2:
+            break
+        assert found.choose(sampling) == wanted.choose(sampling)
+        kept = found.kept()
+        session.evaluate([50], [0])
+        own.evaluate([50], [0])
+        torch.testing.assert_close(kept.logits, wanted.logits, atol=1e-4, rtol=1e-4)
+        for one in (session, own):
+            one.commit(())
+
+
+def test_large_passes_and_wide_trees_are_launched_as_before() -> None:
+    session = session_of("llama", Rerun)
+    mirror = Mirror(session)
+    mirror.prefill([9])
+    for size in (MOST, MOST + 1):
+        ids = [10 + i for i in range(size)]
+        for text, logits in mirror.evaluate(ids, [ROOT] * size)[-2:]:
+            torch.testing.assert_close(logits, linear("llama", text)[-1], atol=1e-4, rtol=1e-4)
+    assert session._static is not None
+    assert not session._static.take(1, passes.TENTATIVE + 1)
+    assert sizes(session)[0] == {1, MOST}
+
+
+class Broken(Rerun):
+    """A driver that refuses."""
+
+    def record(self, work: Callable[[], None]) -> Callable[[], None]:
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+
+class Stuck(Rerun):
+    """A recording that does not do it again."""
+
+    def record(self, work: Callable[[], None]) -> Callable[[], None]:
+        work()
+        return lambda: None
+
+
+@pytest.mark.parametrize(
+    ("graphs", "why"), [(Broken, "not permitted when stream is capturing"), (Stuck, "did not give this model's own logits")]
+)
+def test_a_model_whose_recordings_fail_says_so_and_goes_on(
+    graphs: type[Graphs], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specchat.backends.hf.model.chosen_graphs", lambda device: graphs)
+    model = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
+    assert model.info.capabilities.tree
+    (note,) = model.info.notes
+    assert note.startswith("Passes are launched kernel by kernel, not as CUDA graphs: ")
+    assert why in note
+    assert model._runner is not None
+    assert model._runner.graphs is None
+
+
+def test_a_recording_that_fails_in_a_conversation_costs_nothing_but_speed() -> None:
+    session = session_of("llama", Broken)
+    own: Any = tiny_model("llama").open_session()
+    for one in (session, own):
+        one.prefill(range(10, 40))
+    for _ in range(2):
+        found, wanted = (one.evaluate([5, 6], [ROOT, ROOT]) for one in (session, own))
+        torch.testing.assert_close(found.logits, wanted.logits)
+    assert "not permitted" in session.unrecorded
+    assert session._static is None
+
+
+def test_memory_that_does_not_suffice_is_the_users_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = session_of("llama", Rerun)
+
+    def full(*args: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(StaticPasses, "_pass", full)
+    with pytest.raises(Exception, match="not enough memory on cpu"):
+        session.evaluate([5], [ROOT])
+    assert session.length == 0
+    assert session._static is not None
+
+
+def test_who_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, cuda = torch.device("cpu"), torch.device("cuda:0")
+    monkeypatch.delenv(CHOICE, raising=False)
+    assert (chosen_graphs(cpu), chosen_graphs(cuda)) == (None, CudaGraphs)
+    monkeypatch.setenv(CHOICE, "off")
+    assert chosen_graphs(cuda) is None
+    monkeypatch.setenv(CHOICE, "rerun")
+    assert chosen_graphs(cpu) is Rerun
