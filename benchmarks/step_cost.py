@@ -59,8 +59,8 @@ def ours(model: Model, prompt: Sequence[int], count: int) -> tuple[list[int], fl
     return out[1:], clock() - begun
 
 
-def theirs(module: Any, prompt: Sequence[int], count: int) -> tuple[list[int], float]:
-    """Tokens and seconds of `generate`; the time to the first token is not counted."""
+def theirs(module: Any, prompt: Sequence[int], count: int, **how: Any) -> tuple[list[int], float]:
+    """Tokens and seconds of `generate`, which takes the other arguments; the time to the first token is not counted."""
     from transformers.generation.streamers import BaseStreamer
 
     class Clock(BaseStreamer):
@@ -77,8 +77,8 @@ def theirs(module: Any, prompt: Sequence[int], count: int) -> tuple[list[int], f
             pass
 
     watch: Any = Clock()
-    ids = torch.tensor([list(prompt)])
-    length = {"max_new_tokens": count + 1, "min_new_tokens": count + 1, "eos_token_id": None, "pad_token_id": 0}
+    ids = torch.tensor([list(prompt)], device=module.device)
+    length = {**how, "max_new_tokens": count + 1, "min_new_tokens": count + 1, "eos_token_id": None, "pad_token_id": 0}
     out = module.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, streamer=watch, **length)
     return out[0, len(prompt) :].tolist(), clock() - watch.begun
 

@@ -14,6 +14,7 @@ import typer
 from specchat.app.cli.main import _words, app
 from specchat.app.settings.keymap import ALL, every_way
 from specchat.app.tui.actions.table import COMMANDS
+from specchat.benchmarks import gpu
 from specchat.builtin import train_eagle
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +32,7 @@ ELSEWHERE = {
     *("--pipeline-parallel-size", "--distributed-executor-backend"),
     *("--model-path", "--speculative-algorithm", "--speculative-draft-model-path"),  # SGLang
     *("--head", "--address"),  # Ray
-    *(option for action in train_eagle.command_line()._actions for option in action.option_strings),
+    *(option for own in (train_eagle, gpu) for action in own.command_line()._actions for option in action.option_strings),
 }
 """Options of other programs."""
 
