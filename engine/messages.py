@@ -345,6 +345,8 @@ class Switched:
     id: int
     method: str
     label: str
+    doubt: str = ""
+    """A sentence, where another server went on and may not have read the same tokens."""
 
 
 @dataclass(slots=True)
@@ -412,8 +414,8 @@ class Finished:
     plain_seconds: float = 0.0
     """Of a plain step at the answer's end, timed for Generate's `compare`; 0 where it was not."""
     served: dict[str, Any] = field(default_factory=dict)
-    """Of a server's answer: `certainty`, `doubt`, and what the server counted, each where it told: `prompt_tokens`, `reused`,
-    `tokens`, `steps`, `drafted`, `accepted`."""
+    """Of a server's answer: `certainty`, `doubt`, `seams`, and what the server counted, each where it told: `prompt_tokens`,
+    `reused`, `tokens`, `steps`, `drafted`, `accepted`."""
 
 
 @dataclass(slots=True)

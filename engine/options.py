@@ -5,13 +5,14 @@ from __future__ import annotations
 from ..backends.base import Capabilities, Sampling
 from ..backends.loading import builtin_gguf, builtin_path
 from ..backends.options import BACKENDS, BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, SHIPPED, rebuild_command
-from ..backends.servers.address import find_server, is_url, root_of
+from ..backends.servers.address import PAIR, find_server, is_url, root_of
 
 __all__ = [
     "BACKENDS",
     "BUILTIN",
     "BUILTIN_DRAFT",
     "BUILTIN_EAGLE",
+    "PAIR",
     "SHIPPED",
     "Capabilities",
     "Sampling",

@@ -47,7 +47,7 @@ from .outbox import Outbox
 if TYPE_CHECKING:
     from ..backends.base import Model
     from ..backends.servers.address import Address
-    from ..backends.servers.model import ServerModel
+    from ..backends.servers.remote import RemoteModel
     from .beside import Beside
     from .drafts import Drafts
     from .lanes import Lanes
@@ -70,7 +70,7 @@ class Server:
         self._drafts: Drafts | None = None
         self._lanes: Lanes | None = None
         self._beside: Beside
-        self._remote: ServerModel | None = None
+        self._remote: RemoteModel | None = None
         """A server, in place of a model here."""
         self._answers: ServerAnswers | None = None
         """Of servers; made, and httpx imported, when the first one is named."""
@@ -124,7 +124,7 @@ class Server:
             case Generate():
                 self._start(command, lanes)
             case Switch():
-                if self._answers is None or not self._answers.switch(command.id):
+                if self._answers is None or not self._answers.switch(command.id, command.method):
                     lanes.switch(command)
             case Cancel():
                 self._cancel(command.id, lanes)

@@ -13,6 +13,9 @@ from .methods import Method
 PLAIN = "greedy"
 """What every other method is compared with."""
 
+SERVED_PLAIN = "plain"
+"""The same on a server."""
+
 PROMISING = ("draft", "lookup", "early-exit", "fusion", "auto")
 """What is offered beside plain decoding and trained drafters. The first two differ most: one gives several tokens a pass on any
 text, the other wins where text is copied, on the fastest models too. `auto` chooses among the others, so it comes last."""
@@ -82,9 +85,9 @@ class Speeds:
             before, spent = self._sums.get((model, method), (0, 0.0))
             self._sums[model, method] = before + tokens, spent + seconds
 
-    def ratio(self, model: str, method: str) -> float | None:
+    def ratio(self, model: str, method: str, plain_name: str = PLAIN) -> float | None:
         """How many times as fast as plain decoding; None where one of the two is not known."""
-        plain, own = (self._sums.get((model, name)) for name in (PLAIN, method))
+        plain, own = (self._sums.get((model, name)) for name in (plain_name, method))
         return None if plain is None or own is None else (own[0] / own[1]) / (plain[0] / plain[1])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -36,9 +36,9 @@ from ...engine.options import Capabilities, Sampling
 from ...errors import UserError
 from ..text.cells import one_line
 from .about import About, asking
-from .choosing import Speeds, first_method, shortlist
+from .choosing import PLAIN, SERVED_PLAIN, Speeds, first_method, shortlist
 from .entries import Answer, Notice, Prompt, Severity, loop_sentence
-from .methods import Method
+from .methods import Method, served_methods
 from .pieces import Pieces
 from .transcript import Transcript
 
@@ -113,6 +113,8 @@ class Dialogue:
     speeds: Speeds = field(default_factory=Speeds)
     fallback: tuple[str, Mapping[str, Any]] | None = None
     """Model and options of a load to try where the first one fails: of a chat whose own model is gone."""
+    _ours: Mapping[str, Method] = field(default_factory=dict)
+    """The methods without those of a server."""
     _counting: Callable[[Counted], None] | None = None
     _answer_id: int = 0
     _weighing: dict[tuple[int, int], tuple[Answer, int]] = field(default_factory=dict)
@@ -262,14 +264,25 @@ class Dialogue:
         self.switch(name)
         return name
 
+    def named(self, words: Sequence[str]) -> tuple[str, list[str]]:
+        """A method as it is typed, and the settings behind it. The names of a server's methods may have spaces in them."""
+        for count in range(len(words), 1, -1):
+            if " ".join(words[:count]) in self.methods:
+                return " ".join(words[:count]), list(words[count:])
+        return words[0], list(words[1:])
+
     def shortlist(self) -> list[str]:
         """The methods worth a try on this model."""
+        if served := served_methods(self.info):
+            return list(served)
         # Before the model is loaded nobody knows whether there is a drafter trained for it.
         unknown = () if self.info else (name for name, method in self.methods.items() if method.group == "trained")
         return shortlist(self.methods, {*self.unavailable, *unknown}, self.model)
 
     def first_method(self) -> str:
         """The method that suits this model."""
+        if server := self.info.get("server"):
+            return str(server["method"])
         return first_method(self.methods, self.unavailable, self.model, self.load.get("draft_model"))
 
     def load_model(self, spec: str, **options: Any) -> None:
@@ -304,7 +317,7 @@ class Dialogue:
 
     def speedup(self, method: str) -> float | None:
         """How many times as fast as plain decoding a method was on the loaded model; None where that is not known."""
-        return self.speeds.ratio(self._measured_on, method)
+        return self.speeds.ratio(self._measured_on, method, SERVED_PLAIN if self.info.get("server") else PLAIN)
 
     @property
     def _measured_on(self) -> str:
@@ -410,6 +423,8 @@ class Dialogue:
             case Switched():
                 self.method = event.method
                 self.switching = self._back = None
+                if event.doubt:
+                    self.notice(event.doubt, "warning")
             case Paused():
                 self.paused = event.paused
             case Finished(reason="loop"):
@@ -429,8 +444,12 @@ class Dialogue:
 
     def settle_method(self) -> None:
         """Use the method that suits the model where nobody has chosen one, or where the model cannot run it: that is said."""
-        if server := self.info.get("server"):  # it decides, and all that can be known is what it says
-            self.method = server["method"]
+        served = served_methods(self.info)
+        if not any(method.group == "server" for method in self.methods.values()):
+            self._ours = self.methods
+        self.methods = {**served, **{name: method for name, method in self._ours.items() if name not in served}}
+        if served:  # they decide, and all that can be known is what they say
+            self.method = self.method if self.method in served else self.first_method()
             return
         reason = self.unavailable.get(self.method)
         if self.method not in self.methods:  # a server's, and this is none

@@ -131,6 +131,8 @@ class Figures:
     """Of a server's answer, how well its runs are known: exact, reported, estimated or unknown. Empty for one of ours."""
     doubt: str = ""
     """Where the server contradicts itself, a sentence that says so."""
+    seams: str = ""
+    """Where several servers wrote it, how one went on where another had stopped."""
 
     def take_served(self, served: Mapping[str, Any]) -> None:
         """Take over what a server counted: it knows better than its stream shows.
@@ -139,6 +141,7 @@ class Figures:
             served: as in the engine's `Finished`.
         """
         self.certainty, self.doubt = served.get("certainty", self.certainty), served.get("doubt", self.doubt)
+        self.seams = served.get("seams", self.seams)
         for name in ("prompt_tokens", "reused", "tokens", "steps", "drafted", "accepted"):
             if (count := served.get(name)) is not None:
                 setattr(self, name, count)
@@ -405,6 +408,7 @@ class Answer:
             "runs": self._totals.runs if known else [],
             "certainty": figures.certainty,
             "doubt": figures.doubt,
+            **({"seams": figures.seams} if figures.seams else {}),
         }
 
 

@@ -30,6 +30,10 @@ GROUPS: Mapping[str, str] = {
 """Group → its heading, in the order in which they are shown."""
 
 
+SERVERS = "The server's"
+"""Heading of the methods of a model on servers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     """A decoding method as the interface knows it; what the fields mean is said in decoders/base.py."""
@@ -55,6 +59,16 @@ def known_methods() -> Mapping[str, Method]:
     known, groups = [field.name for field in fields(Method)], list(GROUPS)
     found = [{key: entry[key] for key in known} for entry in sorted(describe(), key=lambda entry: groups.index(entry["group"]))]
     return {entry["name"]: Method(**entry | {"params": tuple(entry["params"])}) for entry in found}
+
+
+def served_methods(info: Mapping[str, Any]) -> dict[str, Method]:
+    """What decodes a model on servers, by name; nothing for one of this machine.
+
+    Args:
+        info: what the engine tells of the model.
+    """
+    told = (info.get("server") or {}).get("methods", {})
+    return {name: Method(name, "server", "", f"{where} decodes.") for name, where in told.items()}
 
 
 def method_named(name: str) -> Method:

@@ -53,19 +53,21 @@ def ask(names: Iterable[str], servers: Mapping[str, Mapping[str, str]]) -> list[
 
 async def _asked(name: str, servers: Mapping[str, Mapping[str, str]]) -> Serving:
     # Deferred: httpx takes 100 ms, and few have servers.
-    from ...backends.servers.model import connect
+    from ...backends.servers.remote import connect_all
 
     try:
         address = find_server(name, servers)
         if address is None:
             raise UserError(f"{name} is no server: give its address, like http://localhost:8080, or a name of [servers.NAME].")
-        model = await connect(address)
+        remote = await connect_all(address)
     except UserError as error:
         return Serving(name, problem=one_line(str(error)))
-    served = model.served
-    await model.close()
-    models = served.models or ((served.model,) if served.model else ())
-    return Serving(name, served.engine, served.version, served.method, served.certainty, served.context, models)
+    served = remote.methods[remote.method].served
+    listed = [each.served.models or (each.served.model,) for each in remote.methods.values()]
+    await remote.close()
+    models = tuple(model for model in listed[-1] if model and all(model in other for other in listed))
+    how = " or ".join(remote.methods)
+    return Serving(name, served.engine, served.version, how, served.certainty, served.context, models or (served.model,))
 
 
 def server_rows(found: Sequence[Serving], text: str, loaded: str) -> list[Row]:

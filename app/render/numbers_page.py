@@ -92,7 +92,8 @@ def _served(answer: Answer, part: Totals, curve: Curve, method: str, cells: int)
         (f"{figures.tokens:,}", "tokens"),
     ]
     out = [*(_verdict(answer, cells) if answer.done else []), *figures_rows(rows, cells)]
-    out += [(), *paragraph(f"Runs: {certainty}. {SURE.get(certainty, '')}", cells, "$quiet")]
+    seams = one_line(figures.seams)
+    out += [(), *paragraph(f"Runs: {certainty}. {SURE.get(certainty, '')} {seams}".rstrip(), cells, "$quiet")]
     for section in (
         _trend(curve.of(answer.totals), cells) if known else [],
         _acceptance(part, method, cells) if part.drafted else [],

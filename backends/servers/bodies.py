@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import UserError
 from ..base import Message, Sampling
-from .identify import LLAMA_SERVER, Served
+from .identify import LLAMA_SERVER, VLLM, Served
 
 LONG_ENOUGH = 4096
 """Tokens of a completion without a limit, where the server would stop after 16 and does not tell its context."""
@@ -27,6 +27,10 @@ class Wish:
     stop: Sequence[str] = ()
     afresh: bool = False
     """Read the whole prompt, whatever the server has kept of earlier ones: to be measured."""
+    ids: Sequence[int] | None = None
+    """In place of both: the tokens to be continued, of the answer those that another server has written."""
+    said: str = ""
+    """The same as text, in addition to either: what has been written of the answer."""
 
 
 def request(served: Served, wish: Wish) -> tuple[str, dict[str, Any]]:
@@ -38,17 +42,25 @@ def request(served: Served, wish: Wish) -> tuple[str, dict[str, Any]]:
     body: dict[str, Any] = {"stream": True}
     if served.model:
         body["model"] = served.model
-    if wish.messages is not None:
+    if wish.ids is not None:
+        path, body["prompt"] = "/completions", list(wish.ids)
+    elif wish.messages is not None:
         path, body["messages"] = "/chat/completions", [dict(message) for message in wish.messages]
+        if wish.said:
+            body["messages"].append({"role": "assistant", "content": wish.said})
+            body["continue_final_message"] = True
+            if served.engine == VLLM:
+                body["add_generation_prompt"] = False
     else:
-        path, body["prompt"] = "/completions", wish.prompt
+        path, body["prompt"] = "/completions", wish.prompt + wish.said
     if wish.max_tokens is not None:
         body["max_tokens"] = wish.max_tokens
-    elif wish.messages is None and served.engine != LLAMA_SERVER:
+    elif path == "/completions" and served.engine != LLAMA_SERVER:
         body["max_tokens"] = served.context or LONG_ENOUGH
     if wish.stop:
         body["stop"] = list(wish.stop)
-    return served.api + path, body | _sampling(served, wish.sampling) | _told(served) | (_afresh(served) if wish.afresh else {})
+    fields = body | _sampling(served, wish.sampling) | _told(served) | dict(served.asking)
+    return served.api + path, fields | (_afresh(served) if wish.afresh else {})
 
 
 def _sampling(served: Served, sampling: Sampling) -> dict[str, Any]:

@@ -52,8 +52,6 @@ class Chunk:
     """The server's own account of the answer's speculation."""
     progress: tuple[int, int, int] | None = None
     """Prompt tokens read, of how many, and how many of them had been in the cache."""
-    types: object = None
-    """Of llama-server: the settings that it answered with."""
     error: Any = None
 
 
@@ -75,7 +73,7 @@ def parse(data: str) -> Chunk:
     delta = _table(choice.get("delta"))
     usage, verbose = _table(body.get("usage")), _table(body.get("__verbose"))
     details = _table(usage.get("prompt_tokens_details"))
-    prompt_ids = body.get("prompt_token_ids", choice.get("prompt_token_ids"))
+    prompt_ids = _ids(body.get("prompt_token_ids", choice.get("prompt_token_ids"))) or ()
     finish = choice.get("finish_reason")
     return Chunk(
         text=_said(delta.get("content")) or _said(choice.get("text")),
@@ -83,14 +81,13 @@ def parse(data: str) -> Chunk:
         ids=_ids(choice.get("token_ids", verbose.get("tokens") if "text" in choice else None)),
         timings=_timings(body.get("timings", verbose.get("timings"))),
         tokens=count(usage.get("completion_tokens")),
-        prompt=count(usage.get("prompt_tokens")) or (len(prompt_ids) if isinstance(prompt_ids, list) else None),
-        prompt_ids=_ids(prompt_ids) or (),
+        prompt=count(usage.get("prompt_tokens")) or len(prompt_ids) or None,
+        prompt_ids=prompt_ids,
         cached=count(details.get("cached_tokens")),
         finish=finish if isinstance(finish, str) else "",
         stopped=isinstance(choice.get("stop_reason"), str) or verbose.get("stop_type") == "word",
         speculation=_speculation(body, choice),
         progress=_progress(body.get("prompt_progress")),
-        types=verbose.get("generation_settings"),
     )
 
 

@@ -82,6 +82,10 @@ class Connection:
         """
         return await self._ask(self.http.build_request("GET", self.address.root + path))
 
+    async def post(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        """The same of a POST."""
+        return await self._ask(self.http.build_request("POST", self.address.root + path, json=body))
+
     async def _ask(self, request: httpx2.Request) -> tuple[int, Any]:
         status = 0
         try:

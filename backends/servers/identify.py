@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -45,6 +45,8 @@ class Served:
     """What it decodes with, as far as it says."""
     drafts: bool | None = None
     """Whether it speculates; None if it does not say."""
+    asking: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of each request that make the server decode so."""
 
     @property
     def certainty(self) -> str:
@@ -128,13 +130,13 @@ async def _engine(server: Connection) -> str:
     """The engine of a server whose list of models does not say it."""
     if found := await _openapi(server):
         return found
-    for path, engine, field in (
+    for path, engine, has in (
         ("/props", LLAMA_SERVER, "default_generation_settings"),
         ("/api/version", OLLAMA, "version"),
         ("/api/v0/models", LM_STUDIO, "data"),
     ):
         status, body = await server.get(path)
-        if status == 200 and isinstance(body, dict) and field in body:
+        if status == 200 and isinstance(body, dict) and has in body:
             return engine
     return UNKNOWN
 
@@ -165,7 +167,13 @@ async def _llama_server(server: Connection, served: Served, row: Mapping[str, An
         return replace(served, version=version, context=context or 0)
     drafts = any(slot.get("speculative") is True for slot in slots)
     kinds = (types_of(slot.get("params")) for slot in slots)
-    method = next(filter(None, kinds), SPECULATION) if drafts else PLAIN
+    method = next(filter(None, kinds), "") if drafts else PLAIN
+    if not method and any(slot.get("is_processing") is False for slot in slots):
+        # It names its speculation in answers alone, so it is asked for the shortest one.
+        asked = {"model": served.model, "prompt": "a", "n_predict": 0, "cache_prompt": False}
+        _, answer = await server.post("/completion", asked)
+        method = types_of(answer.get("generation_settings")) if isinstance(answer, dict) else ""
+    method = method or SPECULATION
     return replace(served, version=version, context=context or 0, drafts=drafts, method=method)
 
 

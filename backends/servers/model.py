@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx2
@@ -15,8 +15,9 @@ from .address import Address
 from .bodies import Wish, request
 from .chunks import Chunk, parse
 from .connection import Connection
-from .identify import SGLANG, SPECULATION, TRANSFORMERS, Served, identify, types_of
+from .identify import SGLANG, TRANSFORMERS, Served, identify
 from .runs import Certainty, Cutter, Run, cutter_for
+from .seam import THINK, Trail
 
 NOT_SHOWN = "A server sends text, not what it drafted."
 """Why there is no tree, and why no rejected tokens are shown."""
@@ -51,6 +52,8 @@ class Outcome:
     """As in the engine's `Finished`; empty until the server has told one."""
     certainty: Certainty = "unknown"
     doubt: str = ""
+    seams: str = ""
+    """Where several servers wrote it, how one went on where another had stopped: a sentence for each."""
     prompt_tokens: int | None = None
     prompt_ids: tuple[int, ...] = ()
     reused: int | None = None
@@ -70,6 +73,8 @@ class Taker:
     run: Callable[[Run], None]
     prefilling: Callable[[int, int, float], None]
     """Prompt tokens read, of how many, in seconds so far."""
+    trail: Trail = field(default_factory=Trail)
+    """What has come, for another server to go on from."""
 
 
 class ServerModel:
@@ -138,11 +143,6 @@ class ServerModel:
         if outcome.reason == "length" and (wish.max_tokens is None or (outcome.tokens or wish.max_tokens) < wish.max_tokens):
             outcome.reason = "context"
 
-    def learned(self, chunk: Chunk) -> None:
-        """llama-server names its speculation in its first answer only."""
-        if chunk.types is not None and self.served.method == SPECULATION and (name := types_of(chunk.types)):
-            self.served = replace(self.served, method=name)
-
 
 def _notes(address: Address, served: Served) -> tuple[str, ...]:
     if address.model or len(served.models) < 2:
@@ -170,6 +170,7 @@ class _Stream:
     def __init__(self, model: ServerModel, taker: Taker, outcome: Outcome) -> None:
         self._model = model
         self._taker, self._outcome = taker, outcome
+        taker.trail.begin()
         self._loop = asyncio.get_running_loop()
         self._cutter: Cutter | None = None
         self._last: Chunk | None = None
@@ -234,7 +235,7 @@ class _Stream:
         """Hand out what is left, and say how it went."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._thinking:
+        if self._thinking and not self._taker.trail.handed_on:
             self._push(Chunk(text="\n</think>\n\n"))
         outcome = self._outcome
         if self._first:
@@ -247,8 +248,7 @@ class _Stream:
         cutter = self._cutter
         if cutter is None:
             return
-        for run in cutter.finish(self._last or (Chunk() if self._over else None)):
-            self._taker.run(run)
+        self._hand_out(cutter.finish(self._last or (Chunk() if self._over else None)))
         outcome.certainty, outcome.doubt = cutter.certainty, cutter.doubt
         told, engine = cutter.told, self._model.served.engine
         # transformers serve counts chunks there.
@@ -273,7 +273,7 @@ class _Stream:
             outcome.reused = chunk.timings.cached
             outcome.prefill_seconds = chunk.timings.prompt_milliseconds / 1000
             outcome.decode_seconds = chunk.timings.milliseconds / 1000
-        self._model.learned(chunk)
+        self._taker.trail.take(chunk)
         if chunk.text or chunk.thought or chunk.ids:
             self._push(self._spoken(chunk))
         elif chunk.timings is not None and self._cutter is not None and not chunk.finish and chunk.tokens is None:
@@ -288,7 +288,7 @@ class _Stream:
         """A chunk whose thinking is a part of its text, between tags as the model itself writes them."""
         if not chunk.thought and not self._thinking:
             return chunk
-        text = chunk.thought if self._thinking or not chunk.thought else f"<think>\n{chunk.thought}"
+        text = chunk.thought if self._thinking or not chunk.thought else f"{THINK}{chunk.thought}"
         if self._thinking and chunk.text:
             text += "\n</think>\n\n"
         if chunk.thought or chunk.text:
@@ -304,14 +304,23 @@ class _Stream:
         if self._cutter is None:
             served = self._model.served
             self._cutter = cutter_for(chunk, served.drafts, served.engine == SGLANG)
-        for run in self._cutter.push(chunk, now):
-            self._taker.run(run)
+        self._hand_out(self._cutter.push(chunk, now))
         if self._cutter.due:
             self._timer = self._loop.call_later(self._cutter.due, self._flush)
 
     def _flush(self) -> None:
         self._timer = None
-        for run in self._cutter.flush() if self._cutter is not None else ():
+        self._hand_out(self._cutter.flush() if self._cutter is not None else ())
+
+    def _hand_out(self, runs: Iterable[Run]) -> None:
+        trail = self._taker.trail
+        for run in runs:
+            if trail.owed and run.tokens:  # they were counted before
+                again = min(trail.owed, len(run.tokens))
+                trail.owed, run.tokens = trail.owed - again, run.tokens[again:]
+                run.accepted = min(run.accepted, len(run.tokens))
+            trail.text += run.text
+            trail.tokens += len(run.tokens)
             self._taker.run(run)
 
 

@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 from ...backends.servers.address import Address, find_server
 from ...backends.servers.bodies import Wish
-from ...backends.servers.model import Outcome, ServerModel, Taker, connect
-from ...backends.servers.runs import Run
+from ...backends.servers.remote import RemoteModel, connect_all
 from ...decoders import registry
 from ...errors import Cancelled, UserError
 from ..failures import failure
@@ -23,14 +22,12 @@ from ..messages import (
     Finished,
     Generate,
     Paused,
-    Prefilling,
     Started,
-    StepRecord,
-    Steps,
     Work,
     Worked,
 )
 from ..requests import sampling_of
+from .writing import Writing, told
 
 POLL_SECONDS = 0.05
 """Between looks whether a load was cancelled."""
@@ -53,21 +50,23 @@ class ServerAnswers:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         """By the answer's id; touched on the loop's thread alone."""
+        self._writings: dict[int, Writing] = {}
+        """The same."""
         self._lanes: dict[str, int] = {}
         """The answers that run, by lane; so are these."""
-        self._measured: dict[str, ServerModel] = {}
+        self._measured: dict[str, RemoteModel] = {}
         """Those that are measured beside another, by the name that they were given."""
         self._ids: set[int] = set()
         """Answers that were begun and have not ended, as the main thread knows them."""
 
-    def load(self, address: Address, cancelled: Callable[[], bool]) -> ServerModel:
+    def load(self, address: Address, cancelled: Callable[[], bool]) -> RemoteModel:
         """Find out what a server is.
 
         Raises:
             UserError: it cannot be used; says why.
             Cancelled: `cancelled` answered True.
         """
-        return self._waited(connect(address), cancelled)
+        return self._waited(connect_all(address), cancelled)
 
     def _waited(self, work: Coroutine[Any, Any, T], cancelled: Callable[[], bool]) -> T:
         """What becomes of some work on the loop.
@@ -85,7 +84,7 @@ class ServerAnswers:
                 future.cancel()
                 raise Cancelled
 
-    def measure(self, model: ServerModel, command: Work, cancelled: Callable[[], bool]) -> None:
+    def measure(self, model: RemoteModel, command: Work, cancelled: Callable[[], bool]) -> None:
         """Run the task `answer` on a server to its end; post its result, or what went wrong.
 
         Args:
@@ -103,13 +102,13 @@ class ServerAnswers:
             options = {name: value for name, value in command.options.items() if name not in ("method", "settings", "at")}
             if at := command.options.get("at"):
                 model = self._beside(str(at["model"]), at["servers"], cancelled)
-            result = self._waited(measure_answer(model, **options), cancelled)
+            result = self._waited(measure_answer(model.methods[model.method], **options), cancelled)
         except BaseException as error:  # see `failure`
             self._post(failure(command.id, error))
             return
         self._post(Worked(command.id, result))
 
-    def _beside(self, name: str, servers: Mapping[str, Mapping[str, str]], cancelled: Callable[[], bool]) -> ServerModel:
+    def _beside(self, name: str, servers: Mapping[str, Mapping[str, str]], cancelled: Callable[[], bool]) -> RemoteModel:
         """Another server, asked once what it is.
 
         Raises:
@@ -124,7 +123,7 @@ class ServerAnswers:
             self._measured[name] = self.load(address, cancelled)
         return self._measured[name]
 
-    def start(self, model: ServerModel, request: Generate) -> None:
+    def start(self, model: RemoteModel, request: Generate) -> None:
         """Begin an answer."""
         try:
             wish = wish_of(request)
@@ -159,14 +158,14 @@ class ServerAnswers:
         self._post(Paused(id, False))
         return True
 
-    def switch(self, id: int) -> bool:
-        """Say that the method of an answer cannot be changed; whether there is such an answer."""
+    def switch(self, id: int, method: str) -> bool:
+        """Let an answer go on with another method; whether there is such an answer."""
         if id not in self._ids:
             return False
-        self._refuse(id, "The server decides how it decodes. Load another model to choose a method.")
+        self._on_loop(self._switch, id, method)
         return True
 
-    def free(self, model: ServerModel) -> None:
+    def free(self, model: RemoteModel) -> None:
         """Let a server go, its answers stopped."""
         self.cancel_all()
         for each in (model, *self._measured.values()):
@@ -191,13 +190,19 @@ class ServerAnswers:
         with contextlib.suppress(TimeoutError, CancelledError):
             asyncio.run_coroutine_threadsafe(work, self._running_loop()).result(CLOSE_SECONDS)
 
-    def _begin(self, model: ServerModel, request: Generate, wish: Wish) -> None:
+    def _begin(self, model: RemoteModel, request: Generate, wish: Wish) -> None:
         if request.lane in self._lanes:
             self._ids.discard(request.id)
             self._post(Failed(request.id, "user", "An answer is being written here. Wait for it, or cancel it first."))
             return
         self._lanes[request.lane] = request.id
-        self._tasks[request.id] = asyncio.get_running_loop().create_task(self._answer(model, request, wish))
+        writing = Writing(self._post, request.id, model, model.named(request.method), wish)
+        self._writings[request.id] = writing
+        self._tasks[request.id] = asyncio.get_running_loop().create_task(self._answer(writing, request))
+
+    def _switch(self, id: int, method: str) -> None:
+        if (writing := self._writings.get(id)) is not None:
+            writing.switch(method)
 
     def _cancel(self, id: int) -> None:
         if (task := self._tasks.get(id)) is not None:
@@ -209,30 +214,23 @@ class ServerAnswers:
             task.cancel()
         await asyncio.gather(*going, return_exceptions=True)
 
-    async def _answer(self, model: ServerModel, request: Generate, wish: Wish) -> None:
-        id, outcome, method = request.id, Outcome(), model.method
-        served = model.served
-        self._post(Started(id, request.lane, method, "", 0, 0, certainty=served.certainty))
+    async def _answer(self, writing: Writing, request: Generate) -> None:
+        id, outcome, failed = request.id, writing.outcome, None
+        model = writing.model
+        self._post(Started(id, request.lane, writing.method, "", 0, 0, certainty=model.served.certainty))
         if request.paused:
             self.pause(id)
         loop = asyncio.get_running_loop()
         begun = loop.time()
-
-        def prefilling(done: int, total: int, seconds: float) -> None:
-            self._post(Prefilling(id, done, total, seconds))
-
-        def take(run: Run) -> None:
-            self._post(Steps(id, [record(run, method)]))
-
-        failed: Failed | None = None
         try:
-            await model.answer(wish, Taker(take, prefilling), outcome)
+            await writing.run()
         except asyncio.CancelledError:
             outcome.reason = "cancelled"
         except BaseException as error:  # see `failure`
             failed = failure(id, error)
         finally:
             self._tasks.pop(id, None)
+            self._writings.pop(id, None)
             self._lanes = {lane: other for lane, other in self._lanes.items() if other != id}
             self._ids.discard(id)
         if failed is not None:
@@ -241,18 +239,6 @@ class ServerAnswers:
             return
         spent = outcome.prefill_seconds + outcome.decode_seconds or loop.time() - begun
         self._post(Finished(id, outcome.reason or "eos", "", outcome.prefill_seconds, spent, served=told(outcome)))
-
-
-def told(outcome: Outcome) -> dict[str, Any]:
-    """What a server told of an answer, as it crosses."""
-    skipped = ("reason", "prompt_ids", "prefill_seconds", "decode_seconds")
-    return {name: value for name, value in asdict(outcome).items() if name not in skipped and value not in (None, "")}
-
-
-def record(run: Run, method: str) -> StepRecord:
-    """A run as it crosses."""
-    nodes = 1 + run.drafted if run.tokens else 0
-    return StepRecord(method, run.tokens, run.text, run.drafted, run.accepted, nodes, forward_seconds=run.seconds)
 
 
 def wish_of(request: Generate) -> Wish:
@@ -275,14 +261,16 @@ def wish_of(request: Generate) -> Wish:
     return Wish(messages, request.prompt or "", sampling_of(request.sampling), request.max_tokens, request.stop)
 
 
-def refusals(model: ServerModel) -> dict[str, str]:
+def refusals(model: RemoteModel) -> dict[str, str]:
     """Every method of ours, and why it does not decode here."""
-    return dict.fromkeys(registry.methods(), model.reason())
+    return {name: model.reason() for name in registry.methods() if name not in model.methods}
 
 
-def info_of(model: ServerModel) -> dict[str, Any]:
-    """What the interface shows of a server."""
+def info_of(model: RemoteModel) -> dict[str, Any]:
+    """What the interface shows of a model on servers."""
     info = {f.name: getattr(model.info, f.name) for f in fields(model.info)}
     info["capabilities"] = asdict(model.info.capabilities)
-    served = model.served
-    return info | {"server": {"engine": served.engine, "method": served.method, "certainty": served.certainty}}
+    served = model.methods[model.method].served
+    methods = {name: each.info.device for name, each in model.methods.items()}
+    told = {"engine": served.engine, "method": model.method, "certainty": served.certainty, "methods": methods}
+    return info | {"server": told}

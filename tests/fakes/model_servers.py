@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 import threading
@@ -124,14 +125,22 @@ def llama_server(written: Written, finish: str = "stop", prompt: int = 13) -> li
     return [*out, b"data: [DONE]\n\n"]
 
 
-def vllm(written: Written, merged: Sequence[int] = (), told: bool = True, finish: str = "stop") -> list[bytes]:
+def vllm(
+    written: Written,
+    merged: Sequence[int] = (),
+    told: bool = True,
+    finish: str = "stop",
+    ids: Sequence[int] = (),
+    prompt_ids: Sequence[int] = range(13),
+) -> list[bytes]:
     """An event for each pass with its tokens' ids.
 
     Args:
         merged: passes that come together with the one before.
         told: the server was started with `--per-request-spec-decode-metrics detailed`.
+        ids: of the tokens; numbers from 100 on if there are none.
     """
-    out = [event(_chat({"role": "assistant", "content": ""}, prompt_token_ids=list(range(13))))]
+    out = [event(_chat({"role": "assistant", "content": ""}, prompt_token_ids=list(prompt_ids)))]
     texts = [""] * len(written.lengths)
     for at, _, text in _texts(written):
         texts[at] += text or ""
@@ -143,9 +152,9 @@ def vllm(written: Written, merged: Sequence[int] = (), told: bool = True, finish
             chunks.append((text, count))
     number = 0
     for i, (text, count) in enumerate(chunks):
-        ids = {"token_ids": list(range(100 + number, 100 + number + count))}
+        own = list((ids or range(100, 10_000))[number : number + count])
         number += count
-        out.append(event(_chat({"content": text}, finish if i == len(chunks) - 1 else None, choice=ids)))
+        out.append(event(_chat({"content": text}, finish if i == len(chunks) - 1 else None, choice={"token_ids": own})))
     drafts = [(count - 1, one.drafted) for count, one in zip(written.lengths, written.passes, strict=False) if one.drafted]
     account: dict[str, Any] = {
         "num_spec_steps": len(drafts),
@@ -206,7 +215,7 @@ def routes_of(engine: str, speculates: bool = True) -> dict[str, tuple[int, Any]
         case "llama-server":
             settings = {"n_ctx": 2048, "params": {"speculative.types": "none"}}
             found["/props"] = (200, {"default_generation_settings": settings, "build_info": "b1-0c1e570"})
-            found["/slots"] = (200, [{"id": 0, "n_ctx": 2048, "speculative": speculates}])
+            found["/slots"] = (200, [{"id": 0, "n_ctx": 2048, "speculative": speculates, "is_processing": False}])
         case "vLLM":
             found["/version"] = (200, {"version": "0.32.0"})
             found["/metrics"] = (200, METRICS if speculates else "vllm:num_requests_running 0.0")
@@ -217,6 +226,45 @@ def routes_of(engine: str, speculates: bool = True) -> dict[str, tuple[int, Any]
                 {"version": "0.5.23", "speculative_algorithm": kind, "speculative_num_draft_tokens": 4},
             )
     return found
+
+
+TOKEN = re.compile(r"<[^<>]*>|\s?[^\s<>]+|\s")
+WORDS: list[str] = []
+"""Tokens of the fake servers; all have the same."""
+
+
+def tokens_of(text: str) -> list[int]:
+    """Of a text: words with the space before them, and tags."""
+    found = TOKEN.findall(text)
+    WORDS.extend(word for word in dict.fromkeys(found) if word not in WORDS)
+    return [1000 + WORDS.index(word) for word in found]
+
+
+def text_of(ids: Sequence[int]) -> str:
+    return "".join(WORDS[id - 1000] for id in ids)
+
+
+def rendered(messages: Sequence[dict[str, str]]) -> str:
+    return "".join(f"<{message['role']}>{message['content']}" for message in messages) + "<assistant>"
+
+
+def posts_of(engine: str, speculates: bool = True) -> dict[str, Callable[[Any], tuple[int, Any]]]:
+    """What an engine answers about texts and tokens."""
+    match engine:
+        case "llama-server":
+            types = "none,ngram-simple" if speculates else "none"
+            return {
+                "/completion": lambda body: (200, {"content": "a", "generation_settings": {"speculative.types": types}}),
+                "/apply-template": lambda body: (200, {"prompt": rendered(body["messages"])}),
+                "/tokenize": lambda body: (
+                    200,
+                    {"tokens": [{"id": id, "piece": text_of([id])} for id in tokens_of(body["content"])]},
+                ),
+                "/detokenize": lambda body: (200, {"content": text_of(body["tokens"])}),
+            }
+        case "vLLM":
+            return {"/detokenize": lambda body: (200, {"prompt": text_of(body["tokens"])})}
+    return {}
 
 
 Part = bytes | float | Callable[[], None]
@@ -230,8 +278,11 @@ class FakeServer:
     """Answers what it is told to, and remembers what it was asked."""
 
     routes: dict[str, tuple[int, Any]] = field(default_factory=dict)
-    stream: Sequence[Any] = ()
-    """Parts of the answer to each completion; a tuple (status, body, headers) refuses instead."""
+    stream: Any = ()
+    """Parts of the answer to each completion, or a function that makes them of its body; a tuple (status, body, headers)
+    refuses instead."""
+    posts: dict[str, Callable[[Any], tuple[int, Any]]] = field(default_factory=dict)
+    """By path, what it answers to other requests with a body."""
     asked: list[tuple[str, dict[str, str], Any]] = field(default_factory=list)
     """Path, headers and body of each request."""
     running: int = 0
@@ -247,9 +298,11 @@ class FakeServer:
 
 
 @contextmanager
-def serving(engine: str = "OpenAI-compatible", stream: Sequence[Any] = (), **more: Any) -> Iterator[FakeServer]:
+def serving(engine: str = "OpenAI-compatible", stream: Any = (), **more: Any) -> Iterator[FakeServer]:
     """A server of this engine's kind."""
-    fake = FakeServer({**routes_of(engine, more.pop("speculates", True)), **more.pop("routes", {})}, stream, **more)
+    speculates = more.pop("speculates", True)
+    posts = {**posts_of(engine, speculates), **more.pop("posts", {})}
+    fake = FakeServer({**routes_of(engine, speculates), **more.pop("routes", {})}, stream, posts=posts, **more)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -264,17 +317,22 @@ def serving(engine: str = "OpenAI-compatible", stream: Sequence[Any] = (), **mor
 
         def do_POST(self) -> None:
             data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            fake.asked.append((self.path, dict(self.headers), json.loads(data)))
+            body = json.loads(data)
+            fake.asked.append((self.path, dict(self.headers), body))
+            if self.path in fake.posts:
+                self._send(*fake.posts[self.path](body))
+                return
             if fake.drops:
                 fake.drops -= 1
                 self.close_connection = True
                 return
-            if isinstance(fake.stream, tuple) and fake.stream and isinstance(fake.stream[0], int):
-                self._send(*fake.stream)
+            stream = fake.stream(body) if callable(fake.stream) else fake.stream
+            if isinstance(stream, tuple) and stream and isinstance(stream[0], int):
+                self._send(*stream)
                 return
             fake.running += 1
             try:
-                self._stream(fake.stream)
+                self._stream(stream)
             except OSError:
                 pass
             finally:

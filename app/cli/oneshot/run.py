@@ -25,6 +25,7 @@ from ....engine.messages import (
 )
 from ....errors import counted
 from ...chat.about import About, asking
+from ...chat.choosing import PLAIN, SERVED_PLAIN
 from ...chat.entries import Answer, loop_sentence
 from ...chat.pieces import Pieces
 from ...render.verdict import verdict_text
@@ -189,9 +190,9 @@ class _Run:
         for note in event.info.get("notes", ()):
             self.notes.sentence(note)
         server = event.info.get("server")
-        answer.method = method = server["method"] if server else self.request.method(event.unavailable)
+        answer.method = method = self._served(server) if server else self.request.method(event.unavailable)
         reason = event.unavailable.get(method)
-        if server and "method" in self.request.explicit:
+        if server and "method" in self.request.explicit and (method, settings.method) != (SERVED_PLAIN, PLAIN):
             chosen = self.request.method()
             self.notes.sentence(f"The method {chosen} is not used: {event.unavailable.get(chosen, '')}")
         if reason and "method" not in self.request.explicit:
@@ -220,6 +221,11 @@ class _Run:
             stop_regex=list(self.request.stop_regex),
             compare=self.request.plain and self.output.is_terminal,
         )
+
+    def _served(self, server: Mapping[str, Any]) -> str:
+        """The method on a server: of a pair `greedy` is the plain half, all others are the other one."""
+        plain = self.request.settings.method == PLAIN and SERVED_PLAIN in server["methods"]
+        return SERVED_PLAIN if plain else str(server["method"])
 
     def _left_out(self, event: Started) -> None:
         """Say what of a text with a gap did not fit."""

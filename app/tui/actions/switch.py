@@ -10,7 +10,7 @@ from ....errors import UserError, counted, did_you_mean
 from ...chat.choosing import PLAIN, copied, exits_early
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Prompt
-from ...chat.methods import GROUPS
+from ...chat.methods import GROUPS, SERVERS
 from ...race.guests import short_name
 from ...settings.keymap import shown_keys
 from ...text.cells import fit, one_line
@@ -59,7 +59,7 @@ def method_items(dialogue: Dialogue, unavailable: Mapping[str, str] | None = Non
             LABEL_STYLES.get(label, "$quiet"),
             method.summary,
             reason=_sentence(reasons.get(method.name, "")),
-            group=GROUPS[method.group],
+            group=GROUPS.get(method.group, SERVERS),
             more=" ".join(filter(None, (method.pays, _measured(dialogue, method.name)))),
         )
         for method in dialogue.methods.values()
@@ -80,7 +80,9 @@ def _measured(dialogue: Dialogue, method: str) -> str:
 
 def group_hints(dialogue: Dialogue, keymap: Mapping[str, str]) -> dict[str, str]:
     """What is known of the groups of methods on this model and this text, by their headings."""
-    hints = {}
+    hints: dict[str, str] = {}
+    if dialogue.info.get("server"):  # what keeps ours from decoding is none of these
+        return hints
     entries = dialogue.transcript.entries
     last = next((i for i in reversed(range(len(entries))) if isinstance(entries[i], Answer)), None)
     if last is not None:
@@ -134,7 +136,7 @@ class Switching:
         if not words:
             self._choose_method()
             return
-        name, *rest = words
+        name, rest = self.host.dialogue.named(words)
         given = pairs(rest, "/method NAME key=value …")
         settings = method_settings(self.host.dialogue, name, given)
         self.host.dialogue.switch(name, settings if given else None)
@@ -157,7 +159,9 @@ class Switching:
     def next_method(self) -> None:
         """To the next of the methods worth a try on this model."""
         if self.host.dialogue.next_method() is None:
-            self.host.tell("This model has only one method.")
+            server = "its server decides how it decodes. A pair of servers has two: docs/servers.md."
+            only = f"This model has only one method: {server}" if self.host.dialogue.info.get("server") else ""
+            self.host.tell(only or "This model has only one method.")
         self.host.changed()
 
     def theme(self, *words: str) -> None:

@@ -107,7 +107,7 @@ class Varying:
             asked["sampling"] = asdict(Sampling(**asked["sampling"]))
         except (TypeError, UserError):  # of another version
             asked.pop("sampling")
-        if asked["method"] not in dialogue.methods or dialogue.info.get("server"):
+        if asked["method"] not in dialogue.methods or (dialogue.info.get("server") and asked["method"] in dialogue.unavailable):
             del asked["method"], asked["settings"]
         return {**wish, **asked, "model": dialogue.model}
 

@@ -16,6 +16,7 @@ from specchat.engine.messages import (
     Finished,
     Generate,
     Load,
+    Loaded,
     Loading,
     Prefilling,
     Steps,
@@ -307,3 +308,37 @@ def test_a_model_that_fails_after_the_one_before_was_freed_leaves_none(dialogue:
     ]
     dialogue.drain()
     assert dialogue.phase == "unloaded"
+
+
+def test_the_methods_of_a_pair_of_servers(engine: Any, make_steps: Make) -> None:
+    dialogue = Dialogue(engine, "fox", known_methods(), "lookup")
+    told = {"engine": "vLLM", "method": "ngram K=10", "certainty": "reported"}
+    told |= {"methods": {"plain": "vLLM at a:1", "ngram K=10": "vLLM at b:2"}}
+    reasons = dict.fromkeys(known_methods(), "the servers decode, with plain or ngram K=10.")
+    engine.events = [Loaded(1, {"name": "m", "backend": "server", "server": told}, reasons)]
+    dialogue.drain()
+    assert (dialogue.method, dialogue.label, dialogue.shortlist()) == ("ngram K=10", "", ["plain", "ngram K=10"])
+    assert list(dialogue.methods)[:2] == ["plain", "ngram K=10"]
+    assert dialogue.methods["plain"].summary == "vLLM at a:1 decodes."
+    assert dialogue.named(["ngram", "K=10"]) == ("ngram K=10", [])
+    assert dialogue.named(["plain", "K=10"]) == ("plain", ["K=10"])
+    dialogue.submit("Hello")
+    assert engine.asked.method == "ngram K=10"
+    id = engine.begin(make_steps())
+    dialogue.drain()
+    assert dialogue.next_method() == "plain"
+    assert engine.sent[-1] == Switch(id, "plain", {})
+    doubt = "vLLM went on from the text."
+    engine.events = [Switched(id, "plain", "", doubt)]
+    dialogue.drain()
+    assert (dialogue.method, notices(dialogue)[-1]) == ("plain", doubt)
+    engine.finish()
+    dialogue.drain()
+    assert dialogue.next_method() == "ngram K=10"
+    # On a model of this machine everything is as before.
+    engine.events = [Unloaded()]
+    dialogue.load_model("builtin")
+    engine.events.append(Loaded(9, {"name": "builtin", "backend": "transformers"}))
+    dialogue.drain()
+    assert dict(dialogue.methods) == dict(known_methods())
+    assert dialogue.method in known_methods()

@@ -297,7 +297,7 @@ def test_a_model_is_chosen_by_name(loop: asyncio.AbstractEventLoop) -> None:
 @pytest.mark.parametrize(
     ("engine", "speculates", "method"),
     [
-        ("llama-server", True, "speculation"),
+        ("llama-server", True, "ngram-simple"),
         ("llama-server", False, "plain"),
         ("vLLM", True, "speculation K=10"),
         ("vLLM", False, "plain"),

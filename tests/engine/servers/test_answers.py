@@ -57,7 +57,9 @@ def test_a_server_answers_without_torch_in_any_process(client: EngineClient) -> 
         ready = loaded(client, fake.url)
         assert isinstance(ready, Loaded)
         assert (ready.info["name"], ready.info["backend"], ready.info["context"]) == ("target.gguf", "server", 2048)
-        assert ready.info["server"] == {"engine": "llama-server", "method": "speculation", "certainty": "exact"}
+        server = ready.info["server"]
+        assert (server["engine"], server["method"], server["certainty"]) == ("llama-server", "ngram-simple", "exact")
+        assert server["methods"] == {"ngram-simple": ready.info["device"]}
         assert ready.info["device"].startswith("llama-server at 127.0.0.1:")
         assert ready.unavailable["lookup"].endswith("decodes, and it decides how.")
         events = answered(client, max_tokens=40)
@@ -65,7 +67,7 @@ def test_a_server_answers_without_torch_in_any_process(client: EngineClient) -> 
         maps = {Path(each.path).name for each in psutil.Process(client.pid).memory_maps()} if os.name == "posix" else set()
     started, finished = events[0], events[-1]
     assert isinstance(started, Started)
-    assert (started.method, started.certainty) == ("speculation", "exact")
+    assert (started.method, started.certainty) == ("ngram-simple", "exact")
     steps = [step for event in events if isinstance(event, Steps) for step in event.steps]
     assert [len(step.tokens) for step in steps] == WRITTEN.lengths
     assert [(step.drafted, step.accepted) for step in steps] == [(one.drafted, one.accepted) for one in WRITTEN.passes]
@@ -100,7 +102,7 @@ def test_what_a_server_cannot_do_is_said_and_the_answer_goes_on(client: EngineCl
     said = [event.sentence for event in events if isinstance(event, Failed) and not event.ended]
     assert said == [
         "A server's answer cannot be paused. esc stops it.",
-        "The server decides how it decodes. Load another model to choose a method.",
+        f"lookup is not used there: {fake.url.removeprefix('http://')} decodes, and it decides how.",
     ]
     assert Paused(id, False) in events
     assert Weighed(id, 0, []) in events
