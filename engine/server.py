@@ -27,6 +27,7 @@ from .messages import (
     Load,
     LoadBeside,
     Loaded,
+    LoadedBeside,
     Loading,
     Pause,
     PiecesOf,
@@ -72,6 +73,8 @@ class Server:
         self._beside: Beside
         self._remote: RemoteModel | None = None
         """A server, in place of a model here."""
+        self._guests: dict[str, RemoteModel] = {}
+        """Servers beside the chat's model, by key."""
         self._answers: ServerAnswers | None = None
         """Of servers; made, and httpx imported, when the first one is named."""
 
@@ -115,8 +118,9 @@ class Server:
             case Load():
                 self._load(command, lanes)
             case LoadBeside():
-                self._beside.load(command, self._model, lanes, lambda: command.id in self._cancelled)
+                self._load_beside(command, lanes)
             case UnloadBeside():
+                self._free_guests(command.key)
                 self._beside.free(lanes, command.key)
             case Generate() if command.id in self._cancelled:
                 self._start(command, lanes)
@@ -161,6 +165,10 @@ class Server:
 
     def _start(self, command: Generate, lanes: Lanes) -> None:
         model, drafts = self._model, self._drafts
+        remote = self._guests.get(command.model) if command.model else self._remote
+        if remote is not None and self._answers is not None:
+            self._answers.start(remote, command)
+            return
         if command.model:
             guest = self._beside.get(command.model)
             if guest is None:
@@ -168,9 +176,6 @@ class Server:
                 self._outbox.post(Failed(command.id, "user", sentence))
                 return
             model, drafts = guest.model, guest.drafts
-        elif self._remote is not None and self._answers is not None:
-            self._answers.start(self._remote, command)
-            return
         lanes.start(model, command, drafts, lambda: command.id in self._cancelled)
 
     def _cancel(self, id: int, lanes: Lanes) -> None:
@@ -223,6 +228,36 @@ class Server:
         info = info_of(remote)
         info["load_seconds"] = time.perf_counter() - start
         self._outbox.post(Loaded(command.id, info, refusals(remote)))
+
+    def _load_beside(self, command: LoadBeside, lanes: Lanes) -> None:
+        from ..backends.servers.address import find_server
+        from .failures import failure
+        from .servers.answers import ServerAnswers, info_of, refusals
+
+        def cancelled() -> bool:
+            return command.id in self._cancelled
+
+        self._free_guests(command.key)
+        try:
+            address = find_server(command.model, command.options.get("servers", {}))
+            if address is None:
+                self._beside.load(command, self._model, lanes, cancelled)
+                return
+            self._beside.free(lanes, command.key)
+            self._outbox.post(Loading(command.id, "connect"))
+            self._answers = self._answers or ServerAnswers(self._outbox.post)
+            remote = self._guests[command.key] = self._answers.load(address, cancelled)
+        except BaseException as error:  # see `failure`
+            self._outbox.post(failure(command.id, error, loading=command.model))
+            return
+        self._outbox.post(LoadedBeside(command.id, command.key, info_of(remote), refusals(remote)))
+
+    def _free_guests(self, key: str = "") -> None:
+        """Let the server of a key go, or (empty) all of them."""
+        for name in [name for name in self._guests if key in ("", name)]:
+            guest = self._guests.pop(name)
+            if self._answers is not None:
+                self._answers.free(guest)
 
     def _load_here(self, command: Load, lanes: Lanes) -> None:
         from ..backends.loading import load_model
@@ -278,6 +313,7 @@ class Server:
 
     def _free(self, id: int, lanes: Lanes, always: bool = False) -> None:
         """Free the loaded model and its lanes, and say so; nothing to do (or say, unless `always`) without one."""
+        self._free_guests()
         self._beside.free(lanes)
         lanes.clear()
         loaded = self._loaded

@@ -119,7 +119,7 @@ def table(answers: Sequence[Answer], shown: Answer, cells: int) -> list[list[Par
             [
                 f"{'●' if number == at else ' '} {number + 1}  {name_of(answer, answers)}",
                 f"{figures.tokens:,}" if figures.steps else "–",
-                f"{figures.tokens_per_step:.2f}" if figures.steps else "–",
+                f"{figures.tokens_per_step:.2f}" if figures.tokens_per_step else "–",
                 f"{figures.tokens_per_second:,.1f}" if figures.tokens_per_second else "–",
                 f"{speedup:.2f}×" if speedup else "–",
                 f"{SIGNS[like.mark]} {like.said or like.mark}",

@@ -442,12 +442,21 @@ class Dialogue:
         self.settle_method()
         self._send_queued()
 
+    def methods_of(self, info: Mapping[str, Any]) -> dict[str, Method]:
+        """Every method there is for a model, by name: a server's own go before ours.
+
+        Args:
+            info: what the engine tells of the model.
+        """
+        if not any(method.group == "server" for method in self.methods.values()):
+            self._ours = self.methods
+        served = served_methods(info)
+        return served | {name: method for name, method in self._ours.items() if name not in served}
+
     def settle_method(self) -> None:
         """Use the method that suits the model where nobody has chosen one, or where the model cannot run it: that is said."""
         served = served_methods(self.info)
-        if not any(method.group == "server" for method in self.methods.values()):
-            self._ours = self.methods
-        self.methods = {**served, **{name: method for name, method in self._ours.items() if name not in served}}
+        self.methods = self.methods_of(self.info)
         if served:  # they decide, and all that can be known is what they say
             self.method = self.method if self.method in served else self.first_method()
             return

@@ -170,7 +170,8 @@ class Figures:
 
     @property
     def tokens_per_step(self) -> float:
-        return self.tokens / self.steps if self.steps else 0.0
+        """0 where it is not known."""
+        return self.tokens / self.steps if self.steps and self.certainty != "unknown" else 0.0
 
     @property
     def tokens_per_second(self) -> float:

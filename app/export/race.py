@@ -13,6 +13,7 @@ from ..render.verdict import verdict_text
 from ..text.cells import sanitise
 from .markdown import closed, inert, plain, quoted
 
+SERVED = "A server's clock is its own where it tells the time, else that of the arrival."
 CLOCK = "By each pane's own clock, the prompt's prefill included."
 
 SLOWED = "Run in slow motion: passes taken one at a time are slower than passes in a row, so no speeds are compared."
@@ -46,7 +47,7 @@ class Finish(NamedTuple):
         return [
             in_words(self.seconds),
             f"{self.speed:,.0f} {SHORT[self.unit]}/s" if self.speed else "–",
-            f"{self.tokens_per_step:.2f} tokens a pass",
+            f"{self.tokens_per_step:.2f} tokens a pass" if self.tokens_per_step else "–",
             speedup,
         ]
 
@@ -93,6 +94,8 @@ def remarks(record: RaceRecord) -> list[str]:
     if len(amounts) > 1:
         line = counted(record.finish_line, record.unit.removesuffix("s"))
         said.append(f"The texts have different lengths, so they are compared at {line}, where the shortest ends.")
+    if any(lane.answer.figures.certainty for lane in record.lanes):
+        said.append(SERVED)
     return [*said, SLOWED if record.slowed else CLOCK]
 
 

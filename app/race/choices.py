@@ -69,3 +69,15 @@ def look(dialogue: Dialogue, library: Library, folders: Sequence[str], stopped: 
             continue
         if not spot.remark and (spot.spec != dialogue.model or backend not in ("", dialogue.info.get("backend"))):
             yield Choice(spot.spec, backend, one_line(spot.title), runtime_and_size(found.card), spot.place, found.problem)
+    yield from _served(dialogue, stopped)
+
+
+def _served(dialogue: Dialogue, stopped: Callable[[], bool]) -> Iterator[Choice]:
+    """What the servers of the settings serve."""
+    from ..models.servers import MOST_MODELS, ask
+
+    servers = dialogue.load.get("servers") or {}
+    for found in ask(servers, servers) if servers and not stopped() else ():
+        what = one_line(" · ".join(filter(None, (found.engine, found.method))))
+        specs = [found.spec(model) for model in found.models[:MOST_MODELS]] or [found.name]
+        yield from (Choice(spec, "", one_line(spec), what, "Server", found.problem) for spec in specs if spec != dialogue.model)

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from ...engine.messages import Cancel, Event, Failed, LoadBeside, LoadedBeside, Loading, PiecesOf, PieceTable, UnloadBeside
+from ...engine.options import is_url
 from ..chat.dialogue import Dialogue
 from ..chat.pieces import Pieces
 from ..text.cells import one_line
@@ -140,7 +141,10 @@ class RaceModels:
         return guest.info if guest is not None else {} if key else self._dialogue.info
 
     def alike(self, keys: Iterable[str]) -> bool:
-        """Whether the tokens of these models mean the same, as far as that is known."""
+        """Whether the tokens of these models mean the same, as far as that is known. Of a server's nobody knows."""
+        keys = set(keys)
+        if len(keys) > 1 and any(self.info(key).get("server") for key in keys):
+            return False
         guests = {key: self._guests.get(key) for key in keys}
         known = {
             self._own if not key else guest.tokenizer if guest is not None else ""
@@ -168,4 +172,7 @@ def short_name(model: str) -> str:
     """A model's name without its folders: `Qwen3-0.6B`, `model-Q4_K_M.gguf`."""
     if model.startswith("recorded:"):
         model = model.partition("?")[0]
+    if is_url(model):
+        root, _, name = model.partition("#")
+        return one_line(name or root.partition("://")[2].removesuffix("/v1"))
     return one_line(PurePath(model.replace("\\", "/")).name or model)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ...engine.messages import Event, Failed, Finished
+from ...engine.messages import Event, Failed, Finished, Started
 from ..chat.entries import TEXT_END, Answer
 from .clock import Track, Unit
 from .entry import Entry
+
+NO_ID = -1
+"""In place of a token's id where a server does not send it."""
 
 FULL = "The context is full: race on a shorter prompt, or load the model with a larger context."
 
@@ -26,9 +29,9 @@ class Racer:
     error: str = ""
     """Why it could not go on, in a sentence."""
     compared: int = 0
-    """Tokens known to be those of the first lane."""
+    """Tokens known to be those of the first lane; characters where a server does not tell its tokens."""
     position: int | None = None
-    """The first token that differs; None while none does."""
+    """The first token that differs; None while none does. Where tokens are not told, the first one of the run that does."""
     gap: float | None = None
     judging: int = 0
     """Id of the question how near a tie it was; 0 if none is open."""
@@ -75,6 +78,8 @@ class Racer:
         self.answer.take(event)
         self.track.follow(self.answer.runs)
         match event:
+            case Started() if event.certainty:  # a server decides how it decodes
+                self.entry = replace(self.entry, method=event.method, settings={})
             case Finished(reason="context"):
                 self.error = FULL
             case Failed():
@@ -89,6 +94,8 @@ class Racer:
             self.against = first
         if self.position is not None or first is self:
             return False
+        if not self.told or not first.told:
+            return self._compare_texts(first)
         own, other = self.tokens, first.tokens
         common = min(len(own), len(other))
         # In one piece: the bytes of both as they lie in memory.
@@ -103,6 +110,35 @@ class Racer:
         if short.answer.reason in TEXT_END and len(long.tokens) > common:
             self.position = common
         return self.position is not None
+
+    @property
+    def served(self) -> bool:
+        """Whether a server writes it."""
+        return bool(self.answer.figures.certainty)
+
+    @property
+    def told(self) -> bool:
+        """Whether the ids of its tokens are known."""
+        return NO_ID not in self.tokens[:1]
+
+    def _compare_texts(self, first: Racer) -> bool:
+        own, other = self.answer.text, first.answer.text
+        common = min(len(own), len(other))
+        if own[self.compared : common] == other[self.compared : common]:
+            self.compared = common
+            short, long = (self, first) if len(own) < len(other) else (first, self)
+            if short.answer.reason not in TEXT_END or len(long.answer.text) == common:
+                return False
+        else:
+            while own[self.compared] == other[self.compared]:
+                self.compared += 1
+        written = self.position = 0
+        for run in self.answer.runs:
+            written += len(run.text)
+            if written > self.compared:
+                break
+            self.position += run.tokens
+        return True
 
     @property
     def label_is_exact(self) -> bool:

@@ -160,6 +160,11 @@ class Race:
     # What can be seen
 
     @property
+    def served(self) -> list[Racer]:
+        """The lanes that servers write, which cannot be held."""
+        return [racer for racer in self.racers if self.models.info(racer.entry.key).get("server")]
+
+    @property
     def held(self) -> bool:
         """Whether lanes wait between two steps."""
         return self.paused
@@ -172,7 +177,9 @@ class Race:
     @property
     def unit(self) -> Unit:
         """What the lanes are compared in: tokens where they are the same for all, else characters."""
-        return "tokens" if self.models.alike({racer.entry.key for racer in self.racers}) else "characters"
+        guessed = any(racer.answer.figures.certainty in ("estimated", "unknown") for racer in self.racers)
+        alike = self.models.alike({racer.entry.key for racer in self.racers})
+        return "tokens" if alike and not guessed else "characters"
 
     @property
     def expected(self) -> int:

@@ -15,6 +15,8 @@ LANES = 3
 
 def suggested(dialogue: Dialogue) -> list[str]:
     """Who might race: plain decoding, the method in force, and those worth a try; what was slower here comes last."""
+    if dialogue.info.get("server"):
+        return dialogue.shortlist()[:LANES]
     able = [name for name in dialogue.methods if name not in dialogue.unavailable]
     rivals = [name for name in (dialogue.method, *dialogue.shortlist()) if name in able and drafts(dialogue, name)]
     rivals.sort(key=partial(loses, dialogue))

@@ -143,12 +143,12 @@ class ServerAnswers:
     def cancel_all(self) -> None:
         """Close every stream, and wait for it."""
         if self._loop is not None:
-            self._wait(self._stop(None))
+            self._wait(self._stop(lambda _: True))
 
     def close_lane(self, lane: str) -> None:
         """Close the stream that runs in a lane."""
         if self._loop is not None:
-            self._wait(self._stop(lane))
+            self._wait(self._stop(lambda id: self._lanes.get(lane) == id))
 
     def pause(self, id: int) -> bool:
         """Say that an answer cannot be held; whether there is such an answer."""
@@ -167,7 +167,7 @@ class ServerAnswers:
 
     def free(self, model: RemoteModel) -> None:
         """Let a server go, its answers stopped."""
-        self.cancel_all()
+        self._wait(self._stop(lambda id: self._writings[id].remote is model))
         for each in (model, *self._measured.values()):
             self._wait(each.close())
         self._measured.clear()
@@ -208,8 +208,8 @@ class ServerAnswers:
         if (task := self._tasks.get(id)) is not None:
             task.cancel()
 
-    async def _stop(self, lane: str | None) -> None:
-        going = [task for id, task in self._tasks.items() if lane is None or self._lanes.get(lane) == id]
+    async def _stop(self, which: Callable[[int], bool]) -> None:
+        going = [task for id, task in self._tasks.items() if which(id)]
         for task in going:
             task.cancel()
         await asyncio.gather(*going, return_exceptions=True)

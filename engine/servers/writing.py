@@ -31,7 +31,7 @@ class Writing:
     """
 
     def __init__(self, post: Callable[[Event], None], id: int, remote: RemoteModel, method: str, wish: Wish) -> None:
-        self._post, self._id, self._remote, self._wish = post, id, remote, wish
+        self._post, self._id, self.remote, self._wish = post, id, remote, wish
         self.method = method
         self.outcome = Outcome()
         """Of all that was written."""
@@ -45,17 +45,17 @@ class Writing:
     @property
     def model(self) -> ServerModel:
         """Who writes."""
-        return self._remote.methods[self.method]
+        return self.remote.methods[self.method]
 
     def switch(self, method: str) -> None:
         """Go on with another method from the tokens so far."""
-        if method not in self._remote.methods:
-            self._refuse(f"{method} is not used there: {self._remote.reason()}")
+        if method not in self.remote.methods:
+            self._refuse(f"{method} is not used there: {self.remote.reason()}")
             return
         if method == (self._next or self.method):
             self._post(Switched(self._id, method, ""))
             return
-        engine = self._remote.methods[method].served.engine
+        engine = self.remote.methods[method].served.engine
         if not can_go_on(engine):
             self._refuse(f"{engine} cannot go on in the middle of an answer. Switch to {method} when this one has ended.")
             return
@@ -102,7 +102,7 @@ class Writing:
         while True:
             method = self._next
             try:
-                model = self._remote.methods[method]
+                model = self.remote.methods[method]
                 found = await seam(model.connection, model.served, self._wish, trail)
             except UserError as error:
                 if method == self.method:

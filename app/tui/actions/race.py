@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.widget import Widget
 
+from ....engine.options import find_server
 from ....errors import UserError
 from ...chat.entries import Notice
 from ...chat.transcript import Transcript
@@ -129,9 +130,15 @@ class Racing:
                 raise UserError(f"{word} must follow a method. {USAGE}")
         entries = []
         for word, settings in given:
+            whole, rest = dialogue.named([word, *settings])
+            if whole != word:  # a server's, with a space in its name
+                word, settings = whole, rest
             name, model, backend = split_model(word, dialogue.model, dialogue.info)
             if word.endswith("@"):
                 raise UserError(f"{word} does not name a model. {USAGE}")
+            if model and find_server(model, dialogue.load.get("servers", {})) is not None:
+                entries.append(Entry(name, {}, model))  # it decides how it decodes
+                continue
             own = method_settings(dialogue, name, pairs(settings, USAGE), elsewhere=bool(model or backend))
             entries.append(Entry(name, own, model, backend))
         if len(entries) == 1:

@@ -11,7 +11,7 @@ from ...chat.choosing import PLAIN, copied, exits_early
 from ...chat.dialogue import Dialogue
 from ...chat.entries import Answer, Prompt
 from ...chat.methods import GROUPS, SERVERS
-from ...race.guests import short_name
+from ...race.guests import Guest, short_name
 from ...settings.keymap import shown_keys
 from ...text.cells import fit, one_line
 from ...theming.colouring import LABEL_STYLES, WAYS, following
@@ -46,11 +46,12 @@ def method_settings(dialogue: Dialogue, name: str, given: Mapping[str, str], *, 
     return settings
 
 
-def method_items(dialogue: Dialogue, unavailable: Mapping[str, str] | None = None) -> list[Item]:
-    """The methods, for a menu; those that a model cannot run (None: the loaded one) say why."""
+def method_items(dialogue: Dialogue, guest: Guest | None = None) -> list[Item]:
+    """The methods, for a menu; those that a model (None: the loaded one) cannot run say why."""
     from ..pickers.menu import Item
 
-    reasons = dialogue.unavailable if unavailable is None else unavailable
+    reasons = dialogue.unavailable if guest is None else guest.unavailable
+    methods = dialogue.methods if guest is None else dialogue.methods_of(guest.info)
     return [
         Item(
             method.name,
@@ -62,7 +63,7 @@ def method_items(dialogue: Dialogue, unavailable: Mapping[str, str] | None = Non
             group=GROUPS.get(method.group, SERVERS),
             more=" ".join(filter(None, (method.pays, _measured(dialogue, method.name)))),
         )
-        for method in dialogue.methods.values()
+        for method in methods.values()
     ]
 
 

@@ -62,6 +62,8 @@ class PaneState:
     """By the clock too; shown beside characters."""
     slowed: bool = False
     """In slow motion no speed is told."""
+    unknown: bool = False
+    """A server does not show its passes."""
 
 
 def eighths(share: float, cells: int) -> str:
@@ -155,7 +157,7 @@ class PaneFoot(Widget):
             "seconds": [(in_words(state.seconds), "bold $foreground")],
             "speed": [(f"{state.speed:,.0f}", "bold $foreground"), (f" {SHORT[state.unit]}/s", "$quiet")],
             "other": [(f"{state.tokens_per_second:,.0f}", "bold $foreground"), (" tokens/s", "$quiet")],
-            "step": [(f"{state.tokens_per_step:.2f}", "bold $foreground"), (" tokens a pass", "$quiet")],
+            "step": [(_step(state), "bold $foreground"), (" tokens a pass", "$quiet")],
             "amount": [(f"{state.amount:,}", "bold $foreground"), (f" {amount.partition(' ')[2]}", "$quiet")],
         }
         if sum(sum(width(text) for text, _ in parts[name]) + 2 for name in wanted) - 2 > room:
@@ -183,11 +185,16 @@ class PaneFoot(Widget):
         if state.unit == "tokens" or not state.amount:
             return line
         # The row above has characters and tokens, and little room for more.
-        step = f"{state.tokens_per_step:.2f}"
+        step = _step(state)
         for words in (" tokens a pass", "/pass"):
             if (gap := room - line.cell_length - len(step) - len(words)) >= 2:
                 return Content.assemble(line, " " * gap, (step, "bold $foreground"), (words, "$quiet"))
         return line
+
+
+def _step(state: PaneState) -> str:
+    """Tokens a pass."""
+    return "–" if state.unknown else f"{state.tokens_per_step:.2f}"
 
 
 def _amount(state: PaneState) -> str:

@@ -76,7 +76,13 @@ def mark_words(race: Race, racer: Racer, *, live: bool = False) -> tuple[str, st
             return sign, f"near tie {where}, gap {racer.gap or 0:.2g}", "$warning"
         case "lossy":
             gap = f", gap {racer.gap:.2g}" if racer.gap is not None and racer.gap < 1e6 else ""
-            word = "differs" if racer.label_is_exact else "lossy" if racer.answer.label == "lossy" else "other draws"
+            word = (
+                "differs"
+                if racer.label_is_exact or racer.served
+                else "lossy"
+                if racer.answer.label == "lossy"
+                else "other draws"
+            )
             return sign, f"{word} {where}{gap}", "$error"
         case _:
             return sign, f"differs {where}: how near a tie?" if racer.position is not None else "", "$quiet"
@@ -215,7 +221,7 @@ class PhotoFinish(Widget):
             ("clock", [(in_words(row.seconds), "$quiet" if line else "$foreground") for row in rows]),
             *([(unit, [(f"{row.amount:,}", "$foreground") for row in rows])] if line else []),
             *([] if slowed else [(f"{unit}/s", [(f"{row.speed:,.0f}", "$foreground") for row in rows])]),
-            ("a pass", [(f"{row.tokens_per_step:.2f}", "$foreground") for row in rows]),
+            ("a pass", [(f"{row.tokens_per_step:.2f}" if row.tokens_per_step else "–", "$foreground") for row in rows]),
             *(
                 [("tokens/s", [(f"{row.tokens_per_second:,.0f}", "$quiet") for row in rows])]
                 if unit != "tokens" and not slowed

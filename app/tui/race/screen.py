@@ -22,6 +22,7 @@ from ...race.lane import Racer
 from ...race.race import FEWEST, MOST, Race
 from ...race.record import RaceRecord
 from ...race.replay import Replay
+from ...render.numbers_page import SURE
 from ...settings.keymap import RACE
 from ...theming.colouring import Way, effective
 from ..actions.switch import method_items
@@ -140,7 +141,7 @@ class RaceScreen(Screen[None]):
                 pane.show(shown if full or shown.place else pane.foot.state, racer.answer, runs)
             else:
                 shown = live_state(race, i) if full else pane.foot.state
-                pane.show(shown, racer.answer, note=racer.error)
+                pane.show(shown, racer.answer, note=racer.error or _about_runs(racer))
         if full:
             self._around(time)
 
@@ -253,6 +254,13 @@ class RaceScreen(Screen[None]):
             if self._clock is not None:
                 self._clock.resume()
         elif self.race.running:
+            served = [racer for racer in self.race.served if not racer.done]
+            if served and not self.race.paused:
+                rest = " The other panes wait." if len(served) < sum(not racer.done for racer in self.race.racers) else ""
+                over = lambda: not self.race.running  # noqa: E731
+                self._host.tell(f"A server's answer cannot be paused; esc stops it.{rest}", until=over)
+                if not rest:
+                    return
             self.race.pause()
             self._host.stir()
         else:
@@ -308,7 +316,7 @@ class RaceScreen(Screen[None]):
             if name is not None:
                 self._swap(number, replace(self._entry(name), model=current.model, backend=current.backend))
 
-        items = method_items(self._host.dialogue, guest.unavailable if guest is not None else None)
+        items = method_items(self._host.dialogue, guest)
         title, keymap = f"Method of pane {number}", self._host.live.keymap
         self.app.push_screen(MethodMenu(title, items, current.method, {}, keymap), answered)
 
@@ -384,3 +392,9 @@ class RaceScreen(Screen[None]):
         """Scroll all texts by half a pane."""
         for pane in self.panes:
             pane.text.scroll_relative(y=direction * max(1, pane.text.size.height // 2), animate=False)
+
+
+def _about_runs(racer: Racer) -> str:
+    """A sentence where a server does not tell which tokens came together."""
+    certainty = racer.answer.figures.certainty
+    return f"Runs {certainty}. {SURE[certainty]}" if racer.done and certainty in ("estimated", "unknown") else ""

@@ -152,7 +152,7 @@ class RaceSetup(Framed[list[Pick]]):
             box = (shown.center(3), BADGE)
         else:
             box = (" · ", "$faint")
-        title = item.title.ljust(11)
+        title = item.title.ljust(max(11, *(len(other.title) for other in self._items)))
         tag = item.tag.ljust(max(len(other.tag) for other in self._items))
         rest = room - len(key) - 5 - len(title) - len(tag) - 2
         said = fit(one_line(item.detail if able else item.reason), max(0, rest)) if rest > 12 else ""

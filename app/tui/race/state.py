@@ -47,6 +47,7 @@ def _lane(race: Race, index: int) -> PaneState:
         model=model,
         unit=race.unit,
         slowed=race.slowed,
+        unknown=racer.answer.figures.certainty == "unknown",
     )
 
 

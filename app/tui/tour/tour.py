@@ -118,6 +118,8 @@ class Tour:
         await self._until(lambda: self.dialogue.phase != "loading")
         if self.dialogue.phase != "ready":
             raise Over("no model is loaded.")
+        if self.dialogue.info.get("server"):
+            raise Over("it needs a model on this machine. Load one with /model builtin.")
 
     async def _one_by_one(self) -> None:
         """An answer, one token at a time."""

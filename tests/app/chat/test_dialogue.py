@@ -312,8 +312,8 @@ def test_a_model_that_fails_after_the_one_before_was_freed_leaves_none(dialogue:
 
 def test_the_methods_of_a_pair_of_servers(engine: Any, make_steps: Make) -> None:
     dialogue = Dialogue(engine, "fox", known_methods(), "lookup")
-    told = {"engine": "vLLM", "method": "ngram K=10", "certainty": "reported"}
-    told |= {"methods": {"plain": "vLLM at a:1", "ngram K=10": "vLLM at b:2"}}
+    methods = {"plain": "vLLM at a:1", "ngram K=10": "vLLM at b:2"}
+    told = {"engine": "vLLM", "method": "ngram K=10", "certainty": "reported", "methods": methods}
     reasons = dict.fromkeys(known_methods(), "the servers decode, with plain or ngram K=10.")
     engine.events = [Loaded(1, {"name": "m", "backend": "server", "server": told}, reasons)]
     dialogue.drain()

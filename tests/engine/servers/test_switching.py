@@ -196,8 +196,8 @@ def test_by_text_where_the_tokens_are_not_told(client: EngineClient) -> None:
 
 def test_other_tokens_are_noticed(client: EngineClient) -> None:
     def merged(body: Any) -> tuple[int, Any]:
-        rows = [{"id": id, "piece": text_of([id])} for id in tokens_of(body["content"])]
-        rows[-2:] = [{"id": 9, "piece": rows[-2]["piece"] + rows[-1]["piece"]}]
+        ids = tokens_of(body["content"])
+        rows = [{"id": id, "piece": text_of([id])} for id in ids[:-2]] + [{"id": 9, "piece": text_of(ids[-2:])}]
         return 200, {"tokens": rows}
 
     with pair(client, "llama-server", "llama-server", posts={"/tokenize": merged}) as found:

@@ -1,0 +1,122 @@
+"""Servers in races: two of them, a server and a model of this machine, both halves of a pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.app.chat.dialogue import Dialogue
+from specchat.app.chat.methods import known_methods
+from specchat.app.export.formats import export_race
+from specchat.app.export.race import remarks
+from specchat.app.race.entry import Entry
+from specchat.app.race.kept import entries_of, sentence
+from specchat.app.race.replay import Replay
+from specchat.app.saved.race_json import pack, read_race, unpack
+from specchat.app.theming.themes import load_themes
+from specchat.app.tui.race.photo_finish import mark_words, standings
+from specchat.engine.client import EngineClient
+
+from ...fakes.engine_races import begin, finished, until
+from ...fakes.model_servers import Written, llama_server, of_words, serving, text_only, tokens_of, vllm
+
+PASSES = ("The", " lighthouse stood on", " the northern rock .", " Every", " evening Ana climbed it .")
+PLAIN = of_words(*(f" {word}" if i else word for i, word in enumerate("".join(PASSES).split())))
+WRITTEN = of_words(*PASSES)
+OTHER = of_words("The", " lighthouse stood on", " the southern rock .")
+
+
+def with_ids(written: Written) -> list[bytes]:
+    return vllm(written, ids=tokens_of(written.text))
+
+
+@contextmanager
+def chatting(client: EngineClient, model: str, servers: dict[str, Any]) -> Iterator[Dialogue]:
+    load = {"servers": servers}
+    made = Dialogue(client, "", known_methods(), "greedy", load=load)
+    made.load_model(model)
+    until(made, lambda: made.phase == "ready")
+    yield made
+
+
+@pytest.mark.parametrize("streams", [(with_ids, "vLLM"), (llama_server, "llama-server")])
+def test_the_halves_of_a_pair_race(client: EngineClient, tmp_path: Path, streams: tuple[Callable[..., Any], str]) -> None:
+    stream, engine = streams
+    with serving(engine, stream(PLAIN), speculates=False) as plain, serving(engine, stream(WRITTEN)) as other:
+        servers = {"pair": {"plain": plain.url, "with": other.url}}
+        with chatting(client, "pair", servers) as dialogue:
+            names = dialogue.shortlist()
+            race = begin(dialogue, "Tell me.", [Entry(name) for name in names])
+            record = finished(race)
+            assert [lane.method for lane in record.lanes] == names
+            assert [lane.mark for lane in record.lanes] == ["reference", "identical"]
+            assert record.unit == "tokens"
+            assert [lane.answer.figures.steps for lane in record.lanes] == [len(PLAIN.lengths), len(WRITTEN.lengths)]
+            assert [lane.answer.figures.certainty for lane in record.lanes] == ["exact", "exact"]
+            if engine == "llama-server":  # by the server's own clock
+                assert record.lanes[1].seconds == pytest.approx(0.0315 + 0.001 * (len(PASSES) - 1) * 1.25 + 0.000001)
+            # Kept, exported and played back as any other.
+            saved = read_race(export_race(record, tmp_path / "race.json", load_themes()[0]["dark"]))
+            assert [lane.answer.text for lane in saved.lanes] == [PLAIN.text, WRITTEN.text]
+            assert [lane.answer.figures.certainty for lane in saved.lanes] == ["exact", "exact"]
+            _, _, entries = unpack(pack(record, race.messages, [racer.entry for racer in race.racers]))
+            assert entries == [Entry(name) for name in names] == entries_of(record)
+            assert Replay(race.racers).end > 0
+            assert remarks(record)[0].startswith("A server's clock is its own")
+            # Another text is found, wherever it is.
+            other.stream = stream(OTHER)
+            race.start()
+            record = finished(race)
+            assert record.lanes[1].mark == "lossy"
+            # Where ids are told it is the token, else the run.
+            assert record.lanes[1].position == (5 if engine == "vLLM" else 4)
+            assert mark_words(race, race.racers[1])[1].startswith("differs from token")
+            assert names[1] in sentence(record)
+            race.close()
+
+
+def test_a_server_races_a_model_of_this_machine_and_another_server(client: EngineClient, tmp_path: Path) -> None:
+    recorded = tmp_path / "r.jsonl"
+    recorded.write_text('{"prompt": "Tell me.", "response": "A fox ran along the shore."}\n')
+    with serving("vLLM", vllm(WRITTEN)) as one, serving(stream=text_only(WRITTEN)) as two:
+        servers = {"work": {"url": one.url}}
+        with chatting(client, f"recorded:{recorded}", servers) as dialogue:
+            lanes = [Entry("greedy"), Entry("greedy", model="work"), Entry("lookup", model=f"{two.url}#small")]
+            race = begin(dialogue, "Tell me.", lanes)
+            record = finished(race)
+            assert [racer.error for racer in race.racers] == ["", "", ""]
+            # A server decodes as it does, whatever was asked for.
+            assert [racer.entry.method for racer in race.racers] == ["greedy", "speculation K=10", "server"]
+            assert [lane.mark for lane in record.lanes] == ["reference", "another model", "another model"]
+            assert race.model_names == ["r.jsonl", "work", "small"]
+            # Nobody knows whether their tokens are the same, and the last one's are guessed.
+            assert record.unit == "characters"
+            assert all(racer.seconds > 0 for racer in race.racers)
+            shown = {row.number: row for row in standings(race)}
+            assert shown[3].tokens_per_step == 0.0 if race.racers[2].answer.figures.certainty == "unknown" else True
+            assert [len(race.served), race.served[0].entry.model] == [2, "work"]
+            saved = read_race(export_race(record, tmp_path / "race.json", load_themes()[0]["dark"]))
+            assert [lane.answer.text for lane in saved.lanes][1:] == [WRITTEN.text] * 2
+            export_race(record, tmp_path / "race.html", load_themes()[0]["dark"])
+            race.close()
+            # The chat's model is what it was.
+            dialogue.listener = None
+            dialogue.submit("Tell me.")
+            until(dialogue, lambda: dialogue.phase == "ready")
+            assert dialogue.transcript.answers()[-1].text == "A fox ran along the shore."
+
+
+def test_a_server_that_is_gone_costs_its_own_pane_alone(client: EngineClient) -> None:
+    with serving("vLLM", [*vllm(WRITTEN)[:3], 60.0]) as own, chatting(client, own.url, {}) as dialogue:
+        race = begin(dialogue, "Tell me.", [Entry("speculation K=10"), Entry("greedy", model="http://127.0.0.1:9")])
+        until(dialogue, lambda: race.racers[1].done and bool(race.racers[0].tokens))
+        assert "Nothing answers at 127.0.0.1:9" in race.racers[1].error
+        # Closing the race stops the server.
+        race.close()
+        while own.running:
+            dialogue.drain()
+        assert race.racers[0].answer.text.startswith("The lighthouse")
