@@ -50,7 +50,7 @@ def test_a_server_against_a_plain_one(home: dict[str, str], tmp_path: Path) -> N
         answered = len(asked)
     assert (done.returncode, done.stderr) == (0, "")
     report = json.loads(done.stdout)
-    assert report["servers"] == {"plain": slow.url, "speculation": fast.url}
+    assert report["servers"] == {"plain": slow.url, "ngram-simple": fast.url}
     plain, speculating = report["results"]
     count = sum(FAST.lengths)
     assert {name: plain[name] for name in ("method", "speedup", "tokens_per_step", "acceptance_rate", "identical")} == {
