@@ -66,8 +66,9 @@ async def _asked(name: str, servers: Mapping[str, Mapping[str, str]]) -> Serving
     listed = [each.served.models or (each.served.model,) for each in remote.methods.values()]
     await remote.close()
     models = tuple(model for model in listed[-1] if model and all(model in other for other in listed))
+    models = models or tuple(filter(None, (served.model,)))  # a pair's may have other names there
     how = " or ".join(remote.methods)
-    return Serving(name, served.engine, served.version, how, served.certainty, served.context, models or (served.model,))
+    return Serving(name, served.engine, served.version, how, served.certainty, served.context, models)
 
 
 def server_rows(found: Sequence[Serving], text: str, loaded: str) -> list[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from secrets import token_hex
@@ -9,10 +10,14 @@ from typing import Any
 
 from ...errors import UserError
 from ..base import Message, Sampling
-from .identify import LLAMA_SERVER, VLLM, Served
+from .identify import LLAMA_SERVER, TRANSFORMERS, VLLM, Served
 
 LONG_ENOUGH = 4096
 """Tokens of a completion without a limit, where the server would stop after 16 and does not tell its context."""
+
+
+USUAL_LIMIT = 1024
+"""Tokens of an answer of transformers serve without a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +64,17 @@ def request(served: Served, wish: Wish) -> tuple[str, dict[str, Any]]:
         body["max_tokens"] = served.context or LONG_ENOUGH
     if wish.stop:
         body["stop"] = list(wish.stop)
-    fields = body | _sampling(served, wish.sampling) | _told(served) | dict(served.asking)
+    fields = body | _sampling(served, wish.sampling) | _told(served) | _method(served, wish)
     return served.api + path, fields | (_afresh(served) if wish.afresh else {})
+
+
+def _method(served: Served, wish: Wish) -> dict[str, Any]:
+    """What makes the server decode with one of its methods. transformers takes a whole configuration in place of its own."""
+    if served.engine != TRANSFORMERS or not served.asking:
+        return dict(served.asking)
+    limit = wish.max_tokens or USUAL_LIMIT
+    config = {**served.asking, "do_sample": not wish.sampling.greedy, "max_new_tokens": limit}
+    return {"generation_config": json.dumps(config)}
 
 
 def _sampling(served: Served, sampling: Sampling) -> dict[str, Any]:

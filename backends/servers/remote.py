@@ -7,20 +7,27 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from .address import Address
-from .identify import PLAIN, SPECULATION, UNTOLD
+from .identify import PLAIN, SPECULATION, TRANSFORMERS, UNTOLD
 from .model import Patience, ServerModel, connect
+
+GUESSES = 10
+"""Tokens that transformers guesses from the text at once, where it is asked to."""
+
+LOOKUP = f"prompt-lookup K={GUESSES}"
+"""That method of transformers serve."""
 
 
 class RemoteModel:
     """A model, and who decodes it how.
 
     Args:
-        methods: by name, as the servers name what they run. The last one is that of an answer that names no other.
+        methods: by name, as the servers name what they run.
+        method: that of an answer that names no other; the last one if none is named.
     """
 
-    def __init__(self, methods: Mapping[str, ServerModel]) -> None:
+    def __init__(self, methods: Mapping[str, ServerModel], method: str = "") -> None:
         self.methods = dict(methods)
-        self.method = list(methods)[-1]
+        self.method = method or list(methods)[-1]
         """The usual one."""
         own = self.methods[self.method].info
         hosts = dict[str, list[str]]()
@@ -40,16 +47,17 @@ class RemoteModel:
         """Why none of our methods decodes here."""
         if len(self.methods) == 1:
             return self.methods[self.method].reason()
-        return f"the servers decode, with {' or '.join(self.methods)}."
+        return f"the server decodes, with {' or '.join(self.methods)}."
 
     async def close(self) -> None:
         """Close the connections."""
-        for model in self.methods.values():
-            await model.close()
+        for connection in dict.fromkeys(model.connection for model in self.methods.values()):
+            await connection.close()
 
     def _doubts(self) -> tuple[str, ...]:
         """Where a pair is none."""
-        if len(self.methods) == 1:
+        hosts = {model.connection.address.host for model in self.methods.values()}
+        if len(hosts) == 1:
             return ()
         first, *_, last = self.methods.values()
         host, other = first.connection.address.host, last.connection.address.host
@@ -69,7 +77,7 @@ async def connect_all(address: Address, patience: Patience | None = None) -> Rem
     """
     if address.other is None:
         model = await connect(address, patience)
-        return RemoteModel({model.served.method: model})
+        return RemoteModel(_switched(model), model.served.method)
     done = await asyncio.gather(connect(address, patience), connect(address.other, patience), return_exceptions=True)
     models = [model for model in done if isinstance(model, ServerModel)]
     for failed in done:
@@ -82,3 +90,20 @@ async def connect_all(address: Address, patience: Patience | None = None) -> Rem
     if second == UNTOLD:
         second = SPECULATION
     return RemoteModel({first: plain, second if second != first else f"{second} (2)": other})
+
+
+def _switched(model: ServerModel) -> dict[str, ServerModel]:
+    """The methods between which each request to a server may choose; its own alone where none may."""
+    served = model.served
+    if served.engine == TRANSFORMERS:
+        lookup = replace(served, method=LOOKUP, asking={"prompt_lookup_num_tokens": GUESSES})
+        plain = replace(served, method=PLAIN, drafts=False)
+        model.served = plain
+        return {PLAIN: model, LOOKUP: ServerModel(model.connection, lookup, model.patience)}
+    if len(served.siblings) < 2:
+        return {served.method: model}
+    out = {}
+    for method, name in served.siblings.items():
+        own = replace(served, model=name, method=method, drafts=not method.startswith(PLAIN))
+        out[method] = model if name == served.model else ServerModel(model.connection, own, model.patience)
+    return out
