@@ -28,6 +28,7 @@ ELSEWHERE = {
     *("--out", "--special-token-by-id"),  # train_pard, gguf-new-metadata
     *("--metrics", "--no-slots", "--spec-type", "--spec-draft-n-max"),  # llama-server
     *("--spec-ngram-simple-size-n", "--spec-ngram-simple-size-m"),
+    *("--models-preset", "--models-max"),
     *("--per-request-spec-decode-metrics", "--speculative-config", "--stream-interval", "--tensor-parallel-size"),  # vLLM
     *("--pipeline-parallel-size", "--distributed-executor-backend"),
     *("--model-path", "--speculative-algorithm", "--speculative-draft-model-path"),  # SGLang
