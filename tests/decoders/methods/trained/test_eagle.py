@@ -18,8 +18,8 @@ from specchat.decoders.loop import Step
 from ....cases import FULL
 from ....fakes.models.heads import cyclic_target, random_head, right_head, target
 
-TREE: dict[str, Any] = {"nodes": 16, "depth": 4, "width": 3, "grow": 3, "floor": 0}
-CHAIN: dict[str, Any] = {"width": 1, "depth": 5, "floor": 0}
+TREE: dict[str, Any] = {"nodes": 16, "depth": 4, "width": 3, "grow": 3, "floor": 0, "cascade": False}
+CHAIN: dict[str, Any] = {"width": 1, "depth": 5, "floor": 0, "cascade": False}
 SAMPLED = Sampling(temperature=0.8, seed=11)
 PENALIZED = Sampling(temperature=1.2, top_p=0.9, repetition_penalty=1.2, seed=2)
 
@@ -86,6 +86,19 @@ def test_a_target_without_trees_gets_chains(monkeypatch: pytest.MonkeyPatch) -> 
     assert all(list(step.tree.parents) == list(range(-1, len(step.tree) - 1)) for step in steps)
     assert max(step.drafted for step in steps) == 4
     assert generation.answer == run(target(), None, prompts(1)[0], "greedy")[0].answer
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), SAMPLED])
+def test_prompt_lookup_drafts_in_the_heads_place_where_the_text_repeats_itself(sampling: Sampling) -> None:
+    prompt = [0, 2, *range(40, 120), 7, *range(40, 48)]
+    answers = []
+    for cascade in (True, False):
+        settings = {"depth": 2, "cascade": cascade}
+        generation, steps = run(cyclic_target(), right_head(), prompt, settings=settings, sampling=sampling)
+        answers.append(generation.answer)
+        assert (max(step.accepted for step in steps) > 2) is cascade
+        assert (generation.totals.tokens_per_step > 4) is cascade
+    assert answers[0] == answers[1] == list(range(48, 88))
 
 
 def test_it_catches_up_after_other_methods_and_in_later_turns() -> None:

@@ -40,8 +40,8 @@ from ....fakes.models.mtp_files import mtp_target
 
 pytestmark = needs_llama
 
-TREE: dict[str, Any] = {"nodes": 16, "depth": 4, "width": 3, "grow": 3, "floor": 0}
-CHAIN: dict[str, Any] = {"width": 1, "depth": 5, "floor": 0}
+TREE: dict[str, Any] = {"nodes": 16, "depth": 4, "width": 3, "grow": 3, "floor": 0, "cascade": False}
+CHAIN: dict[str, Any] = {"width": 1, "depth": 5, "floor": 0, "cascade": False}
 SAMPLED = Sampling(temperature=0.8, seed=11)
 
 

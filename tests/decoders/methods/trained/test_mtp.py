@@ -21,8 +21,8 @@ from ....fakes.models.heads import random_head, target
 from ....fakes.models.mtp_files import FAMILIES, Family, mtp_folder, mtp_target
 from .test_eagle import PENALIZED, SAMPLED, prompts, run
 
-TREE: dict[str, Any] = {"nodes": 12, "depth": 3, "width": 3, "grow": 2, "floor": 0}
-CHAIN: dict[str, Any] = {"width": 1, "depth": 4, "floor": 0}
+TREE: dict[str, Any] = {"nodes": 12, "depth": 3, "width": 3, "grow": 2, "floor": 0, "cascade": False}
+CHAIN: dict[str, Any] = {"width": 1, "depth": 4, "floor": 0, "cascade": False}
 
 
 @functools.cache
