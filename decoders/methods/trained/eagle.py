@@ -120,8 +120,8 @@ class Eagle(Grower):
             ),
             "vLLM": (speculative("eagle3", model=draft_model, num_speculative_tokens=params.depth), ""),
         }
-        found = found if params.width == 1 else noted(found, "It drafts a chain, not a tree.")
-        return noted(found, "There, the head drafts copied passages too.") if params.cascade else found
+        trees = found if params.width == 1 else noted(found, "It drafts a chain, not a tree.")
+        return noted(trees, "There, the head drafts copied passages too.") if params.cascade else trees
 
     def __init__(self, params: EagleParams | None = None) -> None:
         super().__init__(params)
