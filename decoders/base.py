@@ -71,8 +71,9 @@ class Outcome:
     tokens: Sequence[int]
     """The tokens that are now certain, in order; may be empty."""
     tree: Tree
-    """What was evaluated, for display; a parent from an earlier step is ROOT here."""
+    """The texts that were open in this step, for display: node 0 was the last certain token before it."""
     path: Sequence[int] = ()
+    """Nodes of `tree` that are certain now, from node 0 on."""
     drafted: int = 0
     accepted: int = 0
     earlier: int = 0
@@ -83,6 +84,8 @@ class Outcome:
     """As `loop.Step.probs`."""
     checked: int = 0
     """As `loop.Step.checked`."""
+    tentative: Sequence[int] = ()
+    """Tokens of the best open text after the certain ones; they may yet change."""
 
 
 def param(

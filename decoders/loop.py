@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 WARMING = 2
 """After passes of another size, so many plain steps take longer than the steps after them."""
 
+TENTATIVE_ANCHOR = 16
+"""Tokens of the text that are decoded with those that may follow it, as tokenizers treat the start of a text in ways of
+their own."""
+
 FinishReason = Literal["eos", "length", "context", "stop", "loop", "cancelled", "error"]
 """eos: the model ended its answer; length: the token limit; context: the context is full; stop: a stop string or regex;
 loop: the answer repeated itself."""
@@ -75,6 +79,8 @@ class Step:
     this pass's own."""
     held: str = ""
     """The character held back, if it can be shown meanwhile. The next text begins with it, or with what it becomes."""
+    tentative: str = ""
+    """What the best open text has beyond what is certain (beam search); it may yet change."""
 
     @property
     def tree_parents(self) -> Sequence[int]:
@@ -306,6 +312,7 @@ class Generation(Iterator[Step]):
         waiting = len(self._text.held)
         text = self._show(new)
         self.tokens.extend(new)
+        tentative = self._tentative(outcome.tentative) if outcome.tentative and self.finish_reason is None else ""
         nodes, forward_seconds, prefill_seconds, other_seconds = clock.stop()
         self.prefill_seconds += prefill_seconds
         self.watch_seconds += clock.apart
@@ -329,6 +336,7 @@ class Generation(Iterator[Step]):
             prefilled=clock.prefilled,
             earlier=min(outcome.earlier, len(new)),
             held=self._text.waiting,
+            tentative=tentative,
         )
         self.totals.add(step)
         return step
@@ -452,6 +460,12 @@ class Generation(Iterator[Step]):
         if self.trouble is not None:
             self.finish_reason = "error"
         return text
+
+    def _tentative(self, tokens: Sequence[int]) -> str:
+        """The text of tokens that may follow the answer's, without a character that is not whole yet."""
+        decode, anchor = self.conversation.model.decode, self.tokens[-TENTATIVE_ANCHOR:]
+        before, text = decode(anchor).rstrip("\ufffd"), decode([*anchor, *tokens])
+        return text[len(before) :].rstrip("\ufffd") if text.startswith(before) else ""
 
     def _histories(self, tree: Tree, nodes: Iterable[int]) -> list[list[int]] | None:
         """For each of the nodes all tokens up to and including it; None where no setting asks."""

@@ -405,8 +405,9 @@ def record(step: Step) -> StepRecord:
         earlier=step.earlier,
         held=step.held,
         checked=step.checked,
+        tentative=step.tentative,
     )
-    if step.drafted:
+    if step.path and len(step.tree) - len(step.tree.window) > 1:
         out.tree_tokens, out.tree_parents, out.path = step.tree.tokens, step.tree.parents, list(step.path)
     return out
 

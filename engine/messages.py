@@ -300,7 +300,8 @@ class Prefilling:
 
 @dataclass(slots=True)
 class StepRecord:
-    """One step of an answer (decoders.Step as it crosses). Tree fields are empty where nothing was drafted."""
+    """One step of an answer (decoders.Step as it crosses). Tree fields are empty where nothing was drafted; under beam search
+    they are the open texts, and `path` is what of them is certain."""
 
     method: str
     tokens: list[int]
@@ -328,6 +329,8 @@ class StepRecord:
     """The last character so far: it comes again at the start of the next text, as it is or with what combines with it."""
     checked: int = 0
     """Near ties that were decided in a pass of their own."""
+    tentative: str = ""
+    """What may follow all text so far (beam search): the best open text; the next step has another."""
 
 
 @dataclass(slots=True)

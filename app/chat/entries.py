@@ -236,6 +236,8 @@ class Answer:
     """Prompt tokens read so far, of how many."""
     held: str = ""
     """The last character of an answer that is being written, shown although it may yet change: the next text begins with it."""
+    tentative: str = ""
+    """What follows `held` in the best open text of a beam search: shown while the answer is being written, no part of it."""
     _shades: Shades = field(default_factory=Shades)
     _totals: Totals = field(default_factory=Totals)
     _by_method: dict[str, Totals] = field(default_factory=dict)
@@ -344,7 +346,7 @@ class Answer:
             step.earlier,
         )
         self.runs.append(run)
-        self.held = step.held
+        self.held, self.tentative = step.held, step.tentative
         self.figures.add(step, seconds)
         if step.method not in self.methods:
             self.methods.append(step.method)
@@ -354,7 +356,7 @@ class Answer:
     def finish(self, reason: str, tail: str = "") -> None:
         """End the answer; `tail` is text of the last run that had been held back. An engine that died tells none: then it is
         what was shown of it."""
-        tail, self.held = tail or self.held, ""
+        tail, self.held, self.tentative = tail or self.held, "", ""
         if tail and self.runs:
             last = self.runs[-1]
             self.runs.append(Run(tail, 0, last.method, last.shade, carried=len(tail)))

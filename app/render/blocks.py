@@ -22,9 +22,12 @@ Kind = Literal["blank", "prompt", "answer", "markdown", "figures", "variants", "
 MARK = -1
 """Owner of a flow's segment that is no run: the mark where the method changed."""
 
+TENTATIVE = -2
+"""Owner of text that may yet change."""
+
 
 class Piece(NamedTuple):
-    """Text of a row; `run` is the index of the run it shows, or MARK."""
+    """Text of a row; `run` is the index of the run it shows, MARK or TENTATIVE."""
 
     text: str
     run: int
@@ -119,8 +122,9 @@ class Block:
                 self.flow.append(sanitise(own), index)
         grown = len(answer.runs) > self._runs
         self._runs = len(answer.runs)
-        self.flow.lend(sanitise(answer.held), self._runs - 1)
-        first = self.flow.wrap() if grown else before
+        self.flow.lend((sanitise(answer.held), self._runs - 1), (sanitise(answer.tentative), TENTATIVE))
+        first = self.flow.wrap()
+        grown = grown or first < before
         if answer.done:
             self._verdict = verdict_lines(answer, self.cells, speeds=self._speeds)
             if len(self._answers) > 1:

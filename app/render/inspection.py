@@ -132,7 +132,7 @@ def inspect(answer: Answer, index: int, pieces: Pieces) -> Inspection:
         tokens=tokens,
         own=own,
         prob=tree.probs[-1] if tree.probs and tree.choice is not None else None,
-        forks=_forks(tree, before, pieces.text) if record.tree_tokens else (),
+        forks=_forks(tree, before, pieces.text) if record.drafted and record.tree_tokens else (),
         traced=traced,
         note=one_line(record.note),
     )

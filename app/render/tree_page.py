@@ -27,6 +27,7 @@ ROLES: dict[Role, str] = {
     "guide": "$faint",
     "cross": "bold $error",
     "pending": "$foreground",
+    "open": "$foreground",
     "branch": "$quiet",
     "fold": "italic $quiet",
 }
@@ -44,6 +45,7 @@ LEGEND = (
     ("×", "bold $error", "rejected"),
     ("┗", "$primary", "chosen"),
 )
+BEAM_LEGEND = (LEGEND[0], ("┃", "$primary", "certain"), ("×", "bold $error", "given up"), ("─", "$quiet", "open"))
 """Signs, their styles, and what they mean."""
 
 
@@ -93,7 +95,7 @@ def tree_lines(
         out += note[: 2 if height >= LEAST_FOR_NOTE else 0]
     if height - len(out) >= 12:
         out.append(())
-    if record.earlier or not record.tokens:
+    if tree.beams is None and (record.earlier or not record.tokens):
         told = inspect(answer, step, pieces)
         out += paragraph(gathered(told), cells, "$foreground")
         out += [(), *paragraph(" ".join(told.tokens), cells, lit)] if told.tokens else []
@@ -159,7 +161,7 @@ def _head(answer: Answer, step: int, cells: int, *, selected: bool, paused: bool
         (f"{record.accepted:,}", "accepted"),
         (f"{record.nodes:,}", "nodes" if record.nodes != 1 else "node"),
         (milliseconds(answer.log.seconds(step)), "ms"),
-    )
+    )[2 * (not record.drafted and bool(record.tree_tokens)) :]
     parts: list[tuple[str, str]] = []
     for value, unit in figures:
         more = [*parts, *([("  ", "")] if parts else []), (value, "bold $foreground"), (f" {unit}", "$quiet")]
@@ -186,7 +188,7 @@ def _row(row: TreeRow, cells: int, side: int, lit: str, trunk: str) -> Line:
     left = tuple((span.text, styles[span.role]) for span in row.spans)
     if not side or row.prob is None:
         return left
-    accepted = any(span.role in ("path", "choice") for span in row.spans)
+    accepted = any(span.role in ("path", "choice", "open") for span in row.spans)
     gap = cells - side - length(left)
     shown = bar(row.prob, BAR_CELLS) if row.prob >= LEAST_SHOWN else ""
     drawn = track(shown, BAR_CELLS, trunk if accepted else "$quiet") if side > 5 else ()
@@ -201,12 +203,13 @@ def _row(row: TreeRow, cells: int, side: int, lit: str, trunk: str) -> Line:
 def _foot(tree: StepTree, cells: int) -> list[Line]:
     """What the signs and the percentages mean."""
     out: list[Line] = [()]
-    for sign, style, meaning in LEGEND:
+    for sign, style, meaning in LEGEND if tree.beams is None else BEAM_LEGEND:
         entry = ((sign, style), (f" {meaning}", "$quiet"))
         if out[-1] and length(out[-1]) + 2 + length(entry) <= cells:
             out[-1] = (*out[-1], ("  ", ""), *entry)
         else:
             out.append(entry)
     if tree.probs and len(tree.tokens) > 1:
-        out += paragraph("%: how probable the model finds the token; for a rejected branch, its first.", cells, "$quiet")
+        plain = "%: how probable the model finds the token; for a rejected branch, its first."
+        out += paragraph(plain if tree.beams is None else "%: how probable a text is among the open ones.", cells, "$quiet")
     return out

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ...engine.messages import StepRecord
+from ...errors import counted
 from ..text.cells import fit, width
 
-Role = Literal["trunk", "guide", "cross", "pending", "path", "choice", "branch", "fold"]
+Role = Literal["trunk", "guide", "cross", "pending", "path", "choice", "open", "branch", "fold"]
 
 PIECE_CELLS = 24
 """Longest token text: some vocabularies have tokens of a hundred spaces."""
@@ -43,7 +44,8 @@ class TreeRow(NamedTuple):
 
     spans: tuple[Span, ...]
     prob: float | None = None
-    """The target's probability of what the row shows: of a branch its first token, on the path all of the row."""
+    """The target's probability of what the row shows: of a branch its first token, on the path all of the row. Under beam
+    search the share of the branch among the open texts."""
     nodes: tuple[int, ...] = ()
     folded: int = 0
 
@@ -68,6 +70,23 @@ class StepTree:
     """Nodes from this one on are a lookahead window's: no guesses of what comes next."""
     probs: list[float]
     """The target's probability of the token of each node after 0, then of the choice; empty if not recorded."""
+    beams: list[int] | None = None
+    """Under beam search, the last nodes of the texts that go on or have just ended; None under other methods."""
+
+    def shares(self) -> dict[int, float]:
+        """Of each node of the beams that go on: their probability, of that of all of them. All 0 where it was not recorded."""
+        likely = [1.0]
+        for node, parent in enumerate(self.parents[1:], 1):
+            likely.append(likely[parent] * (self.probs[node - 1] if self.probs else 0.0))
+        out = dict[int, float]()
+        beams = self.beams or []
+        total = sum(likely[beam] for beam in beams)
+        for beam in beams:
+            node = beam
+            while node > 0:
+                out[node] = out.get(node, 0.0) + (likely[beam] / total if total else 0.0)
+                node = self.parents[node]
+        return out
 
     @classmethod
     def of(cls, step: StepRecord, pending: int) -> StepTree:
@@ -85,9 +104,18 @@ class StepTree:
             if not 0 < node < count or parents[node] != path[-1]:
                 break
             path.append(node)
+        probs = step.probs if len(step.probs) == count else []
+        if not step.drafted:
+            depths = [0]
+            for parent in parents[1:]:
+                depths.append(depths[parent] + 1)
+            beams = [node for node, depth in enumerate(depths) if depth == max(depths)]
+            if path[-1] and path[-1] not in parents:
+                beams = path[-1:]
+            return cls(step.tree_tokens, parents, path, None, count, probs, beams)
         choice = step.tokens[-1] if len(step.tokens) == len(path) else None
         guesses = step.drafted + 1 if step.drafted < count - 1 else count
-        return cls(step.tree_tokens, parents, path, choice, guesses, step.probs if len(step.probs) == count else [])
+        return cls(step.tree_tokens, parents, path, choice, guesses, probs)
 
     def prob(self, node: int) -> float | None:
         """The target's probability of a node's token; None for node 0, and where it was not recorded."""
@@ -167,6 +195,7 @@ class _Layout:
         self.children: list[list[int]] = [[] for _ in tree.tokens]
         self.sizes = [1] * len(tree.tokens)
         """Of each node's branch, itself included."""
+        self.going = tree.shares()
         accepted = set(tree.path)
         drawn = [node for node in range(1, len(tree.tokens)) if node < tree.guesses or node in accepted]
         self.window = len(tree.tokens) - 1 - len(drawn)
@@ -210,9 +239,9 @@ class _Layout:
         out = []
         for line in self._filled(nodes, self.cells - 2)[0]:
             spans = [Span("┃ ", "trunk"), *self._tokens(line, self.cells - 2, "path")]
-            prob: float | None = 1.0
+            prob: float | None = 1.0 if self.tree.beams is None else None
             for node in line:
-                own = self.tree.prob(node)
+                own = self._prob(node)
                 prob = None if own is None or prob is None else prob * own
             out.append(TreeRow(tuple(spans), prob, tuple(line)))
         return out
@@ -220,6 +249,9 @@ class _Layout:
     def _end(self) -> TreeRow:
         """The target's own choice."""
         tree = self.tree
+        if tree.beams is not None:
+            left = "one text is left" if tree.beams == tree.path[-1:] else f"{counted(len(tree.beams), 'text')} open"
+            return TreeRow((Span("┗━ ", "trunk"), Span(fit(left, self.cells - 3), "fold")))
         if tree.choice is None:
             text = "nothing is certain yet" if len(tree.path) == 1 else "the answer ends here"
             return TreeRow((Span("┗━ ", "trunk"), Span(fit(text, self.cells - 3), "fold")))
@@ -227,12 +259,13 @@ class _Layout:
         return TreeRow((Span("┗━ ", "trunk"), Span(text, "choice")), tree.probs[-1] if tree.probs else None)
 
     def _forks(self, nodes: list[int]) -> list[TreeRow]:
-        """Refused branches at a node of the path, the likeliest first where that is known."""
+        """Branches at a node of the path that were refused, or are open; the likeliest first where that is known."""
         nodes = self._ordered(nodes)
         shown, rest = nodes[: self.plan.siblings], nodes[self.plan.siblings :]
         out: list[TreeRow] = []
         for node in shown:
-            start = (Span("┠", "trunk"), Span("─", "guide"), Span("× ", "cross"))
+            cross = Span("─ ", "guide") if node in self.going else Span("× ", "cross")
+            start = (Span("┠", "trunk"), Span("─", "guide"), cross)
             out += self._branch(node, start, (Span("┃", "trunk"), Span("   ", "guide")), 0)
         if rest:
             out.append(self._counted(sum(self.sizes[node] for node in rest)))
@@ -244,7 +277,12 @@ class _Layout:
         return TreeRow((Span("┠", "trunk"), Span("─ ", "guide"), Span(text, "fold")), folded=count)
 
     def _ordered(self, nodes: list[int]) -> list[int]:
-        return sorted(nodes, key=lambda node: -(self.tree.prob(node) or 0.0)) if self.tree.probs else nodes
+        if not self.tree.probs:
+            return nodes
+        return sorted(nodes, key=lambda node: (node not in self.going, -(self._prob(node) or 0.0)))
+
+    def _prob(self, node: int) -> float | None:
+        return self.tree.prob(node) if self.tree.beams is None else self.going.get(node)
 
     def _branch(self, node: int, start: tuple[Span, ...], under: tuple[Span, ...], level: int) -> list[TreeRow]:
         """A refused branch: its chain of only children, then what forks below.
@@ -273,13 +311,15 @@ class _Layout:
                 spans += [*self._tokens(line, room - width(more), "branch"), Span(more, "fold")]
             else:
                 spans += self._tokens(line, room, "branch")
-            prob = self.tree.prob(node) if i == 0 else None
+            prob = self._prob(node) if i == 0 else None
             out.append(TreeRow(tuple(spans), prob, tuple(line), hidden if last else 0))
         if not hidden:
             forks = self._ordered(forks)
             for fork in forks:
                 end = fork == forks[-1]
-                guides = (*under, Span("└─ " if end else "├─ ", "guide")), (*under, Span("   " if end else "│  ", "guide"))
+                dead = self.tree.beams is not None and fork not in self.going
+                corner = Span("└─" if end else "├─", "guide"), Span("×", "cross") if dead else Span(" ", "guide")
+                guides = (*under, *corner), (*under, Span("   " if end else "│  ", "guide"))
                 out += self._branch(fork, *guides, level + 1)
         return out
 
@@ -326,5 +366,6 @@ class _Layout:
         for i, node in enumerate(line):
             if i:
                 out.append(Span(" ", "guide"))
-            out.append(Span(fit(self.text(node), room), role))
+            own: Role = "open" if role == "branch" and node in self.going else role
+            out.append(Span(fit(self.text(node), room), own))
         return out

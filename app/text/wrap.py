@@ -62,27 +62,26 @@ class Flow:
         self._cuts: list[int] = []  # offsets in the tail where each next segment begins
         self._new: list[str] = []  # segments since the last `wrap`; joined there, since adding each to the tail copies it
         self._length = 0  # of the tail and what is new
-        self._lent = ""
+        self._lent: list[tuple[str, int]] = []
         self._changed = False  # what is lent, since the last `wrap`
 
     def append(self, text: str, owner: int) -> None:
         """Add a segment at the end; `wrap` brings the lines up to date, once for many appends."""
-        self.lend("", 0)
+        self.lend()
         if self.owners:
             self._cuts.append(self._length)
         self.owners.append(owner)
         self._new.append(text)
         self._length += len(text)
 
-    def lend(self, text: str, owner: int) -> None:
-        """Show a text without line breaks behind all others until the next one is appended or lent; "" takes it back."""
-        if text == self._lent and (not text or owner == self.owners[-1]):
+    def lend(self, *segments: tuple[str, int]) -> None:
+        """Show segments (text, owner) behind all others until the next ones are appended or lent; none takes them back."""
+        lent = [segment for segment in segments if segment[0]]
+        if lent == self._lent:
             return
-        if self._lent:
-            self.owners.pop()
-        if text:
-            self.owners.append(owner)
-        self._lent, self._changed = text, True
+        del self.owners[len(self.owners) - len(self._lent) :]
+        self.owners.extend(owner for _, owner in lent)
+        self._lent, self._changed = lent, True
 
     def wrap(self) -> int:
         """Bring `lines` up to date; return the index of the first line that has changed."""
@@ -95,9 +94,12 @@ class Flow:
         self.revision += 1
         before = self.lines[first:]
         del self.lines[first:]
-        text, places = self._tail + self._lent, self._cuts
-        if self._lent and len(self.owners) > 1:
-            places = [*places, self._length]
+        text, places = self._tail, self._cuts
+        first_lent = len(self.owners) - len(self._lent)
+        for index, (more, _) in enumerate(self._lent, first_lent):
+            if index:
+                places = [*places, len(text)]
+            text += more
         start = 0
         for end in line_ends(text, self.width):
             lo, hi = bisect_right(places, start), bisect_right(places, end - 1)
@@ -112,9 +114,15 @@ class Flow:
         return first
 
     def _settle(self) -> None:
-        """Keep only the text of the lines that may still change."""
-        count = len(self.lines)
-        keep = count
+        """Keep only the text of the lines that may still change: the last ones, and those with what is lent."""
+        count = keep = len(self.lines)
+        if self._lent:
+            length = 0
+            for count in range(self.settled, keep):
+                length += len(self.lines[count].text)
+                if length > self._length:
+                    break
+            keep = count
         while keep > self.settled and count - keep < OPEN_LINES and not self.lines[keep - 1].text.endswith("\n"):
             keep -= 1
         if keep == self.settled:

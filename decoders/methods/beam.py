@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import exp
 
 from ...backends.base import ROOT, Scores, Session
 from ..base import Context, Drafter, Elsewhere, Outcome, param
 from ..tree import Tree
 
 EARLY = ("guess", "full", "never")
+
+LEVELS = 64
+"""Of the open texts so many last tokens are drawn: texts that part early share nothing for as long as they last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class Link:
     above: Link | None
     length: int
     """Tokens since the search began, this one included; 0 for the token that was pending then."""
+    prob: float = 1.0
+    """The model's probability of it after what is above."""
     node: int = ROOT
     """Its node in the session while that is alive; ROOT as well once it is committed."""
 
@@ -107,7 +113,8 @@ class Search:
 
 class Beam(Drafter):
     """The texts' common beginning is certain, and streams; the rest of them hang below it as a tree of living nodes, so that a
-    step is one pass over B nodes. A finished text also holds the stream back: it may turn out the best.
+    step is one pass over B nodes. A finished text also holds the stream back: it may turn out the best. Meanwhile the best open
+    text is tentative.
 
     Probabilities are the model's own: temperature, top-k, top-p and min-p play no part. A repetition penalty multiplies the
     log-probabilities of tokens that were there before, as it does in transformers.
@@ -125,8 +132,9 @@ class Beam(Drafter):
     )
     explains = (
         "Several beginnings of the answer are kept side by side and grow by one token in each pass; only the most probable "
-        "ones stay. Text appears once all of them share it: often many tokens at a time, though each took a pass. The answer "
-        "is the most probable complete text that was found, often not what greedy or sampling would write."
+        "ones stay. What all of them share is certain, often many tokens at a time, though each took a pass; what only the "
+        "best one has so far is faint, and may change. The answer is the most probable complete text that was found, often "
+        "not what greedy or sampling would write."
     )
     undrafted = "each pass follows several texts, and the best one is the answer"
     compared = False
@@ -170,18 +178,26 @@ class Beam(Drafter):
         for link, node in zip(links, scores.nodes, strict=True):
             link.node = node
         search.alive += links
-        tree = Tree([link.token for link in links], [ROOT] * len(links))
-        if self._advance(search, scores, context):
+        tail = search.tail
+        over = self._advance(search, scores, context)
+        open_texts = [link for link, _ in search.running]
+        ends = [*open_texts, *(found.end for found in search.finished if found.end.length == search.length)]
+        if over:
             self._search = None
             best = search.finished[0].end
             self.hypotheses = [(found.end.tokens(), found.score) for found in search.finished]
+            tree, path, probs = _drawn(tail, best, [*ends, *links])
             settled = _settle(search, best)
-            return Outcome(settled, tree, done=True, earlier=len(settled) - (best.length == search.length))
+            earlier = len(settled) - (best.length == search.length)
+            return Outcome(settled, tree, path, done=True, earlier=earlier, probs=probs)
         # A finished text that is not the best will never be the answer.
-        certain = meeting([link for link, _ in search.running] + [found.end for found in search.finished[:1]])
+        certain = meeting([*open_texts, *(found.end for found in search.finished[:1])])
+        tree, path, probs = _drawn(tail, certain, [*ends, *links])
         tokens = self._emit(search, certain)
         # Only a token that no open text has left behind was found in this very pass.
-        return Outcome(tokens, tree, earlier=len(tokens) - (bool(tokens) and certain.length == search.length))
+        earlier = len(tokens) - (bool(tokens) and certain.length == search.length)
+        tentative = open_texts[0].tokens(certain.length)
+        return Outcome(tokens, tree, path, earlier=earlier, probs=probs, tentative=tentative)
 
     def leave(self, context: Context) -> Sequence[int]:
         search, self._search = self._search, None
@@ -219,17 +235,19 @@ class Beam(Drafter):
         count = max(2, 1 + len(context.eos_ids)) * beams
         before, search.running = search.running, []
         continuations = self._best([link for link, _ in before], search, scores, count, context)
-        found = [(total + log, row, token) for row, (_, total) in enumerate(before) for token, log in continuations[row]]
+        found = [
+            (total + log, row, token, exp(log)) for row, (_, total) in enumerate(before) for token, log in continuations[row]
+        ]
         found.sort(key=lambda entry: (-entry[0], *entry[1:]))
         search.length += 1
         ended = search.length >= search.limit
-        for rank, (total, row, token) in enumerate(found[:count]):
+        for rank, (total, row, token, prob) in enumerate(found[:count]):
             if token in context.eos_ids or ended:
                 if rank < beams:
-                    link = Link(token, before[row][0], search.length)
+                    link = Link(token, before[row][0], search.length, prob)
                     search.finished.append(Hypothesis(link, _score(total, search.length, penalty)))
             elif len(search.running) < beams:
-                search.running.append((Link(token, before[row][0], search.length), total))
+                search.running.append((Link(token, before[row][0], search.length, prob), total))
         search.finished.sort(key=lambda hypothesis: -hypothesis.score)
         del search.finished[beams:]
         return ended or not search.running or self._enough(search)
@@ -290,6 +308,35 @@ def _line(start: Link, end: Link) -> list[Link]:
         out.append(link)
         link = link.above
     return out[::-1]
+
+
+def _drawn(tail: Link, certain: Link, ends: Iterable[Link]) -> tuple[Tree, list[int], tuple[float, ...]]:
+    """The texts that were open in a step, as a tree.
+
+    Args:
+        tail: the last certain token before the step, node 0.
+        certain: the last one after it.
+        ends: the last tokens of the texts.
+
+    Returns:
+        The tree; its nodes from `tail` to `certain`; the probability of each node after node 0, with that of the tokens left
+        out before it; then of `certain`.
+    """
+    tree, indices, probs = Tree.root(tail.token), {id(tail): 0}, list[float]()
+    floor = max(end.length for end in (certain, *ends)) - LEVELS
+    lines = [_line(tail, certain), *(_line(tail, end) for end in ends)]
+    for at, line in enumerate(lines):
+        parent, left_out = 0, 1.0
+        for link in line[1:]:
+            index = indices.get(id(link))
+            if index is None:
+                if at and link.length < floor:
+                    left_out *= link.prob
+                    continue
+                index = indices[id(link)] = tree.add(link.token, parent)
+                probs.append(left_out * link.prob)
+            parent, left_out = index, 1.0
+    return tree, [indices[id(link)] for link in lines[0]], (*probs, certain.prob)
 
 
 def _keep(search: Search, tail: Link, path: Sequence[Link]) -> None:

@@ -9,7 +9,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from ...chat.entries import Answer
-from ...render.blocks import MARK, Block, Row
+from ...render.blocks import MARK, TENTATIVE, Block, Row
 from ...text.cells import width
 from ...theming.colouring import INKS, Way, bared, ink_name
 
@@ -18,9 +18,9 @@ CHOSEN = Style(reverse=True, bold=True)
 
 
 def run_styles(variables: Mapping[str, str]) -> dict[str, Style]:
-    """The styles of runs in a theme's colours, by the names of their inks."""
+    """The styles of runs in a theme's colours, by the names of their inks, and of text that may yet change."""
     inks = {name: ink.of(variables) for name, ink in INKS.items()}
-    return {
+    return {"tentative": Style(color=variables["quiet"], italic=True)} | {
         name: Style(color=ink.colour, bgcolor=ink.behind or None, underline=ink.underline, bold=ink.bold)
         for name, ink in inks.items()
     }
@@ -119,8 +119,8 @@ class RowPainter:
         return Strip.join([before, middle.apply_style(self._styles["selected"]), after])
 
     def _run(self, answer: Answer, run: int, lit: int) -> Style:
-        if run == MARK:
-            return self._styles["mark"]
+        if run in (MARK, TENTATIVE):
+            return self._styles["mark" if run == MARK else "tentative"]
         made = answer.runs[run]
         style = self._styles[ink_name(self._way, made.shade, made.together)]
         return style + CHOSEN if run == lit else style

@@ -13,6 +13,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ...chat.entries import Answer
+from ...render.blocks import TENTATIVE
 from ...text.cells import expand_tabs, fit, sanitise, width
 from ...text.wrap import Flow
 from ...theming.colouring import Way, bared, effective, ink_name
@@ -96,7 +97,8 @@ class RunText(ScrollView, can_focus=False):
             if run.text[run.carried :]:
                 flow.append(sanitise(run.text[run.carried :]), index)
         self._runs = end
-        flow.lend(sanitise(self._answer.held) if end == len(runs) else "", end - 1)
+        late = (self._answer.held, self._answer.tentative) if end == len(runs) else ("", "")
+        flow.lend((sanitise(late[0]), end - 1), (sanitise(late[1]), TENTATIVE))
         if self._note and not self._noted:
             flow.append(("\n\n" if runs else "") + sanitise(self._note), NOTE)
             self._noted = True
@@ -163,8 +165,8 @@ class RunText(ScrollView, can_focus=False):
         return Strip(segments)
 
     def _run_style(self, owner: int) -> Style:
-        if owner == NOTE:
-            return self._styles["note"]
+        if owner in (NOTE, TENTATIVE):
+            return self._styles["note" if owner == NOTE else "tentative"]
         run = self._answer.runs[owner]
         return self._styles[ink_name(effective(self.colouring, self.app.no_color), run.shade, run.together)]
 

@@ -21,7 +21,7 @@ from textual.strip import Strip
 
 from ...chat.entries import Answer
 from ...chat.transcript import Transcript
-from ...render.blocks import MARK, Block, block_of, step_at
+from ...render.blocks import Block, block_of, step_at
 from ...settings.keymap import INSPECT
 from ...theming.colouring import Way, effective
 from .cursor import Inspecting, Move
@@ -353,8 +353,8 @@ class TranscriptView(Stack, can_focus=True, inherit_bindings=False):
             if place is None:
                 continue
             row = self.blocks[place[0]].row(place[1])
-            # Marks have their place in the row, but are no part of the text.
-            pieces = ("\0" * len(text) if run == MARK and row.kind == "answer" else text for text, run in row.pieces)
+            # Marks and what may yet change have their place in the row, but are no part of the text.
+            pieces = ("\0" * len(text) if run < 0 and row.kind == "answer" else text for text, run in row.pieces)
             text = " " * self.margin + "".join(pieces)
             span = selection.get_span(y) or (0, -1)
             part = text[max(self.margin, span[0]) : None if span[1] < 0 else span[1]]

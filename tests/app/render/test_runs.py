@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from specchat.app.render.blocks import TENTATIVE
 from specchat.app.render.inspection_rows import strip_rows
 from specchat.app.render.runs import Spot
 from specchat.engine.messages import StepRecord
@@ -136,3 +137,29 @@ async def test_another_view_of_the_text_lets_the_run_under_the_mouse_go(make_cha
         assert view.markdown
         assert view.cursor.spot is None
         assert not strip(app)
+
+
+async def test_what_a_beam_search_may_still_change_is_shown_and_is_no_text(make_chat: Make, engine: Any) -> None:
+    app = make_chat()
+    async with app.run_test(size=(80, 24)) as pilot:
+        first = StepRecord("beam", [1], "Once", nodes=4, tentative=" upon a time,\na lamp")
+        await answered(pilot, engine, [first], finish=False)
+        view = app.chat_screen.view
+        block, answer = view.blocks[-1], app.dialogue.transcript.entries[-1]
+
+        def shown() -> list[tuple[str, int]]:
+            return [(piece.text, piece.run) for row in range(block.height) for piece in block.row(row).pieces if piece.text]
+
+        assert ("Once", 0) in shown()
+        assert (" upon a time,", TENTATIVE) in shown()
+        assert ("a lamp", TENTATIVE) in shown()
+        assert answer.text == "Once"
+        engine.begin([StepRecord("beam", [2], " there", nodes=4, tentative=" was")])
+        app.take_events()
+        await pilot.pause()
+        assert [text for text, _ in shown()][:3] == ["Once", " there", " was"]
+        engine.finish()
+        app.take_events()
+        await pilot.pause()
+        assert answer.text == "Once there"
+        assert all(run != TENTATIVE for _, run in shown())

@@ -96,6 +96,30 @@ def test_a_step_of_several_certain_tokens_without_a_tree() -> None:
     assert plain(tree_rows(nothing, piece, 30)) == "● ␣the\n┗━ nothing is certain yet"
 
 
+def test_beams_live_and_die() -> None:
+    step = StepRecord("beam", [1], "", 0, 0, 3, tree_tokens=[0, 1, 2, 3, 4, 5, 6, 7], tree_parents=[-1, 0, 1, 2, 1, 4, 4, 0])
+    step.path, step.probs = [0, 1], [0.5, 0.3, 0.5, 0.6, 0.5, 0.25, 0.1, 1.0]
+    tree = StepTree.of(step, 0)
+    assert tree.beams == [3, 5, 6]
+    rows = tree_rows(tree, piece, 30)
+    assert plain(rows) == "\n".join(
+        (
+            "● ␣the",
+            f"┠─× {piece(7).replace(' ', '␣')}",
+            "┃ ␣lamp",
+            f"┠── {piece(4).replace(' ', '␣')}",
+            f"┃   ├─ {piece(5).replace(' ', '␣')}",
+            f"┃   └─ {piece(6).replace(' ', '␣')}",
+            "┠── ␣and ␣wrote",
+            "┗━ 3 texts open",
+        )
+    )
+    shares = [None if row.prob is None else round(row.prob, 3) for row in rows]
+    assert shares == [None, None, None, 0.75, 0.5, 0.25, 0.25, None]
+    over = StepRecord("beam", [1], "", 0, 0, 3, tree_tokens=[0, 1, 2], tree_parents=[-1, 0, 0], path=[0, 1])
+    assert plain(tree_rows(StepTree.of(over, 0), piece, 30)) == "● ␣the\n┠─× ␣and\n┃ ␣lamp\n┗━ one text is left"
+
+
 def test_an_answer_that_ends_in_the_draft() -> None:
     step = StepRecord("lookup", [1, 2], "", 2, 2, 3, tree_tokens=[0, 1, 2], tree_parents=[-1, 0, 1], path=[0, 1, 2])
     assert plain(tree_rows(StepTree.of(step, 0), piece, 30)) == "● ␣the\n┃ ␣lamp ␣and\n┗━ the answer ends here"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from copy import copy
@@ -14,7 +15,7 @@ import torch
 from specchat.backends import Model, Sampling
 from specchat.decoders import Conversation, encode_prompt, registry
 from specchat.decoders.loop import Generation
-from specchat.decoders.methods.beam import Beam, Link, meeting
+from specchat.decoders.methods.beam import LEVELS, Beam, Link, _drawn, meeting
 
 from ...fakes.models.llama_tiny import needs_llama
 from ...fakes.models.tiny import VOCAB, reference, tiny_model
@@ -95,6 +96,58 @@ def test_sequences_and_scores_are_those_of_transformers(kind: str, beams: int, p
     settings = settings_of(beams, penalty, early)
     for model in (tiny_model(kind), ending(kind)):
         compare(model, reference(kind), [rng.randrange(4, VOCAB) for _ in range(rng.randint(1, 40))], settings)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_a_step_shows_the_open_texts_and_the_best_of_them(kind: str) -> None:
+    model = tiny_model(kind)
+    conversation = Conversation(model)
+    generation = Generation(conversation, list(range(4, 20)), "beam", max_tokens=TOKENS)
+    drafter = conversation.drafter("beam")
+    assert isinstance(drafter, Beam)
+    given_up = tentative = 0
+    for step in generation:
+        tree, path = step.tree, list(step.path)
+        assert [tree.tokens[node] for node in path[1:]] == list(step.tokens)
+        assert [0, *(tree.parents[node] for node in path[1:])][: len(path)] == [0, *path[:-1]]
+        assert len(step.probs) == len(tree)
+        if generation.finish_reason is not None:
+            break
+        search = drafter._search
+        assert search is not None
+        lines = {tuple(tree.tokens[node] for node in tree.path(end)): end for end in range(len(tree))}
+        certain = tuple(tree.tokens[node] for node in path)
+        for link, total in search.running:
+            end = lines[(*certain, *link.tokens(search.tail.length))]
+            mine = sum(math.log(step.probs[node - 1]) for node in tree.path(end)[1:])
+            earlier = sum(math.log(link.up(at).prob) for at in range(1, search.tail.length - len(path) + 2))
+            assert mine + earlier == pytest.approx(total, abs=1e-6)
+        leaves = set(range(len(tree))) - set(tree.parents)
+        given_up += len(leaves) > len(search.running)
+        best = search.running[0][0].tokens(search.tail.length)
+        assert generation._text.held.startswith(step.held)
+        whole = model.decode([*generation.tokens, *best]).rstrip("\ufffd")
+        assert whole == (model.decode(generation.tokens).rstrip("\ufffd") + step.tentative).rstrip("\ufffd")
+        tentative += len(step.tentative) > 0
+    assert given_up
+    assert tentative
+    assert not step.tentative
+
+
+def test_of_texts_that_parted_long_ago_only_the_ends_are_drawn() -> None:
+    tail = Link(1, None, 0)
+    ends = []
+    for first in (2, 3):
+        link = tail
+        for length in range(1, 2 * LEVELS + 1):
+            link = Link(first if length == 1 else 9, link, length, 0.5)
+        ends.append(link)
+    tree, path, probs = _drawn(tail, tail, ends)
+    assert path == [0]
+    assert tree.parents[1] == 0
+    assert len(tree) == 1 + 2 * (LEVELS + 1)
+    for end in (LEVELS + 1, len(tree) - 1):
+        assert math.prod(probs[node - 1] for node in tree.path(end)[1:]) == pytest.approx(0.5 ** (2 * LEVELS))
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "qwen3-moe", "mistral"])

@@ -70,28 +70,31 @@ def test_growing_equals_wrapping_at_once(parts: list[str], cells: int, data: st.
     assert [list(line.pieces()) for line in grown.lines] == [list(line.pieces()) for line in at_once.lines]
 
 
-LENT = st.one_of(st.just(""), CHARACTERS.map(sanitise).filter(lambda text: "\n" not in text))
+LENT = st.lists(st.one_of(st.just(""), CHARACTERS.map(sanitise), TEXTS), max_size=2)
 
 
 @relaxed
 @given(st.lists(st.tuples(TEXTS, LENT), min_size=1, max_size=12), WIDTHS)
-def test_what_is_lent_is_shown_and_leaves_no_trace(parts: list[tuple[str, str]], cells: int) -> None:
+def test_what_is_lent_is_shown_and_leaves_no_trace(parts: list[tuple[str, list[str]]], cells: int) -> None:
     grown, at_once = Flow(cells), Flow(cells)
     for index, (part, lent) in enumerate(parts):
         before = [(line.text, list(line.pieces())) for line in grown.lines]
         grown.append(part, index)
         at_once.append(part, index)
-        grown.lend(lent, index)
+        grown.lend(*((text, -1 - at) for at, text in enumerate(lent)))
         first = grown.wrap()
         assert [(line.text, list(line.pieces())) for line in grown.lines[:first]] == before[:first]
         seen = Flow(cells)
         for number, (text, _) in enumerate(parts[: index + 1]):
             seen.append(text, number)
-        seen.append(lent, index)
+        for at, text in enumerate(lent):
+            if text:
+                seen.append(text, -1 - at)
         seen.wrap()
         assert [line.text for line in grown.lines] == [line.text for line in seen.lines]
-        assert grown.owners[-1] == index
-    grown.lend("", 0)
+        shown = [[(text, grown.owners[segment]) for text, segment in line.pieces()] for line in grown.lines]
+        assert shown == [[(text, seen.owners[segment]) for text, segment in line.pieces()] for line in seen.lines]
+    grown.lend()
     grown.wrap()
     at_once.wrap()
     assert [list(line.pieces()) for line in grown.lines] == [list(line.pieces()) for line in at_once.lines]
