@@ -5,9 +5,10 @@ The seconds of an answer are
 
     prefill(prompt) + sum over its passes of l(nodes of the pass) [+ step, for each pass of a drafting method] + drafting
 
-with l(n) the seconds of a pass over n nodes. `step` is what drafting and verifying cost a pass beside the model: the look-up
-itself, moving tokens between host and device, cutting the cache back. Plain decoding pays none of it. Speedup is the ratio of
-two such sums, so a curve is good for it even if only its proportions are known.
+with l(n) the seconds of a pass over n nodes, behind as much text as there is in the middle of the answer. `step` is what
+drafting and verifying cost a pass beside the model: the look-up itself, moving tokens between host and device, cutting the
+cache back. Plain decoding pays none of it. Speedup is the ratio of two such sums, so a curve is good for it even if only its
+proportions are known.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
+
+NUMBERS = ("prefill_start", "prefill_token", "step", "context", "context_pass", "context_node")
+"""What a curve consists of besides its passes: tokens and seconds, 0 where they are not known."""
 
 ROUNDS = 30
 """Of re-weighting in a fit; it settles in about ten."""
@@ -44,6 +48,12 @@ class LatencyCurve:
     """Seconds for each pass that a drafting method verifies, beside the pass and the drafting."""
     name: str = ""
     """Model and device, or where the curve comes from."""
+    context: int = 0
+    """Tokens in the cache when `passes` were measured."""
+    context_pass: float = 0.0
+    """Seconds of a pass for each token in the cache beyond these."""
+    context_node: float = 0.0
+    """The same, for each node after the first."""
 
     def __post_init__(self) -> None:
         """Refuse a curve that is none.
@@ -56,17 +66,25 @@ class LatencyCurve:
             raise UserError("A latency curve needs passes as [nodes, seconds], with nodes from 1 upwards, each size once.")
         if not all(math.isfinite(s) and s > 0 for _, s in self.passes):
             raise UserError("The passes of a latency curve must take more than 0 seconds.")
-        if not all(math.isfinite(s) and s >= 0 for s in (self.prefill_start, self.prefill_token, self.step)):
-            raise UserError("In a latency curve, prefill_start, prefill_token and step are seconds, 0 or more.")
+        if not all(math.isfinite(value) and value >= 0 for value in (getattr(self, key) for key in NUMBERS)):
+            raise UserError(f"In a latency curve, {', '.join(NUMBERS[:-1])} and {NUMBERS[-1]} are 0 or more.")
 
-    def seconds(self, nodes: int) -> float:
-        """l(nodes): on the straight line between its neighbours, beyond the last point on the line of the last two."""
+    def seconds(self, nodes: int, context: float | None = None) -> float:
+        """l(nodes): on the straight line between its neighbours, beyond the last point on the line of the last two.
+
+        Args:
+            nodes: of the pass.
+            context: tokens in the cache; as many as when the curve was measured if None.
+        """
+        beyond = 0.0 if context is None else context - self.context
+        more = beyond * (self.context_pass + self.context_node * (nodes - 1))
+        least = min(s for _, s in self.passes) / 2
         if len(self.passes) == 1:
-            return self.passes[0][1]
+            return max(self.passes[0][1] + more, least)
         at = min(max(bisect_left(self.passes, (nodes, 0.0)), 1), len(self.passes) - 1)
         (n0, s0), (n1, s1) = self.passes[at - 1], self.passes[at]
         # A line through two noisy points may fall towards zero: no pass is faster than half the fastest one known.
-        return max(s0 + (s1 - s0) * (nodes - n0) / (n1 - n0), min(s for _, s in self.passes) / 2)
+        return max(s0 + (s1 - s0) * (nodes - n0) / (n1 - n0) + more, least)
 
     def prefill(self, prompt: int) -> float:
         """Seconds of a prefill of `prompt` tokens; it gives the first token."""
@@ -74,22 +92,24 @@ class LatencyCurve:
 
     def plain(self, prompt: int, tokens: int) -> float:
         """Seconds of a plain answer of `tokens` tokens."""
-        return self.prefill(prompt) + (tokens - 1) * self.seconds(1)
+        return self.prefill(prompt) + (tokens - 1) * self.seconds(1, prompt + tokens / 2)
 
-    def drafting(self, prompt: int, passes: Mapping[int, int], draft_seconds: float = 0.0) -> float:
+    def drafting(self, prompt: int, passes: Mapping[int, int], draft_seconds: float = 0.0, tokens: int = 0) -> float:
         """Seconds of an answer with a drafting method.
 
         Args:
             prompt: tokens of the prompt.
             passes: how many passes had each number of nodes, the prefill left out.
             draft_seconds: of the drafter itself.
+            tokens: of the answer.
         """
-        counted = sum(count * (self.seconds(nodes) + self.step) for nodes, count in passes.items())
+        middle = prompt + tokens / 2
+        counted = sum(count * (self.seconds(nodes, middle) + self.step) for nodes, count in passes.items())
         return self.prefill(prompt) + counted + draft_seconds
 
     def speedup(self, prompt: int, tokens: int, passes: Mapping[int, int], draft_seconds: float = 0.0) -> float:
         """Plain seconds / drafting seconds; arguments as above."""
-        return self.plain(prompt, tokens) / self.drafting(prompt, passes, draft_seconds)
+        return self.plain(prompt, tokens) / self.drafting(prompt, passes, draft_seconds, tokens)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, as `read_curve` takes it."""
@@ -104,12 +124,13 @@ def curve_of(data: Any) -> LatencyCurve:
     """
     if not isinstance(data, dict) or not isinstance(data.get("passes"), list):
         raise UserError('A latency curve is a JSON object like {"passes": [[1, 0.030], [16, 0.034]], "prefill_token": 0.0002}.')
-    known = {"passes", "prefill_start", "prefill_token", "step", "name"}
+    known = {"passes", "name", *NUMBERS}
     if unknown := sorted(set(data) - known):
         raise UserError(f"A latency curve has no {unknown[0]!r}: choose from {', '.join(sorted(known))}.")
     try:
         passes = tuple(sorted((int(n), float(s)) for n, s in data["passes"]))
-        numbers = {key: float(data.get(key, 0)) for key in ("prefill_start", "prefill_token", "step")}
+        numbers: dict[str, Any] = {key: float(data.get(key, 0)) for key in NUMBERS}
+        numbers["context"] = int(numbers["context"])
     except (TypeError, ValueError):
         raise UserError("A latency curve contains numbers: passes as [nodes, seconds], the others in seconds.") from None
     return LatencyCurve(passes, **numbers, name=str(data.get("name", "")))

@@ -17,6 +17,9 @@ NODES = (1, 2, 3, 4, 6, 8, 11, 16, 24, 32, 48, 64)
 PREFIX = 128
 """Tokens in the cache meanwhile: a short chat."""
 
+FAR, FAR_NODES = 1024, (1, 16)
+"""Tokens in the cache of a long chat, and sizes that tell how much slower its passes are."""
+
 PREFILLS = (32, 256)
 """Lengths of the two prompts that give the line of the prefill."""
 
@@ -27,7 +30,8 @@ def measure_costs(job: Job, nodes: Sequence[int] = NODES, rounds: int = 9) -> di
     A pass is what decoding does: evaluate a chain of nodes, choose at each, forget them.
 
     Returns:
-        passes ([nodes, seconds] …), prefill_start and prefill_token in seconds, and how many passes were run.
+        passes ([nodes, seconds] …); what a curve has besides them but for `step` (see `LatencyCurve`); and how many passes
+        were run.
     """
     model = job.model
     limit = model.info.context
@@ -36,10 +40,16 @@ def measure_costs(job: Job, nodes: Sequence[int] = NODES, rounds: int = 9) -> di
     draw = random.Random(0)
     tokens = [draw.randrange(model.info.vocabulary) for _ in range(limit if limit < 512 else 512)]
     session = model.open_session(min(limit, prefix + max([*sizes, *PREFILLS]) + PREFILL_CHUNK))
+    later = None
+    if limit > 2 * FAR and set(FAR_NODES) <= set(sizes):
+        later = model.open_session(FAR + PREFILL_CHUNK)
+    far: dict[int, list[float]] = {n: [] for n in FAR_NODES}
     passes: dict[int, list[float]] = {n: [] for n in sizes}
     lengths = [min(length, limit - 1) for length in PREFILLS]
     prefills: dict[int, list[float]] = {length: [] for length in lengths}
     try:
+        if later is not None:
+            later.prefill((tokens * FAR)[:FAR], cancelled=job.cancelled)
         # The first round warms up: memory is found, kernels are chosen.
         for turn in range(rounds + 1):
             for length in prefills:
@@ -54,16 +64,38 @@ def measure_costs(job: Job, nodes: Sequence[int] = NODES, rounds: int = 9) -> di
                 seconds = _pass(session, tokens[-n:])
                 if turn:
                     passes[n].append(seconds)
+                if later is not None and n in far:  # the two beside each other
+                    seconds = _pass(later, tokens[-n:])
+                    if turn:
+                        far[n].append(seconds)
             job.report({"done": turn, "total": rounds})
     finally:
         session.close()
+        if later is not None:
+            later.close()
     (short, fast), (long, slow) = ((length, median(times)) for length, times in prefills.items())
     token = max(0.0, (slow - fast) / (long - short))
     return {
         "passes": [[n, median(times)] for n, times in passes.items()],
         "prefill_start": max(0.0, fast - token * short),
         "prefill_token": token,
-        "evaluated": (rounds + 1) * (len(sizes) + len(prefills) + 1),
+        "context": prefix,
+        **({} if later is None else _context({n: median(far[n]) - median(passes[n]) for n in far}, FAR - prefix)),
+        "evaluated": (rounds + 1) * (len(sizes) + len(prefills) + 1 + (0 if later is None else len(far))),
+    }
+
+
+def _context(more: dict[int, float], tokens: int) -> dict[str, float]:
+    """What each further token in the cache adds to a pass, and to each of its nodes after the first.
+
+    Args:
+        more: seconds that passes of so many nodes take longer in a long chat than in a short one.
+        tokens: how much longer it is.
+    """
+    one, nodes = more[1], max(more)
+    return {
+        "context_pass": max(0.0, one / tokens),
+        "context_node": max(0.0, (more[nodes] - one) / tokens / (nodes - 1)),
     }
 
 

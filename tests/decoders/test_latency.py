@@ -34,6 +34,17 @@ def test_an_answer_is_its_prefill_and_its_passes() -> None:
     assert CURVE.speedup(100, 11, {1: 2, 11: 3}) == pytest.approx(0.32 / 0.186)
 
 
+def test_a_pass_takes_longer_in_a_long_chat() -> None:
+    curve = LatencyCurve(((1, 0.03), (11, 0.04)), context=100, context_pass=1e-6, context_node=1e-6)
+    assert curve.seconds(1) == curve.seconds(1, 100) == 0.03
+    assert curve.seconds(11, 1100) == pytest.approx(0.04 + 0.001 + 0.01)
+    assert curve.seconds(1, 0) == pytest.approx(0.03 - 0.0001)
+    # In the middle of its answer of 200 tokens, a prompt of 1,000 has 1,100 before it.
+    assert curve.plain(1000, 200) == pytest.approx(199 * 0.031)
+    assert curve.speedup(1000, 200, {11: 50}) == pytest.approx(199 * 0.031 / (50 * 0.051))
+    assert curve_of(curve.as_dict()) == curve
+
+
 def observations(curve: LatencyCurve, count: int, noise: float, outliers: int = 0) -> list[Observed]:
     draw = random.Random(3)
     out = []

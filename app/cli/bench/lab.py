@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from .... import plain_file
-from ....decoders.latency import LatencyCurve, curve_of
+from ....decoders.latency import NUMBERS, LatencyCurve, curve_of
 from ....engine.catalog import get, parse_params
 from ....engine.client import EngineClient
 from ....engine.messages import Event, Failed, Finished, Loaded, Loading, Worked, Working
@@ -172,8 +172,8 @@ class Lab:
 
         found = self.work("costs", told)
         self.notes.clear()
-        keys = ("passes", "prefill_start", "prefill_token")
-        curve = curve_of({**{key: found[key] for key in keys}, "name": f"{info['name']} on {info['device']}, {info['dtype']}"})
+        known = {key: found[key] for key in ("passes", *NUMBERS) if key in found}
+        curve = curve_of({**known, "name": f"{info['name']} on {info['device']}, {info['dtype']}"})
         locations.ensure(path.parent)
         path.write_text(json.dumps(curve.as_dict(), indent=1) + "\n", encoding="utf-8")
         return curve

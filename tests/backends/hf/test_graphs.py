@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -240,3 +241,21 @@ def test_who_records(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen_graphs(cuda) is None
     monkeypatch.setenv(CHOICE, "rerun")
     assert chosen_graphs(cpu) is Rerun
+
+
+def test_answers_leave_nothing_behind(builtin_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Rerun, "least_slots", 256)
+    model: Any = builtin_model
+    monkeypatch.setattr(model, "_runner", replace(model._runner, graphs=Rerun))
+    conversation = Conversation(model)
+    kept: list[tuple[int, int]] = []
+    for turn in range(24):
+        prompt, method = model.encode("One, two, three. One, two"), ("greedy", "lookup")[turn % 2]
+        for _ in Generation(conversation, prompt, method, max_tokens=12):
+            pass
+        gc.collect()
+        session: Any = conversation.session
+        recorded = len(session._static.graphs.recorded)
+        kept.append((sum(isinstance(thing, Tensor) for thing in gc.get_objects()), recorded))
+    assert kept[3:] == kept[3:4] * 21
+    conversation.close()

@@ -96,6 +96,16 @@ def test_costs_are_measured_for_every_size(builtin_model: Model) -> None:
     assert [nodes for nodes, _ in found["passes"]] == [1, 4, 16]
     assert all(seconds > 0 for _, seconds in found["passes"])
     assert [part["done"] for part in told] == [0, 1, 2]
+    assert "context_node" not in found, "the built-in model's context is too short to tell"
+
+
+def test_what_a_long_chat_adds_is_measured_where_there_is_room(tmp_path: Path) -> None:
+    model = load_model(recorded(tmp_path, pace=0.002))
+    found = measure_costs(job(model), nodes=(1, 16), rounds=2)
+    assert found["context"] == 128
+    assert found["context_pass"] >= 0
+    assert found["context_node"] >= 0
+    assert found["evaluated"] == 3 * (2 + 2 + 1 + 2)
 
 
 def test_a_measurement_can_be_cancelled(builtin_model: Model) -> None:
