@@ -344,6 +344,10 @@ class Capabilities:
         return "identical, near ties checked" if self.guard else "identical but for near ties"
 
 
+FEW_NODES = 8
+"""Nodes of a usual draft."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
     """What the interface shows about a loaded model. Plain data: it is sent to the drawing process as JSON."""
@@ -371,6 +375,16 @@ class ModelInfo:
     load_seconds: float = 0.0
     notes: tuple[str, ...] = ()
     """Sentences worth showing: a fallback, a missing capability."""
+    pass_seconds: tuple[tuple[int, float], ...] = ()
+    """What passes over 1, 2, … nodes took when the model was loaded: (nodes, seconds), behind a short text; a `PassCosts` can
+    begin with it. Empty for models whose passes are quick: see `rounding.pass_seconds`."""
+
+    @property
+    def node_cost(self) -> float | None:
+        """What a node adds to a pass of a few, in one-node passes; None where that was not measured."""
+        seconds = dict(self.pass_seconds)
+        few = [n for n in seconds if 1 < n <= FEW_NODES]
+        return max((seconds[n] / seconds[1] - 1) / (n - 1) for n in few) if few else None
 
 
 def token_id(told: object, vocabulary: int) -> int | None:

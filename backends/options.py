@@ -27,13 +27,14 @@ class LoadOptions:
     device: str = "auto"
     """auto, cpu, cuda, cuda:N or mps; auto tries CUDA, then MPS, then the CPU."""
     dtype: str = "auto"
-    """auto, float32, bfloat16 or float16; auto is the file's own type on a GPU and float32 on the CPU."""
+    """auto, float32, bfloat16 or float16; auto is the file's own type on a GPU. On the CPU it is
+    float32, but bfloat16 for larger models whose files have that where the CPU multiplies in it (AVX-512 BF16, AMX)."""
     context: int | None = None
     """How many tokens the model can see at once; None for the model's own limit."""
     context_at_most: int | None = None
     """An upper bound where `context` is None: a draft model needs no more than its target."""
     threads: int | None = None
-    """The number of CPU threads; None for all physical cores."""
+    """The number of CPU threads; None for one per physical core, or fewer where a large model's passes are quicker so."""
     revision: str | None = None
     """Branch, tag or commit of a Hub repository."""
     gpu_layers: int | None = None

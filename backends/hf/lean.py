@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import Parts, padded, tree_attention
+from .packed import gated, packed, pays
 
 FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 """Models whose layers are: norm, attention with rotary positions, sum, norm, gated MLP, sum. Others of the same class names'
@@ -30,8 +31,8 @@ SILU = ("SiLU", "SiLUActivation")
 """Modules that are `F.silu`."""
 
 MOST_CPU_BYTES = 4 << 30
-"""Weights of a larger model on the CPU stay as they are: copying them takes seconds, and its passes wait for memory, not for
-Python."""
+"""Weights of a larger model on the CPU stay as they are where they cannot be packed: copying them takes seconds, and its passes
+wait for memory, not for Python."""
 
 
 class Output(NamedTuple):
@@ -40,9 +41,12 @@ class Output(NamedTuple):
     logits: Tensor
 
 
-def fused(parts: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
-    """The weights of linear layers on the same input as one matrix [sum of outputs, inputs], and their biases. The layers'
-    own parameters become views of it, so that nothing is in memory twice."""
+def fused(owner: Any, *names: str) -> Callable[[Tensor], Tensor]:
+    """Linear layers on the same input as one: what gives all their outputs [n, sum of outputs] for inputs [n, inputs]. The
+    layers' own parameters become views of one matrix, so that nothing is in memory twice."""
+    parts = [getattr(owner, name) for name in names]
+    if len(parts) == 1:
+        return product(parts[0].weight.detach(), parts[0].bias)
     with torch.no_grad():
         weight = torch.cat([part.weight for part in parts])
         bias = torch.cat([part.bias for part in parts]) if parts[0].bias is not None else None
@@ -53,7 +57,7 @@ def fused(parts: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
             if bias is not None:
                 part.bias.data = bias[start:end]
             start = end
-    return weight.detach(), None if bias is None else bias.detach()
+    return product(weight.detach(), bias)
 
 
 def product(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
@@ -89,6 +93,10 @@ def norm(module: Any) -> Any:
 def _unchanged(hidden: Tensor) -> Tensor:
     """In place of a norm that a layer does not have."""
     return hidden
+
+
+Linear = Callable[..., Callable[[Tensor], Tensor]]
+"""`fused` or `packed`."""
 
 
 class Rotations:
@@ -128,6 +136,16 @@ class Rotations:
         return cos[0], torch.cat((-sin[0, :, :half], sin[0, :, half:]), -1)
 
 
+def chunked(gate_up: Callable[[Tensor], Tensor], activation: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """What a gated MLP hands to its last layer, for inputs [n, inputs]."""
+
+    def inner(inputs: Tensor) -> Tensor:
+        gate, up = gate_up(inputs).chunk(2, -1)
+        return activation(gate).mul_(up)
+
+    return inner
+
+
 class LeanLayer:
     """One decoder layer.
 
@@ -135,14 +153,15 @@ class LeanLayer:
         layer: the model's own.
         index: its number, as the cache counts.
         kind: its entry in a mapping of masks.
+        linear: what makes products of its linear layers, as `fused` and `packed` do.
     """
 
     __slots__ = (
-        *("_activation", "_after", "_attention", "_before", "_down", "_gate_up", "_heads", "_index", "_key_norm", "_kind"),
+        *("_after", "_attention", "_before", "_down", "_heads", "_index", "_inner", "_key_norm", "_kind"),
         *("_kv_heads", "_out", "_qkv", "_query_norm", "_scaling", "_width"),
     )
 
-    def __init__(self, layer: Any, index: int, kind: str) -> None:
+    def __init__(self, layer: Any, index: int, kind: str, linear: Linear = fused) -> None:
         attention, mlp = layer.self_attn, layer.mlp
         self._index, self._kind = index, kind
         self._attention = attention
@@ -150,12 +169,15 @@ class LeanLayer:
         self._heads = attention.q_proj.weight.shape[0] // self._width
         self._kv_heads = attention.k_proj.weight.shape[0] // self._width
         self._scaling = float(attention.scaling)
-        self._qkv = product(*fused((attention.q_proj, attention.k_proj, attention.v_proj)))
+        self._qkv = linear(attention, "q_proj", "k_proj", "v_proj")
         self._query_norm, self._key_norm = (norm(getattr(attention, name, None)) for name in ("q_norm", "k_norm"))
-        self._out = product(attention.o_proj.weight.detach(), attention.o_proj.bias)
-        self._gate_up = product(*fused((mlp.gate_proj, mlp.up_proj)))
-        self._activation = F.silu if type(mlp.act_fn).__name__ in SILU else mlp.act_fn
-        self._down = product(mlp.down_proj.weight.detach(), mlp.down_proj.bias)
+        self._out = linear(attention, "o_proj")
+        silu = type(mlp.act_fn).__name__ in SILU
+        if linear is packed and silu:
+            self._inner = gated(mlp)
+        else:
+            self._inner = chunked(linear(mlp, "gate_proj", "up_proj"), F.silu if silu else mlp.act_fn)
+        self._down = linear(mlp, "down_proj")
         self._before, self._after = norm(layer.input_layernorm) or _unchanged, norm(layer.post_attention_layernorm)
 
     def __call__(self, hidden: Tensor, cos: Tensor, sin: Tensor, mask: Any, cache: Any) -> Tensor:
@@ -222,8 +244,7 @@ class LeanLayer:
     def feed(self, hidden: Tensor, *_: Any) -> Tensor:
         """The hidden states with what the MLP block adds."""
         rows = hidden[0]
-        gate, up = self._gate_up(self._after(rows)).chunk(2, -1)
-        return self._down(self._activation(gate).mul_(up)).add_(rows)[None]
+        return self._down(self._inner(self._after(rows))).add_(rows)[None]
 
 
 def narrowed(mask: Tensor | None, kept: Tensor, n: int, keys: Tensor) -> Tensor | None:
@@ -264,18 +285,21 @@ class LeanModel(nn.Module):
 
     Args:
         module: the model; its weights are shared.
+        linear: what makes products of its linear layers: `fused` or `packed`.
     """
 
     tell: Callable[[Tensor], None] | None = None
     """Told the states of all nodes after the final norm [1, n, hidden width], where a session taps them (see `taps.py`)."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, linear: Linear) -> None:
         super().__init__()
         inner = module.model
         kinds = getattr(module.config, "layer_types", None) or ["full_attention"] * len(inner.layers)
-        self.layers = [LeanLayer(layer, i, kind) for i, (layer, kind) in enumerate(zip(inner.layers, kinds, strict=True))]
+        self.layers = [LeanLayer(*each, linear) for each in zip(inner.layers, range(len(inner.layers)), kinds, strict=True)]
         self._rotations = Rotations(inner.rotary_emb)
-        self._parts = (inner.embed_tokens, norm(inner.norm), product(module.lm_head.weight.detach(), module.lm_head.bias))
+        # A head that shares the embeddings' weights cannot be packed, for rows are read from these.
+        tied = module.lm_head.weight.data_ptr() == inner.embed_tokens.weight.data_ptr()
+        self._parts = (inner.embed_tokens, norm(inner.norm), (fused if tied else linear)(module, "lm_head"))
 
     def forward(
         self,
@@ -324,7 +348,8 @@ def lean(module: Any) -> LeanModel | None:
     weights = list(module.parameters())
     if len({(weight.device, weight.dtype) for weight in weights}) != 1 or not weights[0].is_floating_point():
         return None
-    if weights[0].device.type == "cpu" and sum(weight.nbytes for weight in weights) > MOST_CPU_BYTES:
+    linear: Linear = packed if pays(weights) else fused
+    if linear is fused and weights[0].device.type == "cpu" and sum(weight.nbytes for weight in weights) > MOST_CPU_BYTES:
         return None
     for part in module.modules():
         changed = part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) or hasattr(part, "_hf_hook")
@@ -339,4 +364,10 @@ def lean(module: Any) -> LeanModel | None:
         biased = [part.bias is not None for part in found]
         if len(set(biased[:3])) != 1 or len(set(biased[3:])) != 1:
             return None
-    return LeanModel(module)
+    if linear is packed:
+        table = module.get_input_embeddings().weight
+        for weight in weights:
+            if weight.ndim == 1 or weight is table:  # copied out of the file, which else stays in memory as a whole
+                weight.data = weight.data.clone()
+    del weights  # which are freed one by one as they are packed
+    return LeanModel(module, linear)

@@ -15,13 +15,15 @@ from typing import Any
 import torch
 
 from ...errors import Cancelled, UserError, counted
-from ..base import Message, Model, ModelInfo, Session, token_id
+from ..base import Capabilities, Message, Model, ModelInfo, Session, token_id
 from ..files.checkpoint import check_folder, read_json, shown, weight_bytes
 from ..infill import Gap, gap
 from ..options import LoadOptions, StageProgress
-from .devices import choose_device, choose_dtype, free_memory, set_threads
+from ..rounding import TOKENS, pass_seconds
+from .devices import Threads, choose_device, choose_dtype, free_memory, quick_in_bfloat16, set_threads, thread_counts
 from .graphs.graphs import chosen_graphs
 from .masks import native_plan
+from .packed import LEAST_BYTES
 from .plain import PlainSession
 from .proof import PASSES, Proven, attempt, prove, rounded
 from .session import Runner, TransformersSession, out_of_memory
@@ -32,6 +34,9 @@ QUIET = 40
 
 UNKNOWN_CONTEXT = 32_768
 """Context of models that state none (recurrent ones may go on for ever)."""
+
+
+BFLOAT16 = "Runs in bfloat16, the type of its file, in which this CPU is faster. Use --dtype float32 for the wider type."
 
 
 class TransformersModel(Model):
@@ -132,12 +137,18 @@ def load_transformers(
     set_threads(options.threads)
     files = check_folder(folder)
     with shown(folder, files) as view:
-        limit = context_limit(_config(view))
+        config = _config(view)
+        limit = context_limit(config)
         if options.context is not None and not 1 <= options.context <= limit:
             raise UserError(
                 f"The context of {name} is at most {limit:,} tokens, not {options.context:,}. Choose a smaller one."
             )
         codec = TextCodec(view, 0)
+        # Nothing is lost in the file's own type, while float32 would take twice as long to read.
+        half = options.dtype == "auto" and device.type == "cpu" and config.dtype == torch.bfloat16
+        half = half and weight_bytes(files, None) >= LEAST_BYTES and quick_in_bfloat16()
+        if half:
+            dtype = torch.bfloat16
         needed = weight_bytes(files, None if dtype is None else dtype.itemsize)
         spread = _spread(needed, device, options.device, name)
         try:
@@ -153,7 +164,15 @@ def load_transformers(
             f"The weights in {folder} are missing {counted(len(missing), 'tensor')} that config.json asks for, such as "
             f"{missing[0]}. Download the model again."
         )
-    return _proven(module, codec, name, folder, limit, options, begun, progress, cancelled)
+    model = _proven(module, codec, name, folder, limit, options, begun, progress, cancelled)
+    if not half:
+        return model
+    if model.info.capabilities.exact or options.exact == "off":
+        model.info = replace(model.info, notes=(*model.info.notes, BFLOAT16))
+        return model
+    model.close()
+    del module
+    return load_transformers(folder, name, replace(options, dtype="float32"), progress=progress, cancelled=cancelled)
 
 
 def _proven(
@@ -170,6 +189,7 @@ def _proven(
     """The model around loaded weights, after the proof."""
     config = module.config.get_text_config(decoder=True)
     known = inspect.signature(module.forward).parameters
+    parameters = sum(p.numel() for p in module.parameters())
     embedding, head = module.get_input_embeddings().weight, module.get_output_embeddings()
     runner = Runner(
         module, native_plan(config), (), module.dtype, embedding.device, "position_ids" in known, "logits_to_keep" in known
@@ -189,21 +209,23 @@ def _proven(
     try:
         with _quiet():
             proven = prove(runner, config, embedding.shape[0], tick, options.exact)
-            runner, capabilities = rounded(proven.runner, proven.capabilities, embedding.shape[0], limit, tick)
+            runner, capabilities = rounded(proven.runner, proven.capabilities, embedding.shape[0], limit, tick, parameters)
             capabilities = replace(capabilities, guard=options.guard == "on")
+            runner, taken = _timed(runner, capabilities, parameters, limit, options, tick)
     except Exception as error:
         if not out_of_memory(error):
             raise
         raise UserError(f"{name} fits in memory, but leaves no room to run it. Use a smaller model or dtype.") from None
     if progress is not None:
         progress("check", PASSES, PASSES)
+    notes = dict.fromkeys(why for what, why in capabilities.reasons.items() if what not in ("layers", "states"))
     info = ModelInfo(
         name=name,
         backend="transformers",
         device=_device_name(module, runner.device),
         dtype=str(module.dtype).removeprefix("torch."),
         architecture=type(module).__name__,
-        parameters=sum(p.numel() for p in module.parameters()),
+        parameters=parameters,
         layers=int(config.num_hidden_layers),
         vocabulary=codec.vocabulary,
         context=min(limit, options.context or options.context_at_most or limit),
@@ -213,9 +235,31 @@ def _proven(
         pard_token=token_id(getattr(config, "pard_token", None), embedding.shape[0]),
         path=str(folder),
         load_seconds=time.perf_counter() - begun,
-        notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what not in ("layers", "states"))),
+        notes=tuple(notes),
+        pass_seconds=taken,
     )
     return TransformersModel(proven._replace(runner=runner), codec, info)
+
+
+def _timed(
+    runner: Runner, found: Capabilities, parameters: int, limit: int, options: LoadOptions, tick: Callable[[], None]
+) -> tuple[Runner, tuple[tuple[int, float], ...]]:
+    """What passes take, and on a CPU a runner that keeps to the number of threads on which they take the least."""
+    if not found.chain:
+        return runner, ()
+    session = TransformersSession(runner, min(limit, TOKENS))
+    if runner.device.type != "cpu":
+        return runner, pass_seconds(session, parameters, tick)
+    by_count = {}
+    for count in thread_counts(options.threads):
+        torch.set_num_threads(count)
+        by_count[count] = pass_seconds(session, parameters, tick)
+        if not by_count[count]:
+            return runner, ()
+    if len(by_count) == 1:
+        return runner, by_count[count]
+    threads = Threads(by_count)
+    return replace(runner, threads=threads), by_count[threads.now]
 
 
 def _config(folder: Path) -> Any:

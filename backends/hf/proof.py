@@ -323,7 +323,9 @@ def attempt(check: Callable[[], bool]) -> bool:
         return False
 
 
-def rounded(runner: Runner, found: Capabilities, vocabulary: int, limit: int, tick: Tick) -> tuple[Runner, Capabilities]:
+def rounded(
+    runner: Runner, found: Capabilities, vocabulary: int, limit: int, tick: Tick, parameters: int
+) -> tuple[Runner, Capabilities]:
     """Find whether passes of many nodes give the bits of passes of one, and if not, how far the logits move.
 
     Args:
@@ -332,12 +334,12 @@ def rounded(runner: Runner, found: Capabilities, vocabulary: int, limit: int, ti
         vocabulary: how many token ids its embedding has.
         limit: most tokens that the model takes.
         tick: told after each pass.
+        parameters: of the model.
     """
     if not found.chain or (runner.dtype == torch.float32 and not runner.padded):
         return runner, found
     tokens = [(7919 * (i + 1)) % max(2, vocabulary - 1) for i in range(TOKENS)]
     session = TransformersSession(replace(runner, exact=runner.padded), min(limit, TOKENS + PAD_ROWS))
-    parameters = sum(part.numel() for part in runner.module.parameters())
     moved = movement(session, tokens, tick, tree=found.tree, parameters=parameters, cpu=runner.device.type == "cpu")
     if moved.most == 0 and runner.padded:
         # Nodes beside a tree's first path may move in their last bits: by a few units of the largest logits' last place.

@@ -19,6 +19,7 @@ from ..scores import TorchScores
 from ..states import States
 from .attention import PAD_KEYS, PAD_ROWS, in_view, padded, parts_of
 from .blocks import Run, covers, shown
+from .devices import Threads
 from .early_layers import EarlyLayers, LayerList, Portion
 from .graphs.graphs import Graphs
 from .graphs.passes import ALIGNED, StaticPasses
@@ -61,6 +62,8 @@ class Runner:
     """Whether they then are the same bits, as the proof found."""
     graphs: type[Graphs] | None = None
     """What passes of few nodes are recorded with, if with anything."""
+    threads: Threads | None = None
+    """Sets the number of CPU threads by what passes take, if there is a choice."""
 
     @property
     def network(self) -> torch.nn.Module:
@@ -221,7 +224,10 @@ class TransformersSession(Session):
             logits = self._guarded(lambda: self._pass(batch, None if picks is None else risen, self._forward), len(new))
             logits = logits[[bisect_left(risen, place) for place in places]]
         self._add(new)
-        self.forward_seconds += time.perf_counter() - begun
+        seconds = time.perf_counter() - begun
+        self.forward_seconds += seconds
+        if self._run.threads is not None:
+            self._run.threads.learn(len(new), seconds)
         if picks is None:
             return TorchScores(logits, tuple(wanted), tuple([node.position + 1 for node in new]))
         return TorchScores(logits, tuple(wanted), tuple([new[pick].position + 1 for pick in picks]))

@@ -17,6 +17,7 @@ from ..files.gguf_file import Header, read_header, read_layout
 from ..files.gguf_file import Tensor as FileTensor
 from ..infill import Gap, gap
 from ..options import LoadOptions, StageProgress, pip_command
+from ..rounding import pass_seconds
 from .context import Context, Runtime, Weights
 from .hidden_states import MTP, embeddings, refusal, untold
 from .layers import first_layers
@@ -239,7 +240,7 @@ def load_llama(
     if not plain:
         check_memory(name, header, runtime, size)
     codec = LlamaCodec(weights)
-    capabilities, runtime = _capabilities(weights, header, runtime, options, size, name, plain, mtp, progress, cancelled)
+    capabilities, runtime, taken = _capabilities(weights, header, runtime, options, size, name, plain, mtp, progress, cancelled)
     capabilities = replace(capabilities, guard=options.guard == "on")
     info = ModelInfo(
         name=name,
@@ -259,6 +260,7 @@ def load_llama(
         path=str(file),
         load_seconds=time.perf_counter() - begun,
         notes=tuple(dict.fromkeys(why for what, why in capabilities.reasons.items() if what not in ("layers", "states"))),
+        pass_seconds=taken,
     )
     return LlamaModel(weights, codec, header, runtime, info, options)
 
@@ -274,10 +276,10 @@ def _capabilities(
     mtp: bool,
     progress: StageProgress | None,
     cancelled: Callable[[], bool] | None,
-) -> tuple[Capabilities, Runtime]:
-    """What the proof finds, and how contexts are to be set up."""
+) -> tuple[Capabilities, Runtime, tuple[tuple[int, float], ...]]:
+    """What the proof finds, how contexts are to be set up, and what passes take."""
     if plain:
-        return Capabilities(tree=False, chain=False, reasons=dict.fromkeys(("tree", "chain", "states"), RECURRENT)), runtime
+        return Capabilities(tree=False, chain=False, reasons=dict.fromkeys(("tree", "chain", "states"), RECURRENT)), runtime, ()
     passes = 0
 
     def tick() -> None:
@@ -290,12 +292,17 @@ def _capabilities(
 
     parameters, cpu = int(weights.lib.llama_model_n_params(weights.handle)), _device_name(runtime) == "cpu"
 
+    taken: tuple[tuple[int, float], ...] = ()
+
     def found(runtime: Runtime, alike: bool) -> Capabilities:
+        nonlocal taken
         context = open_context(weights, header, runtime, SIZE, name)
         session = LlamaSession(context, SIZE, alike)
         proven = prove(session, weights.vocabulary, tick)
         if not (runtime.type_k == runtime.type_v == CACHE_TYPES["f32"] and file_type(weights) == "all F32"):
             proven = rounded(session, proven, weights.vocabulary, tick, parameters=parameters, cpu=cpu, alike=alike)
+        if proven.chain:
+            taken = pass_seconds(session, parameters, tick)
         session.close()
         if not proven.chain:
             why = proven.reasons["chain"]
@@ -306,11 +313,11 @@ def _capabilities(
     if alike := exact_runtime(runtime, options, size):
         capabilities = found(alike, True)
         if capabilities.exact:
-            return capabilities, alike
+            return capabilities, alike, taken
     capabilities = found(runtime, runtime.flash_attention == FLASH["on"])
     if progress is not None:
         progress("check", PASSES, PASSES)
-    return capabilities, runtime
+    return capabilities, runtime, taken
 
 
 def _mtp_layer(file: Path, header: Header) -> list[FileTensor]:

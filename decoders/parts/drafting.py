@@ -33,14 +33,21 @@ LLAMA_CPU_FLOOR = 0.28
 """The same on llama.cpp, whose quantized one-node pass is quicker (0.15 to 0.28 as measured)."""
 
 
+STEP = 0.1
+"""Costs of a node that were measured are rounded to this, so that most runs of one model agree."""
+
+
 def worthwhile(context: Context, floor: float, cpu: float = CPU_FLOOR) -> float:
     """Least probability of a draft token: `floor`, or, if that is negative, what suits the target's runtime and device. Fixed
-    for these rather than measured, so that counts are the same in every run. On a CPU it is `cpu`, but for llama.cpp."""
+    for these rather than measured, so that counts are the same in every run. On a CPU it is `cpu`, but for llama.cpp. Where a
+    model's passes were timed at load and a node costs more than that, it is what a node costs, to STEP."""
     if floor >= 0:
         return floor
     if context.model is None or not context.model.info.device.startswith("cpu"):
         return 0.0
-    return LLAMA_CPU_FLOOR if context.model.info.backend == "llama.cpp" else cpu
+    info = context.model.info
+    fixed = LLAMA_CPU_FLOOR if info.backend == "llama.cpp" else cpu
+    return max(fixed, STEP * round((info.node_cost or 0.0) / STEP))
 
 
 def until_eos(line: Sequence[int], eos_ids: Collection[int]) -> Sequence[int]:

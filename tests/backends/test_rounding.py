@@ -12,13 +12,16 @@ import torch
 from specchat.backends import ROOT, LoadOptions, Model, Sampling, load_model
 from specchat.backends.base import Capabilities
 from specchat.backends.hf.attention import in_view, padded, parts_of, tree_attention
+from specchat.backends.hf.model import load_transformers
 from specchat.backends.loading import builtin_gguf
-from specchat.backends.rounding import straightest
+from specchat.backends.rounding import TIMED, TIMED_NODES, pass_seconds, straightest
 from specchat.decoders import Conversation, Generation
 from specchat.decoders.acceptance import Acceptance
 from specchat.decoders.base import label_of
 from specchat.decoders.methods.draft import Draft
 from specchat.decoders.methods.plain import Greedy
+
+from ..fakes.models.tiny import tiny_folder, tiny_model
 
 TEXT = [(7919 * (i + 1)) % 2047 for i in range(420)]
 STEPS = 14
@@ -238,3 +241,24 @@ def test_the_label_says_what_holds() -> None:
     assert labels == ["identical", "identical, near ties checked", "identical but for near ties"]
     assert label_of(Greedy, Acceptance(), plain, loose) == "identical"
     assert label_of(Draft, Acceptance("soft", 0.3), plain, checked) == "lossy"
+
+
+def test_passes_of_a_large_model_are_timed_and_tell_what_a_node_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = tiny_model("llama")
+    session = tiny.open_session()
+    assert pass_seconds(session, tiny.info.parameters, lambda: None) == ()
+    assert tiny.info.node_cost is None
+    found = pass_seconds(session, TIMED, lambda: None)
+    assert [nodes for nodes, _ in found] == list(TIMED_NODES)
+    seconds = [taken for _, taken in found]
+    assert seconds == sorted(seconds)
+    assert seconds[0] > 0
+    assert session.length == 0
+    steep = replace(tiny.info, pass_seconds=((1, 0.1), (2, 0.11), (8, 0.38), (16, 2.0)))
+    assert steep.node_cost == pytest.approx(0.4)
+    monkeypatch.setattr("specchat.backends.rounding.TIMED", 0)
+    again = load_transformers(tiny_folder("llama"), "llama", LoadOptions(device="cpu"))
+    assert [nodes for nodes, _ in again.info.pass_seconds] == list(TIMED_NODES)
+    on_llama = loaded("Q8_0")
+    assert [nodes for nodes, _ in on_llama.info.pass_seconds] == list(TIMED_NODES)
+    on_llama.close()

@@ -1,0 +1,116 @@
+"""Threads follow what passes take; bfloat16 on the CPU where the file and the CPU have it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.backends.hf import model as room
+from specchat.backends.hf.devices import BUSY, HELD, TRIES, Threads, quick_in_bfloat16, thread_counts
+from specchat.backends.hf.model import BFLOAT16, load_transformers
+from specchat.backends.hf.proof import rounded
+from specchat.backends.options import LoadOptions
+
+from ...fakes.models.tiny import tiny_folder
+
+AT_LOAD = {1: ((1, 0.10), (8, 0.16)), 2: ((1, 0.09), (8, 0.10))}
+
+
+def run(threads: Threads, used: list[int], seconds: dict[int, float], passes: int) -> None:
+    """Passes over one node that take so long by number of threads."""
+    for _ in range(passes):
+        threads.learn(1, seconds[used[-1]])
+
+
+def test_the_quickest_at_load_until_the_machine_is_busy_and_again_afterwards() -> None:
+    used: list[int] = []
+    threads = Threads(AT_LOAD, used.append)
+    assert used == [2]
+    run(threads, used, {1: 0.2, 2: 0.09 * BUSY - 0.01}, 200)
+    assert used == [2]
+    run(threads, used, {1: 0.15, 2: 0.45}, 1 + 2 * TRIES)
+    assert threads.now == used[-1] == 1
+    run(threads, used, {1: 0.15, 2: 0.45}, 10 * HELD)
+    assert used.count(1) >= 9
+    run(threads, used, {1: 0.10, 2: 0.09}, 2 * HELD)
+    assert threads.now == used[-1] == 2
+    count = len(used)
+    run(threads, used, {2: 0.09}, 500)
+    assert len(used) == count
+
+
+def test_prompts_tell_nothing() -> None:
+    used: list[int] = []
+    threads = Threads(AT_LOAD, used.append)
+    for _ in range(5):
+        threads.learn(512, 60.0)
+    threads.learn(32, 0.2)  # dearer than the largest that was measured
+    assert used == [2]
+
+
+@given(st.lists(st.tuples(st.integers(1, 600), st.floats(1e-4, 10)), max_size=300))
+def test_only_numbers_that_were_measured_are_used(passes: list[tuple[int, float]]) -> None:
+    used: list[int] = []
+    threads = Threads({**AT_LOAD, 4: ((1, 0.2), (8, 0.3))}, used.append)
+    for nodes, seconds in passes:
+        threads.learn(nodes, seconds)
+    assert set(used) <= {1, 2, 4}
+    assert threads.now == used[-1]
+
+
+def test_whoever_asks_for_a_number_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert thread_counts(None) == [torch.get_num_threads()]
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert thread_counts(3) == [torch.get_num_threads()]
+    assert thread_counts(None)[-1] == 1
+
+
+@pytest.fixture
+def halved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tiny model in bfloat16 that counts as large."""
+    from transformers import AutoModelForCausalLM
+
+    whole: Any = AutoModelForCausalLM.from_pretrained(tiny_folder("llama"), dtype=torch.bfloat16)
+    whole.save_pretrained(tmp_path)
+    for file in tiny_folder("llama").glob("*token*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    monkeypatch.setattr(room, "LEAST_BYTES", 0)
+    monkeypatch.setattr(room, "quick_in_bfloat16", lambda: True)
+    return tmp_path
+
+
+def test_a_file_in_bfloat16_runs_in_it_and_says_so(halved: Path) -> None:
+    model = load_transformers(halved, "half", LoadOptions(device="cpu"))
+    # In float32 only if its bits sent it back.
+    assert (BFLOAT16 in model.info.notes) == (model.info.dtype == "bfloat16")
+    for dtype in ("float32", "bfloat16"):
+        model = load_transformers(halved, "half", LoadOptions(device="cpu", dtype=dtype))
+        assert model.info.dtype == dtype
+        assert BFLOAT16 not in model.info.notes
+
+
+def test_without_the_same_bits_it_runs_in_float32(halved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def moved(*args: Any) -> Any:
+        runner, found = rounded(*args)
+        if runner.dtype == torch.bfloat16:
+            object.__setattr__(found, "exact", False)
+        return runner, found
+
+    monkeypatch.setattr(room, "rounded", moved)
+    assert load_transformers(halved, "half", LoadOptions(device="cpu")).info.dtype == "float32"
+    assert load_transformers(halved, "half", LoadOptions(device="cpu", exact="off")).info.dtype == "bfloat16"
+
+
+def test_small_files_and_those_of_other_types_stay_in_float32(halved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_transformers(tiny_folder("llama"), "whole", LoadOptions(device="cpu")).info.dtype == "float32"
+    monkeypatch.setattr(room, "quick_in_bfloat16", lambda: False)
+    assert load_transformers(halved, "half", LoadOptions(device="cpu")).info.dtype == "float32"
+    monkeypatch.undo()
+    assert isinstance(quick_in_bfloat16(), bool)
+    assert load_transformers(halved, "half", LoadOptions(device="cpu")).info.dtype == "float32"

@@ -1,0 +1,118 @@
+"""Packed weights give the model's own logits, are in memory once, and leave the model itself working."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from specchat.backends.base import ROOT
+from specchat.backends.hf import packed as room
+from specchat.backends.hf.model import load_transformers
+from specchat.backends.hf.packed import FEWEST_ROWS, LEAST_BYTES, Packed, Part, onednn, pays
+from specchat.backends.hf.session import TransformersSession
+from specchat.backends.options import LoadOptions
+
+from ...fakes.models.tiny import reference, tiny_folder
+
+FAMILY = ("llama", "mistral", "qwen2", "qwen3")
+
+pytestmark = pytest.mark.skipif(not onednn(), reason="this torch has no oneDNN")
+
+
+@pytest.fixture(autouse=True)
+def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models of any size are packed."""
+    monkeypatch.setattr(room, "LEAST_BYTES", 0)
+
+
+def loaded(kind: str, dtype: str = "float32") -> Any:
+    return load_transformers(tiny_folder(kind), kind, LoadOptions(device="cpu", dtype=dtype))
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_a_model_of_packed_weights_has_its_own_logits_and_numbers(kind: str) -> None:
+    model, whole = loaded(kind), reference(kind)
+    layer = model._runner.module.model.layers[0]
+    assert isinstance(layer.self_attn.o_proj, Packed)
+    assert isinstance(layer.self_attn.q_proj, Part)
+    assert model._runner.lean is not None
+    assert model.info.capabilities.tree
+    assert model.info.capabilities.layers
+    assert model.info.parameters == sum(part.numel() for part in whole.parameters())
+    tokens = list(range(40, 60))
+    with torch.inference_mode():
+        wanted = whole(torch.tensor([tokens]), use_cache=False).logits[0]
+        # The module's own pass, which trained drafters and models that fail the proof need.
+        torch.testing.assert_close(model.module(torch.tensor([tokens]), use_cache=False).logits[0], wanted, rtol=0, atol=2e-5)
+    for sizes in ((1,) * 20, (2, 3, 15), (20,)):
+        session = model.open_session()
+        found, at = [], 0
+        for size in sizes:
+            found.append(session.evaluate(tokens[at : at + size], range(ROOT, size - 1)).logits)
+            session.commit(range(size))
+            at += size
+        torch.testing.assert_close(torch.cat(found), wanted, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_the_weights_can_be_read_and_are_in_memory_once(kind: str) -> None:
+    model, whole = loaded(kind), reference(kind)
+    module = model.module
+    for found, wanted in zip(module.model.layers, whole.model.layers, strict=True):
+        for path in ("self_attn.q_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.up_proj", "mlp.down_proj"):
+            assert torch.equal(found.get_submodule(path).weight, wanted.get_submodule(path).weight)
+    tables = [part for part in module.parameters() if part.ndim > 1]
+    assert {id(part) for part in tables} <= {id(module.get_input_embeddings().weight), id(module.lm_head.weight)}
+    for part in module.parameters():  # no view keeps the whole file in memory
+        assert part.untyped_storage().nbytes() == part.nbytes
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_row_has_the_same_bits_among_few_rows_and_among_many(dtype: torch.dtype, bias: bool) -> None:
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(320, 96, bias=bias, dtype=dtype)
+    if not pays(linear.parameters()):
+        pytest.skip("not on this CPU")
+    one = Packed(linear.weight, linear.bias)
+    inputs = torch.randn(9, 320, dtype=dtype)
+    with torch.inference_mode():
+        all_rows = one.rows(inputs)
+        torch.testing.assert_close(all_rows, linear(inputs), rtol=0.02, atol=0.02 if dtype == torch.bfloat16 else 1e-5)
+        for n in range(1, FEWEST_ROWS + 2):
+            torch.testing.assert_close(one.rows(inputs[:n]), all_rows[:n], rtol=0, atol=1e-5)
+        assert torch.equal(one(inputs.view(3, 3, 320)).view(9, 96), all_rows)
+
+
+def test_small_models_other_devices_and_types_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = torch.zeros(64, 64)
+    assert pays([small])
+    assert not pays([small, small.half()])
+    assert not pays([small.to("meta")])
+    monkeypatch.setattr(room, "LEAST_BYTES", LEAST_BYTES)
+    assert LEAST_BYTES > 1 << 26
+    assert not pays([small])
+
+
+def test_tied_embeddings_stay_and_sessions_agree(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    whole: Any = copy.deepcopy(reference("llama"))
+    whole.config.tie_word_embeddings = True
+    whole.tie_weights()
+    whole.save_pretrained(tmp_path)
+    for file in tiny_folder("llama").glob("*token*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    model: Any = load_transformers(tmp_path, "tied", LoadOptions(device="cpu"))
+    module = model.module
+    assert isinstance(module.model.layers[0].mlp.down_proj, Packed)
+    assert module.lm_head.weight.data_ptr() == module.get_input_embeddings().weight.data_ptr()
+    again: Any = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    with torch.inference_mode():
+        wanted = again(torch.tensor([[7, 8, 9]]), use_cache=False).logits[0]
+    session = TransformersSession(model._runner, 50)
+    torch.testing.assert_close(session.evaluate([7, 8, 9], range(ROOT, 2)).logits, wanted, rtol=0, atol=1e-4)
