@@ -7,13 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from math import isfinite
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..backends.base import Capabilities, Label, Model, Sampling, Scores, Session
 from ..backends.heads.base import Head
 from ..errors import UserError, did_you_mean
 from .acceptance import EXACT, Acceptance
 from .tree import Tree
+
+if TYPE_CHECKING:
+    from .past.index import Past
 
 
 @dataclass(slots=True)
@@ -42,6 +45,8 @@ class Context:
     """The trained drafter loaded with the target, if any."""
     drafter: Callable[[str], Drafter] | None = None
     """Returns the conversation's drafter with that name, including what it has learned: for methods that build on others."""
+    past: Past | None = None
+    """Past answers to draft from beside the text, if there are any."""
 
     @property
     def pending(self) -> int:

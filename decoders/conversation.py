@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..backends.base import Model, Session
 from ..backends.heads.base import Head
 from ..errors import UserError
 from . import registry
 from .base import Drafter, parse_params
+
+if TYPE_CHECKING:
+    from .past.index import Past
 
 
 class Conversation:
@@ -40,6 +43,8 @@ class Conversation:
         """The trained drafter whose states the session hands out."""
         self.session = self._open(context)
         self._drafters: dict[str, Drafter] = {}
+        self.past: Past | None = None
+        """Answers from before that drafters may draft from."""
 
     def _open(self, context: int | None) -> Session:
         if self.head is None:

@@ -294,6 +294,7 @@ class Generation(Iterator[Step]):
             self.acceptance,
             conversation.head,
             conversation.helper,
+            conversation.past,
         )
 
     def _step(self, settled: Sequence[int] | None = None) -> Step:

@@ -14,6 +14,7 @@ from ..backends.base import ROOT, Model, Sampling, Scores, Session
 from ..backends.recorded import RecordedModel
 from .acceptance import walk
 from .base import Context, Drafter, Verified
+from .past.index import Past
 from .registry import methods
 from .stats import Totals
 from .tree import Tree
@@ -81,6 +82,7 @@ def replay(
     branching: bool = True,
     over: Model | None = None,
     forced: bool = False,
+    past: Past | None = None,
 ) -> Totals:
     """Decode a recorded answer with a drafter.
 
@@ -91,13 +93,14 @@ def replay(
     Args:
         prompt: token ids, at least one.
         response: token ids, with EOS at the end unless it was cut off.
-        drafter: an instance for this record alone; it sees the settings of greedy decoding.
+        drafter: a new one, or one that has been through the answers before this one; it sees the settings of greedy decoding.
         eos_ids: none of them is drafted past, and the record ends with the first one in it.
         branching: whether the target is taken to verify branching trees.
         over: a model that really evaluates every pass, so that the seconds are true. The record still decides; beside it the
             model's own choices count, and it is the model's scores that drafters learn from.
         forced: none of its choices count, beside the record neither: only the seconds are the model's. So any model will do
             that knows the record's token ids, whoever wrote the answer.
+        past: answers from before to draft from beside the text.
 
     Returns:
         the totals; `draft_seconds` is measured (drafting and learning), `forward_seconds` is 0 unless `over` is given.
@@ -116,7 +119,7 @@ def replay(
     session = alone.open_session() if over is None else over.open_session(min(over.info.context, len(record) + SLACK))
     verdicts = alone.open_session() if over is not None and forced else None
     try:
-        _decode(record, len(prompt), drafter, session, ends, branching, totals, over, verdicts)
+        _decode(record, len(prompt), drafter, session, ends, branching, totals, over, verdicts, past)
     finally:
         session.close()
     return totals
@@ -132,6 +135,7 @@ def _decode(
     totals: Totals,
     over: Model | None,
     verdicts: Session | None,
+    past: Past | None,
 ) -> None:
     """Every pass over one record, counted in `totals`; the answer begins at index `start` of it. What `verdicts` chooses, if it
     is there, replaces the model's choices."""
@@ -147,7 +151,7 @@ def _decode(
     while (left := len(record) - len(tokens)) > 0:
         begun = time.perf_counter()
         room = SLACK if over is None else min(SLACK, session.context - session.length - 1)
-        tree = drafter.draft(Context(tokens, session, sampling, room, ends, branching, model=over))
+        tree = drafter.draft(Context(tokens, session, sampling, room, ends, branching, model=over, past=past))
         seconds = time.perf_counter() - begun
         if len(tree) > session.context - session.length:
             tree = Tree.root(tokens[-1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..backends.base import PREFILL_CHUNK, ROOT, Model
 from ..backends.noise import gumbel_of
@@ -37,6 +38,9 @@ from .messages import (
     Weighed,
 )
 from .requests import gap_of, prompt_of, sampling_of, stops_of
+
+if TYPE_CHECKING:
+    from ..decoders.past.index import Past
 
 PLAIN_STEPS, PLAIN_SECONDS = 32, 0.05
 """Plain steps timed at the end of an answer; they are begun within so many seconds, so that a large model takes one."""
@@ -117,6 +121,7 @@ class Lanes:
         request: Generate,
         drafts: Drafts | None = None,
         cancelled: Callable[[], bool] | None = None,
+        past: Past | None = None,
     ) -> None:
         """Begin an answer; the lane's cache keeps what it shares with the prompt.
 
@@ -125,6 +130,7 @@ class Lanes:
             request: what to answer.
             drafts: what drafts in a new lane.
             cancelled: polled while the model's chat template runs.
+            past: answers from before to draft from.
         """
         lane = self._lanes.get(request.lane)
         if lane is not None and lane.generation is not None:
@@ -143,6 +149,7 @@ class Lanes:
                 lane = self._lanes[request.lane] = Lane(request.lane, model, drafts)
             elif request.fresh:
                 lane.conversation.forget_drafters()
+            lane.conversation.past = past
             generation = Generation(
                 lane.conversation,
                 prompt,

@@ -95,6 +95,8 @@ class Generate:
     """Key of a LoadBeside; empty for the chat's model."""
     compare: bool = False
     """Time some plain steps at the end of the answer, unless it was decoded plainly: they tell how much sooner it came."""
+    past: str = ""
+    """Draft from the past answers in this folder too, where a Remember has opened it."""
     fresh: bool = False
     """The drafters begin with empty pools, as in a lane of its own: what they learned from an answer to the same prompt would
     let them repeat it."""
@@ -189,6 +191,19 @@ class Judge:
 
 
 @dataclass(slots=True)
+class Remember:
+    """Keep answers in a folder, as tokens of the loaded model, to draft from later; forget others. Answered by Remembered, but
+    not where the folder cannot be used."""
+
+    id: int
+    folder: str
+    answers: list[list[Any]] = field(default_factory=list)
+    """[key, text] each, the oldest first; a key is a whole number below 2^63."""
+    forget: list[int] = field(default_factory=list)
+    """Keys."""
+
+
+@dataclass(slots=True)
 class CloseLane:
     """Free a lane's KV cache; an answer that runs in it is cancelled."""
 
@@ -255,6 +270,14 @@ class Loaded:
     unavailable: dict[str, str] = field(default_factory=dict)
     draft: dict[str, Any] = field(default_factory=dict)
     head: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Remembered:
+    """The keys of the past answers that the loaded model may draft from."""
+
+    id: int
+    keys: list[int]
 
 
 @dataclass(slots=True)
@@ -478,6 +501,7 @@ Command = (
     | Watch
     | Weigh
     | PiecesOf
+    | Remember
     | Count
     | Judge
     | CloseLane
@@ -497,6 +521,7 @@ Event = (
     | Paused
     | Finished
     | PieceTable
+    | Remembered
     | Counted
     | Judged
     | Weighed

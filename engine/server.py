@@ -34,6 +34,7 @@ from .messages import (
     PieceTable,
     Quit,
     Ready,
+    Remember,
     Switch,
     Unload,
     UnloadBeside,
@@ -44,6 +45,7 @@ from .messages import (
 )
 from .messages import parse as parse_message
 from .outbox import Outbox
+from .past import PastAnswers
 
 if TYPE_CHECKING:
     from ..backends.base import Model
@@ -72,6 +74,7 @@ class Server:
         self._lanes: Lanes | None = None
         self._beside: Beside
         self._remote: RemoteModel | None = None
+        self._past = PastAnswers(self._outbox.post)
         """A server, in place of a model here."""
         self._guests: dict[str, RemoteModel] = {}
         """Servers beside the chat's model, by key."""
@@ -148,6 +151,8 @@ class Server:
                 guest = self._beside.get(command.model) if command.model else None
                 model = guest.model if guest is not None else None if command.model else self._model
                 self._outbox.post(PieceTable(command.id, model.pieces() if model is not None else []))
+            case Remember():
+                self._past.remember(command, self._model)
             case Count():
                 from .requests import count
 
@@ -176,7 +181,8 @@ class Server:
                 self._outbox.post(Failed(command.id, "user", sentence))
                 return
             model, drafts = guest.model, guest.drafts
-        lanes.start(model, command, drafts, lambda: command.id in self._cancelled)
+        past = self._past.get(model, command.past) if command.past else None
+        lanes.start(model, command, drafts, lambda: command.id in self._cancelled, past)
 
     def _cancel(self, id: int, lanes: Lanes) -> None:
         if self._answers is None or not self._answers.cancel(id):
@@ -329,6 +335,7 @@ class Server:
                     from .failures import failure
 
                     self._outbox.post(Failed(0, "bug", failure(id, error).sentence))
+            self._past.close()
             self._model = self._drafts = None
             gc.unfreeze()
             gc.collect()

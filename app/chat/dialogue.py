@@ -23,6 +23,7 @@ from ...engine.messages import (
     PiecesOf,
     PieceTable,
     Prefilling,
+    Remembered,
     Started,
     Steps,
     Switch,
@@ -106,6 +107,10 @@ class Dialogue:
     """The answer is held between two steps; or, if there is none, the next one begins so."""
     watching: bool = False
     """Whether steps are to carry the target's probabilities."""
+    past: str = ""
+    """Folder of past answers to draft from; empty for none."""
+    heard: Callable[[Event], None] | None = None
+    """Told what the engine says about them."""
     listener: Callable[[Event], bool] | None = None
     """Told each event first; what it answers True to is not about the chat."""
     chosen: bool = True
@@ -366,6 +371,7 @@ class Dialogue:
                 watch=self.watching,
                 paused=self.paused,
                 compare=True,
+                past=self.past,
                 fresh=fresh,
                 **asking(wish),
             )
@@ -395,6 +401,9 @@ class Dialogue:
                 self._before = None
             case PieceTable():
                 self.pieces = Pieces(event.pieces)
+            case Remembered():
+                if self.heard is not None:
+                    self.heard(event)
             case Counted():
                 if self._counting is not None:
                     self._counting(event)

@@ -149,6 +149,12 @@ def replay(
     nodes: Annotated[str | None, option("--nodes", "Trees of at most N nodes, for methods with this setting.", "N,N,…")] = None,
     methods: Methods = None,
     limit: Annotated[int | None, option("--limit", "Only the first N records of each file.", "N")] = None,
+    past: Annotated[
+        list[Path] | None, option("--past", "Draft from these earlier answers too. Repeat for more.", "FILE")
+    ] = None,
+    remember: Annotated[
+        bool, flag("--remember", "Draft from the answers before it in its file too; the order is taken for time.")
+    ] = False,
     model: Model = None,
     on_model: Annotated[
         str | None, option("--on-model", "Run the passes on this model, though another wrote the answers.", "MODEL")
@@ -198,6 +204,8 @@ def replay(
         nodes=_numbers(nodes, "--nodes"),
         methods=methods or "",
         limit=_number(limit, "--limit"),
+        past=past or (),
+        remember=remember,
         curve=curve,
         curve_only=curve_only,
         measure=measure,

@@ -71,6 +71,8 @@ class Settings:
     """System prompt for new chats."""
     history: bool = True
     """Save chats: true or false."""
+    past: bool = True
+    """Let `lookup`, `fusion` and `suffix` draft from your saved answers too: true or false (which also deletes their index)."""
     model_folders: tuple[str, ...] = ()
     """More folders to search for models, besides the usual places."""
     editor: str | None = None

@@ -35,7 +35,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Sampling and limits": (*(f"sampling.{name}" for name in SAMPLING), "max_tokens", "stop", "stop_loops"),
     "Prompt": ("system",),
     "Look": ("theme", "colours", "panel"),
-    "Chat": ("history", "notify", "editor"),
+    "Chat": ("history", "past", "notify", "editor"),
 }
 """Group → its settings, in the order in which they are shown. Those of methods and the keys have groups of their own."""
 
@@ -101,7 +101,7 @@ def _plain(key: str, group: str) -> Entry:
         when = "applies when the list of models is read again" if key == "model_folders" else NEXT_LOAD
     elif key in ("theme", "colours", "notify", "editor"):
         when = AT_ONCE
-    elif key in ("panel", "history"):
+    elif key in ("panel", "history", "past"):
         when = NEXT_CHAT
     else:
         when = NEXT_ANSWER

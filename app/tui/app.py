@@ -90,7 +90,7 @@ class SpecchatApp(TerminalApp):
             chosen=settings.method is not None,
         )
         self.live = LiveSettings(settings, self.dialogue, self.beside, self._applied, self._settings_news)
-        self.keeping = Keeping(self, keep)
+        self.keeping = Keeping(self, keep, settings.past)
         self.saving = Saving(self)
         self.models = Models(self, self._say)
         self.racing = Racing(self, self.models, self.saving)

@@ -8,6 +8,7 @@ trees from suffix trees greedily by frequency; REST (He 2023, arXiv:2311.08252) 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush, heapreplace
@@ -19,11 +20,14 @@ from ..parts.elsewhere import depth, ngram_tree, speculative
 from ..parts.evidence import Evidence, Recycled
 from ..parts.learned import Calibration
 from ..parts.ngram_index import ORDERS
-from ..parts.ppm import ESCAPE, FREQUENT, KIND, KINDS, RANKS, SUREST, ContextModel, Occurrence, Weights
+from ..parts.ppm import ESCAPE, FREQUENT, KIND, KINDS, PAST, RANKS, SUREST, ContextModel, Occurrence, Weights
 from ..tree import Tree
 
 OCCURRENCES = 32
 """Most occurrences that vote on the first draft token."""
+
+PAST_LINES = 32
+"""Most occurrences in past answers that vote, and tokens that followed each."""
 
 SETTLED = 8
 """An inherited match of this length is not joined by shorter ones or other evidence: they would hardly weigh."""
@@ -50,6 +54,7 @@ class FusionParams:
     recycle: int = param(
         8, "Successors kept for each token the model has seen, as in token recycling; 0 turns it off", low=0, high=64
     )
+    past: bool = param(True, "Draft from past answers too, where there are any")
     learn: bool = param(True, "Learn from accepted tokens what matches of each length are worth")
 
 
@@ -79,7 +84,7 @@ Entry = tuple[float, int, int, float, Stream | None, int, Collection[int]]
 scale · weight. Tokens in `but` are passed over. Of equally probable ones the stream that was opened first comes first. Without
 a stream: the node has yet to be expanded, and the probability is a bound on its children's."""
 
-WEIGHT = itemgetter(1)
+WEIGHT = LENGTH = itemgetter(1)
 
 NOTHING: frozenset[int] = frozenset()
 
@@ -140,13 +145,35 @@ class Fusion(Drafter):
         self._sources: Sequence[Evidence] = ()
         self._tree: Tree | None = None
         self._expansions: dict[int, Expansion] = {}
+        self._text = self.model.tokens
+        """The text, and behind it what followed its last tokens in past answers: -1, a line, -1, a line … -1."""
+        self._past: list[Occurrence] = []
+        """Where these lines begin."""
 
     def draft(self, context: Context) -> Tree:
+        if context.past is not None and self.params.past and not self.model.usual:
+            self.model.usual = context.past.frequent
+            self.model.clear()
         self.model.follow(context.tokens)
+        self._look_back(context)
         for source in self.evidence:
             source.follow(context)
         self._tree = self._grow(context)
         return self._tree
+
+    def _look_back(self, context: Context) -> None:
+        """Put what followed the last tokens in past answers behind the text, so that it votes like the text itself."""
+        self._text, self._past = self.model.tokens, []
+        if context.past is None or not self.params.past:
+            return
+        lines = context.past.lines(context.tokens, PAST_LINES, PAST_LINES)
+        if lines:
+            behind = array("i", [-1])
+            for line, match in lines:
+                self._past.append((len(self._text) + len(behind), match, -1))
+                behind.extend(line)
+                behind.append(-1)
+            self._text = self._text + behind
 
     def repeats(self, tokens: Sequence[int], length: int) -> bool:
         """Whether the last `length` tokens of the text stood together before."""
@@ -233,15 +260,17 @@ class Fusion(Drafter):
 
     def _expand(self, node: int, parent: int, tail: list[int], reached: float) -> Expansion:
         """The votes on what follows a node."""
-        model, worth = self.model, self.weights.match
-        text = model.tokens
+        model, worth, past = self.model, self.weights.match, self.weights.past
+        text, end = self._text, len(model.tokens)
         votes: list[Occurrence]
         settled = False
         if node == 0:
             votes = [(follows, match, follows) for follows, match in model.matches(OCCURRENCES)]
+            if self._past:
+                votes = sorted(votes + self._past, key=LENGTH, reverse=True)
         else:
             votes = []
-            token, end = tail[-1], len(text)
+            token = tail[-1]
             for follows, match, start in self._expansions[parent].votes:
                 if text[follows] == token:
                     follows += 1
@@ -249,6 +278,8 @@ class Fusion(Drafter):
                         if start < 0:
                             continue
                         follows = start
+                    elif follows > end and text[follows] < 0:
+                        continue
                     votes.append((follows, match + 1 if match < SUREST else SUREST, start))
             if votes and votes[0][1] >= SETTLED:
                 settled = True
@@ -258,6 +289,8 @@ class Fusion(Drafter):
                 limit = 16 if reached >= 0.1 else 8 if reached >= 0.02 else 4
                 if len(votes) < limit:
                     model.after(tail, votes, limit)
+                    if self._past:
+                        votes.sort(key=LENGTH, reverse=True)
         weights: dict[int, float] = {}
         cast: list[float] = []
         total, successors = 0.0, 0
@@ -272,7 +305,7 @@ class Fusion(Drafter):
                 if match < longest and not successors:
                     successors, fraction = len(weights), 1 / (longest + 1)
             token = text[follows]
-            weight = worth[match] * RANKS[rank] * fraction
+            weight = (worth if follows < end else past)[match] * RANKS[rank] * fraction
             cast.append(weight)
             total += weight
             weights[token] = weights[token] + weight if token in weights else weight
@@ -291,12 +324,13 @@ class Fusion(Drafter):
 
     def _weigh(self, known: Expansion, chosen: int) -> None:
         """Learn from what the target chose after a node."""
-        text = self.model.tokens
+        text, end = self._text, len(self.model.tokens)
         right, total = [0.0] * KINDS, [0.0] * KINDS
         for (follows, match, _), weight in zip(known.votes, known.cast, strict=True):
-            total[KIND[match]] += weight
+            kind = KIND[match] if follows < end else KIND[match] + PAST
+            total[kind] += weight
             if text[follows] == chosen:
-                right[KIND[match]] += weight
+                right[kind] += weight
         for token, weight in known.guesses:
             total[0] += weight
             if token == chosen:

@@ -25,6 +25,9 @@ CPU_FLOOR = 0.05
 """Least probability of a draft token on a CPU: less than fusion's, whose many guesses of a few per cent take time to grow.
 On 84 prompts 0.05 was 6% quicker than 0.08 (`specchat bench --methods lookup,lookup:floor=0.05`)."""
 
+PAST_LINES = 16
+"""Most occurrences in past answers to draft from."""
+
 DEEPEST = 256
 """Longest line of draft tokens: no pass verifies more."""
 
@@ -41,6 +44,7 @@ class LookupParams:
     tokens: int = param(10, "reference: draft tokens K", low=1, high=DEEPEST, length="variant=reference")
     nodes: int = param(16, "ours: most nodes in the tree, including the pending token", low=1, high=DEEPEST, length=True)
     matches: int = param(0, "ours: most earlier occurrences to draft from; 0 is half of nodes", low=0, high=256)
+    past: bool = param(True, "ours: draft from past answers too, where there are any")
     # On recorded answers 0.05 to 0.1 is fastest where a node costs 6% of a pass (a CPU), 0 where it costs 0.5% (a GPU).
     floor: float = param(-1.0, "ours: lowest probability of a draft token; -1 picks it for the device", low=-1, high=1)
 
@@ -189,12 +193,12 @@ class Lookup(Drafter):
         # By falling bound on the next token's probability: (-bound, rank, match so far, depth, node, line).
         lines = [
             (-reliability[match], rank, match, 0, 0, line)
-            for rank, (line, match) in enumerate(self._lines(reach, params.most if context.branching else 1, shortest))
+            for rank, (line, match) in enumerate(self._lines(context, reach, params.most if context.branching else 1, shortest))
         ]
         heapify(lines)
         while lines and len(tokens) < params.nodes:
             _, rank, match, depth, node, line = heappop(lines)
-            while depth < reach and (node == 0 or tokens[node] not in eos):
+            while depth < len(line) and (node == 0 or tokens[node] not in eos):
                 token = line[depth]
                 child = children.get((node, token))
                 if child is None:
@@ -217,8 +221,11 @@ class Lookup(Drafter):
                 match += 1
         return tree
 
-    def _lines(self, reach: int, most: int, shortest: int) -> Iterator[tuple[array[int], int]]:
-        """What followed each match, `reach` tokens of it, and the length of the match; no line twice."""
+    def _lines(self, context: Context, reach: int, most: int, shortest: int) -> Iterator[tuple[array[int], int]]:
+        """What followed each match, at most `reach` tokens of it, and the length of the match; no line twice.
+
+        One in past answers counts as if it were half as long: in so many tokens a short one is found for any text.
+        """
         params, text = self.params, self._index.tokens
         seen = set[bytes]()
         for start, match in self._index.matches(most, params.longest, shortest):
@@ -231,3 +238,8 @@ class Lookup(Drafter):
             if raw not in seen:
                 seen.add(raw)
                 yield line, match
+        if context.past is not None and params.past:
+            for line, match in context.past.lines(context.tokens, min(most, PAST_LINES), reach):
+                if match // 2 >= shortest and (raw := line.tobytes()) not in seen:
+                    seen.add(raw)
+                    yield line, match // 2

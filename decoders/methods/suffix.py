@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush, nlargest
+from itertools import groupby
 from operator import itemgetter
 
 from ..base import Context, Drafter, Elsewhere, param
@@ -21,6 +22,9 @@ from ..parts.drafting import node_budget
 from ..parts.elsewhere import ngram_tree, speculative
 from ..parts.ngram_index import TokenIndex
 from ..tree import Tree
+
+PAST_LINES = 32
+"""Most occurrences in past answers to count: those with the longest matches."""
 
 ROUNDING = 1e-6
 """Added before a number of tokens is rounded down: 10 · 0.7 is 7."""
@@ -36,7 +40,9 @@ class SuffixParams:
     tree: bool = param(False, "Draft the most frequent continuations as a tree; off: only the most frequent one, as a chain")
     nodes: int = param(64, "Most nodes in the tree, including the pending token", low=1, high=256, length=True)
     depth: int = param(64, "Longest sequence counted: a match and its draft together", low=2, high=512)
-    past: int = param(100, "Past answers of this session to draft from, beside the text; 0 for none", low=0, high=10_000)
+    past: int = param(
+        100, "Past answers to draft from, where only this session's are there; 0: none at all", low=0, high=10_000
+    )
 
 
 @lru_cache(maxsize=8)
@@ -139,6 +145,27 @@ class SuffixAutomaton(TokenIndex):
         return own
 
 
+class Continuations:
+    """How often what followed some occurrences went on in each way: `next` and `count` as of an automaton, by its states."""
+
+    def __init__(self) -> None:
+        self.next: list[dict[int, int]] = [{}]
+        self.count = [0]
+
+    def add(self, line: Sequence[int]) -> None:
+        """Take in what followed one more."""
+        state = 0
+        self.count[0] += 1
+        for token in line:
+            after = self.next[state].get(token)
+            if after is None:
+                after = self.next[state][token] = len(self.next)
+                self.next.append({})
+                self.count.append(0)
+            self.count[after] += 1
+            state = after
+
+
 class Suffix(Drafter):
     """Each suffix of the text, up to its longest match, proposes a draft: from there on the most frequent tokens.
 
@@ -202,7 +229,7 @@ class Suffix(Drafter):
         most, limits = node_budget(context, params.nodes) - 1, lengths(params)
         found = [
             (max(limits[shortest : longest + 1]), automaton, state)
-            for automaton, match in ((self._text, self._text.end), (self._past, self._match))
+            for automaton, match in self._sources(context)
             for state, shortest, longest in automaton.suffixes(match)
         ]
         found.sort(key=itemgetter(0), reverse=True)
@@ -216,7 +243,30 @@ class Suffix(Drafter):
                 tree, promised = self._grow(automaton, state, limit, context)
                 if promised > expected:
                     best, expected = tree, promised
+        return self._look_back(context, best, expected) if context.past is not None and params.past else best
+
+    def _look_back(self, context: Context, best: Tree, expected: float) -> Tree:
+        """The best draft, or a better one out of the past answers that are kept."""
+        assert context.past is not None
+        params, counted = self.params, Continuations()
+        most, limits = node_budget(context, params.nodes) - 1, lengths(params)
+        if not most:
+            return best
+        for match, lines in groupby(context.past.lines(context.tokens, PAST_LINES, min(most, params.depth)), itemgetter(1)):
+            for line, _ in lines:  # a shorter suffix has the longer ones' occurrences too
+                counted.add(line)
+            limit = min(most, limits[min(match, params.depth)])
+            if limit > expected:
+                tree, promised = self._grow(counted, 0, limit, context)
+                if promised > expected:
+                    best, expected = tree, promised
         return best
+
+    def _sources(self, context: Context) -> Sequence[tuple[SuffixAutomaton, tuple[int, int]]]:
+        """Each automaton with the match of the text's last tokens."""
+        text = self._text, self._text.end
+        # Past answers that are kept have this session's among them, but for those that were deleted.
+        return [text] if context.past is not None else [text, (self._past, self._match)]
 
     def _follow(self, tokens: Sequence[int]) -> None:
         """Catch up with the text; where another answer begins, the one before it is past."""
@@ -245,7 +295,7 @@ class Suffix(Drafter):
                 self._past.append(token)
             self._past.end_text()
 
-    def _grow(self, automaton: SuffixAutomaton, state: int, limit: int, context: Context) -> tuple[Tree, float]:
+    def _grow(self, automaton: SuffixAutomaton | Continuations, state: int, limit: int, context: Context) -> tuple[Tree, float]:
         """The tree of the `limit` most probable tokens after a state, and the sum of their probabilities."""
         params, count, eos = self.params, automaton.count, context.eos_ids
         branching = params.tree and context.branching

@@ -61,18 +61,30 @@ def prior(match: int) -> float:
 KIND = [0, 1, 2, 3, *(min(match.bit_length() + 1, 6) for match in range(4, SUREST + 1))]
 """By length of the match, what is learned about together: 1, 2, 3, 4 … 7, 8 … 15, 16 and more tokens. 0 is other evidence."""
 
-KINDS = KIND[-1] + 1
+PAST = KIND[-1]
+"""Added for a match in past answers: the kinds that follow."""
+
+KINDS = KIND[-1] + PAST + 1
 """Number of kinds of evidence."""
+
+PAST_PRIOR = 0.4
+"""Weight of an occurrence in past answers, beside one in the text with a match of the same length."""
+
+USUAL = 100
+"""Tokens of past answers that a text is taken to have beside its own, where their frequencies are known."""
 
 
 class ContextModel(NgramIndex):
     """The index of all n-grams, the frequencies of single tokens, and any node's earlier occurrences."""
 
+    usual: Sequence[tuple[int, float]] = ()
+    """Tokens that are frequent in other texts, as (token, share), falling: counts from the text's first token on."""
+
     def clear(self) -> None:
         super().clear()
-        self._count: dict[int, int] = {}
-        self._frequent: list[int] = []  # most frequent first
-        self._place: dict[int, int] = {}  # token -> where in _frequent
+        self._count = {token: int(USUAL * share) + 1 for token, share in self.usual[:FREQUENT]}
+        self._frequent = [*self._count]  # most frequent first
+        self._place = {token: place for place, token in enumerate(self._frequent)}
 
     def append(self, token: int) -> None:
         super().append(token)
@@ -97,7 +109,7 @@ class ContextModel(NgramIndex):
 
     def frequent(self, most: int) -> list[tuple[int, float]]:
         """The most frequent tokens as (token, share of the text), falling."""
-        total, count = len(self.tokens) + YOUNG, self._count
+        total, count = len(self.tokens) + YOUNG + (USUAL if self.usual else 0), self._count
         return [(token, count[token] / total) for token in self._frequent[:most]]
 
     def after(self, tail: Sequence[int], out: list[Occurrence], limit: int) -> None:
@@ -150,6 +162,8 @@ class Weights:
         """Factor of evidence other than matches."""
         self.match = self._prior.copy()
         """[SUREST + 1] weight by length of the match."""
+        self.past = [PAST_PRIOR * weight for weight in self._prior]
+        """The same for matches in past answers."""
 
     def learn(self, right: Sequence[float], total: Sequence[float], everything: float, rate: float) -> None:
         """Take in one choice of the target.
@@ -172,3 +186,4 @@ class Weights:
         factors = [math.exp(log) for log in self._log]
         self.other = OTHER * factors[0]
         self.match = [weight * factors[k] for weight, k in zip(self._prior, KIND, strict=True)]
+        self.past = [PAST_PRIOR * weight * factors[PAST + k] for weight, k in zip(self._prior, KIND, strict=True)]

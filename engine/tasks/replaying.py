@@ -13,6 +13,7 @@ from ...backends.options import BUILTIN
 from ...backends.transcripts import FileTokenizer, Transcript, encode_transcript, scan_transcripts
 from ...decoders import registry
 from ...decoders.base import Drafter, parse_params
+from ...decoders.past.index import Past
 from ...decoders.replay import replay, why_not
 from ...decoders.stats import Totals
 from ...errors import UserError
@@ -20,6 +21,9 @@ from .work import Job
 
 WITHOUT_CHOICES = {"fusion": {"recycle": 0}}
 """Settings that leave out what a record cannot tell."""
+
+FIRST = 1 << 32
+"""Number of the first earlier answer; the records have theirs."""
 
 
 def replay_records(
@@ -31,6 +35,8 @@ def replay_records(
     forced: bool = False,
     limit: int | None = None,
     skip: Sequence[int] = (),
+    past: Sequence[str] = (),
+    remember: bool = False,
 ) -> dict[str, Any]:
     """Replay the records of one file with some methods, record by record.
 
@@ -43,6 +49,8 @@ def replay_records(
         forced: its choices do not count, only its seconds.
         limit: only the first so many records.
         skip: records, by number, that are done already.
+        past: files of earlier answers to draft from.
+        remember: from each record on, its answer is one to draft from as well, and drafters keep what they have learned.
 
     Returns:
         `problems`: a sentence for each line that is no record; `records`: how many were read. What each method did with each
@@ -56,6 +64,11 @@ def replay_records(
         problems = [f'{file} contains no records. It needs lines like {{"prompt": "…", "response": "…"}}.']
     encoder = FileTokenizer(Path(tokenizer) if tokenizer else builtin_path(BUILTIN)) if model is None or tokenizer else None
     chosen = records[:limit]
+    earlier = Past() if past or remember else None
+    if earlier is not None:
+        texts = [_encode(encoder, model, record)[1] for name in past for record in scan_transcripts(Path(name))[0]]
+        earlier.add(list(enumerate(texts, FIRST)))
+    kept: dict[str, Drafter] = {}
     for number, record in enumerate(chosen):
         if number in skip:
             continue
@@ -72,7 +85,8 @@ def replay_records(
             job.check()
             without = {} if over_model and not forced else WITHOUT_CHOICES.get(method.name, {})
             params = parse_params(method, {**without, **settings})
-            totals = replay(prompt, response, method(params), eos_ids=(eos,), over=model, forced=forced)
+            drafter = kept.setdefault(label, method(params)) if remember else method(params)
+            totals = replay(prompt, response, drafter, eos_ids=(eos,), over=model, forced=forced, past=earlier)
             job.report(
                 {
                     "file": file,
@@ -85,6 +99,8 @@ def replay_records(
                     **_counts(totals),
                 }
             )
+        if earlier is not None and remember:
+            earlier.add([(number, response)])
     return {"problems": problems, "records": len(chosen)}
 
 

@@ -39,6 +39,10 @@ class ReplayRequest:
     """Node budgets for the methods that have one."""
     methods: str = ""
     limit: int | None = None
+    past: Sequence[Path] = ()
+    """Files of earlier answers to draft from."""
+    remember: bool = False
+    """Each answer is one to draft from for those after it."""
     curve: Path | None = None
     curve_only: bool = False
     measure: bool = False
@@ -68,7 +72,7 @@ def replay_files(request: ReplayRequest) -> int:
         UserError: something in the request can be mended.
     """
     specs = choose_specs(request)
-    for path in request.files:
+    for path in (*request.files, *request.past):
         if not path.is_file():
             raise UserError(f"There is no file {path}. Give a JSONL file of recorded prompts and responses.")
     notes = Notes(request.color)
@@ -149,6 +153,8 @@ def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, found: Rep
             over_model=passes,
             forced=request.forced,
             limit=request.limit,
+            past=[str(each) for each in request.past],
+            remember=request.remember,
         )
         found.problems += result["problems"]
 

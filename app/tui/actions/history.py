@@ -13,7 +13,9 @@ from ...settings.fields import Settings
 from ..host import Host
 
 if TYPE_CHECKING:
+    from ....engine.messages import Event
     from ...history.chats import OpenedChat
+    from ...history.past import Remembering
     from ...history.recorder import Recorder
 
 OFF = "This chat is not being saved. Start specchat without --no-history, and with history = true in the settings."
@@ -25,10 +27,13 @@ class Keeping:
     Args:
         host: the app.
         keep: whether it is to be kept.
+        past: whether to draft from past answers; those of a chat that is not kept are none, and it drafts from none.
     """
 
-    def __init__(self, host: Host, keep: bool) -> None:
-        self.host, self.keep = host, keep
+    def __init__(self, host: Host, keep: bool, past: bool = False) -> None:
+        self.host, self.keep, self.past = host, keep, past
+        self._remembering: Remembering | None = None
+        self._loaded: object = None
         self.recorder: Recorder | None = None
         """Writes it down; there is none before the first frame, which need not wait for it (15 ms)."""
         self.aside: Transcript | None = None
@@ -38,6 +43,36 @@ class Keeping:
         """Take note a few times a second."""
         self._begin()
         self.note()
+        self._remember()
+
+    def heard(self, event: Event) -> None:
+        """Take in what the engine said about past answers."""
+        from ....engine.messages import Remembered
+
+        if isinstance(event, Remembered) and self._remembering is not None:
+            self._remembering.told(event.keys)
+
+    def _remember(self) -> None:
+        """Let past answers be drafted from."""
+        dialogue = self.host.dialogue
+        if not self.past:
+            if self.keep and self._loaded is None:  # whoever turns it off wants nothing of it left
+                from ...history.past import delete_all
+
+                self._loaded = self
+                delete_all()
+            return
+        if not self.keep or not dialogue.info or dialogue.info.get("backend") == "server":
+            return
+        if self._remembering is None:
+            from ...history.past import Remembering, past_folder
+
+            self._remembering = Remembering(dialogue.engine.send, dialogue.engine.next_id)
+            dialogue.past, dialogue.heard = str(past_folder()), self.heard
+        if self._loaded is not dialogue.info:
+            self._loaded = dialogue.info
+            self._remembering.opened()
+        self._remembering.idle(dialogue.phase == "ready")
 
     def _begin(self) -> None:
         if self.keep and self.recorder is None:

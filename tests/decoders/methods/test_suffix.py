@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.backends.base import ROOT
+from specchat.backends.base import ROOT, Sampling
+from specchat.decoders.base import Context
 from specchat.decoders.conversation import Conversation
 from specchat.decoders.loop import Generation
 from specchat.decoders.methods.suffix import Suffix, SuffixAutomaton, SuffixParams
+from specchat.decoders.past.index import Past
 from specchat.decoders.tree import Tree
 
 from ...cases import cases
@@ -191,3 +193,14 @@ def test_the_same_question_again_takes_fewer_passes(settings: dict[str, Any]) ->
     again = run(Generation(conversation, [1, 2, 3], "suffix", settings=settings, max_tokens=60))
     assert again.answer == first.answer == plain(model, [1, 2, 3], 60)
     assert again.totals.steps * 2 < first.totals.steps
+
+
+def test_kept_answers_take_the_place_of_the_session_s() -> None:
+    past = Past()
+    past.add([(1, [*LINE, 3]), (2, [*LINE, 4]), (3, [*LINE, 4])])
+    tokens = [1, *LINE[:3]]
+    context = Context(tokens, ToyModel(1).open_session(), Sampling(), 8, frozenset({EOS}), past=past)
+    assert suffix(factor=4).draft(context).tokens == [7, 8, 9, 4]
+    assert suffix(factor=4, past=0).draft(context).tokens == [7]
+    tree = suffix(factor=4, tree=True, floor=0).draft(context)
+    assert sorted(tree.tokens) == [3, 4, 7, 8, 9]

@@ -1,0 +1,151 @@
+"""Keeps the engine's index of past answers up to date with the history: what was deleted goes at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from time import monotonic
+from typing import TypeAlias
+
+from ...engine.messages import Remember
+from ...errors import UserError
+from ..settings.locations import data_folder
+from .chats import reading
+from .schema import loaded
+from .store import history_file
+
+CHARACTERS = 10_000_000
+"""The newest answers are drafted from, up to so many characters: two or three million tokens in English, 8 bytes each."""
+
+SLACK = 1_000_000
+"""Characters of older ones that may stay: each rewrites the index when it goes."""
+
+BATCH = 100_000
+"""Characters sent at once."""
+
+SETTLING = 0.25
+"""Seconds between two looks at whether the history has changed."""
+
+_ALIVE = """SELECT id, created, length(text) FROM entries WHERE kind = 'answer' AND reason IS NOT NULL AND length(text) > 0
+    AND id IN (SELECT entry FROM places JOIN chats ON chats.id = chat WHERE deleted_at IS NULL
+    UNION SELECT entry FROM ends JOIN chats ON chats.id = chat WHERE deleted_at IS NULL) ORDER BY id DESC"""
+
+Send: TypeAlias = Callable[[Remember], None]
+
+
+def past_folder() -> Path:
+    """Where the indexes are, one for each tokenizer."""
+    return data_folder() / "past"
+
+
+def delete_all() -> None:
+    """Delete every index."""
+    shutil.rmtree(past_folder(), ignore_errors=True)
+
+
+def key_of(entry: int, created: float) -> int:
+    """The key of an answer: another one if the database is another one."""
+    return int.from_bytes(blake2b(f"{entry} {created!r}".encode(), digest_size=8).digest()) >> 1
+
+
+def wanted(db: sqlite3.Connection) -> tuple[dict[int, int], set[int]]:
+    """The answers to draft from, newest first, as key → entry; and the keys of those that may stay besides."""
+    out: dict[int, int] = {}
+    older = set[int]()
+    total = 0
+    for entry, created, length in db.execute(_ALIVE):
+        total += length
+        if total <= CHARACTERS:
+            out[key_of(entry, created)] = entry
+        elif total <= CHARACTERS + SLACK:
+            older.add(key_of(entry, created))
+    return out, older
+
+
+class Remembering:
+    """Looks at the history whenever it has changed, on a thread, and tells the engine what to add and what to forget.
+
+    Args:
+        send: to the engine; called from any thread.
+        next_id: a fresh id for a command.
+    """
+
+    def __init__(self, send: Send, next_id: Callable[[], int]) -> None:
+        self._send, self._next_id = send, next_id
+        self._known: set[int] | None = None
+        """What the engine has; None until it has told."""
+        self._sent = set[int]()
+        """What it was told; an answer without a token is never there."""
+        self._seen: tuple[int, ...] | None = None
+        self._due = 0.0
+        self._thread: threading.Thread | None = None
+
+    def opened(self) -> None:
+        """A model is loaded: its tokenizer has an index of its own."""
+        self._known, self._seen, self._sent = None, None, set()
+        self._send(Remember(self._next_id(), str(past_folder())))
+
+    def told(self, keys: list[int]) -> None:
+        """The engine has these answers now."""
+        self._known, self._seen = set(keys), None
+
+    def idle(self, resting: bool) -> None:
+        """Called a few times a second; never waits.
+
+        Args:
+            resting: no answer is being written, so that there is time to add some.
+        """
+        if self._known is None or (self._thread is not None and self._thread.is_alive()) or monotonic() < self._due:
+            return
+        self._due = monotonic() + SETTLING
+        state = (*_changed(), resting)
+        if state != self._seen:
+            self._seen = state
+            self._thread = threading.Thread(target=self._look, args=(self._known, resting), name="past answers", daemon=True)
+            self._thread.start()
+
+    def _look(self, known: set[int], resting: bool) -> None:
+        try:
+            with reading() as chats, chats.store.lock:
+                db = chats.store.db
+                answers, older = wanted(db)
+                batch: list[list[int | str]] = []
+                length = 0
+                for key, entry in answers.items() if resting else ():
+                    if key in known or key in self._sent:
+                        continue
+                    if length > BATCH:
+                        break
+                    row = db.execute("SELECT text FROM entries WHERE id = ?", (entry,)).fetchone()
+                    if row is not None:
+                        text = loaded(row[0]).encode("utf-8", "replace").decode()
+                        batch.append([key, text])
+                        length += len(text)
+        except UserError:  # the history itself says what is wrong with it
+            return
+        gone = known - answers.keys() - older
+        if not batch and not gone:
+            return
+        self._sent = (self._sent - gone) | {int(key) for key, _ in batch}
+        folder = str(past_folder())
+        if gone:  # by itself, so that it need not wait for what takes longer
+            self._send(Remember(self._next_id(), folder, forget=sorted(gone)))
+        if batch:
+            self._send(Remember(self._next_id(), folder, batch[::-1]))
+
+
+def _changed() -> tuple[int, ...]:
+    """When the history was last written to."""
+    file = history_file()
+    found = []
+    for path in (file, file.with_name(f"{file.name}-wal")):
+        try:
+            found.append(os.stat(path).st_mtime_ns)
+        except OSError:
+            found.append(0)
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Past answers as an index on disk that methods draft from."""

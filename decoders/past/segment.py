@@ -1,0 +1,227 @@
+"""Some past answers in one file, sorted so that what followed the last tokens is found by one binary search.
+
+Each position is sorted by the tokens *before* it, read backwards, as in the Burrows-Wheeler transform. So the positions that
+share the longest context with a text stand side by side where its own context would stand, and contexts of all lengths are
+found at once. A suffix array (Manber and Myers 1990, https://doi.org/10.1137/0222058) of the reversed tokens, by doubling.
+
+The file: a header of HEADER bytes (JSON, padded with spaces), then three arrays.
+
+    tokens   uint32, big-endian [n]   the answers in reverse: a context is read forwards, and bytes compare as tokens do;
+                                      SEPARATOR in front of each answer and behind the last one
+    order    uint32, little-endian [n]   indices into `tokens` where contexts begin, sorted
+    answers  uint64, little-endian [2, answers]   key of each answer, and where it begins in the text that is not reversed
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import zlib
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SEPARATOR = 0xFFFFFFFF
+"""Stands between answers: no context reaches across it."""
+
+DEEPEST = 32
+"""Tokens of a context that are compared."""
+
+HEADER = 4096
+FORMAT = "specchat past answers"
+VERSION = 1
+
+FREQUENT = 32
+"""Most frequent tokens that the header tells."""
+
+NEAR = 24
+"""Positions looked at on either side of where a context would stand."""
+
+PAGE = 1 << 22
+"""Bytes read at a time to check a file."""
+
+AHEAD = np.arange(512)
+"""More than the longest context or draft."""
+
+Array = Any
+"""A numpy array."""
+
+
+class Damaged(Exception):
+    """A file is not what `Segment.write` makes."""
+
+
+class Segment:
+    """Past answers with their index, in memory or mapped from a file.
+
+    Attributes:
+        keys: of the answers, the oldest first [answers] (uint64).
+        size: tokens, separators included.
+        path: its file, if it is in one.
+    """
+
+    def __init__(self, data: Any, size: int, answers: int, frequent: Sequence[Sequence[int]], path: Path | None = None) -> None:
+        """Use `data`: bytes of the three arrays, one after the other, behind HEADER others."""
+        self._data = data
+        self.size, self.path = size, path
+        self._tokens = np.frombuffer(data, ">u4", size, HEADER)
+        self._order = np.frombuffer(data, "<u4", size, HEADER + 4 * size)
+        told = np.frombuffer(data, "<u8", 2 * answers, HEADER + 8 * size).reshape(2, answers)
+        self.keys, self._starts = told[0], told[1]
+        self._places = memoryview(data)[HEADER + 4 * size : HEADER + 8 * size].cast("I")
+        self.frequent = [(int(token), int(count)) for token, count in frequent]
+        """The most frequent tokens as (token, count), falling."""
+
+    @classmethod
+    def build(cls, answers: Sequence[tuple[int, Array]]) -> Segment:
+        """Index some answers: seconds for millions of tokens, most of it without the interpreter's lock.
+
+        Args:
+            answers: (key, token ids [n]) each, the oldest first.
+        """
+        parts, starts, at = [], [], 0
+        wall = np.array([SEPARATOR], ">u4")
+        for _, tokens in answers:
+            starts.append(at)
+            parts += [wall, np.asarray(tokens, ">u4")]
+            at += 1 + len(tokens)
+        text = np.concatenate([*parts, wall])[::-1]
+        told = np.array([[key for key, _ in answers], starts], "<u8")
+        return cls._of(text, _sorted(text), told)
+
+    @classmethod
+    def _of(cls, tokens: Array, order: Array, told: Array) -> Segment:
+        counts = np.bincount(tokens[tokens != SEPARATOR])
+        top = np.argsort(-counts, kind="stable")[:FREQUENT]
+        frequent = [[int(token), int(counts[token])] for token in top if counts[token]]
+        body = (tokens.astype(">u4", copy=False).tobytes(), order.astype("<u4", copy=False).tobytes(), told.tobytes())
+        crc = 0
+        for part in body:
+            crc = zlib.crc32(part, crc)
+        facts = {"tokens": len(tokens), "answers": told.shape[1], "frequent": frequent, "crc": crc}
+        header = json.dumps({"format": FORMAT, "version": VERSION, **facts}).encode().ljust(HEADER)
+        return cls(b"".join((header, *body)), len(tokens), told.shape[1], frequent)
+
+    @classmethod
+    def open(cls, path: Path) -> Segment:
+        """Map a file; nothing of it is read but the header.
+
+        Raises:
+            OSError: it cannot be read.
+            Damaged: it is none of ours, or a part is missing.
+        """
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < HEADER:
+                raise Damaged
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        try:
+            told = json.loads(data[:HEADER])
+            tokens, answers = int(told["tokens"]), int(told["answers"])
+            frequent = [[int(token), int(count)] for token, count in told["frequent"]]
+            if (told["format"], told["version"]) != (FORMAT, VERSION) or tokens < 1 or answers < 0:
+                raise Damaged
+            if size != HEADER + 8 * tokens + 16 * answers:
+                raise Damaged
+            return cls(data, tokens, answers, frequent, path)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise Damaged from None
+
+    def write(self, path: Path) -> None:
+        """Write it to a file, for this user alone, whole or not at all.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        new = path.with_suffix(".new")
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(self._data)
+        new.replace(path)
+
+    @property
+    def sound(self) -> bool:
+        """Whether all of it is as it was written; reads all of it."""
+        told = json.loads(self._data[:HEADER])
+        crc = 0
+        for at in range(HEADER, len(self._data), PAGE):
+            crc = zlib.crc32(self._data[at : at + PAGE], crc)
+        return bool(crc == told["crc"])
+
+    def answers(self) -> list[tuple[int, Array]]:
+        """(key, token ids) of each, as `build` takes them."""
+        text = self._tokens[::-1]
+        ends = [*self._starts[1:].tolist(), self.size - 1]
+        return [
+            (key, text[start + 1 : end])
+            for key, start, end in zip(self.keys.tolist(), self._starts.tolist(), ends, strict=True)
+        ]
+
+    def without(self, keys: Collection[int]) -> Segment:
+        """The same without some answers, or no answer at all; the rest need not be sorted again."""
+        gone = np.isin(self.keys, np.array([*keys], "<u8"))
+        ends = np.append(self._starts[1:], np.uint64(self.size - 1))
+        kept = np.ones(self.size, bool)  # by place in the text that is not reversed
+        for start, end in zip(self._starts[gone].tolist(), ends[gone].tolist(), strict=True):
+            kept[start:end] = False
+        backward = kept[::-1]
+        place = np.cumsum(backward, dtype=np.uint32) - np.uint32(1)
+        sizes = (ends - self._starts)[~gone]
+        starts = np.cumsum(sizes) - sizes
+        order = self._order[backward[self._order]]
+        told = np.array([self.keys[~gone], starts], "<u8")
+        return Segment._of(self._tokens[backward], place[order], told)
+
+    def find(self, context: Array, most: int, reach: int) -> tuple[Array, Array]:
+        """What followed the contexts that share most with a text's; of equal ones the latest first.
+
+        Args:
+            context: the text's last tokens, at most DEEPEST, the last one first, and behind them one that no text has (uint32,
+                big-endian).
+            most: most contexts.
+            reach: tokens that followed each.
+
+        Returns:
+            (tokens shared [k], what followed [k, reach]): int32; an answer's end is -1, and what stands behind that means
+            nothing.
+        """
+        key = context[:-1].tobytes()
+        data, places, width = self._data, self._places, len(key)
+        low, high = 0, self.size
+        while low < high:
+            middle = (low + high) >> 1
+            at = HEADER + 4 * places[middle]
+            if data[at : at + width] < key:
+                low = middle + 1
+            else:
+                high = middle
+        near = self._order[max(0, low - NEAR) : low + NEAR].astype(np.int64)
+        # There are separators at both ends, so a place beyond them is never reached by a match or a draft.
+        tokens = self._tokens
+        shared = (tokens.take(near[:, None] + AHEAD[: len(context)], mode="clip") != context).argmax(1)
+        shared[tokens.take(near - 1, mode="clip") == SEPARATOR] = 0  # an answer's end
+        best = np.argsort(near - (shared << 32))[:most]
+        near, shared = near[best], shared[best]
+        return shared, tokens.take(near[:, None] - AHEAD[1 : reach + 1], mode="clip").astype(np.uint32).view(np.int32)
+
+
+def _sorted(tokens: Array) -> Array:
+    """Where contexts of up to DEEPEST tokens begin, sorted; of equal ones the latest first.
+
+    By doubling: what is sorted by its first h tokens gets a rank, and pairs of ranks sort it by its first 2h.
+    """
+    size = len(tokens)
+    _, rank = np.unique(tokens, return_inverse=True)
+    rank, step = rank.astype(np.int64), 1
+    while step < DEEPEST:
+        pair = (rank + 1) << 32
+        pair[:-step] += rank[step:] + 1
+        order = np.argsort(pair)
+        pair = pair[order]
+        new = np.empty(size, np.int64)
+        new[order] = np.cumsum(np.concatenate(([False], pair[1:] != pair[:-1])))
+        rank, step = new, 2 * step
+    return np.sort((rank << 32) + np.arange(size)) & 0xFFFFFFFF

@@ -1,0 +1,89 @@
+"""Answers to draft from: texts that the client keeps, as tokens of the loaded model, in the background."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .logfile import log
+from .messages import Event, Remember, Remembered
+
+if TYPE_CHECKING:
+    from ..backends.base import Model
+    from ..decoders.past.index import Past
+
+Work = Callable[[], None]
+
+
+class PastAnswers:
+    """The index of the loaded model's tokenizer. Sorting it takes time, so a thread does that; drafts go on meanwhile.
+
+    Args:
+        post: takes the events.
+    """
+
+    def __init__(self, post: Callable[[Event], None]) -> None:
+        self._post = post
+        self._open: tuple[Model, str, Past] | None = None
+        self._work: queue.SimpleQueue[Work] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def get(self, model: Model | None, folder: str) -> Past | None:
+        """The answers that a model may draft from, if a Remember has opened them."""
+        if self._open is not None and self._open[:2] == (model, folder):
+            return self._open[2]
+        return None
+
+    def close(self) -> None:
+        """The model goes."""
+        self._open = None
+
+    def remember(self, command: Remember, model: Model | None) -> None:
+        """Take in answers, and forget others. Trouble with the disk is logged, for an answer can do without them."""
+        if model is None:
+            return
+        try:
+            past = self.get(model, command.folder) or self._opened(model, command.folder)
+            start = model.encode("")
+            answers = []
+            for key, text in command.answers:
+                tokens = model.encode(text)
+                answers.append((int(key), tokens[len(start) :] if tokens[: len(start)] == start else tokens))
+        except Exception as error:  # a tokenizer may raise anything
+            log(f"past answers cannot be used: {type(error).__name__}: {error}")
+            return
+
+        def work() -> None:
+            if command.forget:
+                past.forget(command.forget)
+            past.add(answers)
+            self._post(Remembered(command.id, sorted(past.keys)))
+
+        if command.forget and not answers:  # at once: what waits may take seconds
+            self._try(work)
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="past answers", daemon=True)
+            self._thread.start()
+        self._work.put(work)
+
+    def _opened(self, model: Model, folder: str) -> Past:
+        from ..decoders.past.index import Past
+        from .beside import fingerprint
+
+        past = Past(Path(folder) / fingerprint(model)[:16], model.info.vocabulary)
+        self._open = model, folder, past
+        return past
+
+    def _run(self) -> None:
+        while True:
+            self._try(self._work.get())
+
+    def _try(self, work: Work) -> None:
+        try:
+            work()
+        except OSError as error:
+            log(f"past answers cannot be kept: {error}")

@@ -1,0 +1,108 @@
+"""Which answers are drafted from: what is kept and not deleted, told to the engine whenever the history changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specchat.app.history.chats import Chats
+from specchat.app.history.past import Remembering, past_folder, wanted
+from specchat.app.history.store import Store
+from specchat.engine.messages import Remember
+
+
+def put(store: Store, *texts: str) -> int:
+    """A chat with these answers."""
+    with store.transaction() as db:
+        chat = db.execute(
+            "INSERT INTO chats (title, created, changed, model, about) VALUES ('a chat', 1, 1, 'm', '{}')"
+        ).lastrowid
+        for position, text in enumerate(texts):
+            entry = db.execute(
+                "INSERT INTO entries (kind, created, text, reason) VALUES ('answer', ?, ?, 'eos')", (1.5 + position, text)
+            ).lastrowid
+            db.execute("INSERT INTO places VALUES (?, ?, ?)", (chat, position, entry))
+    assert chat is not None
+    return chat
+
+
+class Told:
+    """A Remembering, and what it told the engine, which does as it is told."""
+
+    def __init__(self) -> None:
+        self.sent: list[Remember] = []
+        self.remembering = Remembering(self.sent.append, lambda: 1)
+        self.keys: set[int] = set()
+        self.remembering.opened()
+
+    def settle(self, resting: bool = True) -> None:
+        """Let it look until it has nothing more to say."""
+        said = -1
+        while said != len(self.sent):
+            said = len(self.sent)
+            self.remembering.told(sorted(self.keys))
+            self.remembering._due = 0.0
+            self.remembering.idle(resting)
+            if self.remembering._thread is not None:
+                self.remembering._thread.join()
+            for command in self.sent[said:]:
+                self.keys |= {int(key) for key, _ in command.answers}
+                self.keys -= set(command.forget)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("SPECCHAT_DATA", str(tmp_path))
+    return Store()
+
+
+def test_kept_answers_are_told_and_deleted_ones_forgotten(store: Store) -> None:
+    chats, told = Chats(store), Told()
+    first, second = put(store, "one", "two"), put(store, "three")
+    told.settle()
+    assert told.sent[0] == Remember(1, str(past_folder()))
+    assert [text for _, text in told.sent[1].answers] == ["one", "two", "three"]  # the oldest first
+    chats.delete(first)
+    told.settle(resting=False)  # in the middle of an answer too
+    assert told.keys == wanted(store.db)[0].keys()
+    assert len(told.keys) == 1
+    chats.delete(second)
+    chats.undelete(first)
+    told.settle()
+    assert told.keys == wanted(store.db)[0].keys()
+    assert len(told.keys) == 2
+
+
+def test_answers_of_a_branch_stay_when_the_other_chat_goes(store: Store) -> None:
+    chats, told = Chats(store), Told()
+    first = put(store, "one", "two")
+    chats.branch(first, 1)
+    chats.delete(first)
+    told.settle()
+    assert [text for command in told.sent for _, text in command.answers] == ["one"]
+
+
+def test_nothing_is_added_while_an_answer_is_written(store: Store) -> None:
+    told = Told()
+    put(store, "one")
+    told.settle(resting=False)
+    assert not told.keys
+    told.settle()
+    assert len(told.keys) == 1
+
+
+def test_the_oldest_answers_go_when_there_are_too_many(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specchat.app.history.past.CHARACTERS", 10)
+    monkeypatch.setattr("specchat.app.history.past.SLACK", 4)
+    told = Told()
+    put(store, "12345678")
+    told.settle()
+    put(store, "abc")
+    told.settle()
+    assert len(told.keys) == 2  # together a little too many
+    put(store, "defg")
+    told.settle()
+    assert [text for command in told.sent for _, text in command.answers] == ["12345678", "abc", "defg"]
+    assert told.keys == wanted(store.db)[0].keys()
+    assert len(told.keys) == 2
