@@ -19,7 +19,7 @@ from specchat.decoders.methods.auto.experience import Experience, Rival
 from specchat.decoders.methods.auto.text_drafters import LONGEST_NAP
 from specchat.decoders.parts.learned import Calibration
 
-from ....fakes.models.heads import cyclic_target, random_head, right_head, target
+from ....fakes.models.heads import cyclic_target, random_head, right_head, right_medusa, target
 from ....fakes.models.pard_tiny import chat, pard_model
 from ....fakes.models.toy import ToyModel, plain
 from ....fakes.prompts import TEXTS
@@ -62,7 +62,7 @@ def drive(
         path = walk(tree, chosen)
         session.commit(path)
         text += [*(tree.tokens[node] for node in path[1:]), chosen[path[-1]]]
-        drafted = draft_cost * (len(tree) - 1) if tree.via in ("draft", "pard", "early-exit", "eagle") else 0.0
+        drafted = draft_cost * (len(tree) - 1) if tree.via in ("draft", "pard", "early-exit", "eagle", "medusa") else 0.0
         auto.learn(Verified(tree, chosen, path, scores, drafted, cost(len(tree))))
     auto.close()
     return text[len(prompt) :], taken, notes
@@ -153,14 +153,15 @@ def test_a_pard_draft_model_drafts_in_one_pass(auto: Auto) -> None:
     assert any(note.startswith("pard: on trial") for note in notes)
 
 
-def test_a_trained_head_takes_over_where_it_is_right(auto: Auto) -> None:
+@pytest.mark.parametrize(("method", "head"), [("eagle", right_head), ("medusa", right_medusa)])
+def test_a_trained_head_takes_over_where_it_is_right(auto: Auto, method: str, head: Callable[[], Head]) -> None:
     def cost(nodes: int) -> float:
         return 1 + 0.02 * nodes
 
-    answer, taken, notes = drive(auto, cyclic_target(), [0, 2, 20], cost, head=right_head(), draft_cost=0.02, tokens=200)
+    answer, taken, notes = drive(auto, cyclic_target(), [0, 2, 20], cost, head=head(), draft_cost=0.02, tokens=200)
     assert answer[:200] == list(range(21, 221))
-    assert taken["eagle"] > 0.6 * sum(taken.values())
-    assert any(note.startswith("eagle: on trial") for note in notes)
+    assert taken[method] > 0.6 * sum(taken.values())
+    assert any(note.startswith(f"{method}: on trial") for note in notes)
 
 
 def test_a_trained_head_that_is_wrong_leaves_greedys_tokens() -> None:
