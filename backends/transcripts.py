@@ -13,6 +13,9 @@ from typing import Any, Protocol
 from ..errors import UserError
 from ..plain_file import read_bytes, read_json
 
+BENCH = "specchat-bench"
+"""What the first line of a record of `specchat bench` has."""
+
 MOST_BYTES = 500_000_000
 """Of a file of records, or of a tokenizer."""
 
@@ -32,6 +35,10 @@ class Transcript:
     """Whether the model ended the answer itself; False where it was cut off at a token limit."""
     speedup: float = 0.0
     """Of prompt lookup over plain decoding, as somebody measured it on this record; 0 if nobody did."""
+    prompt_ids: tuple[int, ...] = ()
+    """Token ids of the prompt, if they were recorded."""
+    response_ids: tuple[int, ...] = ()
+    """Token ids of the answer, if they were recorded; with the end token, if it has one."""
 
 
 def read_transcripts(path: Path) -> list[Transcript]:
@@ -53,6 +60,8 @@ def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
 
     A line is an object with a "prompt" and a "response", both texts, or with chat "messages" ({"role", "content"}): every
     assistant message is a record of its own, with the messages before it as the prompt; a "response" beside them is one more.
+    What `specchat run --json` and a record of `specchat bench` on servers have is read too: "text" in place of "response",
+    "token_ids" and "prompt_ids"; of a prompt that was answered several times the first answer counts.
     `"finish_reason": "length"` marks an answer that was cut off. `"measured": {"greedy_tokens_per_second",
     "prompt_lookup_tokens_per_second"}` is read if it is there.
 
@@ -69,6 +78,7 @@ def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
         raise UserError(f"Cannot read {path} as UTF-8 text ({said}).") from None
     records: list[Transcript] = []
     problems: list[str] = []
+    measured: set[str] = set()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -77,7 +87,12 @@ def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
         except (ValueError, RecursionError) as error:
             problems.append(f"{path}, line {number}, is not JSON: {error}.")
             continue
-        found = _records_of(row, number)
+        if isinstance(row, dict) and (BENCH in row or "item" in row):
+            item = str(row.get("item"))
+            if BENCH in row or row.get("error") or item in measured:
+                continue
+            measured.add(item)
+        found = records_of(row, number)
         if found:
             records += found
         else:
@@ -85,14 +100,15 @@ def scan_transcripts(path: Path) -> tuple[list[Transcript], list[str]]:
     return records, problems
 
 
-def _records_of(row: Any, line: int) -> list[Transcript]:
+def records_of(row: Any, line: int = 0) -> list[Transcript]:
     """The records of one line; none if it is not what a record looks like."""
     if not isinstance(row, dict):
         return []
-    ended, response = row.get("finish_reason") != "length", row.get("response")
+    ended, response = row.get("finish_reason") != "length", row.get("response", row.get("text"))
     prompt, chat = row.get("prompt"), row.get("messages")
     if isinstance(prompt, str) and isinstance(response, str):
-        return [Transcript(prompt, response, line, ended=ended, speedup=_speedup_of(row.get("measured")))]
+        speedup = _speedup_of(row.get("measured"))
+        return [Transcript(prompt, response, line, (), ended, speedup, _ids(row, "prompt_ids"), _ids(row, "token_ids"))]
     if not isinstance(chat, list) or not all(_is_message(message) for message in chat):
         return []
     messages = [{"role": str(m["role"]), "content": str(m["content"])} for m in chat]
@@ -104,8 +120,15 @@ def _records_of(row: Any, line: int) -> list[Transcript]:
             before = tuple(messages[:i])
             text = "".join(f"{m['role']}: {m['content']}\n\n" for m in before) + "assistant: "
             last = i == len(messages) - 1
-            out.append(Transcript(text, message["content"], line, before, ended=ended or not last))
+            ids = (_ids(row, "prompt_ids"), _ids(row, "token_ids")) if last and isinstance(response, str) else ((), ())
+            out.append(Transcript(text, message["content"], line, before, ended or not last, 0.0, *ids))
     return out
+
+
+def _ids(row: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    """Recorded token ids; empty where there are none, or where they are something else."""
+    found = row.get(name)
+    return tuple(found) if isinstance(found, list) and all(type(each) is int and each >= 0 for each in found) else ()
 
 
 def _is_message(message: Any) -> bool:

@@ -123,7 +123,17 @@ Elsewhere = Mapping[str, tuple[str, str]]
 """Engine → its nearest setting, to be copied (empty if there is none), and one sentence on what differs."""
 
 
-class Drafter(ABC):
+class Configured:
+    """Something that settings can be given to, as `param` declares them."""
+
+    name: ClassVar[str]
+    Params: ClassVar[type[Any]] = NoParams
+
+    def __init__(self, params: Any = None) -> None:
+        self.params = self.Params() if params is None else params
+
+
+class Drafter(Configured, ABC):
     """A decoding method. Each subclass has a file of its own, named after the method, and sets these class attributes.
 
     An instance serves one conversation. It is kept when the user switches to another method and back, and for later turns, so
@@ -131,7 +141,6 @@ class Drafter(ABC):
     those it has seen.
     """
 
-    name: ClassVar[str]
     label: ClassVar[Label] = "identical"
     summary: ClassVar[str]
     """What it does, in one sentence."""
@@ -166,12 +175,8 @@ class Drafter(ABC):
     """False for plain decoding, which needs neither trees nor chains."""
     plain: ClassVar[bool] = False
     """It is what the others are compared with: one node a pass."""
-    Params: ClassVar[type[Any]] = NoParams
 
-    def __init__(self, params: Any = None) -> None:
-        self.params = self.Params() if params is None else params
-
-    def prepare(self, context: Context) -> None:  # noqa: B027
+    def prepare(self, context: Context) -> None:
         """Open what it drafts with, such as a draft model's cache. Called when the method is chosen, so no step's time has it.
 
         Raises:
@@ -182,7 +187,7 @@ class Drafter(ABC):
     def draft(self, context: Context) -> Tree:
         """Return the tree to verify in this step; node 0 is `context.pending`, and the depth is at most `context.room`."""
 
-    def learn(self, verified: Verified) -> None:  # noqa: B027
+    def learn(self, verified: Verified) -> None:
         """Learn from a step. Called after each step that this drafter drafted."""
 
     @classmethod
@@ -222,7 +227,7 @@ class Drafter(ABC):
         """One short sentence about the last step, if there is something worth saying (`auto` changed its mind)."""
         return ""
 
-    def close(self) -> None:  # noqa: B027
+    def close(self) -> None:
         """Free the drafter's resources, such as a draft session."""
 
 
@@ -268,7 +273,7 @@ def describe_params(method: type[Drafter]) -> list[dict[str, Any]]:
     ]
 
 
-def parse_params(method: type[Drafter], settings: dict[str, Any]) -> Any:
+def parse_params(method: type[Configured], settings: dict[str, Any]) -> Any:
     """Make a method's `Params` from names and values (text as typed, or plain data).
 
     Raises:

@@ -182,7 +182,7 @@ def describe() -> list[dict[str, Any]]:
     ]
 
 
-ENGINES = ("transformers", "llama-server", "vLLM")
+ENGINES = ("transformers", "llama-server", "vLLM", "SGLang")
 
 
 def elsewhere(name: str, settings: Mapping[str, Any], draft_model: str = "DRAFT") -> dict[str, tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..decoders.acceptance import Acceptance
 from ..decoders.base import ON_OFF, label_of, parse_params
 from ..decoders.registry import broken, describe, elsewhere, get, methods
+from ..decoders.servers.table import get_served, served
 from ..decoders.stats import Totals
 from ..decoders.text import Stops
 
@@ -17,7 +18,9 @@ __all__ = [
     "describe",
     "elsewhere",
     "get",
+    "get_served",
     "label_of",
     "methods",
     "parse_params",
+    "served",
 ]

@@ -192,7 +192,7 @@ class Server:
         from .tasks.work import run
 
         lanes.cancel_all()
-        if self._remote is not None and self._answers is not None:
+        if self._remote is not None and self._answers is not None and command.task != "replay":
             self._answers.measure(self._remote, command, lambda: command.id in self._cancelled)
         else:
             run(command, self._model, self._drafts, self._outbox.post, lambda: command.id in self._cancelled)

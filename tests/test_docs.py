@@ -27,7 +27,8 @@ ELSEWHERE = {
     *("--strict", "--unbuffered"),  # mypy, jq
     *("--out", "--special-token-by-id"),  # train_pard, gguf-new-metadata
     *("--metrics", "--no-slots", "--spec-type", "--spec-draft-n-max"),  # llama-server
-    *("--spec-ngram-simple-size-n", "--spec-ngram-simple-size-m"),
+    *("--spec-ngram-simple-size-n", "--spec-ngram-simple-size-m", "--spec-draft-p-min"),
+    *("--spec-ngram-mod-n-match", "--spec-ngram-mod-n-min", "--spec-ngram-mod-n-max"),
     *("--models-preset", "--models-max"),
     *("--per-request-spec-decode-metrics", "--speculative-config", "--stream-interval", "--tensor-parallel-size"),  # vLLM
     *("--pipeline-parallel-size", "--distributed-executor-backend"),

@@ -156,6 +156,7 @@ def replay(
         bool, flag("--remember", "Draft from the answers before it in its file too; the order is taken for time.")
     ] = False,
     model: Model = None,
+    draft_model: DraftModel = None,
     on_model: Annotated[
         str | None, option("--on-model", "Run the passes on this model, though another wrote the answers.", "MODEL")
     ] = None,
@@ -231,6 +232,10 @@ def tune(
     ] = None,
     model: Model = None,
     draft_model: DraftModel = None,
+    tokenizer: Annotated[
+        Path | None,
+        option("--tokenizer", "Folder with the tokenizer.json of a server's model.", "FOLDER"),
+    ] = None,
     minutes: Annotated[float, option("--minutes", "Minutes to search (default 10).", "N")] = 10.0,
     methods: Methods = None,
     limit: Annotated[int | None, option("--limit", "At most N prompts per category (built-in tasks: 4).", "N")] = None,
@@ -251,7 +256,8 @@ def tune(
 ) -> None:
     """Find the fastest method and settings for a model, and save them as its default.
 
-    Measures on this machine with your prompts. Also prints the equivalent settings for transformers, llama-server and vLLM.
+    Measures on this machine with your prompts. Also prints the equivalent settings for other engines, and the
+    best settings of the own methods of vLLM, llama-server and SGLang. Of a server (--model URL) only these.
     """
     from .bench.tune import tune as search
     from .bench.tune_search import TuneRequest
@@ -269,6 +275,7 @@ def tune(
         categories=tuple(category or ()),
         clock=_clock(clock),
         save=not no_save,
+        tokenizer=tokenizer,
         exhaustive=exhaustive,
         as_json=json,
     )

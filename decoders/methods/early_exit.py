@@ -154,7 +154,7 @@ class EarlyExit(Drafter):
         if params.skip:
             here = "Its early exit drafts with the first N layers; it cannot skip layers in the middle or single blocks."
             none = "It cannot skip layers or blocks of the model; the nearest is a small draft model in a file of its own."
-            return {"transformers": ("", here), "llama-server": ("", none), "vLLM": ("", none)}
+            return {"transformers": ("", here), "llama-server": ("", none), "vLLM": ("", none), "SGLang": ("", none)}
         none = "It has no early exit; the nearest is a draft model of the first layers in a file of its own."
         note = "" if params.layers else "Choose N yourself; specchat compares a quarter, half and three quarters of the layers."
         call = f"assistant_early_exit={params.layers or 'N'}, num_assistant_tokens={params.tokens}"
@@ -162,6 +162,7 @@ class EarlyExit(Drafter):
             "transformers": (f"model.generate(**inputs, {call})", f"{note} {COPIED}".strip() if params.cascade else note),
             "llama-server": ("", none),
             "vLLM": ("", none),
+            "SGLang": ("", none),
         }
 
     def __init__(self, params: EarlyExitParams | None = None) -> None:

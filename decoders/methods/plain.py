@@ -31,6 +31,7 @@ class Greedy(Drafter):
             "transformers": ("model.generate(**inputs)", ""),
             "llama-server": ("--spec-type none", ""),
             "vLLM": ("", "Plain decoding: leave out --speculative-config."),
+            "SGLang": ("", "Plain decoding: leave out --speculative-algorithm."),
         }
 
     def draft(self, context: Context) -> Tree:

@@ -1,4 +1,4 @@
-"""What is nearest to a method in other engines: prompt lookup or a draft model in transformers, llama-server or vLLM."""
+"""What is nearest to a method in other engines: prompt lookup or a draft model, and the options that ask for it."""
 
 from __future__ import annotations
 
@@ -34,13 +34,20 @@ def prompt_lookup(tokens: int, longest: int = 3, note: str = LINE) -> Elsewhere:
             note,
         ),
         "vLLM": (speculative("ngram", num_speculative_tokens=tokens, prompt_lookup_max=longest, prompt_lookup_min=1), note),
+        "SGLang": (
+            f"--speculative-algorithm NGRAM --speculative-num-draft-tokens {tokens + 1}",
+            "Its n-grams form a tree too.",
+        ),
     }
 
 
 def ngram_tree(nodes: int) -> Elsewhere:
     """Prompt lookup, for a tree from what was read and written before: llama-server keeps its n-grams too."""
     tokens = depth(nodes)
-    return {**prompt_lookup(tokens), "llama-server": (f"--spec-type ngram-cache --spec-draft-n-max {tokens}", LINE)}
+    return {
+        **prompt_lookup(tokens),
+        "llama-server": ("--spec-type ngram-cache", f"{LINE} There, a draft has at most 8 tokens."),
+    }
 
 
 def draft_chain(model: str, tokens: int, *, schedule: str = "constant", most: int = 0, threshold: float = 0.0) -> Elsewhere:
@@ -58,18 +65,42 @@ def draft_chain(model: str, tokens: int, *, schedule: str = "constant", most: in
     call = f"num_assistant_tokens={tokens}, num_assistant_tokens_schedule={known!r}"
     if confident:
         call = f"num_assistant_tokens={most}, assistant_confidence_threshold={threshold}"
-    server = f"--spec-draft-model {model} --spec-draft-n-max {tokens if constant else most}"
+    ended = threshold if confident else 0.0
     return {
         "transformers": (
             f"model.generate(**inputs, assistant_model=draft, {call})",
             "" if constant or confident or known == schedule else f"It has no equivalent of the schedule {schedule}.",
         ),
-        "llama-server": (f"{server} --spec-draft-p-min {threshold}" if confident else server, ""),
+        "llama-server": (draft_simple(model, tokens if constant else most, ended), ""),
         "vLLM": (
             speculative("draft_model", model=model, num_speculative_tokens=tokens),
-            "" if constant else "There, the number of draft tokens stays the same.",
+            "" if constant else FIXED,
         ),
+        "SGLang": (standalone(model, tokens), "" if constant else FIXED),
     }
+
+
+FIXED = "There, the number of draft tokens stays the same."
+
+
+def draft_simple(model: str, most: int, threshold: float = 0.0, least: int = 0) -> str:
+    """llama-server's options for a draft model; without the type it loads it and drafts nothing.
+
+    Args:
+        model: the draft model.
+        most: draft tokens.
+        threshold: least probability of a draft token.
+        least: draft tokens without which it drafts none.
+    """
+    found = f"--spec-type draft-simple --spec-draft-model {model} --spec-draft-n-max {most}"
+    found += f" --spec-draft-p-min {threshold:g}" if threshold else ""
+    return found + (f" --spec-draft-n-min {least}" if least else "")
+
+
+def standalone(model: str, tokens: int) -> str:
+    """SGLang's options for a draft model that writes a chain. It counts the pending token as a draft token."""
+    chain = f"--speculative-num-steps {tokens} --speculative-eagle-topk 1 --speculative-num-draft-tokens {tokens + 1}"
+    return f"--speculative-algorithm STANDALONE --speculative-draft-model-path {model} {chain}"
 
 
 def speculative(method: str, **settings: object) -> str:

@@ -102,7 +102,8 @@ class ServerAnswers:
             options = {name: value for name, value in command.options.items() if name not in ("method", "settings", "at")}
             if at := command.options.get("at"):
                 model = self._beside(str(at["model"]), at["servers"], cancelled)
-            result = self._waited(measure_answer(model.methods[model.method], **options), cancelled)
+            one = model.methods[model.named(str(command.options.get("method", "")))]
+            result = self._waited(measure_answer(one, **options), cancelled)
         except BaseException as error:  # see `failure`
             self._post(failure(command.id, error))
             return

@@ -66,7 +66,7 @@ def measure_answer(
         max_tokens: most tokens of the answer.
 
     Returns:
-        tokens (ids, EOS included), text, prompt_tokens, seconds and cpu_seconds of the whole answer (prefill
+        tokens (ids, EOS included), prompt_ids, text, prompt_tokens, seconds and cpu_seconds of the whole answer (prefill
         included), prefill_seconds, steps, drafted, accepted, nodes, draft_seconds, forward_seconds, other_seconds,
         runs ({tokens of a step: steps}), offered and taken (by draft position).
 
@@ -95,6 +95,7 @@ def measure_answer(
     totals, answer_ids = generation.totals, generation.answer
     return {
         "tokens": answer_ids,
+        "prompt_ids": list(ids),
         "text": model.decode(answer_ids),
         "prompt_tokens": len(ids),
         "seconds": seconds,

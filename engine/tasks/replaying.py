@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from ...backends.base import Model
-from ...backends.loading import builtin_path
-from ...backends.options import BUILTIN
-from ...backends.transcripts import FileTokenizer, Transcript, encode_transcript, scan_transcripts
+from ...backends.loading import builtin_path, load_model
+from ...backends.options import BUILTIN, LoadOptions
+from ...backends.transcripts import FileTokenizer, Transcript, encode_transcript, records_of, scan_transcripts
 from ...decoders import registry
 from ...decoders.base import Drafter, parse_params
 from ...decoders.past.index import Past
 from ...decoders.replay import replay, why_not
+from ...decoders.servers.base import foretell
+from ...decoders.servers.table import get_served
 from ...decoders.stats import Totals
 from ...errors import UserError
 from .work import Job
@@ -37,13 +41,16 @@ def replay_records(
     skip: Sequence[int] = (),
     past: Sequence[str] = (),
     remember: bool = False,
+    draft: Mapping[str, Any] | None = None,
+    answers: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Replay the records of one file with some methods, record by record.
+    """Replay recorded answers with some methods, record by record.
 
     Args:
-        job: its model matters only with `over_model`.
-        file: JSONL of recorded answers.
-        methods: (label, method, settings) each; with `over_model` put `greedy` first to compare with.
+        job: its model matters only with `over_model`; the draft model beside it drafts for servers' methods.
+        file: JSONL of recorded answers; with `answers` a name for them.
+        methods: (label, method, settings) each; with `over_model` put `greedy` first to compare with. Servers' own methods
+            (`vllm/ngram`) need no model, or a draft model only.
         tokenizer: folder with a tokenizer.json; empty for the model's own, or without one the built-in model's.
         over_model: the loaded model evaluates every pass.
         forced: its choices do not count, only its seconds.
@@ -51,6 +58,8 @@ def replay_records(
         skip: records, by number, that are done already.
         past: files of earlier answers to draft from.
         remember: from each record on, its answer is one to draft from as well, and drafters keep what they have learned.
+        draft: where none is loaded, `model` of one for servers' methods, and how to load it (fields of LoadOptions).
+        answers: the records in place of those of a file, as its lines have them.
 
     Returns:
         `problems`: a sentence for each line that is no record; `records`: how many were read. What each method did with each
@@ -58,50 +67,111 @@ def replay_records(
         drafted, accepted, draft_seconds, forward_seconds, speedup (as recorded, 0 if not).
     """
     model = job.model if over_model else None
-    classes = [(label, _replayable(name, over_model, forced), dict(settings)) for label, name, settings in methods]
-    records, problems = scan_transcripts(Path(file))
+    earlier = Past() if past or remember else None
+    decoders = [_decoder(label, name, dict(settings), model, forced, earlier, remember) for label, name, settings in methods]
+    if answers:
+        records, problems = [each for row in answers for each in records_of(row)], list[str]()
+    else:
+        records, problems = scan_transcripts(Path(file))
     if not records and not problems:
         problems = [f'{file} contains no records. It needs lines like {{"prompt": "…", "response": "…"}}.']
-    encoder = FileTokenizer(Path(tokenizer) if tokenizer else builtin_path(BUILTIN)) if model is None or tokenizer else None
-    chosen = records[:limit]
-    earlier = Past() if past or remember else None
-    if earlier is not None:
-        texts = [_encode(encoder, model, record)[1] for name in past for record in scan_transcripts(Path(name))[0]]
-        earlier.add(list(enumerate(texts, FIRST)))
-    kept: dict[str, Drafter] = {}
-    for number, record in enumerate(chosen):
-        if number in skip:
-            continue
-        prompt, response, eos = _encode(encoder, model, record)
-        if model is not None and max([*prompt, *response], default=0) >= model.info.vocabulary:
-            problems.append(f"{file}, line {record.line}, has tokens that the model does not know. Leave out --tokenizer.")
-            continue
-        if model is not None and len(prompt) + len(response) >= model.info.context:
-            problems.append(
-                f"{file}, line {record.line}, does not fit in the model's context of {model.info.context:,} tokens."
-            )
-            continue
-        for label, method, settings in classes:
-            job.check()
-            without = {} if over_model and not forced else WITHOUT_CHOICES.get(method.name, {})
-            params = parse_params(method, {**without, **settings})
-            drafter = kept.setdefault(label, method(params)) if remember else method(params)
-            totals = replay(prompt, response, drafter, eos_ids=(eos,), over=model, forced=forced, past=earlier)
-            job.report(
-                {
-                    "file": file,
-                    "line": record.line,
-                    "record": number,
-                    "records": len(chosen),
-                    "method": label,
-                    "prompt": len(prompt),
-                    "speedup": record.speedup,
-                    **_counts(totals),
-                }
-            )
-        if earlier is not None and remember:
-            earlier.add([(number, response)])
-    return {"problems": problems, "records": len(chosen)}
+    with _draft_model(job, draft, needed=any(decoder.drafts for decoder in decoders)) as small:
+        reader = model or small
+        encoder = FileTokenizer(Path(tokenizer) if tokenizer else builtin_path(BUILTIN)) if not reader or tokenizer else None
+        if earlier is not None:
+            texts = [_encode(encoder, reader, record)[1] for name in past for record in scan_transcripts(Path(name))[0]]
+            earlier.add(list(enumerate(texts, FIRST)))
+        for number, record in enumerate(records[:limit]):
+            if number not in skip:
+                prompt, response, eos = _encode(encoder, reader, record)
+                if problem := _misfit(model, record, prompt, response):
+                    problems.append(f"{file}, line {record.line}, {problem}")
+                    continue
+                about = {"file": file, "line": record.line, "record": number, "records": len(records[:limit])}
+                for decoder in decoders:
+                    job.check()
+                    counts = _counts(decoder.run(prompt, response, eos, small))
+                    job.report({**about, "method": decoder.label, "prompt": len(prompt), "speedup": record.speedup, **counts})
+                if earlier is not None and remember:
+                    earlier.add([(number, response)])
+    return {"problems": problems, "records": len(records[:limit])}
+
+
+def _misfit(model: Model | None, record: Transcript, prompt: Sequence[int], response: Sequence[int]) -> str:
+    """Why a model cannot evaluate a record, as the end of a sentence; empty if it can, or where there is none."""
+    if model is None:
+        return ""
+    if max([*prompt, *response], default=0) >= model.info.vocabulary:
+        return "has tokens that the model does not know. Leave out --tokenizer."
+    if len(prompt) + len(response) >= model.info.context:
+        return f"does not fit in the model's context of {model.info.context:,} tokens."
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """A method with settings, ready to replay."""
+
+    label: str
+    drafts: bool
+    """It runs a draft model."""
+    run: Callable[[list[int], list[int], int, Model | None], Totals]
+    """Of prompt, answer, end token and draft model."""
+
+
+def _decoder(
+    label: str,
+    name: str,
+    settings: dict[str, Any],
+    model: Model | None,
+    forced: bool,
+    earlier: Past | None,
+    remember: bool,
+) -> Decoder:
+    """A method of ours, over a model where there is one, or a server's own.
+
+    Raises:
+        UserError: no such method or setting, or it cannot be replayed.
+    """
+    if "/" in name:
+        theirs = get_served(name)
+        server = theirs(parse_params(theirs, settings))
+
+        def run_theirs(prompt: list[int], response: list[int], _: int, draft: Model | None) -> Totals:
+            return foretell(server, prompt, response, draft)
+
+        return Decoder(label, theirs.needs_draft_model, run_theirs)
+    method = _replayable(name, model is not None, forced)
+    without = {} if model is not None and not forced else WITHOUT_CHOICES.get(method.name, {})
+    params = parse_params(method, {**without, **settings})
+
+    kept = method(params) if remember else None
+
+    def run(prompt: list[int], response: list[int], eos: int, _: Model | None) -> Totals:
+        drafter = kept or method(params)
+        return replay(prompt, response, drafter, eos_ids=(eos,), over=model, forced=forced, past=earlier)
+
+    return Decoder(label, False, run)
+
+
+@contextmanager
+def _draft_model(job: Job, draft: Mapping[str, Any] | None, needed: bool) -> Iterator[Model | None]:
+    """The draft model that is named, or the one beside the loaded model; None where there is no need.
+
+    Raises:
+        UserError: it cannot be loaded.
+    """
+    beside = job.drafts.get() if needed and job.drafts is not None else None
+    if beside is not None or draft is None or not needed:
+        yield beside
+        return
+    known = {f.name for f in fields(LoadOptions)}
+    options = LoadOptions(**{name: value for name, value in draft.items() if name in known})
+    model = load_model(str(draft["model"]), options, cancelled=job.cancelled)
+    try:
+        yield model
+    finally:
+        model.close()
 
 
 def _replayable(name: str, over_model: bool, forced: bool) -> type[Drafter]:
@@ -113,6 +183,8 @@ def _replayable(name: str, over_model: bool, forced: bool) -> type[Drafter]:
 
 def _encode(encoder: FileTokenizer | None, model: Model | None, record: Transcript) -> tuple[list[int], list[int], int]:
     """Token ids of prompt and response, and the EOS token, which ends the response unless it was cut off."""
+    if record.prompt_ids and record.response_ids:  # of whatever tokenizer
+        return list(record.prompt_ids), list(record.response_ids), record.response_ids[-1] if record.ended else -1
     if encoder is not None:
         prompt, response = encode_transcript(encoder, record)
         eos = encoder.eos_id

@@ -244,6 +244,11 @@ def text_of(ids: Sequence[int]) -> str:
     return "".join(WORDS[id - 1000] for id in ids)
 
 
+def _tokenised(body: Any) -> list[Any]:
+    ids = tokens_of(body["content"])
+    return [{"id": id, "piece": text_of([id])} for id in ids] if body.get("with_pieces") else ids
+
+
 def rendered(messages: Sequence[dict[str, str]]) -> str:
     return "".join(f"<{message['role']}>{message['content']}" for message in messages) + "<assistant>"
 
@@ -256,10 +261,7 @@ def posts_of(engine: str, speculates: bool = True) -> dict[str, Callable[[Any], 
             return {
                 "/completion": lambda body: (200, {"content": "a", "generation_settings": {"speculative.types": types}}),
                 "/apply-template": lambda body: (200, {"prompt": rendered(body["messages"])}),
-                "/tokenize": lambda body: (
-                    200,
-                    {"tokens": [{"id": id, "piece": text_of([id])} for id in tokens_of(body["content"])]},
-                ),
+                "/tokenize": lambda body: (200, {"tokens": _tokenised(body)}),
                 "/detokenize": lambda body: (200, {"content": text_of(body["tokens"])}),
             }
         case "vLLM":

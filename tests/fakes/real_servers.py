@@ -15,7 +15,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,12 +123,13 @@ def kinds() -> list[str]:
 
 
 @contextmanager
-def real_server(kind: str, log: Path) -> Iterator[RealServer]:
-    """A server of the built-in model, once it answers."""
+def real_server(kind: str, log: Path, flags: Sequence[str] = ()) -> Iterator[RealServer]:
+    """A server of the built-in model, once it answers; with more of its own flags."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command, model = commands(kind, port)
+    command += flags
     more = {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "DO_NOT_TRACK": "1"}
     own = {name: value for name, value in os.environ.items() if not (kind.startswith("vllm") and name == "PYTHONPATH")}
     with log.open("wb") as out:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from .... import plain_file
 from ....decoders.latency import NUMBERS, LatencyCurve, curve_of
-from ....engine.catalog import get, parse_params
+from ....engine.catalog import get, get_served, parse_params, served
 from ....engine.client import EngineClient
 from ....engine.messages import Event, Failed, Finished, Loaded, Loading, Worked, Working
 from ....errors import UserError
@@ -56,7 +56,9 @@ def read_spec(text: str) -> Spec:
         if not equals:
             raise UserError(f"{text!r} is not a method with settings. Write {name}:NAME=VALUE:NAME=VALUE.")
         settings[key.strip()] = value.strip()
-    if "/" not in name:  # another implementation, which the engine knows
+    if name in served():
+        parse_params(get_served(name), dict(settings))
+    elif "/" not in name:  # another implementation, which the engine knows
         parse_params(get(name), dict(settings))
     return Spec(text.strip(), name, settings)
 

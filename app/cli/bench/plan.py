@@ -55,6 +55,8 @@ class Bench:
     record: Path | None = None
     servers: dict[str, str] = field(default_factory=dict)
     """By method the server that decodes with it, as it was named; empty for methods of this machine."""
+    answers: bool = False
+    """Keep the text and token ids of every answer."""
     base: str = BASE
     """The method that speedups are against; empty where there is none."""
 

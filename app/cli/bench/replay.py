@@ -13,7 +13,7 @@ from typing import Any
 
 from ....decoders.latency import LatencyCurve, Observed, fit_curve, read_curve
 from ....decoders.replay import model_free, why_not
-from ....engine.catalog import get
+from ....engine.catalog import get, get_served
 from ....errors import UserError
 from ...settings.fields import Settings
 from ...terminal.output import Notes
@@ -112,11 +112,15 @@ def choose_specs(request: ReplayRequest) -> list[Spec]:
     else:
         specs = [REFERENCE, *(read_spec(name) for name, method in model_free().items() if method.drafts)]
     for spec in specs:
+        if "/" in spec.name:
+            if get_served(spec.name).needs_draft_model and not (request.settings.draft_model or request.over_model):
+                raise UserError(f"{spec.name} drafts with a model. Name it with --draft-model.")
+            continue
         if reason := why_not(get(spec.name), over_model=request.over_model and not request.curve_only, forced=request.forced):
             raise UserError(f"The method {spec.name} cannot be replayed: it {reason}.")
     out: dict[str, Spec] = {}
     for spec in specs:
-        budgeted = any(f.name == "nodes" for f in fields(get(spec.name).Params))
+        budgeted = "/" not in spec.name and any(f.name == "nodes" for f in fields(get(spec.name).Params))
         if request.nodes and budgeted and not {"nodes", "variant"} & set(spec.settings):
             for nodes in request.nodes:
                 label = f"{spec.label}:nodes={nodes}"
@@ -152,6 +156,7 @@ def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, found: Rep
             tokenizer=str(request.tokenizer or ""),
             over_model=passes,
             forced=request.forced,
+            draft=draft_of(request.settings) if any("/" in spec.name for spec in specs) else None,
             limit=request.limit,
             past=[str(each) for each in request.past],
             remember=request.remember,
@@ -159,9 +164,15 @@ def _measure(request: ReplayRequest, specs: Sequence[Spec], lab: Lab, found: Rep
         found.problems += result["problems"]
 
 
+def draft_of(settings: Settings) -> dict[str, Any] | None:
+    """The draft model, as the task `replay` takes it."""
+    return {**settings.load_options(), "model": settings.draft_model} if settings.draft_model else None
+
+
 def predicted(curve: LatencyCurve, row: Mapping[str, Any]) -> float:
     """The speedup that a curve predicts for one replayed record."""
-    if not get(row["method"].partition(":")[0]).drafts:
+    name = row["method"].partition(":")[0]
+    if "/" not in name and not get(name).drafts:
         return 1.0
     return curve.speedup(row["prompt"], row["tokens"], dict(row["passes"]), row["draft_seconds"])
 

@@ -190,7 +190,7 @@ def answer_one(
     request = bench.request
     how: dict[str, Any]
     if bench.servers:
-        how = {"at": place(bench.servers[spec.label], request.settings)}
+        how = {"at": place(bench.servers[spec.label], request.settings), "method": spec.name, "ids": bench.answers}
     else:
         own = request.settings.methods.get(spec.name, {}) if "/" not in spec.name else {}
         how = {"method": spec.name, "settings": {**own, **spec.settings}}
@@ -210,8 +210,11 @@ def answer_one(
         return {**found, **asked, "digest": _digest(found["text"]), "token_ids": tokens}
     found["count"] = len(tokens)
     found["digest"] = _digest(tokens)
+    if bench.answers:
+        return {**found, **asked, "token_ids": tokens, "finish_reason": "length" if len(tokens) >= limit else "eos"}
+    del found["prompt_ids"]
     if spec.label != bench.base:
-        found.pop("text")
+        del found["text"]
     return found
 
 

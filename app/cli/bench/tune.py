@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ....engine.catalog import get, methods, parse_params
+from ....engine.messages import Loaded
 from ....errors import UserError
 from ...settings.fields import Settings
 from ...settings.key_path import join
@@ -17,10 +19,11 @@ from .items import Item, PromptSet, read_items
 from .lab import Broken, Lab, Spec, Stopped, read_spec, read_specs
 from .plan import BASE, Bench, BenchRequest
 from .run import WARM_UP_TOKENS, answer_one
+from .servers import foretell, is_server, show_foretold
 from .statistics import interval
 from .tune_blocks import TIME_SHARE, Blocks, budget, search_blocks, stops_early, wanted
 from .tune_report import report
-from .tune_search import Search, TuneRequest
+from .tune_search import LEAST, Search, TuneRequest
 
 EACH = 4
 """Prompts of each category of the built-in set."""
@@ -70,10 +73,13 @@ def tune(request: TuneRequest) -> int:
     notes = Notes(request.color)
     for problem in prompts.problems:
         notes.sentence(problem)
-    code, search = ANSWERED, None
+    code, search, servers = ANSWERED, None, list[dict[str, Any]]()
+    remote = is_server(request.settings.model, request.settings)
     with Lab(notes) as lab:
         try:
             loaded = lab.load(request.settings)
+            if remote:
+                return _tune_server(request, prompts, lab)
             specs = candidates(request, loaded.info, loaded.unavailable)
             started = time.monotonic()
             blocks = _blocks(request, prompts, lab, specs)
@@ -92,6 +98,7 @@ def tune(request: TuneRequest) -> int:
                     break
             search.told = notes.progress
             search.run()
+            servers = _servers(request, search, lab, loaded)
         except Stopped:
             code = CANCELLED
         except Broken as broken:
@@ -104,11 +111,50 @@ def tune(request: TuneRequest) -> int:
     ranked = [spec for line in search.rungs[-1]["candidates"] for spec in search.specs if spec.label == line["method"]]
     found = result_of(search, ranked)
     lacks = search.lacks(found["prompts"])
-    report(request, search, info, None if lacks else found, keep=request.save and code == ANSWERED)
+    report(request, search, info, None if lacks else found, servers, keep=request.save and code == ANSWERED)
     if lacks and code == ANSWERED:
         notes.sentence(lacks)
         return USER
     return code
+
+
+ENGINES = ("vLLM", "llama-server", "SGLang")
+
+
+def _servers(request: TuneRequest, search: Search, lab: Lab, loaded: Loaded) -> list[dict[str, Any]]:
+    """What servers' own methods would bring, by the plain answers of the search and this machine's passes."""
+    answers = [row for (_, label), row in search.rows.items() if label == BASE and row.get("token_ids")]
+    if len(answers) < LEAST or lab.info["backend"] == "recorded":
+        return []
+    draft = "draft" not in loaded.unavailable
+    small, large = loaded.draft.get("parameters", 0), lab.info.get("parameters", 0)
+    share = {"share": small / large} if small and large else {}
+    return foretell(lab, answers, ENGINES, request.settings, draft=draft, curve=lab.curve(), **share)
+
+
+def _tune_server(request: TuneRequest, prompts: PromptSet, lab: Lab) -> int:
+    """The best settings of a server's own methods, by answers that it writes now; prints them and returns the exit code."""
+    engine = lab.info["server"]["engine"]
+    plain = next(iter(lab.info["server"]["methods"]))
+    bench = Bench(BenchRequest(request.prompts, request.settings), prompts, [], lab.info, answers=True)
+    bench.servers = {plain: request.settings.model}
+    answers = []
+    for number, item in enumerate(prompts.items, 1):
+        lab.notes.progress(f"answer {number} of {len(prompts.items)}")
+        row = answer_one(bench, lab, item, Spec(plain, plain, {}), {}, request.max_tokens)
+        if not row.get("error"):
+            answers.append(row)
+    engines = [engine] if engine in ENGINES else list(ENGINES)
+    draft = bool(request.settings.draft_model)
+    found = foretell(lab, answers, engines, request.settings, draft=draft, tokenizer=str(request.tokenizer or ""))
+    lab.notes.clear()
+    if not found:
+        raise UserError("Nothing could be replayed: the server gave no answers. The messages above say why.")
+    if request.as_json:
+        print(json.dumps({"model": lab.info["name"], "device": lab.info["device"], "servers": found}, ensure_ascii=False))
+    else:
+        show_foretold(found, measured=False)
+    return ANSWERED
 
 
 def _blocks(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: Sequence[Spec]) -> Blocks:
@@ -144,7 +190,7 @@ def anew(settings: Settings) -> Settings:
 
 
 def _search(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: list[Spec]) -> Search:
-    bench = Bench(BenchRequest(request.prompts, anew(request.settings)), prompts, specs, lab.info)
+    bench = Bench(BenchRequest(request.prompts, anew(request.settings)), prompts, specs, lab.info, answers=True)
 
     def measure(item: Item, spec: Spec) -> dict[str, Any]:
         lab.check()

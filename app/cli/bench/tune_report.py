@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import mean, median
 from typing import Any
 
@@ -13,6 +13,7 @@ from ...settings import file as settings_file
 from ...settings import locations
 from ...settings.precedence import method_changes
 from .lab import duration, say, show_table
+from .servers import show_foretold
 from .tune_blocks import show_blocks
 from .tune_search import Search, TuneRequest
 
@@ -27,7 +28,15 @@ def grid_passes(search: Search) -> int:
     return round(total * max(1.0, search.grid / len(search.specs)))
 
 
-def report(request: TuneRequest, search: Search, info: Mapping[str, Any], found: dict[str, Any] | None, *, keep: bool) -> None:
+def report(
+    request: TuneRequest,
+    search: Search,
+    info: Mapping[str, Any],
+    found: dict[str, Any] | None,
+    servers: Sequence[Mapping[str, Any]],
+    *,
+    keep: bool,
+) -> None:
     """Save the pick and print it all; None where too little was measured for one."""
     others: dict[str, tuple[str, str]] = {}
     saved = ""
@@ -49,6 +58,7 @@ def report(request: TuneRequest, search: Search, info: Mapping[str, Any], found:
             "blocks": search.blocks.as_dict(),
             "out_of_time": search.out_of_time,
             "equivalents": [{"engine": engine, "setting": here, "note": note} for engine, (here, note) in others.items()],
+            "servers": list(servers),
             "saved": saved,
         }
         print(json.dumps(data, ensure_ascii=False))
@@ -84,3 +94,6 @@ def report(request: TuneRequest, search: Search, info: Mapping[str, Any], found:
         say(f"  {engine}: {setting or note}")
         if setting and note:
             say(f"    {note}")
+    if servers:
+        say("")
+        show_foretold(servers, measured=True)

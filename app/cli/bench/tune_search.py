@@ -44,6 +44,8 @@ class TuneRequest:
     categories: Sequence[str] = ()
     clock: str = "wall"
     save: bool = True
+    tokenizer: Path | None = None
+    """Of a server's model, where it sends no token ids."""
     exhaustive: bool = False
     """Every candidate on every prompt: what the search is judged against."""
     as_json: bool = False

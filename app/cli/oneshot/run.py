@@ -215,6 +215,7 @@ class _Run:
         else:
             system = [{"role": "system", "content": settings.system}] if settings.system else []
             asked = {"messages": [*system, {"role": "user", "content": self.prompt}]}
+        self.more |= {name: asked[name] for name in ("prompt", "messages") if name in asked}
         self.id = self.client.generate(
             **asked,
             **asking(answer.asked),

@@ -147,3 +147,84 @@ def test_a_task_that_needs_a_model_says_so() -> None:
         answers.free(model)
     assert [(type(each), each.cause) for each in posted] == [(Failed, "user")] * 2
     assert "nowhere is not a server" in posted[1].sentence
+
+
+def test_a_pair_is_compared_with_itself(home: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "p.txt").write_text("one\n\ntwo\n")
+    with serving("vLLM", vllm(FAST)) as fast, serving("vLLM", vllm(SLOW), speculates=False) as slow:
+        (Path(home["SPECCHAT_CONFIG"]) / "settings.toml").write_text(
+            f'[servers.both]\nplain = "{slow.url}"\nwith = "{fast.url}"\n'
+        )
+        done = bench(home, tmp_path / "p.txt", "--model", "both", "--json")
+        other = bench(home, tmp_path / "p.txt", "--model", "both", "--against", slow.url, "--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["results"]
+    assert [(row["method"], row["tokens_per_step"], row["identical"]) for row in rows] == [
+        ("plain", 1.0, 2),
+        ("speculation K=10", sum(FAST.lengths) / len(FAST.lengths), 2),
+    ]
+    assert [row["method"] for row in json.loads(other.stdout)["results"]] == ["plain", "speculation K=10"]
+
+
+def tune(home: dict[str, str], *words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "specchat", "tune", *map(str, words)]
+    return subprocess.run(command, check=False, env=home, capture_output=True, text=True, timeout=120)
+
+
+def test_tune_asks_a_server_and_prints_the_options_of_its_own_methods(home: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "p.txt").write_text("one\n\ntwo\n")
+    with serving("vLLM", vllm(SLOW), speculates=False) as fake:
+        done = tune(home, tmp_path / "p.txt", "--model", fake.url, "--json")
+        told = tune(home, tmp_path / "p.txt", "--model", fake.url).stdout
+        asked = len([body for _, _, body in fake.asked if body])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert asked == 4, "each prompt once"
+    (line,) = json.loads(done.stdout)["servers"]
+    assert (line["engine"], line["method"], line["answers"]) == ("vLLM", "vllm/ngram", 2)
+    # Nothing in the answer repeats.
+    assert (line["tokens_per_step"], line["acceptance_rate"], line["expected_speedup"]) == (1.0, 0.0, 1.0)
+    assert line["flags"].startswith('--speculative-config \'{"method": "ngram"')
+    assert line["flags"] in told
+    assert not (Path(home["SPECCHAT_CONFIG"]) / "settings.toml").exists()
+
+
+def test_llama_server_is_asked_for_the_tokens_that_it_does_not_send(home: dict[str, str], tmp_path: Path) -> None:
+    again = Written(tuple(Pass((word,)) for word in b"the| fox| and| the| cat| and".split(b"|") * 6), eos=False)
+    (tmp_path / "p.txt").write_text("one\n\ntwo\n")
+    with serving("llama-server", llama_server(again), speculates=False) as fake:
+        done = tune(home, tmp_path / "p.txt", "--model", fake.url, "--json")
+        paths = [path for path, _, _ in fake.asked]
+    assert done.returncode == 0, done.stderr
+    assert {"/apply-template", "/tokenize"} <= set(paths)
+    found = {line["method"]: line for line in json.loads(done.stdout)["servers"]}
+    assert set(found) == {"llama-server/ngram-simple", "llama-server/ngram-mod"}
+    assert found["llama-server/ngram-simple"]["tokens_per_step"] > 1.5
+
+
+def test_what_was_recorded_from_a_server_foretells_other_settings(home: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "p.txt").write_text("one\n\ntwo\n")
+    record = tmp_path / "record.jsonl"
+    with serving("vLLM", vllm(SLOW), speculates=False) as fake:
+        assert bench(home, tmp_path / "p.txt", "--model", fake.url, "--rounds", 2, "--record", record).returncode == 0
+    command = [
+        sys.executable,
+        "-m",
+        "specchat",
+        "replay",
+        str(record),
+        "--methods",
+        "lookup,vllm/ngram:prompt_lookup_min=1",
+        "--json",
+    ]
+    done = subprocess.run(command, check=False, env=home, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [(row["method"], row["transcripts"], row["tokens"]) for row in told["results"]] == [
+        ("lookup", 2, 28),
+        ("vllm/ngram:prompt_lookup_min=1", 2, 28),
+    ]
+    assert {row["prompt"] for row in told["records"]} == {13}, "the prompt's own tokens"
+    assert told["problems"] == []
+    command[6] = "vllm/draft_model"
+    done = subprocess.run(command, check=False, env=home, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, "--draft-model" in done.stderr) == (2, True)

@@ -242,7 +242,9 @@ def test_settings_for_other_engines() -> None:
     assert config == {"method": "ngram", "num_speculative_tokens": 7, "prompt_lookup_max": 3, "prompt_lookup_min": 1}
     by = elsewhere("draft", {"schedule": "confidence", "threshold": "0.3"}, "small.gguf")
     assert "assistant_confidence_threshold=0.3" in by["transformers"][0]
-    assert by["llama-server"][0] == "--spec-draft-model small.gguf --spec-draft-n-max 16 --spec-draft-p-min 0.3"
+    drafts = "--spec-type draft-simple --spec-draft-model small.gguf --spec-draft-n-max 16 --spec-draft-p-min 0.3"
+    assert by["llama-server"][0] == drafts
+    assert "--speculative-num-steps 4 --speculative-eagle-topk 1 --speculative-num-draft-tokens 5" in by["SGLang"][0]
     assert "stays the same" in by["vLLM"][1]
     assert all("draft pass per token" in note for _, note in by.values())
     alone = elsewhere("draft", {"cascade": "off", "schedule": "constant"}, "small.gguf")
@@ -257,7 +259,7 @@ def test_settings_for_other_engines() -> None:
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_every_method_has_a_setting_or_a_note_for_every_engine(name: str) -> None:
     found = elsewhere(name, {})
-    assert list(found) == ["transformers", "llama-server", "vLLM"]
+    assert list(found) == ["transformers", "llama-server", "vLLM", "SGLang"]
     assert all(setting or note for setting, note in found.values())
 
 
