@@ -10,9 +10,9 @@ from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from operator import itemgetter
 from pathlib import Path
 from threading import RLock
-from typing import Any
 
 import numpy as np
 
@@ -162,15 +162,19 @@ class Past:
         if not self._segments or not len(tokens):
             return []
         context = np.array([*tokens[: -DEEPEST - 1 : -1], NOTHING], ">u4")
-        found = []
+        found: list[tuple[array[int], int]] = []
         for segment in self._segments:
             shared, follows = segment.find(context, most, reach)
-            follows[follows >= self._vocabulary] = -1
-            for match, line in zip(shared.tolist(), follows, strict=True):
-                if match and line[0] >= 0:
-                    found.append((match, line))
-        found.sort(key=lambda item: -item[0])
-        return [(_line(line), match) for match, line in found[:most]]
+            over = (follows < 0) | (follows >= self._vocabulary)
+            ends = np.where(over.any(1), over.argmax(1), reach).tolist()
+            lines = follows.tobytes()
+            for row, (match, end) in enumerate(zip(shared.tolist(), ends, strict=True)):
+                if match and end:
+                    start = 4 * reach * row
+                    found.append((array("i", lines[start : start + 4 * end]), match))
+        if len(self._segments) > 1:
+            found.sort(key=itemgetter(1), reverse=True)
+        return found[:most]
 
     def _use(self, segments: Sequence[Segment]) -> None:
         """Search these from now on, the largest first; one that another contains is left over from a crash."""
@@ -232,11 +236,3 @@ def _changed(folder: Path) -> int:
         return folder.stat().st_mtime_ns
     except OSError:
         return -1
-
-
-def _line(line: Any) -> array[int]:
-    """The tokens up to the end of the answer."""
-    out = array("i", line.tobytes())
-    with suppress(ValueError):
-        del out[out.index(-1) :]
-    return out
