@@ -30,8 +30,11 @@ def main() -> None:
     # Ctrl-C reaches the terminal's whole group; what it means is the app's to decide.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
+    from ..decoders.methods.auto import figures
+    from ..plain_file import cache_folder
     from .server import Server
 
+    figures.file = cache_folder() / "auto.json"
     Server(commands, events).run()
 
 

@@ -1,0 +1,147 @@
+"""What `auto` has measured of a model on this machine: what passes take, and what came of each method's rounds."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ....plain_file import read_json
+from ...base import Context
+from ...parts.costs import PassCosts
+from ...parts.proposers import mismatch
+
+MEMORY = 200
+"""Rounds in a situation after which an older one counts for a third: the discount of D-UCB."""
+
+WIDTH = 0.2
+"""Width of the confidence bound: after n of N rounds a method's speed may be better by this share times √(ln N / n)."""
+
+USUAL = (2.0, 3.5, 2.0)
+"""Before anything is known of a method: so many rounds count as seen, with so many tokens and one-node passes' time each."""
+
+READING = 0.05
+"""One-node passes that a token of the text is taken to cost which a method has yet to read, before it is known."""
+
+MODELS = 32
+"""Models that the file remembers, the latest used."""
+
+
+@dataclass(slots=True)
+class Rounds:
+    """What came of a method's rounds lately."""
+
+    rounds: float
+    tokens: float
+    passes: float
+    """Their time in one-node passes: a machine that is busy is slower at everything."""
+    asked: float = 0.0
+    """How often it was asked at all."""
+
+    def learn(self, tokens: float, passes: float, keep: float = 1.0) -> None:
+        """Take in a round; `keep` is what earlier ones still count."""
+        self.rounds, self.tokens = keep * self.rounds + 1, keep * self.tokens + tokens
+        self.passes, self.asked = keep * self.passes + passes, self.asked + 1
+
+
+class Figures:
+    """All that is known of one target with what is loaded beside it."""
+
+    def __init__(self, kept: Mapping[str, Any] | None = None, *, drafts: bool = False) -> None:
+        """`kept`: what `plain` gave. `drafts`: there is a draft model that can draft for this target.
+
+        Raises:
+            ValueError, TypeError, AttributeError: `plain` did not give that.
+        """
+        kept = kept or {}
+        self.drafts = drafts
+        self.costs = PassCosts([(int(nodes), float(seconds)) for nodes, seconds in kept.get("passes", ())])
+        self.rounds = {name: Rounds(*map(float, values)) for name, values in kept.get("rounds", {}).items()}
+        """By "method situation"."""
+        if not all(0 < value < math.inf for it in self.rounds.values() for value in (it.rounds, it.tokens, it.passes)):
+            raise ValueError("these are no rounds")
+        self.reading = {name: float(passes) for name, passes in kept.get("reading", {}).items()}
+        """By method: one-node passes for each token that it has yet to read."""
+        self.spent = self.lost = 0.0
+        """One-node passes' time of all steps, and what trials took longer than the best method would have."""
+        self.since = 0
+        """Steps since plain decoding was measured."""
+
+    def of(self, name: str, situation: str) -> Rounds:
+        """A method's rounds in a situation."""
+        rounds, tokens, passes = USUAL
+        return self.rounds.setdefault(f"{name} {situation}", Rounds(rounds, rounds * tokens, rounds * passes))
+
+    def read(self, name: str) -> float:
+        """One-node passes for each token that a method has yet to read."""
+        return self.reading.get(name, READING)
+
+    def discount(self, situation: str, keep: float = 1 - 1 / MEMORY) -> None:
+        """Another round begins in this situation: all earlier ones, of every method, count a little less."""
+        for key, it in self.rounds.items():
+            if key.endswith(situation) and it.rounds > 0.5:
+                it.rounds, it.tokens, it.passes = keep * it.rounds, keep * it.tokens, keep * it.passes
+
+    def every(self, situation: str) -> float:
+        """Rounds of all methods in a situation."""
+        return sum(it.rounds for key, it in self.rounds.items() if key.endswith(situation))
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data."""
+        rounds = {key: [known.rounds, known.tokens, known.passes, known.asked] for key, known in self.rounds.items()}
+        return {"passes": self.costs.curve, "rounds": rounds, "reading": self.reading}
+
+
+file: Path | None = None
+"""Where figures are kept for the next time; None: nowhere. The engine sets it."""
+
+_known: WeakKeyDictionary[Any, dict[str, Figures]] = WeakKeyDictionary()
+
+
+def figures_of(context: Context) -> Figures:
+    """The figures of this target with what is loaded beside it; those of an earlier time if the file has them."""
+    model, draft = context.model, context.draft_model
+    if model is None:
+        return Figures()
+    key, known = _key(context), _known.setdefault(model, {})
+    if key not in known:
+        drafts = draft is not None and not mismatch(model, draft)
+        with suppress(ValueError, TypeError, AttributeError):
+            known[key] = Figures(_kept().get(key), drafts=drafts)
+        known.setdefault(key, Figures(drafts=drafts))
+    return known[key]
+
+
+def keep(context: Context, figures: Figures) -> None:
+    """Write the figures into the file, behind those of other models. A file that cannot be written is no error."""
+    if file is None or context.model is None or not figures.costs.known:
+        return
+    kept, key = _kept(), _key(context)
+    kept.pop(key, None)
+    kept[key] = figures.plain()
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_name(f"{file.name}.{os.getpid()}")
+        part.write_text(json.dumps(dict([*kept.items()][-MODELS:])), "utf-8")
+        part.replace(file)
+
+
+def _kept() -> dict[str, Any]:
+    """By model: what the file holds."""
+    with suppress(OSError, ValueError, TypeError):
+        return dict(read_json(file)) if file is not None else {}
+    return {}
+
+
+def _key(context: Context) -> str:
+    """Names the machine, the target and what is loaded beside it."""
+    infos = [model.info for model in (context.model, context.draft_model) if model is not None]
+    names = [f"{info.path or info.name} {info.backend} {info.dtype} {info.device}" for info in infos]
+    return " + ".join([platform.node(), *names, *([context.head.info.name] if context.head is not None else [])])
