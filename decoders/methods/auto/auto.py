@@ -192,7 +192,7 @@ class Auto(Drafter):
         reader: Lookup | Fusion = self._lookup
         if context.model is not None and not context.model.info.device.startswith("cpu"):
             reader = self._fusion
-        elif not self._promises(match, beat):
+        elif context.past is None and not self._promises(match, beat):
             return None
         if reader.params.nodes != self.params.nodes:
             reader.params = replace(reader.params, nodes=self.params.nodes)
