@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from specchat.backends import LoadOptions, Model, Sampling, load_model
 from specchat.backends.heads.base import Head
@@ -103,8 +104,31 @@ def test_switching_in_the_middle_and_sampling_give_the_same_text(runtime: str) -
     talk.close()
 
 
-def test_a_chain_is_what_vllm_drafts() -> None:
+def as_speculators(folder: Path) -> Path:
+    """The head as the library speculators lays it out."""
+    shipped = Path(loaded("transformers")[2].info.path)
+    config = json.loads((shipped / "config.json").read_text(encoding="utf-8"))
+    tensors = load_file(shipped / "model.safetensors")
+    save_file({name.replace("midlayer.", "layers.0."): each for name, each in tensors.items()}, folder / "model.safetensors")
+    own = {
+        "architectures": ["Eagle3Speculator"],
+        "speculators_model_type": "eagle3",
+        "draft_vocab_size": config.pop("draft_vocab_size"),
+        "norm_before_residual": False,
+        "eagle_aux_hidden_state_layer_ids": None,
+        "transformer_layer_config": config,
+    }
+    (folder / "config.json").write_text(json.dumps(own), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("layout", ["SafeAILab", "speculators"])
+def test_a_chain_is_what_vllm_drafts(layout: str, tmp_path: Path) -> None:
+    """Of the head in either layout vLLM makes the same drafts."""
     target, _, head = loaded("transformers")
+    if layout == "speculators":
+        name = str(as_speculators(tmp_path))
+        head = find_model(name, LoadOptions(device="cpu", backend="transformers", threads=1)).beside(name, target)
     talk = Conversation(target, head=head)
     steps = equal = 0
     for line in VLLM.read_text(encoding="utf-8").splitlines():

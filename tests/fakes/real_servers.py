@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ class RealServer:
     url: str
     model: str
     process: subprocess.Popen[bytes]
+    log: Path
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """A request of its own, past everything that is tested."""
@@ -63,8 +64,8 @@ def _opener() -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def commands(kind: str, port: int) -> tuple[list[str], str]:
-    """The command of a server, and the model that requests name."""
+def commands(kind: str, port: int, folder: Path) -> tuple[list[str], str]:
+    """The command of a server, and the model that requests name. What it reads is written into the folder."""
     here = ["--host", "127.0.0.1", "--port", str(port)]
     match kind.split():
         case ["llama_cpp.server", *rest]:
@@ -75,8 +76,14 @@ def commands(kind: str, port: int) -> tuple[list[str], str]:
             model = str(builtin_path())
             script = Path(sys.executable).with_name("transformers")
             return [str(script), "serve", model, "--device", "cpu", "--dtype", "float32", *here], model
+        case ["llama-server", "router"]:
+            presets = [f"[plain]\nmodel = {builtin_gguf()}", f"[draft]\nmodel = {builtin_gguf()}", *_preset(_DRAFT)]
+            file = folder / "presets.ini"
+            file.write_text("\n".join([*presets, ""]), encoding="utf-8")
+            options = ["--models-preset", str(file), "--models-max", "2", *_LLAMA]
+            return [os.environ["SPECCHAT_LLAMA_SERVER"], *here, *options], "draft"
         case ["llama-server", *rest]:
-            options = ["-m", str(builtin_gguf()), "--alias", "builtin", "-t", "1", "-c", "2048", "-np", "1", "--metrics"]
+            options = ["-m", str(builtin_gguf()), "--alias", "builtin", *_LLAMA]
             return [os.environ["SPECCHAT_LLAMA_SERVER"], *here, *options, *SPECULATION[rest[0]]], "builtin"
         case ["vllm", *rest]:
             module = [
@@ -92,14 +99,22 @@ def commands(kind: str, port: int) -> tuple[list[str], str]:
     raise ValueError(kind)
 
 
+def _preset(options: list[str]) -> list[str]:
+    """Options of a command as lines of llama-server's presets."""
+    pairs = zip(options[::2], options[1::2], strict=True)
+    return [f"{'model-draft' if name == '-md' else name.lstrip('-')} = {value}" for name, value in pairs]
+
+
 def _vllm(**config: Any) -> list[str]:
     return ["--speculative-config", json.dumps(config), "--per-request-spec-decode-metrics", "detailed"]
 
 
+_LLAMA = ["-t", "1", "-c", "2048", "-np", "1", "--metrics"]
 _DRAFT = ["-md", str(builtin_gguf("builtin-draft")), "--spec-type", "draft-simple", "--spec-draft-n-max", "6"]
 SPECULATION = {
     "plain": [],
     "draft-simple": _DRAFT,
+    "draft-eagle3": ["-md", str(builtin_gguf("builtin-eagle")), "--spec-type", "draft-eagle3", "--spec-draft-n-max", "4"],
     "ngram-simple": ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3", "--spec-ngram-simple-size-m", "8"],
     "ngram-mod": [
         "--spec-type",
@@ -109,6 +124,7 @@ SPECULATION = {
     "vllm-plain": [],
     "vllm-ngram": _vllm(method="ngram", num_speculative_tokens=10, prompt_lookup_max=3, prompt_lookup_min=2),
     "vllm-draft_model": _vllm(method="draft_model", model=str(builtin_path("builtin-draft")), num_speculative_tokens=4),
+    "vllm-eagle3": _vllm(method="eagle3", model=str(builtin_path("builtin-eagle")), num_speculative_tokens=4),
 }
 
 
@@ -116,7 +132,7 @@ def kinds() -> list[str]:
     """Those that can be started here."""
     found = ["llama_cpp.server", "llama_cpp.server lookup", "transformers"]
     if os.environ.get("SPECCHAT_LLAMA_SERVER"):
-        found += [f"llama-server {name}" for name in SPECULATION if not name.startswith("vllm")]
+        found += [f"llama-server {name}" for name in (*SPECULATION, "router") if not name.startswith("vllm")]
     if os.environ.get("SPECCHAT_VLLM"):
         found += [f"vllm {name.removeprefix('vllm-')}" for name in SPECULATION if name.startswith("vllm")]
     return found
@@ -128,13 +144,19 @@ def real_server(kind: str, log: Path, flags: Sequence[str] = ()) -> Iterator[Rea
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command, model = commands(kind, port)
+    command, model = commands(kind, port, log.parent)
     command += flags
-    more = {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "DO_NOT_TRACK": "1"}
+    more = {
+        "LLAMA_TRACE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "DO_NOT_TRACK": "1",
+    }
     own = {name: value for name, value in os.environ.items() if not (kind.startswith("vllm") and name == "PYTHONPATH")}
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, env=own | more, process_group=0)
-    server = RealServer(f"http://127.0.0.1:{port}", model, process)
+    server = RealServer(f"http://127.0.0.1:{port}", model, process, log)
     try:
         until = time.monotonic() + START_SECONDS
         while True:
@@ -147,5 +169,6 @@ def real_server(kind: str, log: Path, flags: Sequence[str] = ()) -> Iterator[Rea
                 time.sleep(0.2)
         yield server
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -1,4 +1,4 @@
-"""Real servers of the built-in model: their text, their own counts, a cancel that they see, and what specchat costs.
+"""Real servers of the built-in model, through the engine: text, passes against the server's own log, a cancel, and the cost.
 
 Run with `SPECCHAT_SERVERS=1`; `tests/fakes/real_servers.py` says which servers there are.
 """
@@ -8,18 +8,25 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import statistics
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import httpx2
+import psutil
 import pytest
 
+from specchat.backends import LoadOptions, load_model
 from specchat.backends.servers.address import find_server
 from specchat.backends.servers.bodies import Wish, request
-from specchat.backends.servers.model import Outcome, ServerModel, Taker, connect
-from specchat.backends.servers.runs import Run
+from specchat.backends.servers.model import ServerModel, connect
+from specchat.decoders import Conversation, Generation
+from specchat.engine.client import EngineClient
+from specchat.engine.messages import Event, Failed, Finished, Loaded, StepRecord, Steps
 
 from ...fakes.real_servers import RealServer, kinds, real_server
 
@@ -39,13 +46,10 @@ PROMPTS = [
     *("Count from one to ten.", "List three colours.", "Say hello."),
 ]
 LIMIT = 96
+LONG = "Repeat this text exactly: " + " ".join(map(str, range(100, 250)))
+"""Its answer goes on for as long as it may."""
 
-
-@pytest.fixture(scope="module", params=kinds())
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, RealServer]]:
-    log: Path = tmp_path_factory.mktemp("server") / "log"
-    with real_server(request.param, log) as found:
-        yield request.param, found
+FLOAT32 = ("vllm", "transformers")
 
 
 def wish(prompt: str, limit: int = LIMIT) -> Wish:
@@ -58,106 +62,205 @@ async def opened(server: RealServer) -> ServerModel:
     return await connect(address)
 
 
-async def heard(model: ServerModel, asked: Wish) -> tuple[list[Run], Outcome]:
-    runs, outcome = list[Run](), Outcome()
-    await model.answer(asked, Taker(runs.append, lambda *_: None), outcome)
-    return runs, outcome
+PASS = re.compile(rb"accepted +(\d+)/ *(\d+) draft tokens")
+"""Of llama-server's log: a pass with a draft."""
 
 
-def test_text_and_counts_are_the_servers_own(server: tuple[str, RealServer]) -> None:
-    kind, found = server
+@dataclass
+class Asked:
+    """A server, and an engine that has loaded it."""
 
-    async def go() -> None:
-        model = await opened(found)
-        certain = []
-        for prompt in PROMPTS:
-            runs, outcome = await heard(model, wish(prompt))
-            path, body = request(model.served, wish(prompt))
-            body.pop("stream_options", None)
-            whole = found.post(path, {**body, "stream": False})
-            assert "".join(run.text for run in runs) == whole["choices"][0]["message"]["content"], prompt
-            certain.append(outcome.certainty)
-            if outcome.certainty == "exact":
-                assert sum(len(run.tokens) for run in runs) == whole["usage"]["completion_tokens"]
-                if outcome.drafted is not None and kind.startswith("llama-server"):
-                    assert sum(run.drafted for run in runs) == outcome.drafted
+    kind: str
+    server: RealServer
+    engine: EngineClient
+    info: dict[str, Any]
+
+    def answer(self, prompt: str, limit: int = LIMIT) -> tuple[list[StepRecord], Finished]:
+        """The passes of an answer, and its end."""
+        steps = list[StepRecord]()
+        id = self.begin(prompt, limit)
+        for event in self.engine.stream(id):
+            assert not isinstance(event, Failed), event.sentence
+            if isinstance(event, Steps):
+                steps += event.steps
+        assert isinstance(event, Finished)
+        return steps, event
+
+    def begin(self, prompt: str, limit: int) -> int:
+        """The id of a new answer."""
+        chat, method = [{"role": "user", "content": prompt}], self.info["server"]["method"]
+        return self.engine.generate(messages=chat, method=method, max_tokens=limit)
+
+    def whole(self, prompt: str) -> Any:
+        """The server's answer to another client, without streaming."""
+        path, body = asyncio.run(self.body(prompt, LIMIT))
+        body.pop("stream_options", None)
+        return self.server.post(path, {**body, "stream": False})
+
+    def logged(self, position: int, drafted: int) -> list[tuple[int, int]]:
+        """Accepted and drafted tokens of each pass with a draft that llama-server's log has behind a position, as many as it
+        says that it drafted. The log may come later than the answer."""
+        while True:
+            with self.server.log.open("rb") as log:
+                log.seek(position)
+                found = [(int(accepted), int(length)) for accepted, length in PASS.findall(log.read())]
+            if sum(length for _, length in found) >= drafted:
+                return found
+            assert self.server.process.poll() is None
+            time.sleep(0.01)
+
+    async def body(self, prompt: str, limit: int) -> tuple[str, dict[str, Any]]:
+        """The path and the body of specchat's own request."""
+        model = await opened(self.server)
         await model.close()
-        print(f"\n{kind}: {model.served}; " + ", ".join(f"{name} {certain.count(name)}" for name in dict.fromkeys(certain)))
-        if kind.startswith("llama-server") or kind == "vllm plain":
-            assert set(certain) == {"exact"}
-        elif kind.startswith("vllm"):
-            assert certain.count("exact") >= 0.9 * len(certain)
-        else:
-            assert set(certain) <= {"estimated", "unknown"}
+        return request(model.served, wish(prompt, limit))
 
-    asyncio.run(go())
+    def counters(self) -> dict[str, float]:
+        """Tokens that the server has written, drafted and accepted, as it counts them; empty if it does not."""
+        engine = self.kind.split()[0]
+        if engine not in METRICS:
+            return {}
+        which = f"?model={self.server.model}" if self.kind.endswith("router") else ""
+        found = dict.fromkeys(METRICS[engine].values(), 0.0)
+        for line in self.server.get(f"/metrics{which}").splitlines():
+            name, _, value = line.rpartition(" ")
+            if (counter := METRICS[engine].get(name.partition("{")[0])) is not None:
+                found[counter] += float(value)
+        return found
 
-
-def test_a_cancel_stops_the_server(server: tuple[str, RealServer]) -> None:
-    kind, found = server
-
-    def busy() -> float:
+    def busy(self) -> bool:
         """Whether it computes: what it says of itself, else the processor time that it takes."""
-        if kind.startswith("llama-server"):
-            return float(any(slot["is_processing"] for slot in json.loads(found.get("/slots"))))
-        if kind.startswith("vllm"):
-            lines = [line for line in found.get("/metrics").splitlines() if line.startswith("vllm:num_requests_running{")]
-            return float(lines[0].split()[-1])
-        import psutil
-
-        each = psutil.Process(found.process.pid)
+        if self.kind.startswith("llama-server"):
+            which = f"?model={self.server.model}" if self.kind.endswith("router") else ""
+            return any(slot["is_processing"] for slot in json.loads(self.server.get(f"/slots{which}")))
+        if self.kind.startswith("vllm"):
+            lines = [line for line in self.server.get("/metrics").splitlines() if "num_requests_running{" in line]
+            return float(lines[0].split()[-1]) > 0
+        each = psutil.Process(self.server.process.pid)
         before = sum(each.cpu_times()[:2])
-        time.sleep(0.3)
-        return float((sum(each.cpu_times()[:2]) - before) / 0.3 > 0.3)
-
-    async def go() -> None:
-        model = await opened(found)
-        runs = list[Run]()
-        task = asyncio.ensure_future(model.answer(wish(PROMPTS[0], 1500), Taker(runs.append, lambda *_: None), Outcome()))
-        while not runs and not task.done():
-            await asyncio.sleep(0.001)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await asyncio.sleep(0.5)
-        assert await asyncio.to_thread(busy) == 0
-        assert (await heard(model, wish("Say hello.", 8)))[0]
-        await model.close()
-
-    asyncio.run(go())
+        time.sleep(0.2)
+        return sum(each.cpu_times()[:2]) - before > 0.1
 
 
-def test_it_is_as_fast_as_a_bare_client(server: tuple[str, RealServer]) -> None:
-    kind, found = server
+METRICS = {
+    "llama-server": {
+        "llamacpp:tokens_predicted_total": "tokens",
+        "llamacpp:spec_decode_num_draft_tokens_total": "drafted",
+        "llamacpp:spec_decode_num_accepted_tokens_total": "accepted",
+    },
+    "vllm": {
+        "vllm:generation_tokens_total": "tokens",
+        "vllm:spec_decode_num_draft_tokens_total": "drafted",
+        "vllm:spec_decode_num_accepted_tokens_total": "accepted",
+    },
+}
 
-    async def go() -> float:
-        model = await opened(found)
-        path, body = request(model.served, wish(TEXT, 200))
-        ratios = []
 
-        client = httpx2.AsyncClient(trust_env=False, verify=False, timeout=60)
+@pytest.fixture(scope="module", params=kinds())
+def asked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    folder = tmp_path_factory.mktemp("server")
+    with real_server(request.param, folder / "log") as server, EngineClient(log=folder / "engine") as engine:
+        events: list[Event] = list(engine.stream(engine.load(f"{server.url}#{server.model}")))
+        loaded = events[-1]
+        assert isinstance(loaded, Loaded), loaded
+        yield Asked(request.param, server, engine, loaded.info)
 
-        async def bare() -> float:
+
+@cache
+def ours() -> list[str]:
+    """What the built-in model writes greedily on this machine."""
+    model = load_model("builtin", LoadOptions(device="cpu", dtype="float32", backend="transformers", threads=1))
+    talk, out = Conversation(model), []
+    for prompt in PROMPTS:
+        generation = Generation(talk, model.encode_chat([{"role": "user", "content": prompt}]), max_tokens=LIMIT)
+        out.append("".join(step.text for step in generation) + generation.flush())
+    return out
+
+
+def test_text_passes_and_counts_are_the_servers_own(asked: Asked) -> None:
+    kind, certain, texts, passes, right = asked.kind, list[str](), list[str](), 0, 0
+    told = {"tokens": 0, "drafted": 0, "accepted": 0}
+    for number, prompt in enumerate(PROMPTS):
+        before, position = asked.counters(), asked.server.log.stat().st_size
+        steps, ended = asked.answer(prompt)
+        after = asked.counters()
+        texts.append("".join(step.text for step in steps))
+        if kind.startswith(FLOAT32):
+            assert texts[-1] == ours()[number], prompt
+        certainty = ended.served["certainty"]
+        certain.append(certainty)
+        if certainty == "exact":
+            assert sum(len(step.tokens) for step in steps) == ended.served["tokens"], prompt
+        for name, count in after.items():
+            if name in ended.served:
+                assert count - before[name] == ended.served[name], (prompt, name)
+                told[name] += ended.served[name]
+        drafted = [(step.accepted, step.drafted) for step in steps if step.drafted]
+        if kind.startswith("llama-server"):
+            truth = asked.logged(position, ended.served.get("drafted", 0))
+        else:
+            account = (asked.whole(prompt).get("metrics") or {}).get("speculative_decoding") or {}
+            # vLLM's chunks do not tell which passes had a draft that was wholly wrong.
+            drafted = [(step.accepted, 0) for step in steps if step.accepted]
+            truth = [(a, 0) for a in account.get("per_step_accepted", []) if a]
+        if truth and certainty in ("exact", "reported"):
+            passes += len(truth)
+            # What was accepted behind the end of an answer is not in it.
+            *most, (last, _) = truth
+            same = [one == other for one, other in zip(drafted, most, strict=False)]
+            same += [len(drafted) <= len(truth) and (drafted[len(most)][0] <= last if len(drafted) == len(truth) else True)]
+            right += sum(same)
+            assert certainty == "reported" or (all(same) and len(same) == len(truth)), (prompt, drafted, truth)
+    counts = ", ".join(f"{name} {certain.count(name)}" for name in dict.fromkeys(certain))
+    print(f"\n{kind} ({asked.info['server']}): {counts}; {right} of {passes} passes with drafts as the server says; {told}")
+    assert texts == [asked.whole(prompt)["choices"][0]["message"]["content"] for prompt in PROMPTS]
+    if kind.startswith("llama-server") or kind == "vllm plain":
+        assert set(certain) == {"exact"}
+        assert right == passes
+    elif kind.startswith("vllm"):
+        assert certain.count("exact") >= 0.9 * len(certain)
+        assert right >= 0.95 * passes
+    else:
+        assert set(certain) <= {"estimated", "unknown"}
+
+
+def test_a_cancel_stops_the_server(asked: Asked) -> None:
+    id, begun = asked.begin(LONG, 1200), 0.0
+    for event in asked.engine.stream(id):
+        if isinstance(event, Steps):
+            assert asked.kind.startswith(("transformers", "llama_cpp")) or asked.busy()
             begun = time.perf_counter()
-            async with client.stream("POST", found.url + path, json=body) as response:
-                async for _ in response.aiter_raw():
-                    pass
-            return time.perf_counter() - begun
+            asked.engine.cancel(id)
+            break
+    while asked.busy():
+        assert time.perf_counter() - begun < 5
+    seconds = time.perf_counter() - begun
+    print(f"\n{asked.kind}: nothing runs {seconds:.3f} s after the cancel")
+    assert seconds < 0.5
+    rest = list(asked.engine.stream(id))
+    assert isinstance(rest[-1], Finished)
+    assert rest[-1].reason == "cancelled"
+    assert asked.answer("Say hello.", 8)[0]
 
-        async def ours() -> float:
+
+def test_it_is_as_fast_as_a_bare_client(asked: Asked) -> None:
+    path, wanted = asyncio.run(asked.body(LONG, 400))
+    client = httpx2.Client(trust_env=False, timeout=60)
+
+    def bare() -> None:
+        with client.stream("POST", asked.server.url + path, json=wanted) as response:
+            for _ in response.iter_raw():
+                pass
+
+    ratios = []
+    for i in range(21):
+        seconds = {}
+        for name in ("bare", "ours") if i % 2 else ("ours", "bare"):
             begun = time.perf_counter()
-            await heard(model, wish(TEXT, 200))
-            return time.perf_counter() - begun
-
-        await ours()
-        await bare()
-        for i in range(20):
-            first, second = (bare, ours) if i % 2 else (ours, bare)
-            one, two = await first(), await second()
-            ratios.append(one / two if first is bare else two / one)
-        await model.close()
-        await client.aclose()
-        return statistics.median(ratios)
-
-    ratio = asyncio.run(go())
-    print(f"\n{kind}: {ratio:.3f} times as fast as a bare client (median of 20 pairs)")
-    assert ratio >= 0.9  # the figure for a quiet machine is 0.97
+            bare() if name == "bare" else asked.answer(LONG, 400)
+            seconds[name] = time.perf_counter() - begun
+        ratios.append(seconds["bare"] / seconds["ours"])
+    client.close()
+    low, middle, high = statistics.quantiles(ratios[1:], n=4)  # the first pair reads the prompt
+    print(f"\n{asked.kind}: {middle:.3f} × a bare client (median of 20 pairs, quartiles {low:.3f} to {high:.3f})")
+    assert middle >= 0.8  # 0.97 on a machine that does nothing else

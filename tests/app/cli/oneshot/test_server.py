@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from specchat.app.chat.entries import Answer
 from specchat.app.saved.chat_json import read_chat
 
+from ....cases import FULL
 from ....fakes.model_servers import FakeServer, llama_server, of_words, serving, text_only, vllm
 
 KEY = "sk-marked-8c1f"
@@ -55,7 +58,7 @@ def test_an_answer_and_its_figures(home: dict[str, str]) -> None:
         "runs": WRITTEN.lengths,
         "certainty": "exact",
         "doubt": "",
-        "method": "speculation",
+        "method": "ngram-simple",
         "finish_reason": "eos",
         "token_ids": [],
     }
@@ -72,19 +75,37 @@ def test_where_nothing_is_known_nothing_is_claimed(home: dict[str, str]) -> None
     assert (told["certainty"], told["runs"], told["steps"], told["tokens_per_step"]) == ("unknown", [], 0, 0.0)
 
 
+def crash_engine() -> None:
+    """End the engine of the `run` that asks, as a fault in a library would: a trace of every thread goes into its log."""
+    for process in psutil.Process().children(recursive=True):
+        if "specchat.engine" in process.cmdline():
+            process.send_signal(signal.SIGABRT)
+
+
 def test_a_key_is_sent_and_appears_nowhere(home: dict[str, str], tmp_path: Path) -> None:
     said = {"error": {"message": f"no such key {KEY}"}}
     with serving("llama-server", llama_server(WRITTEN)) as fake:
         configured(home, fake)
-        outputs = [run(home, "run", "--keep", "--model", "fake", "hi"), run(home, "run", "--json", "--model", fake.url, "hi")]
+        listed = list[str]()
+
+        def list_processes() -> None:
+            listed.append(subprocess.run(["ps", "axww", "-o", "args"], check=True, capture_output=True, text=True).stdout)
+
+        fake.stream = [*llama_server(WRITTEN)[:4], list_processes, *llama_server(WRITTEN)[4:]]
+        outputs = [run(home, "run", "--keep", "--model", "fake", "hi") for _ in range(14 if FULL else 1)]
+        outputs.append(run(home, "run", "--json", "--model", fake.url, "hi"))
         fake.stream = (401, said, {})
         outputs.append(run(home, "run", "--model", "fake", "hi"))
         fake.stream = (400, said, {})
         outputs.append(run(home, "run", "--model", "fake", "hi"))
         fake.stream = [*llama_server(WRITTEN)[:4], b'data: {"error":"' + KEY.encode() + b'"}\n\n']
         outputs.append(run(home, "run", "--model", "fake", "hi"))
+        fake.stream = [*llama_server(WRITTEN)[:4], crash_engine]
+        outputs.append(run(home, "run", "--keep", "--model", "fake", "hi"))
+    assert [done.returncode for done in outputs[-4:]] == [2, 2, 2, 1]
+    assert {done.returncode for done in outputs[:-4]} == {0}
+    assert all("specchat.engine" in each and KEY not in each for each in listed)
     outputs += [run(home, "doctor"), run(home, "settings"), run(home, "chats", "export", "1", "--format", "json")]
-    assert [done.returncode for done in outputs[:5]] == [0, 0, 2, 2, 2]
     assert {headers.get("Authorization") for _, headers, _ in fake.asked} == {f"Bearer {KEY}"}
     for done in outputs:
         assert KEY not in done.stdout + done.stderr
