@@ -141,6 +141,8 @@ class Auto(Drafter):
 
     def _begin(self, context: Context) -> None:
         """Another answer, or other models beside the target."""
+        if self._context is not None:
+            keep(self._context, self._figures)
         self._figures, tokens = figures_of(context), context.tokens
         for name, (text, read) in self._read.items():
             shared = next((i for i in range(min(read, len(tokens))) if text[i] != tokens[i]), min(read, len(tokens)))
