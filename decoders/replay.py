@@ -9,15 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..backends.base import ROOT, Model, Sampling, Scores, Session
 from ..backends.recorded import RecordedModel
 from .acceptance import walk
 from .base import Context, Drafter, Verified
-from .past.index import Past
 from .registry import methods
 from .stats import Totals
 from .tree import Tree
+
+if TYPE_CHECKING:  # NumPy: who lists the methods does not wait for it
+    from .past.index import Past
 
 SLACK = 1024
 """Room for draft tokens, always the same: a drafter must not see where the record ends."""

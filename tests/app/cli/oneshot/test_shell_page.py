@@ -20,7 +20,15 @@ def section(title: str) -> str:
 def test_every_field_of_the_object_is_told() -> None:
     rows = re.findall(r"^\| (`.*?) \|", section("JSON"), re.MULTILINE)
     told = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    assert told == [*run.answer_body(Answer("greedy", ""), "m", {}), "chat", "left_out", "certainty", "doubt"]
+    assert told == [
+        *run.answer_body(Answer("greedy", ""), "m", {}),
+        "messages",
+        "prompt",
+        "chat",
+        "left_out",
+        "certainty",
+        "doubt",
+    ]
 
 
 def test_every_format_is_told_with_its_tokens_in_its_order() -> None:
