@@ -202,7 +202,7 @@ def test_text_passes_and_counts_are_the_servers_own(asked: Asked) -> None:
             account = (asked.whole(prompt).get("metrics") or {}).get("speculative_decoding") or {}
             # vLLM's chunks do not tell which passes had a draft that was wholly wrong.
             drafted = [(step.accepted, 0) for step in steps if step.accepted]
-            truth = [(a, 0) for a in account.get("per_step_accepted", []) if a]
+            truth = [(a, 0) for a in account.get("per_step_accepted") or () if a]
         if truth and certainty in ("exact", "reported"):
             passes += len(truth)
             # What was accepted behind the end of an answer is not in it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -41,13 +42,23 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 class Heard:
-    """What an answer told."""
+    """What an answer told.
 
-    def __init__(self) -> None:
+    Args:
+        slow: seconds that each run keeps who takes it.
+    """
+
+    def __init__(self, slow: float = 0.0) -> None:
         self.runs: list[Run] = []
         self.outcome = Outcome()
         self.read: list[tuple[int, int]] = []
-        self.taker = Taker(self.runs.append, lambda done, total, _: self.read.append((done, total)))
+        self.taker = Taker(self._take, lambda done, total, _: self.read.append((done, total)))
+        self._slow = slow
+
+    def _take(self, run: Run) -> None:
+        self.runs.append(run)
+        if self._slow:
+            time.sleep(self._slow)
 
     @property
     def text(self) -> str:
@@ -64,9 +75,9 @@ def model_of(loop: asyncio.AbstractEventLoop, fake: FakeServer, patience: Patien
     return loop.run_until_complete(connect(address, patience))
 
 
-def ask(loop: asyncio.AbstractEventLoop, model: ServerModel, wish: Wish = ASK) -> tuple[Heard, str]:
+def ask(loop: asyncio.AbstractEventLoop, model: ServerModel, wish: Wish = ASK, slow: float = 0.0) -> tuple[Heard, str]:
     """What was heard, and the sentence that it ended with, if it failed."""
-    heard = Heard()
+    heard = Heard(slow)
     try:
         loop.run_until_complete(asyncio.wait_for(model.answer(wish, heard.taker, heard.outcome), 20))
     except UserError as error:
@@ -109,17 +120,19 @@ def test_a_connection_that_the_server_had_closed_is_tried_once_more(
 def test_however_a_stream_is_cut_it_is_the_same(engine: str, data: st.DataObject) -> None:
     whole = b"".join(STREAMS[engine](WRITTEN)).replace(b"lighthouse", "l\u00efghth\U0001f98ause".encode())
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=30)))
-    parts = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True) if a < b]
+    parts: list[Any] = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True) if a < b]
+    for at in data.draw(st.lists(st.integers(0, len(parts)), max_size=4)):
+        parts.insert(at, 0.002)
     ended = data.draw(st.sampled_from(["well", "early", "reset", "garbage"]))
     if ended != "well":
         parts = parts[: data.draw(st.integers(0, len(parts)))]
     if ended == "reset":
-        parts = [*parts, BREAK]  # type: ignore[list-item]
+        parts = [*parts, BREAK]
     if ended == "garbage":
         parts = [*parts, data.draw(st.binary(max_size=40)), b"\n\ndata: {]\n\n"]
     expected = WRITTEN.text.replace("lighthouse", "l\u00efghth\U0001f98ause")
     loop, model = shared(engine, parts)
-    heard, failed = ask(loop, model)
+    heard, failed = ask(loop, model, slow=data.draw(st.sampled_from([0.0, 0.001])))
     assert expected.startswith(heard.text) or ended == "garbage"
     if ended == "well":
         assert (heard.text, failed) == (expected, "")
