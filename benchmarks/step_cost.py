@@ -1,6 +1,6 @@
 """What a plain step costs beside transformers' own `generate`, and what a pass over n nodes costs beside one over 1.
 
-    python benchmarks/step_cost.py [--model builtin|tiny|FOLDER] [--tokens 128] [--pairs 15]
+    python benchmarks/step_cost.py [--model builtin|tiny|FOLDER] [--dtype float32] [--tokens 128] [--pairs 15]
 
 Both decode the same prompt greedily, turn by turn, so that whatever else the machine does falls on both alike; what counts is
 the ratio within a pair. Prints the median of the ratios with a 95 % interval (order statistics). With one thread, seconds are
@@ -99,6 +99,7 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=64)
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     options = parser.parse_args()
     if options.threads > 1:
         global clock
@@ -112,8 +113,8 @@ def main() -> None:
         folder = {"builtin": builtin_path(), "tiny": Path(room)}.get(options.model, Path(options.model))
         if options.model == "tiny":
             tiny(folder)
-        model = load_model(str(folder), LoadOptions(device="cpu", dtype="float32", threads=options.threads))
-        module: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        model = load_model(str(folder), LoadOptions(device="cpu", dtype=options.dtype, threads=options.threads))
+        module: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, options.dtype))
         module.eval()
     prompt = [(97 * i) % (model.info.vocabulary - 8) + 4 for i in range(options.prompt)]
     ours(model, prompt, 16)
