@@ -3,9 +3,11 @@ loaded when it is first needed."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 
 from ..backends.base import Model
@@ -15,8 +17,12 @@ from ..backends.loading import Loader, builtin_path, find_model
 from ..backends.options import BUILTIN, BUILTIN_DRAFT, BUILTIN_EAGLE, LoadOptions, StageProgress
 from ..decoders import registry
 from ..decoders.conversation import Conversation
+from ..decoders.parts.ahead import OwnThread
 from ..errors import UserError
 from .messages import Load
+
+OPTION = re.compile(r"--(?=(device|dtype|threads)\b)")
+"""How the options that the draft model has too begin."""
 
 
 def options_of(command: Load) -> LoadOptions:
@@ -43,10 +49,8 @@ class Drafts:
     ) -> None:
         target = self.target_options = options_of(command)
         """How to load the target."""
-        # The draft model runs here, whoever shares the target's layers; a revision is one of the target's repository.
-        self._options = replace(
-            target, context=None, revision=None, rpc="", backend="auto", gpu_layers=0 if target.gpu_layers == 0 else None
-        )
+        self._options = _draft_options(command)
+        self._own_threads = command.draft_threads is not None
         self._spec = command.draft_model or (BUILTIN_DRAFT if command.model == BUILTIN else "")
         self._target: Model | None = None
         self._found: Loader | None = None
@@ -161,10 +165,20 @@ class Drafts:
             if self._target is not None:
                 self._options = replace(self._options, context_at_most=self._target.info.context)
             try:
-                self.model = (self._found or find_model(self._spec, self._options))(self._options)
+                self.model = self._load(self._found or find_model(self._spec, self._options))
             except UserError as error:
                 raise _naming(self._spec, error) from None
         return self.model
+
+    def _load(self, loader: Loader) -> Model:
+        """The draft model; in a thread of its own where it has a device or CPU threads that the target leaves alone."""
+        if self._own_threads:
+            return OwnThread(partial(loader, self._options))
+        model = loader(self._options)
+        target = self._target.info if self._target is not None else model.info
+        # The runtimes have names of their own for one GPU.
+        comparable = target.backend == model.info.backend or "cpu" in (target.device, model.info.device)
+        return OwnThread(lambda: model) if comparable and target.device != model.info.device else model
 
     def close(self) -> None:
         """Free it."""
@@ -204,6 +218,24 @@ def refusals(model: Model, drafts: Drafts | None) -> dict[str, str]:
     return {name: reason for name, reason in found.items() if reason}
 
 
+def _draft_options(command: Load) -> LoadOptions:
+    """How to load the draft model. It runs here, whoever shares the target's layers; a revision is one of the target's
+    repository."""
+    target, device, dtype = options_of(command), command.draft_device, command.draft_dtype
+    return replace(
+        target,
+        device=target.device if device is None else device,
+        dtype=target.dtype if dtype is None else dtype,
+        kv_type=target.kv_type if dtype is None else "auto",
+        threads=target.threads if command.draft_threads is None else command.draft_threads,
+        context=None,
+        revision=None,
+        rpc="",
+        backend="auto",
+        gpu_layers=0 if target.gpu_layers == 0 and device is None else None,
+    )
+
+
 def _naming(spec: str, error: UserError) -> UserError:
-    """The same sentence; it must be seen which of the two models it is about."""
-    return UserError(f"The draft model {spec} cannot be used: {error}")
+    """The same sentence; it must be seen which of the two models it is about, and its options have names of their own."""
+    return UserError(f"The draft model {spec} cannot be used: {OPTION.sub('--draft-', str(error))}")

@@ -19,7 +19,7 @@ class Load:
     Running answers are cancelled first. The old model stays until the new one's weights are about to be read (two never sit
     in memory together, and a wrong name costs nothing); when it goes, Unloaded is sent with id 0.
 
-    The fields after `draft_model` are those of `backends.loading.LoadOptions`.
+    The fields after `draft_threads` are those of `backends.loading.LoadOptions`.
     """
 
     id: int
@@ -27,6 +27,10 @@ class Load:
     draft_model: str | None = None
     """Loaded beside the target, for the methods that draft with one; None: the built-in one for the built-in target (loaded
     when the first method needs it), else none."""
+    draft_device: str | None = None
+    """Where the draft model runs, in what type and on how many threads of its own; None for as the target."""
+    draft_dtype: str | None = None
+    draft_threads: int | None = None
     device: str = "auto"
     dtype: str = "auto"
     context: int | None = None

@@ -12,7 +12,22 @@ from ...errors import UserError
 from ..settings.fields import Settings
 from ..settings.file import changed
 from ..settings.precedence import read_settings
-from .options import AsJson, ContextSize, Device, DraftModel, Dtype, Exact, Guard, Model, Threads, flag, option
+from .options import (
+    AsJson,
+    ContextSize,
+    Device,
+    DraftDevice,
+    DraftDtype,
+    DraftModel,
+    DraftThreads,
+    Dtype,
+    Exact,
+    Guard,
+    Model,
+    Threads,
+    flag,
+    option,
+)
 
 Csv = Annotated[Path | None, option("--csv", "Write the table to this file as CSV.", "FILE")]
 Markdown = Annotated[Path | None, option("--markdown", "Write the table to this file as Markdown.", "FILE")]
@@ -20,7 +35,13 @@ Methods = Annotated[str | None, option("--methods", "Only these methods, as NAME
 Category = Annotated[list[str] | None, option("--category", "Only this category. Repeat for more.", "NAME")]
 Clock = Annotated[str, option("--clock", "wall, or cpu for processor seconds (on a busy machine without a GPU).", "CLOCK")]
 
-LOADED = {name: name for name in ("model", "draft_model", "device", "dtype", "threads", "exact", "guard")}
+LOADED = {
+    name: name
+    for name in (
+        *("model", "draft_model", "draft_device", "draft_dtype", "draft_threads"),
+        *("device", "dtype", "threads", "exact", "guard"),
+    )
+}
 LOADED["context_size"] = "context"
 """Parameter of a command → the setting on the model and how it is loaded."""
 
@@ -60,6 +81,9 @@ def bench(
     ] = None,
     model: Model = None,
     draft_model: DraftModel = None,
+    draft_device: DraftDevice = None,
+    draft_dtype: DraftDtype = None,
+    draft_threads: DraftThreads = None,
     methods: Methods = None,
     against: Annotated[
         str | None,
@@ -157,6 +181,9 @@ def replay(
     ] = False,
     model: Model = None,
     draft_model: DraftModel = None,
+    draft_device: DraftDevice = None,
+    draft_dtype: DraftDtype = None,
+    draft_threads: DraftThreads = None,
     on_model: Annotated[
         str | None, option("--on-model", "Run the passes on this model, though another wrote the answers.", "MODEL")
     ] = None,
@@ -232,6 +259,9 @@ def tune(
     ] = None,
     model: Model = None,
     draft_model: DraftModel = None,
+    draft_device: DraftDevice = None,
+    draft_dtype: DraftDtype = None,
+    draft_threads: DraftThreads = None,
     tokenizer: Annotated[
         Path | None,
         option("--tokenizer", "Folder with the tokenizer.json of a server's model.", "FOLDER"),

@@ -13,6 +13,9 @@ from .complete import BY_OPTION
 OPTIONS = {
     "model": "--model",
     "draft_model": "--draft-model",
+    "draft_device": "--draft-device",
+    "draft_dtype": "--draft-dtype",
+    "draft_threads": "--draft-threads",
     "device": "--device",
     "dtype": "--dtype",
     "context": "--context",
@@ -64,6 +67,11 @@ _MODEL_HELP = (
 )
 Model = Annotated[str | None, option("--model", _MODEL_HELP, "MODEL")]
 DraftModel = Annotated[str | None, option("--draft-model", "Draft model or trained drafter, given like --model.", "MODEL")]
+DraftDevice = Annotated[str | None, option("--draft-device", "Device of the draft model; by default the model's.", "DEVICE")]
+DraftDtype = Annotated[str | None, option("--draft-dtype", "Number type of the draft model; by default the model's.", "DTYPE")]
+DraftThreads = Annotated[
+    int | None, option("--draft-threads", "CPU threads of the draft model's own, to draft on while the model verifies.", "N")
+]
 Device = Annotated[str | None, option("--device", "Device: auto, cpu, cuda, cuda:N or mps.", "DEVICE")]
 Dtype = Annotated[str | None, option("--dtype", f"Number type of the weights: {_or(DTYPES)}.", "DTYPE")]
 ContextSize = Annotated[int | None, option("--context", "Context in tokens; by default the model's own limit.", "N")]

@@ -23,6 +23,7 @@ THEMES = locations.package_folder() / "themes"
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "dtype": DTYPES,
+    "draft_dtype": DTYPES,
     "backend": BACKENDS,
     "colours": ("length", "cycle", "underline", "off"),
     "panel": ("numbers", "tree", "method", "off"),
@@ -158,7 +159,7 @@ def _text(called: str, name: str, value: str) -> str:
                 raise UserError(f"{called}: {error}") from None
         case "rpc" if value and not RPC.fullmatch(value):
             raise UserError(f"{called} takes host:port, separated by commas, not {value!r}.")
-        case "device" if not DEVICE.fullmatch(value):
+        case "device" | "draft_device" if not DEVICE.fullmatch(value):
             raise UserError(f"{called} takes one of auto, cpu, cuda, cuda:N, mps, not {value!r}.")
         case "method":
             check_method(called, value, {})

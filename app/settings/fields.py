@@ -21,6 +21,12 @@ class Settings:
     """Device that the model runs on: auto, cpu, cuda, cuda:N or mps."""
     dtype: str = "auto"
     """Number type of the weights: auto, float32, bfloat16 or float16."""
+    draft_device: str | None = None
+    """Device that the draft model runs on; by default the model's own."""
+    draft_dtype: str | None = None
+    """Number type of the draft model's weights; by default as for the model."""
+    draft_threads: int | None = field(default=None, metadata={"low": 1})
+    """CPU threads of the draft model's own, beside the model's; by default they take turns on the same ones."""
     context: int | None = field(default=None, metadata={"low": 1})
     """Context in tokens; by default the model's own limit."""
     threads: int | None = field(default=None, metadata={"low": 1})
@@ -90,7 +96,8 @@ class Settings:
 
 
 LOADING = (
-    *("draft_model", "device", "dtype", "context", "threads", "revision", "backend", "exact", "guard"),
+    *("draft_model", "draft_device", "draft_dtype", "draft_threads"),
+    *("device", "dtype", "context", "threads", "revision", "backend", "exact", "guard"),
     *("gpu_layers", "split_mode", "flash_attention", "kv_type", "rpc"),
 )
 """Settings that count when a model is loaded."""

@@ -20,6 +20,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Model": (
         "model",
         "draft_model",
+        "draft_device",
+        "draft_dtype",
+        "draft_threads",
         "device",
         "dtype",
         "context",

@@ -74,7 +74,8 @@ def test_help_names_every_command_and_option(capsys: pytest.CaptureFixture[str],
     flags = (
         "--model --draft-model --method --set --max-tokens --temperature --top-k --top-p --min-p --repetition-penalty --seed "
         "--stop --stop-regex --raw --json --threads --device --dtype --context --system --color --draft-model --revision "
-        "--gpu-layers --split-mode --flash-attention --kv-type --rpc --backend"
+        "--gpu-layers --split-mode --flash-attention --kv-type --rpc --backend "
+        "--draft-device --draft-dtype --draft-threads"
     )
     for flag in flags.split():
         assert flag in out
@@ -103,10 +104,12 @@ def test_what_measures_takes_the_options_on_the_model(
     monkeypatch.setattr(f"specchat.app.cli.bench.{does}", asked.append)
     before, after = "--draft-model d --threads 2", "--model m --device cpu --dtype float32 --context 99 --threads 3"
     given = [*before.split(), command, str(tmp_path), *after.split(), "--exact", "bits", "--guard", "off"]
+    given += ["--draft-device", "cuda:1", "--draft-dtype", "bfloat16", "--draft-threads", "1"]
     assert call(capsys, monkeypatch, *given)[0] == 0
     settings = asked[0].settings
     assert (settings.model, settings.draft_model, settings.device, settings.dtype) == ("m", "d", "cpu", "float32")
     assert (settings.context, settings.threads, settings.exact, settings.guard) == (99, 3, "bits", "off")
+    assert (settings.draft_device, settings.draft_dtype, settings.draft_threads) == ("cuda:1", "bfloat16", 1)
 
 
 def test_locate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from specchat.backends import loading
 from specchat.backends.options import BUILTIN_DRAFT, LoadOptions
+from specchat.decoders.parts.ahead import OwnThread
 from specchat.engine import drafts as module
 from specchat.engine.drafts import Drafts, options_of
 from specchat.engine.messages import Load
+from specchat.errors import UserError
 
 from ...fakes.models.tiny import CONTEXT, tiny_folder, tiny_model
 
@@ -29,6 +35,60 @@ def shipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_the_target_gets_what_was_asked_for() -> None:
     command = Load(1, "m.gguf", device="cpu", context=9, gpu_layers=3, kv_type="q8_0", rpc="here:1", revision="v1")
     assert options_of(command) == LoadOptions("cpu", context=9, gpu_layers=3, kv_type="q8_0", rpc="here:1", revision="v1")
+
+
+def test_the_draft_model_has_options_of_its_own() -> None:
+    target = str(tiny_folder("llama"))
+    command = Load(
+        1, target, target, "cpu", "bfloat16", 2, device="cuda", dtype="float16", threads=3, kv_type="q8_0", gpu_layers=0
+    )
+    assert Drafts(command)._options == LoadOptions("cpu", "bfloat16", threads=2)
+    assert options_of(command) == LoadOptions("cuda", "float16", threads=3, kv_type="q8_0", gpu_layers=0)
+
+
+def test_own_threads_are_nobody_elses() -> None:
+    before = torch.get_num_threads()
+    drafts = Drafts(Load(1, "target", str(tiny_folder("llama")), draft_threads=before + 2, device="cpu"))
+    drafts.join(tiny_model("mistral"))
+    model = drafts.get()
+    assert isinstance(model, OwnThread)
+    assert model.worker.run(torch.get_num_threads) == before + 2
+    assert torch.get_num_threads() == before
+    plain, own = tiny_model("llama").open_session(64), model.open_session(64)
+    for session in (plain, own):
+        session.prefill(range(9, 20))
+        session.evaluate([5, 6, 7], [-1, 0, 0])
+        session.commit([0, 2])
+        session.rewind(12)
+    assert own.tokens == plain.tokens
+    chosen = [session.evaluate([8], [-1]).top(1)[0][0][0] for session in (plain, own)]
+    assert chosen[0] == chosen[1]
+    assert own.nodes_evaluated == plain.nodes_evaluated == 15
+    drafts.close()
+
+
+def test_a_device_of_its_own_is_a_thread_of_its_own() -> None:
+    drafts = Drafts(Load(1, "target", str(tiny_folder("llama")), device="cpu"))
+    target = copy(tiny_model("mistral"))
+    target.info = replace(target.info, device="cuda:0")
+    drafts.join(target)
+    assert isinstance(drafts.get(), OwnThread)
+    drafts.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"draft_device": "tpu"}, "There is no device 'tpu'"),
+        ({"draft_device": "cuda:7"}, r"no CUDA device here.* Use --draft-device cpu"),
+        ({"draft_dtype": "int3"}, "There is no dtype 'int3'"),
+        ({"draft_threads": 0}, "threads must be 1 or more"),
+    ],
+)
+def test_what_the_draft_model_cannot_have_is_told(asked: dict[str, Any], said: str) -> None:
+    drafts = Drafts(Load(1, "target", str(tiny_folder("llama")), device="cpu", **asked))
+    with pytest.raises(UserError, match=rf"^The draft model .* cannot be used: .*{said}"):
+        drafts.join(tiny_model("mistral"))
 
 
 def test_the_built_in_draft_model_is_loaded_when_it_is_first_needed(shipped: None) -> None:
