@@ -180,6 +180,12 @@ def _sampled(
     return None, _pick(p, uniform(sampling.seed, position, Purpose.RESIDUAL))
 
 
+def compared(sampling: Sampling) -> Sampling:
+    """The settings under which p and q are compared: those in force, or the plain softmax for greedy decoding, whose filters leave
+    a single token. Penalties hold either way."""
+    return Sampling(temperature=1.0, repetition_penalty=sampling.repetition_penalty) if sampling.greedy else sampling
+
+
 def passes(p: float, q: float, limit: float) -> bool:
     """The test of one draft token: q ≤ p, or else 1 − p/q < limit.
 
@@ -193,17 +199,18 @@ def passes(p: float, q: float, limit: float) -> bool:
 def _greedy(
     tree: Tree, scores: Scores, own: int, rule: Acceptance, sampling: Sampling, node: int, children: list[int], history: Any
 ) -> tuple[int | None, int]:
-    """At temperature 0 rejection is exact match; the soft rule takes p from the plain softmax, where more than one token has
-    some of it, and any child that greedy decoding would choose."""
+    """At temperature 0 rejection is exact match; the soft rule takes p and q from the plain softmax, where more than one token
+    has some of it, and any child that greedy decoding would choose."""
     for child in children:
         if tree.tokens[child] == own:
             return child, own
     if rule.rule == "soft" and children:
-        unfiltered = Sampling(temperature=1.0, repetition_penalty=sampling.repetition_penalty)
-        p = scores.probs(node, unfiltered, history)
-        best = max(children, key=lambda child: float(p[tree.tokens[child]]))
-        if passes(float(p[tree.tokens[best]]), 1.0, rule.beta):
-            return best, tree.tokens[best]
+        p, draws = scores.probs(node, compared(sampling), history), (tree.probs or {}).get(node)
+        for child in sorted(children, key=lambda child: -float(p[tree.tokens[child]])):
+            token = tree.tokens[child]
+            likely = float(draws.q[token]) if draws is not None and child in draws.nodes else 1.0
+            if passes(float(p[token]), likely, rule.beta):
+                return child, token
     return None, own
 
 

@@ -11,10 +11,10 @@ from ..backends.base import ROOT, Scores, Session
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Children sampled without replacement from a draft's distribution."""
+    """Children sampled without replacement from a draft's distribution; at temperature 0 its most probable tokens."""
 
     q: Any
-    """The draft's probabilities after the filters, before the first draw (numpy [vocab])."""
+    """The draft's probabilities after the filters, before the first draw; at temperature 0 the plain softmax (numpy [vocab])."""
     nodes: tuple[int, ...]
     """The children in the order of drawing."""
 
@@ -28,8 +28,8 @@ class Tree:
     window: frozenset[int] = frozenset()
     """Nodes that are not guesses of what comes next, such as a lookahead window; not counted as drafted."""
     probs: dict[int, Draws] | None = None
-    """By parent, where children were *sampled*. All other children count as drafted with certainty (q = 1). Only `rejection`
-    and `soft` acceptance read it."""
+    """By parent, where a draft's distribution proposed children. All others count as drafted with certainty (q = 1). `soft`
+    acceptance reads it, and `rejection` above temperature 0."""
     alive: int = 0
     """The first nodes, if any, that the drafter has evaluated already, with some of the target's layers: in the session they
     have the same numbers, and the verifying pass completes them."""

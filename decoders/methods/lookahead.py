@@ -21,7 +21,7 @@ class LookaheadParams:
     window: int = param(7, "Columns W of the window: how far ahead it looks", low=1, high=64)
     ngram: int = param(5, "Tokens N in an n-gram; the window has N - 1 levels", low=2, high=16, length=True)
     guesses: int = param(7, "Most n-grams G verified in a pass, and kept for each first token", low=1, high=64)
-    text: bool = param(True, "Also pool the n-grams of the prompt and the answer")
+    text: bool = param(True, "Also pool the n-grams of the prompt and the answer; off: the published form")
     seed: int = param(0, "Seed for the window's first tokens, drawn from the text", low=0)
 
 

@@ -1,7 +1,8 @@
 """An n-gram model of the text that is learned while the text is written: no parameters, no training, no second model.
 
 It is the pool of lookahead decoding (Fu et al. 2024, arXiv:2402.02057) without its window, so that n-grams come from
-verified text alone, as in adaptive n-gram parallel decoding (Ou et al. 2024, arXiv:2404.08698).
+verified text alone, as in adaptive n-gram parallel decoding (Ou et al. 2024, arXiv:2404.08698). `store=all` takes in what the
+target chose after refused draft tokens too.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..base import Context, Drafter, Elsewhere, param
+from ..base import Context, Drafter, Elsewhere, Verified, param
 from ..parts.drafting import Trie, drawn, node_budget, until_eos
 from ..parts.elsewhere import ngram_tree
 from ..parts.ngram_pool import NgramPool, TextNgrams
@@ -26,6 +27,11 @@ class NgramParams:
     nodes: int = param(16, "Most nodes in the tree, including the pending token", low=1, high=256)
     fill: str = param("none", "What to draft if the key is new: nothing, or random tokens", choices=("none", "random"))
     seed: int = param(0, "Seed for the random tokens", low=0)
+    store: str = param(
+        "verified",
+        "N-grams to keep: the text's own, or all, with those that end in the target's choice after a refused draft token",
+        choices=("verified", "all"),
+    )
 
     @property
     def longest_key(self) -> int:
@@ -36,7 +42,8 @@ class NgramParams:
 class Ngram(Drafter):
     """Each n-gram of the text is kept by its first tokens, its key; n-grams whose key is the end of the text are drafted.
 
-    All n-grams are verified ones: the prompt's own, and the tokens that the target has chosen. Their completions share one
+    N-grams are verified ones: the prompt's own, and the tokens that the target has chosen; with `store=all` also those that a
+    pass shows beside the text, whose last token is the target's choice after draft tokens that it refused. Completions share one
     tree: those of the longest key first, the latest of each key first. What is known outlives the text: a later turn drafts
     from the turns before, even where they have been cut from the context.
     """
@@ -83,6 +90,15 @@ class Ngram(Drafter):
         for completion in completions if context.branching else completions[:1]:
             trie.add(until_eos(completion[: context.room], context.eos_ids))
         return trie.tree
+
+    def learn(self, verified: Verified) -> None:
+        tree, text = verified.tree, self._text
+        if self.params.store != "all" or text.tokens[-1:].tolist() != tree.tokens[:1]:
+            return
+        before, kept = text.tokens[-text.n :].tolist(), {*verified.path, *tree.window}
+        for node in range(1, len(tree)):
+            if node not in kept:
+                text.keep([*before, *(tree.tokens[i] for i in tree.path(node)[1:]), verified.chosen[node]])
 
     def _read(self, context: Context) -> TextNgrams:
         """The n-grams of all text up to now; other lengths of n-gram or key are learned afresh, from the text at hand."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from ..base import Context
 from ..tree import Draws, Tree
 from .costs import SLOPE, PassCosts
+from .drafting import weighs_draft
 from .learned import Reliability
 from .ngram_index import LONGEST, ORDERS
 from .ppm import ContextModel, Occurrence
@@ -198,12 +199,12 @@ def _take(
     Returns:
         how many tokens of the line were right, and whether the chain ends here.
     """
-    sampled = not context.sampling.greedy and context.acceptance.rule in ("rejection", "soft")
+    weighed = weighs_draft(context)
     right, ended = 0, False
     for (token, probability), *_ in guesses:
         parent = len(tree) - 1
         node = tree.add(token, parent)
-        if sampled:
+        if weighed:
             tree.probs = (tree.probs or {}) | {parent: Draws(proposer.distribution(parent), (node,))}
         agreed = right < len(line) and token == line[right]
         # What two drafters agree on is likelier than either thinks, and has been evaluated already.

@@ -50,6 +50,12 @@ def worthwhile(context: Context, floor: float, cpu: float = CPU_FLOOR) -> float:
     return max(fixed, STEP * round((info.node_cost or 0.0) / STEP))
 
 
+def weighs_draft(context: Context) -> bool:
+    """Whether the acceptance rule reads the draft's own distributions, so that they have to travel with the tree."""
+    rule = context.acceptance.rule
+    return rule == "soft" or (rule == "rejection" and not context.sampling.greedy)
+
+
 def until_eos(line: Sequence[int], eos_ids: Collection[int]) -> Sequence[int]:
     """The line up to its first EOS, that one included."""
     for i, token in enumerate(line):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from .ngram_index import TokenIndex
 
@@ -74,7 +74,11 @@ class TextNgrams(TokenIndex):
 
     def append(self, token: int) -> None:
         self.tokens.append(token)
-        if len(self.tokens) >= self.n:
-            ngram = tuple(self.tokens[-self.n :])
+        self.keep(self.tokens[-self.n :])
+
+    def keep(self, line: Sequence[int]) -> None:
+        """Put the n-gram at the end of a line into the pool, if the line has as many tokens."""
+        if len(line) >= self.n:
+            ngram = tuple(line[-self.n :])
             for key in range(1, self.key + 1):
                 self.pool.add(ngram[:key], ngram[key:], self.most)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..base import Context
 from ..tree import Draws, Tree
-from .drafting import COUPLED
+from .drafting import COUPLED, weighs_draft
 from .proposers import Guesses
 
 
@@ -55,6 +55,6 @@ def position_tree(
             children.setdefault(parent, (position, []))[1].append(node)
         wait(above, parent, position, rank + 1)
         wait(-reached, None if token in context.eos_ids else node, position + 1, 0)
-    if not sampling.greedy and context.acceptance.rule in ("rejection", "soft"):
+    if weighs_draft(context):
         tree.probs = {parent: Draws(distribution(position), tuple(below)) for parent, (position, below) in children.items()}
     return tree

@@ -12,6 +12,7 @@ from typing import Any
 from ...backends.base import PREFILL_CHUNK, ROOT, Layers, Model, Scores
 from ...backends.files.vocabulary import difference
 from ...errors import UserError
+from ..acceptance import compared
 from ..base import Context
 
 Guesses = list[tuple[int, float]]
@@ -80,10 +81,10 @@ class Proposer(ABC):
         return self._timed(lambda: self._extend(tokens, parents), paths[first:], count)
 
     def distribution(self, node: int) -> Any:
-        """q [vocab]: what the guesses after a node were drawn from (numpy float32)."""
+        """q [vocab]: what the guesses after a node were drawn from, at temperature 0 the plain softmax (numpy float32)."""
         assert self._context is not None
         scores, row = self._scores[node]
-        sampling = self._context.sampling
+        sampling = compared(self._context.sampling)
         return scores.probs(row, sampling, self._history(node) if sampling.uses_history else None)
 
     def forget(self, first: int) -> None:

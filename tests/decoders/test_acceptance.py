@@ -195,3 +195,17 @@ def test_at_temperature_0_rejection_is_exact_match_and_soft_takes_near_choices()
     assert accept(tree, scores, [0, 0, 0], Acceptance("soft", beta=0.5), greedy, lambda node: ()) == ([0], 0)
     assert accept(tree, scores, [0, 0, 0], Acceptance("soft", beta=0.85), greedy, lambda node: ()) == ([0, 1], 0)
     assert accept(tree, scores, [2, 0, 0], Acceptance("soft", beta=0), greedy, lambda node: ()) == ([0, 1], 0)
+
+
+def test_at_temperature_0_soft_takes_the_drafts_own_probability() -> None:
+    scores = TorchScores(torch.log(torch.tensor(np.array([P, P, P]))), (0, 1, 2), (7, 8, 8))
+    tree, soft = Tree([9, 2, 1], [ROOT, 0, 0]), Acceptance("soft", beta=0.0)
+    q = P.copy()
+    q[1], q[2] = P[1] * 0.9, P[2] * 1.1
+    assert accept(tree, scores, [0, 0, 0], soft, Sampling(), lambda node: ()) == ([0], 0), "certain guesses: q = 1"
+    tree.probs = {0: Draws(q, (1, 2))}
+    assert accept(tree, scores, [0, 0, 0], soft, Sampling(), lambda node: ()) == ([0, 2], 0), "q ≤ p"
+    tree.probs = {0: Draws(q, (1,))}
+    assert accept(tree, scores, [0, 0, 0], soft, Sampling(), lambda node: ()) == ([0], 0), "the other one was certain"
+    near = Acceptance("soft", beta=0.1)
+    assert accept(tree, scores, [0, 0, 0], near, Sampling(), lambda node: ()) == ([0, 1], 0), "1 − p/q = 0.09"

@@ -92,6 +92,24 @@ def test_settings_may_change_between_steps() -> None:
     assert len(drafter.draft(drafting(text))) == 1, "an n-gram longer than the text"
 
 
+@pytest.mark.parametrize("n", [3, 5])
+def test_all_ngrams_has_what_the_target_chose_after_refused_tokens(n: int) -> None:
+    model, prompt = ToyModel(3, vocabulary=12, memory=2), [1, 2, 3]
+    conversation = Conversation(model)
+    settings = {"n": n, "store": "all", "fill": "random"}
+    generation = run(Generation(conversation, prompt, "ngram", settings=settings, max_tokens=60))
+    assert generation.answer == plain(model, prompt, 60)
+    drafter = conversation.drafter("ngram", settings)
+    assert isinstance(drafter, Ngram)
+    text = ",".join(map(str, generation.tokens)) + ","
+    beside = [ngram for ngram in drafter._text.pool if ",".join(map(str, ngram)) + "," not in text]
+    assert beside
+    assert all(ngram[-1] == model.ranked(ngram[-3:-1])[0] for ngram in beside)
+    verified = Conversation(model)
+    run(Generation(verified, prompt, "ngram", settings={"n": n, "fill": "random"}, max_tokens=60))
+    assert len(drafter._text.pool) > len(verified.drafter("ngram", {"n": n, "fill": "random"})._text.pool)  # type: ignore[attr-defined]
+
+
 def test_the_pool_is_bounded() -> None:
     pool = NgramPool(keys=10)
     for token in range(100):
