@@ -181,8 +181,8 @@ def _sampled(
 
 
 def compared(sampling: Sampling) -> Sampling:
-    """The settings under which p and q are compared: those in force, or the plain softmax for greedy decoding, whose filters leave
-    a single token. Penalties hold either way."""
+    """The settings under which p and q are compared: those in force, or for greedy decoding, whose filters leave one token,
+    the plain softmax. Penalties hold either way."""
     return Sampling(temperature=1.0, repetition_penalty=sampling.repetition_penalty) if sampling.greedy else sampling
 
 

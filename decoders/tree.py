@@ -14,7 +14,7 @@ class Draws:
     """Children sampled without replacement from a draft's distribution; at temperature 0 its most probable tokens."""
 
     q: Any
-    """The draft's probabilities after the filters, before the first draw; at temperature 0 the plain softmax (numpy [vocab])."""
+    """The draft's probabilities after the filters, before the first draw; at temperature 0 its softmax (numpy [vocab])."""
     nodes: tuple[int, ...]
     """The children in the order of drawing."""
 

@@ -43,9 +43,9 @@ class Ngram(Drafter):
     """Each n-gram of the text is kept by its first tokens, its key; n-grams whose key is the end of the text are drafted.
 
     N-grams are verified ones: the prompt's own, and the tokens that the target has chosen; with `store=all` also those that a
-    pass shows beside the text, whose last token is the target's choice after draft tokens that it refused. Completions share one
-    tree: those of the longest key first, the latest of each key first. What is known outlives the text: a later turn drafts
-    from the turns before, even where they have been cut from the context.
+    pass shows beside the text, whose last token is the target's choice after draft tokens that it refused. Completions share
+    one tree: those of the longest key first, the latest of each key first. What is known outlives the text: a later turn
+    drafts from the turns before, even where they have been cut from the context.
     """
 
     name = "ngram"
