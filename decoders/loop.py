@@ -83,6 +83,16 @@ class Step:
     """What the best open text has beyond what is certain (beam search); it may yet change."""
 
     @property
+    def ahead(self) -> int:
+        """How many tokens the draft model drafted on while this pass ran."""
+        return self.tree.ahead
+
+    @property
+    def wasted(self) -> int:
+        """How many tokens drafted on this pass proved useless."""
+        return self.tree.wasted
+
+    @property
     def tree_parents(self) -> Sequence[int]:
         """The parent of each of the tree's nodes."""
         return self.tree.parents

@@ -33,6 +33,10 @@ class Tree:
     alive: int = 0
     """The first nodes, if any, that the drafter has evaluated already, with some of the target's layers: in the session they
     have the same numbers, and the verifying pass completes them."""
+    ahead: int = 0
+    """How many tokens the drafter drafted on while this tree was verified; set once the verdict is known."""
+    wasted: int = 0
+    """How many tokens drafted on, now or before, this verdict threw away."""
     via: str = ""
     """The method that drafted it, if the current one delegates to others (`auto`)."""
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from ...backends.base import Model
 from ...errors import UserError
 from ..base import Context, Drafter, Elsewhere, Verified, param
+from ..parts.ahead import Ahead, OwnThread
 from ..parts.cascade import Copies, Worth, grow_chain
 from ..parts.elsewhere import COPIED, draft_chain, noted
 from ..parts.ppm import ContextModel
@@ -39,6 +41,7 @@ class DraftParams:
     cascade: bool = param(
         True, "Prompt lookup drafts for the draft model, so that a copied passage takes it one pass, not one per token"
     )
+    ahead: bool = param(True, "Draft on while the target verifies, if the draft model has a device or CPU threads of its own")
     reencode: bool = param(False, "Allow a draft model with a different tokenizer, by way of text")
 
 
@@ -96,9 +99,13 @@ class Draft(Drafter):
             line = self._reencoded.line(context, length)
             ends = next((i + 1 for i, token in enumerate(line) if token in context.eos_ids), len(line))
             return Tree.chain(context.pending, line[:ends])
-        assert self._proposer is not None
+        proposer = self._proposer
+        assert proposer is not None
         enough = params.threshold if params.schedule == "confidence" else 0.0
-        return grow_chain(self._proposer, context, length, enough, self._copies if params.cascade else None)
+        grow = partial(grow_chain, proposer, context, length, enough, self._copies if params.cascade else None)
+        if not isinstance(proposer, Ahead):
+            return grow()
+        return proposer.draft(context, grow, length + 1 if params.ahead else 0)
 
     def prepare(self, context: Context) -> None:
         """Open the draft model's session, once."""
@@ -116,14 +123,17 @@ class Draft(Drafter):
         if reason and target is not None:
             self._reencoded = Reencoded(target, model, context.session.context)
         else:
-            self._proposer = DraftModel(model, context.session.context)
+            size = context.session.context
+            self._proposer = Ahead(model, size) if isinstance(model, OwnThread) else DraftModel(model, size)
             self._copies = Copies(self._index, _worth.setdefault(model, Worth()))
         self._model = model
 
     def learn(self, verified: Verified) -> None:
         proposer = self._proposer or self._reencoded
         seconds = proposer.seconds if proposer is not None else []
-        if self._proposer is not None:
+        if isinstance(self._proposer, Ahead):
+            self._proposer.judge(verified)
+        elif self._proposer is not None:
             evaluated = self._proposer.evaluated
             self._proposer.settle([node for node in verified.path if node < evaluated])
         self._schedule.learn(

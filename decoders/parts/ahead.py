@@ -9,14 +9,28 @@ change, only who waits for whom. It needs a device or CPU cores that the target 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from ...backends.base import Layers, Message, Model, Scores, Session
+from ..base import Context, Verified
+from ..tree import Tree
+from .drafting import COUPLED
+from .proposers import DraftModel, Guesses
 
 T = TypeVar("T")
+
+LEAST = 1 / 3
+"""No drafting on where the verdict is less likely to want it: a pass that it wants saves its seconds, and one that it does not
+keeps the next draft waiting for half of them on average."""
+
+
+MEMORY = 32
+"""Draft tokens after which an older one counts for a third in how often the target agrees."""
 
 
 class Worker:
@@ -116,3 +130,168 @@ class _Session(Session):
 
     def close(self) -> None:
         self._session.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A node that was evaluated ahead."""
+
+    id: int
+    """In the session."""
+    token: int
+    scores: Scores
+    guesses: Guesses
+    """After it."""
+    seconds: float
+
+
+class Ahead(DraftModel):
+    """A draft model that drafts on while its draft, a chain, is verified.
+
+    What it evaluates then are nodes of the same cache, below the draft's end. A verdict that takes the whole draft, and goes on
+    as these do, leaves them alive for the next rounds; any other frees them.
+
+    Args:
+        model: the draft model.
+        context: most tokens of the conversation.
+    """
+
+    def __init__(self, model: OwnThread, context: int) -> None:
+        super().__init__(model, context)
+        self._worker = model.worker
+        self._guesses: list[Guesses] = []
+        """After each node of this round [evaluated]."""
+        self._made: list[Made] = []
+        """A chain below the round's last node; between two rounds below the last commit."""
+        self._job: Future[None] | None = None
+        self._halt = False
+        self._failed: BaseException | None = None
+        self._agreed = COUPLED[0]
+        """How often the target agrees with a guess where tokens are drawn: a running mean."""
+        self._new = self._wasted = 0
+
+    def draft(self, context: Context, grow: Callable[[], Tree], on: int) -> Tree:
+        """Draft a chain, and go on behind it until `judge` is called.
+
+        Args:
+            context: what to draft after.
+            grow: lets the chain grow from here.
+            on: most tokens to draft on.
+
+        Raises:
+            UserError: what drafting on failed with before.
+        """
+        self._stop()
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
+        # One change of threads a draft rather than one a pass, and none for a draft that is there already.
+        tree = grow() if self.known(context) else self._worker.run(grow)
+        left = context.room - len(tree)
+        if self._ids and on > 0 and left > 0:
+            self._halt = False
+            self._job = self._worker.submit(partial(self._draft_on, min(on, left + 1)))
+        return tree
+
+    def judge(self, verified: Verified) -> None:
+        """The draft was verified: `settle`, where what was drafted on stays or goes."""
+        self._stop()
+        tree, path = verified.tree, verified.path
+        whole = len(path) == len(tree)
+        if whole and self._made and self.evaluated < len(tree):
+            self._take()  # the draft's last token, which the draft itself had no need to evaluate
+        if not (whole and self._made and self._made[0].token == verified.chosen[path[-1]]):
+            self._free()
+        tree.ahead, tree.wasted = self._new, self._wasted
+        self._new = self._wasted = 0
+        for node in range(1, min(len(path) + 1, len(tree))):
+            self._agreed += ((node < len(path)) - self._agreed) / MEMORY
+        if self._ids:
+            ids = [self._ids[node] for node in path if node < self.evaluated]
+            self.session.commit([*range(self._ahead), *ids], [made.id for made in self._made])
+        self._ids, self._ahead = [], 0
+
+    def known(self, context: Context) -> bool:
+        if self._ids and context is self._context:
+            return bool(self._made)
+        return self._follows(context)
+
+    def begin(self, context: Context, count: int, line: Sequence[int] = ()) -> list[Guesses]:
+        known = self._follows(context)
+        self._guesses = []
+        if not known:
+            self._free()
+            return super().begin(context, count, line)
+        self._context, self._scores, self.seconds, self._path = context, [], [], []
+        return [self._take()]
+
+    def grow(self, tokens: Sequence[int], parents: Sequence[int], count: int) -> list[Guesses]:
+        return [self._take()] if self._made else super().grow(tokens, parents, count)
+
+    def forget(self, first: int) -> None:
+        del self._guesses[first:]
+        super().forget(first)
+
+    def close(self) -> None:
+        self._stop()
+        super().close()
+
+    def _follows(self, context: Context) -> bool:
+        """Whether what was drafted on begins with the pending token, behind the text before it."""
+        tokens, made = context.tokens, self._made
+        here = self._text is tokens and self.session.length == len(tokens) - 1
+        return here and not self._ids and bool(made) and made[0].token == tokens[-1]
+
+    def _take(self) -> Guesses:
+        """Make the first node that was evaluated ahead one of this round."""
+        made = self._made.pop(0)
+        self._ids.append(made.id)
+        self._path.append([*(self._path[-1] if self._path else ()), made.token])
+        self._scores.append((made.scores, 0))
+        self._guesses.append(made.guesses)
+        self.seconds.append(made.seconds)
+        return made.guesses
+
+    def _free(self) -> None:
+        """Throw away what was drafted on."""
+        self._wasted += len(self._made)
+        self.session.drop([made.id for made in self._made])
+        self._made.clear()
+
+    def _timed(self, evaluate: Callable[[], Scores | None], paths: list[list[int]], count: int) -> list[Guesses]:
+        guesses = super()._timed(evaluate, paths, count)
+        self._guesses += guesses[: self.evaluated - len(self._guesses)]
+        return guesses
+
+    def _stop(self) -> None:
+        """Wait for the pass under way, if there is one."""
+        if self._job is not None:
+            self._halt = True
+            self._failed, self._job = self._job.exception(), None
+
+    def _draft_on(self, most: int) -> None:
+        """What the worker does meanwhile: one token after the other behind those that are there."""
+        context, session = self._context, self.session
+        assert context is not None
+        sampling, independent = context.sampling, context.acceptance.rule in ("rejection", "soft")
+        line = [*self._guesses, *(made.guesses for made in self._made)]
+        path = [*self._path[-1], *(made.token for made in self._made)]
+        reached = 1.0
+        for guesses in line:
+            reached *= guesses[0][1] if sampling.greedy else self._agreed
+        while not self._halt and len(self._made) < most and reached >= LEAST:
+            ((token, _),) = line[-1]
+            alive = self._ahead + len(self._ids) + len(self._made)
+            if token in context.eos_ids or session.length + alive >= session.context:
+                break
+            begun = time.perf_counter()
+            path.append(token)
+            scores = session.evaluate([token], [self._made[-1].id if self._made else self._ids[-1]])
+            histories = [[*context.tokens[:-1], *path]] if sampling.uses_history else None
+            (guesses,) = scores.candidates(1, sampling, histories, independent=independent)
+            # The next pass may overwrite the scores, which are read again only where tokens are drawn from them.
+            kept = scores.kept() if independent else scores
+            self._made.append(Made(scores.nodes[0], token, kept, guesses, time.perf_counter() - begun))
+            self._new += 1
+            line.append(guesses)
+            reached *= guesses[0][1] if sampling.greedy else self._agreed

@@ -175,6 +175,8 @@ def _expected(
     Returns:
         the line, and for each token of one from the text the probability that the draft goes on so far with it.
     """
+    if proposer.known(context):
+        return [], []
     drafted, most = tree.tokens[1:], room - len(tree)
     line, chances = copies.after(drafted, most, context.eos_ids) if copies is not None else ([], [])
     return line or proposer.expect(context, drafted, most), chances

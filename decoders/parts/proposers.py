@@ -58,6 +58,10 @@ class Proposer(ABC):
         """
         return []
 
+    def known(self, context: Context) -> bool:
+        """Whether the guess after the last token, the one that the next pass would give, is there already."""
+        return False
+
     def begin(self, context: Context, count: int, line: Sequence[int] = ()) -> list[Guesses]:
         """Evaluate the pending token, and what is taken to follow it.
 
@@ -182,6 +186,8 @@ class DraftModel(Proposer):
         first = self._ahead + len(self._ids)
         if session.length + first + len(tokens) > session.context or len(tokens) > PREFILL_CHUNK:
             return None
+        # Where nodes lived on after the last commit, the numbers do not begin at 0.
+        first = self._ids[-1] + 1
         ids = [*self._ids, *range(first, first + len(tokens))]
         scores = session.evaluate(tokens, [ids[parent] for parent in parents])
         self._ids = ids
