@@ -74,6 +74,8 @@ class ReplayStep:
     prefilled: int = 0
     earlier: int = 0
     checked: int = 0
+    ahead: int = 0
+    wasted: int = 0
 
 
 def replay(

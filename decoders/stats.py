@@ -75,6 +75,10 @@ class StepLike(Protocol):
     def prefilled(self) -> int: ...
     @property
     def earlier(self) -> int: ...
+    @property
+    def ahead(self) -> int: ...
+    @property
+    def wasted(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -104,6 +108,10 @@ class Totals:
     """How many steps produced each number of tokens."""
     earlier: int = 0
     """How many tokens became certain only after the pass that found them (beam search)."""
+    ahead: int = 0
+    """How many tokens the draft model drafted on while the target verified."""
+    wasted: int = 0
+    """How many of them were thrown away."""
     depth: int = 0
     """Draft tokens in depth, over all steps: what a drafter that runs a model runs it for, one after the other."""
     timed: int = 0
@@ -129,6 +137,8 @@ class Totals:
         self.nodes += step.nodes
         self.earlier += step.earlier
         self.checked += step.checked
+        self.ahead += step.ahead
+        self.wasted += step.wasted
         self.draft_seconds += step.draft_seconds
         self.forward_seconds += step.forward_seconds
         self.other_seconds += step.other_seconds

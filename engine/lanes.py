@@ -413,6 +413,8 @@ def record(step: Step) -> StepRecord:
         held=step.held,
         checked=step.checked,
         tentative=step.tentative,
+        ahead=step.ahead,
+        wasted=step.wasted,
     )
     if step.path and len(step.tree) - len(step.tree.window) > 1:
         out.tree_tokens, out.tree_parents, out.path = step.tree.tokens, step.tree.parents, list(step.path)

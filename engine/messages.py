@@ -358,6 +358,10 @@ class StepRecord:
     """Near ties that were decided in a pass of their own."""
     tentative: str = ""
     """What may follow all text so far (beam search): the best open text; the next step has another."""
+    ahead: int = 0
+    """Tokens that the draft model drafted on while this pass ran."""
+    wasted: int = 0
+    """Tokens drafted on that this pass proved useless."""
 
 
 @dataclass(slots=True)

@@ -380,6 +380,8 @@ class Answer:
             "draft_tokens": totals.drafted,
             "accepted_tokens": totals.accepted,
             "acceptance_rate": totals.acceptance_rate,
+            "ahead_tokens": totals.ahead,
+            "wasted_tokens": totals.wasted,
             "near_ties_checked": totals.checked,
             "prefill_seconds": self.figures.prefill_seconds,
             "decode_seconds": totals.seconds,

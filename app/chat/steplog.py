@@ -25,7 +25,8 @@ class StepLog:
         self._path = array("i")
         self._probs = array("f")
         self._late: dict[int, list[float]] = {}  # probabilities that came after their step
-        self._rare: dict[int, tuple[str, int, int, int]] = {}  # note, prefilled, earlier and checked of the steps that have any
+        self._rare: dict[int, tuple[str, int, int, int, int, int]] = {}
+        """Note, prefilled, earlier, checked, ahead and wasted of the steps that have any."""
 
     def __len__(self) -> int:
         return len(self._method)
@@ -37,8 +38,9 @@ class StepLog:
         """Keep a step; its text is not kept (the run has it)."""
         if not self._methods or self._methods[-1] != step.method:
             self._methods.append(step.method)
-        if step.note or step.prefilled or step.earlier or step.checked:
-            self._rare[len(self)] = (step.note, step.prefilled, step.earlier, step.checked)
+        rare = (step.note, step.prefilled, step.earlier, step.checked, step.ahead, step.wasted)
+        if any(rare):
+            self._rare[len(self)] = rare
         self._method.append(len(self._methods) - 1)
         self._counts.extend((step.drafted, step.accepted, step.nodes, step.carried))
         self._seconds.extend((step.draft_seconds, step.forward_seconds, step.other_seconds))
@@ -62,7 +64,7 @@ class StepLog:
         token_end, tree_end, path_end, prob_end = self._ends[at : at + 4]
         drafted, accepted, nodes, carried = self._counts[at : at + 4]
         draft, forward, other = self._seconds[index * 3 : index * 3 + 3]
-        note, prefilled, earlier, checked = self._rare.get(index, ("", 0, 0, 0))
+        note, prefilled, earlier, checked, ahead, wasted = self._rare.get(index, ("", 0, 0, 0, 0, 0))
         return StepRecord(
             self._methods[self._method[index]],
             self.tokens[token:token_end].tolist(),
@@ -82,6 +84,8 @@ class StepLog:
             prefilled,
             earlier,
             checked=checked,
+            ahead=ahead,
+            wasted=wasted,
         )
 
     def tokens_before(self, index: int) -> int:

@@ -189,7 +189,13 @@ def _acceptance(totals: Totals, method: str, cells: int) -> list[Line]:
         line((f"{fit('guess n right', half):<{half}}{gap}{fit('n tokens a pass', half)}", "$quiet")),
         *((*a, (gap, ""), *b) for a, b in zip(left, right, strict=True)),
         *paragraph("α: how often a guess is right if all before it in its draft were.", cells, "$quiet"),
+        *(paragraph(_ahead(totals), cells, "$quiet") if totals.ahead else []),
     ]
+
+
+def _ahead(totals: Totals) -> str:
+    """What a draft model on a device of its own did meanwhile."""
+    return f"Drafted on while the model verified: {counted(totals.ahead, 'token')}, {totals.wasted:,} of them for nothing."
 
 
 def _bin(label: str, share: float, cells: int, style: str) -> Line:

@@ -26,6 +26,8 @@ class Record:
     prefilled: int = 0
     earlier: int = 0
     checked: int = 0
+    ahead: int = 0
+    wasted: int = 0
 
 
 def totals(*records: Record) -> Totals:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -136,6 +137,15 @@ def plain(method: str, count: int, nodes: int, earlier: int = 0) -> Answer:
 def timed(answer: Answer, plain_seconds: float = 0.01) -> Answer:
     answer.take(Finished(1, "eos", "", 0.1, 1.0, plain_seconds=plain_seconds))
     return answer
+
+
+def test_the_page_of_figures_tells_what_was_drafted_on(written: Make, tree_steps: Make) -> None:
+    steps = tree_steps()
+    assert "Drafted on" not in text(numbers_lines(written(steps), "fusion", Curve(), 90))
+    steps = [replace(step, ahead=3, wasted=2) for step in steps]
+    made, wasted = 3 * len(steps), 2 * len(steps)
+    page = text(numbers_lines(written(steps), "fusion", Curve(), 90))
+    assert f"Drafted on while the model verified: {made} tokens, {wasted} of them for nothing." in page
 
 
 def test_the_page_of_figures_begins_with_the_verdict(written: Make, tree_steps: Make) -> None:

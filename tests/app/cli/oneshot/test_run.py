@@ -103,8 +103,8 @@ def test_json_has_every_figure(call: Any, model: str, method: str) -> None:
     data = json.loads(out)
     assert list(data) == (
         "model backend device method label prompt_tokens tokens steps tokens_per_step draft_tokens accepted_tokens "
-        "acceptance_rate near_ties_checked prefill_seconds decode_seconds tokens_per_second finish_reason text token_ids runs "
-        "messages"
+        "acceptance_rate ahead_tokens wasted_tokens near_ties_checked prefill_seconds decode_seconds tokens_per_second "
+        "finish_reason text token_ids runs messages"
     ).split(" ")
     assert data["model"] == model
     assert (data["backend"], data["method"], data["finish_reason"]) == ("recorded", method, "eos")
