@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,32 @@ if TYPE_CHECKING:
     from ..decoders.past.index import Past
 
 Work = Callable[[], None]
+
+
+def keep_only(folder: Path, keys: Collection[int]) -> None:
+    """Remove all other answers from every tokenizer's index, without an engine; running ones see it at their next draft. An
+    index that cannot be rewritten, as on a full disk, is deleted: the next chat builds it again.
+
+    Args:
+        folder: of the indexes.
+        keys: of the answers that may stay.
+
+    Raises:
+        OSError: not even that is possible.
+    """
+    from ..decoders.past.index import SUFFIX, Past
+
+    for each in folder.iterdir():
+        if not each.is_dir():
+            continue
+        try:
+            past = Past(each)
+            if gone := past.keys - {*keys}:
+                past.forget(gone)
+        except OSError:
+            for file in each.glob(f"*{SUFFIX}"):
+                with suppress(FileNotFoundError):  # somebody else has replaced it
+                    file.unlink()
 
 
 class PastAnswers:

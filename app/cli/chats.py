@@ -98,6 +98,7 @@ def delete(
 ) -> None:
     """Delete a chat, or restore it."""
     from ..history.chats import reading
+    from ..history.past import forget_deleted
     from ..history.resume import one_chat
 
     with reading() as kept:
@@ -107,6 +108,8 @@ def delete(
         else:
             kept.delete(row.id)
         row = kept.row(row.id)
+    if not undo:
+        forget_deleted()
     if json:
         _print_json(_as_json(row))
     elif undo:

@@ -1,4 +1,4 @@
-"""Keeps the engine's index of past answers up to date with the history: what was deleted goes at once."""
+"""Keeps the indexes of past answers up to date with the history: what was deleted goes at once."""
 
 from __future__ import annotations
 
@@ -46,6 +46,29 @@ def past_folder() -> Path:
 def delete_all() -> None:
     """Delete every index."""
     shutil.rmtree(past_folder(), ignore_errors=True)
+
+
+def forget_deleted() -> None:
+    """Remove what was deleted from the history from every index, also those that no engine has open; running engines see it at
+    their next draft.
+
+    Raises:
+        UserError: the history cannot be read, or an index can neither be rewritten nor deleted.
+    """
+    folder = past_folder()
+    if not folder.is_dir():
+        return
+    with reading() as chats, chats.store.lock:
+        answers, older = wanted(chats.store.db)
+    from ...engine.past import keep_only  # here alone: it loads NumPy
+
+    try:
+        keep_only(folder, answers.keys() | older)
+    except OSError as error:
+        raise UserError(
+            f"The chat is deleted, but its answers are still in the index of past answers ({error.strerror}). Delete the "
+            f"folder {folder}; it is made again."
+        ) from None
 
 
 def key_of(entry: int, created: float) -> int:

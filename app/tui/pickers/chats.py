@@ -15,6 +15,7 @@ from textual.content import Content
 from ....errors import UserError, counted
 from ...chat.dialogue import Dialogue
 from ...history.chats import ChatRow, Chats, Found, OpenedChat
+from ...history.past import forget_deleted
 from ...history.store import Store, trouble
 from ...settings.keymap import CHATS
 from ...text.cells import fit, one_line, width
@@ -250,6 +251,7 @@ class ChatsScreen(SearchScreen[OpenedChat, ChatRow | Found]):
         self._show([item for item in self.listed.items if _row(item).id != row.id], self.listed.cursor)
         self.say(f"Deleted “{fit(row.title, 40)}”. {self.key('chats_undo')} restores it for 30 days.")
         self._count()
+        await self._do(lambda _: forget_deleted())
 
     async def _undelete(self, row: ChatRow) -> None:
         if not await self._done(lambda chats: chats.undelete(row.id)):
