@@ -33,6 +33,7 @@ Csv = Annotated[Path | None, option("--csv", "Write the table to this file as CS
 Markdown = Annotated[Path | None, option("--markdown", "Write the table to this file as Markdown.", "FILE")]
 Methods = Annotated[str | None, option("--methods", "Only these methods, as NAME or NAME:SETTING=VALUE:…", "LIST")]
 Category = Annotated[list[str] | None, option("--category", "Only this category. Repeat for more.", "NAME")]
+Past = Annotated[list[Path] | None, option("--past", "Draft from these earlier answers too. Repeat for more.", "FILE")]
 Clock = Annotated[str, option("--clock", "wall, or cpu for processor seconds (on a busy machine without a GPU).", "CLOCK")]
 
 LOADED = {
@@ -173,9 +174,7 @@ def replay(
     nodes: Annotated[str | None, option("--nodes", "Trees of at most N nodes, for methods with this setting.", "N,N,…")] = None,
     methods: Methods = None,
     limit: Annotated[int | None, option("--limit", "Only the first N records of each file.", "N")] = None,
-    past: Annotated[
-        list[Path] | None, option("--past", "Draft from these earlier answers too. Repeat for more.", "FILE")
-    ] = None,
+    past: Past = None,
     remember: Annotated[
         bool, flag("--remember", "Draft from the answers before it in its file too; the order is taken for time.")
     ] = False,
@@ -270,6 +269,7 @@ def tune(
     methods: Methods = None,
     limit: Annotated[int | None, option("--limit", "At most N prompts per category (built-in tasks: 4).", "N")] = None,
     category: Category = None,
+    past: Past = None,
     max_tokens: Annotated[int, option("--max-tokens", "Stop each answer after N tokens (default 128).", "N")] = 128,
     clock: Clock = "wall",
     no_save: Annotated[bool, flag("--no-save", "Do not save the result in the settings.")] = False,
@@ -303,6 +303,7 @@ def tune(
         limit=_number(limit, "--limit"),
         max_tokens=_number(max_tokens, "--max-tokens") or 1,
         categories=tuple(category or ()),
+        past=past or (),
         clock=_clock(clock),
         save=not no_save,
         tokenizer=tokenizer,

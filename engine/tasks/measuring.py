@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ...backends.base import Model
@@ -15,6 +15,9 @@ from ..drafts import conversation_of
 from ..messages import Generate
 from ..requests import prompt_of
 from .work import Job
+
+if TYPE_CHECKING:  # NumPy: only who drafts from past answers waits for it
+    from ...decoders.past.index import Past
 
 SPARE = 320
 """Slots of the cache beyond prompt and answer: room for the broadest tree."""
@@ -45,6 +48,31 @@ def _conversation(job: Job, size: int) -> Conversation:
     return conversation
 
 
+_past: WeakKeyDictionary[Model, Past] = WeakKeyDictionary()
+"""What `open_past` has read."""
+
+
+def open_past(job: Job, files: Sequence[str]) -> dict[str, Any]:
+    """Read answers that `measure_answer` may draft from, as the loaded model's tokens.
+
+    Args:
+        job: with the model.
+        files: JSONL of recorded answers.
+
+    Returns:
+        answers and tokens: how many there are.
+
+    Raises:
+        UserError: a file cannot be read, or has none.
+    """
+    from ...decoders.past.index import Past
+    from .replaying import earlier_answers
+
+    past = _past[job.model] = Past(vocabulary=job.model.info.vocabulary)
+    past.add(earlier_answers(files, None, job.model))
+    return {"answers": len(past.keys), "tokens": len(past)}
+
+
 def measure_answer(
     job: Job,
     method: str = "greedy",
@@ -53,8 +81,10 @@ def measure_answer(
     messages: list[dict[str, str]] | None = None,
     raw: bool = False,
     max_tokens: int = 256,
+    past: bool = False,
 ) -> dict[str, Any]:
-    """Answer a prompt greedily, with an empty cache and empty pools, so that no method profits from an earlier answer.
+    """Answer a prompt greedily, with an empty cache and empty pools, so that no method profits from an earlier answer of this
+    measurement.
 
     Args:
         job: with the model.
@@ -64,6 +94,7 @@ def measure_answer(
         messages: a chat.
         raw: continue the text as it is.
         max_tokens: most tokens of the answer.
+        past: draft from the answers that `open_past` has read too.
 
     Returns:
         tokens (ids, EOS included), prompt_ids, text, prompt_tokens, seconds and cpu_seconds of the whole answer (prefill
@@ -80,6 +111,7 @@ def measure_answer(
 
         return answer(job, method, ids, dict(settings or {}), max_tokens)
     conversation = _conversation(job, len(ids) + max_tokens + SPARE)
+    conversation.past = _past.get(model) if past else None
     # A collection in the middle of one answer would count against its method.
     gc.collect()
     gc.disable()

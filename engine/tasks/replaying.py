@@ -74,13 +74,12 @@ def replay_records(
     else:
         records, problems = scan_transcripts(Path(file))
     if not records and not problems:
-        problems = [f'{file} contains no records. It needs lines like {{"prompt": "…", "response": "…"}}.']
+        problems = [_nothing_in(file)]
     with _draft_model(job, draft, needed=any(decoder.drafts for decoder in decoders)) as small:
         reader = model or small
         encoder = FileTokenizer(Path(tokenizer) if tokenizer else builtin_path(BUILTIN)) if not reader or tokenizer else None
         if earlier is not None:
-            texts = [_encode(encoder, reader, record)[1] for name in past for record in scan_transcripts(Path(name))[0]]
-            earlier.add(list(enumerate(texts, FIRST)))
+            earlier.add(earlier_answers(past, encoder, reader))
         for number, record in enumerate(records[:limit]):
             if number not in skip:
                 prompt, response, eos = _encode(encoder, reader, record)
@@ -95,6 +94,25 @@ def replay_records(
                 if earlier is not None and remember:
                     earlier.add([(number, response)])
     return {"problems": problems, "records": len(records[:limit])}
+
+
+def earlier_answers(files: Sequence[str], encoder: FileTokenizer | None, reader: Model | None) -> list[tuple[int, list[int]]]:
+    """The answers in some files of records, as `Past.add` takes them.
+
+    Raises:
+        UserError: a file cannot be read, or has none.
+    """
+    found = []
+    for name in files:
+        records, problems = scan_transcripts(Path(name))
+        if not records:
+            raise UserError(problems[0] if problems else _nothing_in(name))
+        found += [_encode(encoder, reader, record)[1] for record in records]
+    return list(enumerate(found, FIRST))
+
+
+def _nothing_in(file: str) -> str:
+    return f'{file} contains no records. It needs lines like {{"prompt": "…", "response": "…"}}.'
 
 
 def _misfit(model: Model | None, record: Transcript, prompt: Sequence[int], response: Sequence[int]) -> str:

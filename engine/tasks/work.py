@@ -19,6 +19,7 @@ TASKS = {
     "answer": "measuring:measure_answer",
     "blocks": "block_search:find_blocks",
     "costs": "pass_costs:measure_costs",
+    "past": "measuring:open_past",
     "replay": "replaying:replay_records",
 }
 """Task → module of this package and function in it."""

@@ -57,6 +57,8 @@ class Bench:
     """By method the server that decodes with it, as it was named; empty for methods of this machine."""
     answers: bool = False
     """Keep the text and token ids of every answer."""
+    past: bool = False
+    """Draft from the past answers that the engine's task `past` has opened."""
     base: str = BASE
     """The method that speedups are against; empty where there is none."""
 

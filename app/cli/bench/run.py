@@ -193,7 +193,7 @@ def answer_one(
         how = {"at": place(bench.servers[spec.label], request.settings), "method": spec.name, "ids": bench.answers}
     else:
         own = request.settings.methods.get(spec.name, {}) if "/" not in spec.name else {}
-        how = {"method": spec.name, "settings": {**own, **spec.settings}}
+        how = {"method": spec.name, "settings": {**own, **spec.settings}, "past": bench.past}
     asked: dict[str, Any]
     if request.raw and len(item.turns) == 1:
         asked = {"prompt": item.turns[0], "raw": True}

@@ -10,7 +10,7 @@ from typing import Any
 
 from ....engine.catalog import get, methods, parse_params
 from ....engine.messages import Loaded
-from ....errors import UserError
+from ....errors import UserError, counted
 from ...settings.fields import Settings
 from ...settings.key_path import join
 from ...terminal.output import Notes
@@ -75,12 +75,17 @@ def tune(request: TuneRequest) -> int:
         notes.sentence(problem)
     code, search, servers = ANSWERED, None, list[dict[str, Any]]()
     remote = is_server(request.settings.model, request.settings)
+    if remote and request.past:
+        raise UserError("A server drafts from no past answers of yours. Leave out --past, or give a model of this machine.")
     with Lab(notes) as lab:
         try:
             loaded = lab.load(request.settings)
             if remote:
                 return _tune_server(request, prompts, lab)
             specs = candidates(request, loaded.info, loaded.unavailable)
+            if request.past:
+                past = lab.work("past", files=[str(path.absolute()) for path in request.past])
+                notes.sentence(f"Methods draft from {counted(past['answers'], 'past answer')} too ({past['tokens']:,} tokens).")
             started = time.monotonic()
             blocks = _blocks(request, prompts, lab, specs)
             layers = int(loaded.info.get("layers", 0))
@@ -191,6 +196,7 @@ def anew(settings: Settings) -> Settings:
 
 def _search(request: TuneRequest, prompts: PromptSet, lab: Lab, specs: list[Spec]) -> Search:
     bench = Bench(BenchRequest(request.prompts, anew(request.settings)), prompts, specs, lab.info, answers=True)
+    bench.past = bool(request.past)
 
     def measure(item: Item, spec: Spec) -> dict[str, Any]:
         lab.check()

@@ -46,6 +46,8 @@ class TuneRequest:
     save: bool = True
     tokenizer: Path | None = None
     """Of a server's model, where it sends no token ids."""
+    past: Sequence[Path] = ()
+    """Files of earlier answers to draft from."""
     exhaustive: bool = False
     """Every candidate on every prompt: what the search is judged against."""
     as_json: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,34 @@ def test_transformers_own_methods_give_plain_decodings_tokens(builtin_model: Mod
     else:
         assert theirs["steps"] < plain["steps"]
         assert theirs["accepted"] == len(plain["tokens"]) - theirs["steps"]
+
+
+def test_past_answers_out_of_a_file_are_drafted_from_where_that_is_asked(tmp_path: Path) -> None:
+    text = "The keeper wrote every evening how far the waves had come, and nobody read it for forty years."
+    file = tmp_path / "past.jsonl"
+    file.write_text(json.dumps({"prompt": "before", "response": text}) + "\n")
+    with EngineClient() as client:
+        list(client.stream(client.load(recorded(tmp_path, more={"tell me": text}))))
+
+        def steps(past: bool, settings: dict[str, Any] | None = None) -> int:
+            asked = {"method": "lookup", "prompt": "tell me", "raw": True, "past": past, "settings": settings or {}}
+            done = work(client, "answer", **asked)[-1]
+            assert isinstance(done, Worked)
+            assert done.result["text"] == text
+            return int(done.result["steps"])
+
+        plain = steps(True)
+        opened = work(client, "past", files=[str(file)])[-1]
+        assert isinstance(opened, Worked)
+        assert opened.result["answers"] == 1
+        assert opened.result["tokens"] > plain / 2
+        assert steps(True) < plain / 2
+        assert steps(False) == steps(True, {"past": False}) == plain
+        (tmp_path / "empty.jsonl").write_text("")
+        for name, says in (("missing", "There is no file"), ("empty", "contains no records")):
+            failed = work(client, "past", files=[str(tmp_path / f"{name}.jsonl")])[-1]
+            assert isinstance(failed, Failed)
+            assert says in failed.sentence
 
 
 def test_their_beams_and_settings(builtin_model: Model) -> None:

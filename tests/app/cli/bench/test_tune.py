@@ -271,11 +271,13 @@ def test_the_command_saves_its_pick_as_the_models_method(tmp_path: Path) -> None
     prompts.write_text("".join(json.dumps({"prompt": p}) + "\n" for p, _ in rows) + "nonsense\n")
     model = f"recorded:{answers}?pace=0.01"
     command = [sys.executable, "-m", "specchat", "tune", str(prompts), "--model", model, "--methods", "lookup"]
+    command += ["--past", str(answers)]
     environment = {**os.environ, "SPECCHAT_CONFIG": str(tmp_path / "settings.toml")}
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=180, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert "line 5" in done.stderr
+    assert "Methods draft from 4 past answers too" in done.stderr
     assert report["best"]["method"] == "lookup"
     assert report["best"]["speedup"] > 1.2
     kept = {"method": "lookup", **{f"methods.lookup.{k}": v for k, v in report["best"]["settings"].items()}}
